@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 PACKAGES = Path(__file__).parents[1] / "packages"
+sys.path.append(str(Path(__file__).parent))  # Tests in several folders use `dap_client`.
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -51,8 +51,8 @@ while True:
 def forwarding(cluster: ApiServer, labels: str, port: int = PORT) -> Iterator[Forwarded]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         forwarded = Forwarded(listener.getsockname()[1])
-        forward = PortForward(cluster, labels, port, forwarded.reports.append)
-        serving = threading.Thread(target=forward.serve, args=(listener,))
+        given = (listener, port, forwarded.reports.append)
+        serving = threading.Thread(target=PortForward(cluster, labels).serve, args=given)
         serving.start()
         try:
             yield forwarded

@@ -1,95 +1,19 @@
-"""A job that waits for a debugger, driven by the least of an editor's side of its protocol."""
+"""A job that waits for a debugger."""
 
 from __future__ import annotations
 
-import json
 import re
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dap_client import Editor, configuration_from
 
 pytest.importorskip("debugpy")
 
 PROJECT = Path(__file__).parent / "projects" / "debugging"
 IN_WORK = (PROJECT / "main.py").read_text().splitlines().index("    y = double(x)") + 1
 IN_HELPER = (PROJECT / "helper.py").read_text().splitlines().index("    return twice") + 1
-
-
-class Editor:
-    """One debugging session with a job, by the configuration that Kinetic printed."""
-
-    def __init__(self, configuration: dict[str, Any]) -> None:
-        connect = configuration["connect"]
-        self._socket = socket.create_connection((connect["host"], connect["port"]))
-        self._stream = self._socket.makefile("rb")
-        self._passed: list[dict[str, Any]] = []
-        self._sent = 0
-        self.ask("initialize", adapterID="debugpy", pathFormat="path", linesStartAt1=True)
-        self.tell("attach", **configuration)
-        self.event("initialized")
-
-    def tell(self, command: str, **arguments: Any) -> int:
-        self._sent += 1
-        body = {"seq": self._sent, "type": "request", "command": command, "arguments": arguments}
-        data = json.dumps(body).encode()
-        self._socket.sendall(b"Content-Length: %d\r\n\r\n" % len(data) + data)
-        return self._sent
-
-    def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        number = self.tell(command, **arguments)
-        message = self._next(type="response", request_seq=number)
-        assert message["success"], message
-        return message.get("body") or {}
-
-    def event(self, name: str) -> dict[str, Any]:
-        return self._next(type="event", event=name).get("body") or {}
-
-    def _next(self, **wanted: object) -> dict[str, Any]:
-        """Return the next message that is as *wanted*; what comes before it is kept for later.
-
-        The function may stop before the answer is here that lets it go on.
-        """
-        others = []
-        while True:
-            message = self._passed.pop(0) if self._passed else self._read()
-            if all(message.get(key) == value for key, value in wanted.items()):
-                self._passed = others + self._passed
-                return message
-            others.append(message)
-
-    def stops_at(self) -> tuple[str, int, str]:
-        """Wait for a stop; return the file and the line, and what the function's *x* is there."""
-        thread = self.event("stopped")["threadId"]
-        top = self.ask("stackTrace", threadId=thread, levels=1)["stackFrames"][0]
-        seen = self.ask("evaluate", expression="x", frameId=top["id"], context="watch")["result"]
-        self.tell("continue", threadId=thread)
-        return top["source"]["path"], top["line"], seen
-
-    def _read(self) -> dict[str, Any]:
-        size = 0
-        while (line := self._stream.readline()) != b"\r\n":
-            assert line, "The debugger closed the connection."
-            if line.lower().startswith(b"content-length:"):
-                size = int(line.split(b":")[1])
-        message: dict[str, Any] = json.loads(self._stream.read(size))
-        return message
-
-    def close(self) -> None:
-        self._stream.close()
-        self._socket.close()
-
-
-def configuration_from(stream: Any) -> tuple[dict[str, Any], str]:
-    """Read *stream* up to the end of the printed configuration; return it, and all of the text."""
-    text = ""
-    while not text.endswith("\n}\n"):
-        line = stream.readline()
-        assert line, text
-        text += line
-    configuration: dict[str, Any] = json.loads(text[text.index("{\n") :])
-    return configuration, text
 
 
 def stops(configuration: dict[str, Any], project: Any) -> list[tuple[str, int, str]]:
@@ -123,7 +47,7 @@ def expected(project: Any) -> list[tuple[str, int, str]]:
 
 
 def test_breakpoints_in_the_users_own_files_stop_a_blocking_call(debugged) -> None:
-    process = debugged.start("main.py", "call")
+    process = debugged.start("main.py", "call", KINETIC_NO_TTY_DEBUG="1")
     configuration, said = configuration_from(process.stderr)
 
     assert stops(configuration, debugged) == expected(debugged)
@@ -154,21 +78,21 @@ def test_from_a_folder_of_the_project_its_root_is_found(debugged) -> None:
     code = """
         import sys
         from kinetic.backends.backend import LogLine
-        from kinetic.jobs.debugging import announcement_in
+        from kinetic.jobs.debugging import announced_in, configuration_of
         from kinetic.jobs.handle import JobHandle
         from kinetic_runner.child.debugger import Listening, listening_line
 
         handle = JobHandle(*13 * [""])
         for where in ("deep/down", "elsewhere", ""):
             line = LogLine(listening_line(Listening(1, "/there", where)))
-            print(announcement_in(line, handle))
-        print(announcement_in(line, handle, "${workspaceFolder}"))
+            print(configuration_of(handle, announced_in(line), port=1))
+        print(configuration_of(handle, announced_in(line), port=1, working_dir="${workspaceFolder}"))
     """
     debugged.write("deep/down/look.py", code)
 
     done = debugged.run("deep/down/look.py", cwd=folder)
 
-    roots = re.findall(r'"localRoot": "(.*)"', done.stdout)
+    roots = re.findall(r"'localRoot': '(.*?)'", done.stdout)
     assert roots == [str(debugged.root), str(folder), str(folder), "${workspaceFolder}"]
 
 

@@ -52,7 +52,7 @@ def ask(request):
 """
 REQUIREMENTS = tuple(
     f"{name}=={importlib.metadata.version(name)}"
-    for name in ("cloudpickle", "google-cloud-storage")
+    for name in ("cloudpickle", "debugpy", "google-cloud-storage")
 )
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _FOLDER = "usr/local/lib/python3.11/dist-packages"

@@ -3,16 +3,19 @@ from __future__ import annotations
 import io
 import traceback
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kinetic.backends.backend import LogLine
 from kinetic.console import Console
+from kinetic.errors import InvalidRequestError
 from kinetic.job_status import JobStatus
 from kinetic.submit.blocking_call import call
 
 JOB_ID = "cpu-f-20260101-000000-abcdef0"
+REQUEST: Any = SimpleNamespace(debug=False)
 
 
 class Handle:
@@ -47,7 +50,7 @@ def blocking(handle: Handle, ask: Callable[[str], str] | None = None) -> tuple[A
     out, err = io.StringIO(), io.StringIO()
     console = Console(out, err, interactive=False)
     try:
-        value = call(None, len, (), {}, submit=lambda *a, **k: handle, console=console, ask=ask)
+        value = call(REQUEST, len, (), {}, submit=lambda *a, **k: handle, console=console, ask=ask)
     except KeyboardInterrupt:
         value = KeyboardInterrupt
     return value, out.getvalue(), err.getvalue()
@@ -67,6 +70,32 @@ def test_the_users_exception_passes_through() -> None:
 
     with pytest.raises(ZeroDivisionError, match="theirs"):
         blocking(Handle(fail))
+
+
+@pytest.mark.parametrize(("terminal", "wanted"), [(False, False), (True, False), (False, True)])
+def test_a_debug_job_needs_a_terminal_to_print_on_before_anything_is_packaged(
+    terminal: bool, wanted: bool
+) -> None:
+    settings = SimpleNamespace(no_tty_debug=SimpleNamespace(value=wanted))
+    request: Any = SimpleNamespace(debug=True, settings=settings)
+    console = Console(io.StringIO(), io.StringIO(), interactive=terminal)
+    submitted: list[bool] = []
+
+    def submit(*args: object, **kwargs: object) -> Any:
+        submitted.append(True)
+        return Handle(lambda: 42)
+
+    def blocking_call() -> Any:
+        return call(request, len, (), {}, submit=submit, console=console)
+
+    if terminal or wanted:
+        assert blocking_call() == 42
+    else:
+        with pytest.raises(InvalidRequestError, match="not a terminal") as refused:
+            blocking_call()
+        assert "KINETIC_NO_TTY_DEBUG=1" in refused.value.hint
+        assert "debug_attach()" in refused.value.hint
+        assert not submitted
 
 
 def test_ctrl_c_without_a_terminal_says_how_to_come_back_and_asks_nothing() -> None:
@@ -90,7 +119,7 @@ def test_ctrl_c_shows_nothing_of_what_we_were_about_when_it_came() -> None:
 
     console = Console(io.StringIO(), io.StringIO(), interactive=False)
     with pytest.raises(KeyboardInterrupt) as caught:
-        call(None, len, (), {}, submit=lambda *a, **k: Handle(look), console=console)
+        call(REQUEST, len, (), {}, submit=lambda *a, **k: Handle(look), console=console)
 
     shown = "".join(traceback.format_exception(caught.value))
     assert "outcome" not in shown
@@ -155,6 +184,6 @@ def test_ctrl_c_while_submitting_says_that_nothing_runs() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        call(None, len, (), {}, submit=submit, console=Console(err, err, interactive=False))
+        call(REQUEST, len, (), {}, submit=submit, console=Console(err, err, interactive=False))
 
     assert err.getvalue().startswith("kinetic: The job was not started.")

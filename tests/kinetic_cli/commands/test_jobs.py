@@ -546,3 +546,41 @@ def test_an_unknown_job_is_message_hint_and_exit_code_1(tmp_path: Path, verb: st
     assert ran.stderr == (
         "Error: There is no job 'nope'.\nList the jobs there are with: kinetic jobs list\n"
     )
+
+
+def test_debug_prints_the_settings_and_waits_for_the_end_of_the_job(tmp_path: Path) -> None:
+    job = a_job(state=JobStatus.SUCCEEDED)
+
+    ran = run("jobs", "debug", "j", "--port", "7", home=tmp_path, app=StubApp(job))
+
+    assert ran.exit_code == 0
+    assert "debugpy waits on 127.0.0.1:7." in ran.stdout
+    assert ran.stdout.endswith("}\nj has SUCCEEDED.\n")
+    assert "kinetic jobs result j" in ran.stderr
+    assert job.calls == [
+        ("debug", {"local_port": 7, "working_dir": None}),
+        ("log_lines", {"follow": True, "tail": None}),
+    ]
+    assert not (tmp_path / ".vscode").exists()
+
+
+def test_debug_writes_launch_json_only_if_asked_and_only_if_it_can_be_read(tmp_path: Path) -> None:
+    command = ["jobs", "debug", "j", "--working-dir", str(tmp_path), "--write-launch-json"]
+    file = tmp_path / ".vscode" / "launch.json"
+
+    first = run(*command, home=tmp_path, app=StubApp(a_job()))
+    written = json.loads(file.read_text())
+    file.write_text("{ nonsense")
+    second = run(*command, home=tmp_path, app=StubApp(a_job()))
+
+    assert f"Wrote {file}" in first.stderr
+    assert [one["name"] for one in written["configurations"]] == ["Kinetic job"]
+    assert second.exit_code == 1
+    assert "launch.json cannot be changed" in second.stderr
+    assert file.read_text() == "{ nonsense"
+    assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x"])
+def test_debug_refuses_a_port_that_there_is_not(tmp_path: Path, port: str) -> None:
+    assert run("jobs", "debug", "j", "--port", port, home=tmp_path).exit_code == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner, Result
 
@@ -16,6 +16,9 @@ from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.outcome import JobOutcome
 from kinetic_cli.app import App, Where
 from kinetic_cli.main import cli
+
+if TYPE_CHECKING:
+    from kinetic.jobs.debugging import DebugSession
 
 NOW = 1_700_000_000.0
 """The time of `StubApp`: 2023-11-14, 22:13:20 UTC."""
@@ -83,6 +86,25 @@ class StubJob(JobHandle):
         if self.raises is None or isinstance(self.raises, ResultUnreadableError):
             keep(io.BytesIO(cloudpickle.dumps(self.value)))
         return self.result(**options)
+
+    def _open_debug_session(self, **options: Any) -> DebugSession:
+        """Return a session whose process ends when it is terminated, or raise the given exception."""
+        import subprocess
+        import sys
+
+        from kinetic.jobs.debugging import DebugSession
+
+        self.calls.append(("debug", options))
+        if self.raises is not None:
+            raise self.raises
+        return DebugSession(
+            subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE),
+            {
+                "name": "Kinetic job",
+                "connect": {"host": "127.0.0.1", "port": options["local_port"]},
+                "pathMappings": [{"localRoot": options["working_dir"] or "."}],
+            },
+        )
 
     def cancel(self, *_: Any, **options: Any) -> None:
         """Record the call."""

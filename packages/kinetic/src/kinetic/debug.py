@@ -13,6 +13,8 @@ def cleanup_port_forward(proc: subprocess.Popen[bytes], timeout: float = 5) -> N
         timeout: Seconds to wait for it to terminate before it is killed.
     """
     proc.terminate()
+    if proc.stdin is not None:
+        proc.stdin.close()
     try:
         proc.wait(timeout)
     except subprocess.TimeoutExpired:

@@ -27,46 +27,49 @@ def leader_of(pods: Iterable[PodView]) -> PodView | None:
 
 
 class PortForward:
-    """Connects clients to *port* on the loopback interface of the leader of the pods *labels*.
+    """Connects clients to ports on the loopback interface of the leader of the pods *labels*.
 
     The leader's pod is looked up for each client, so that after a preemption clients reach the next pod.
-    Failures are passed to *report*, and end only the client's connection.
     """
 
-    def __init__(
-        self, cluster: Cluster, labels: str, port: int, report: Callable[[str], object]
-    ) -> None:
+    def __init__(self, cluster: Cluster, labels: str) -> None:
         self._cluster = cluster
         self._labels = labels
-        self._port = port
-        self._report = report
 
-    def serve(self, listener: socket.socket) -> None:
-        """Serve the clients of *listener*, each in a thread, until it is shut down."""
+    def serve(self, listener: socket.socket, port: int, report: Callable[[str], object]) -> None:
+        """Connect each client of *listener* to *port*, until the listener is shut down.
+
+        Each client is served in a thread of its own. A failure ends only its client's connection, and is
+        passed to *report*.
+        """
         while True:
             try:
                 client, _ = listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve_client, args=(client,), daemon=True).start()
+            threading.Thread(
+                target=self._serve_client, args=(client, port, report), daemon=True
+            ).start()
 
-    def _serve_client(self, client: socket.socket) -> None:
+    def _serve_client(
+        self, client: socket.socket, port: int, report: Callable[[str], object]
+    ) -> None:
         with client:
             try:
-                with closing(self._open()) as stream:
+                with closing(self._open(port)) as stream:
                     sender = threading.Thread(target=_send, args=(client, stream), daemon=True)
                     sender.start()
                     _receive(client, stream)
             except KineticError as error:
-                self._report(error.message)
+                report(error.message)
 
-    def _open(self) -> ByteStream:
+    def _open(self, port: int) -> ByteStream:
         leader = leader_of(views(self._cluster.list("Pod", labels=self._labels)))
         if leader is None:
             raise ObjectGoneError(
-                f"The connection to port {self._port} was closed: the job's leader does not run now."
+                f"The connection to port {port} was closed: the job's leader does not run now."
             )
-        return self._cluster.open_port(leader.name, self._port)
+        return self._cluster.open_port(leader.name, port)
 
 
 def _receive(client: socket.socket, stream: ByteStream) -> None:

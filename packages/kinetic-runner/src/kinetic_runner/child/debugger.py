@@ -68,7 +68,7 @@ def listen(port: int, project: str, folder: str = "") -> int:
     except ImportError as error:
         raise DebuggerError(
             "The job was submitted with debug=True, but debugpy is not installed where it runs.",
-            hint="Add debugpy to the project's requirements.",
+            hint="Add debugpy to the project's requirements, or to the image if you named one.",
         ) from error
     try:
         _, bound = debugpy.listen((HOST, port))

@@ -12,6 +12,8 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 
 if TYPE_CHECKING:
+    import socket
+
     from kinetic.data import Data
     from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
@@ -159,6 +161,18 @@ class Watch(Protocol):
         ...
 
 
+class Forward(Protocol):
+    """Connects clients on this machine to the leader of a job that runs elsewhere."""
+
+    def serve(self, listener: socket.socket, port: int, report: Callable[[str], object]) -> None:
+        """Connect each client of *listener* to *port* on the leader's loopback interface.
+
+        Return when the listener is shut down. A client that cannot be connected is disconnected, and the
+        reason is passed to *report*; a later client may succeed, for instance after a preemption.
+        """
+        ...
+
+
 class Backend(Protocol):
     """The operations of a backend, in the order in which a job needs them.
 
@@ -252,6 +266,16 @@ class Backend(Protocol):
 
         With *follow*, continue with later attempts, up to the last line of the job. Stop earlier if
         *stopped*, which is called repeatedly, returns True.
+        """
+        ...
+
+    def forward(self, record: JobRecord) -> Forward | None:
+        """Return how this machine reaches ports on the loopback interface of the running job's leader.
+
+        None means that they are ports of this machine's own loopback interface.
+
+        Raises:
+            JobError: They cannot be reached from this machine.
         """
         ...
 

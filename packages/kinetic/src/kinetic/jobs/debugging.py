@@ -1,34 +1,65 @@
-"""Attach a debugger to a job: wait for debugpy, then print the settings for VS Code."""
+"""Attach a debugger to a job: wait for debugpy, forward its port, print the settings for VS Code."""
 
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from kinetic.errors import JobError
+from kinetic.backends.registry import entry_of
+from kinetic.errors import InvalidRequestError, JobError
+from kinetic.jobs.launch_json import Configuration, with_configuration
+from kinetic.jobs.port_forwarder import LOOPBACK, listen, start_forwarder
 from kinetic.settings.settings import expanded, working_folder
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
     from kinetic.jobs.handle import JobHandle
+    from kinetic_runner.child.debugger import Listening
+
+DEFAULT_PORT: Final = 5678
 
 
-def attach(
-    handle: JobHandle,
-    *,
-    local_port: int,  # noqa: ARG001 - part of the contract; local jobs need no forwarding
-    working_dir: str | None,
-) -> subprocess.Popen[bytes]:
-    """Wait until debugpy listens in *handle*'s job and print how to reach it.
+@dataclass(frozen=True)
+class DebugSession:
+    """A job to which a debugger can attach, for as long as `process` runs."""
 
-    A job of the local backend listens on the loopback of this machine, so nothing is forwarded and
-    *local_port* is ignored: the returned process only marks the session.
+    process: subprocess.Popen[bytes]
+    configuration: Configuration
+    """For VS Code's launch.json."""
+
+    @property
+    def instructions(self) -> str:
+        """The text that tells a user how to attach."""
+        connect = self.configuration["connect"]
+        return (
+            f"debugpy waits on {connect['host']}:{connect['port']}. In VS Code, add this to launch.json "
+            f"and start it:\n{json.dumps(self.configuration, indent=2)}"
+        )
+
+    @property
+    def folder(self) -> Path:
+        """The project's folder on this machine."""
+        root = self.configuration["pathMappings"][0]["localRoot"]
+        return working_folder() if _is_variable(root) else Path(root)
+
+
+def open_session(
+    handle: JobHandle, *, local_port: int = DEFAULT_PORT, working_dir: str | None = None
+) -> DebugSession:
+    """Wait until debugpy listens in *handle*'s job, and make it reachable on this machine.
+
+    A job of the local backend listens on the loopback interface of this machine, so nothing is forwarded and
+    *local_port* is ignored: the process only marks the session.
 
     Raises:
-        JobError: It is not a debug job, or it ended before debugpy was ready.
+        JobError: It is not a debug job, it ended before debugpy was ready, or it runs on another machine.
+        InvalidRequestError: The local port is taken.
     """
     if not handle.debug:
         raise _job_error(
@@ -36,33 +67,136 @@ def attach(
             f"Job {handle.job_id} was not submitted with debug=True.",
             "Submit it again with @kinetic.run(..., debug=True).",
         )
-    for line in handle.log_lines(follow=True):
-        announcement = announcement_in(line, handle, working_dir)
-        if announcement is not None and not handle.status().terminal:
-            break
-    else:
-        raise _job_error(
-            handle,
-            f"Job {handle.job_id} ended before a debugger could be attached.",
-            f"Its log: kinetic jobs logs {handle.job_id}",
-        )
-    sys.stdout.write(f"{announcement}\n")
+    listener = None if entry_of(handle.backend).on_this_machine else listen(local_port)
+    try:
+        listening = _wait_for_debugpy(handle)
+        return _session_of(handle, listening, listener, working_dir)
+    finally:
+        if listener is not None:
+            listener.close()  # The forwarder has its own copy.
+
+
+def attach(
+    handle: JobHandle, *, local_port: int, working_dir: str | None
+) -> subprocess.Popen[bytes]:
+    """Open a session, print how to attach to it, and return its process; see `open_session`."""
+    session = open_session(handle, local_port=local_port, working_dir=working_dir)
+    sys.stdout.write(f"{session.instructions}\n")
     sys.stdout.flush()
-    return _session()
+    return session.process
 
 
-def announcement_in(line: LogLine, handle: JobHandle, working_dir: str | None = None) -> str | None:
-    """Return the text to print if *line* of the job's log announces where its debugger listens."""
+class AttachedCall:
+    """Lets debuggers attach to a job while a blocking call waits for it; *show* prints how to."""
+
+    def __init__(self, handle: JobHandle, show: Callable[[str], None]) -> None:
+        self._handle = handle
+        self._show = show
+        self._session: DebugSession | None = None
+
+    def look_at(self, line: LogLine) -> None:
+        """Open a session if *line* of the job's log announces that debugpy listens.
+
+        Each attempt has such a line. A port that is forwarded leads to the current attempt.
+        """
+        listening = announced_in(line)
+        if listening is None:
+            return
+        if self._session is None or entry_of(self._handle.backend).on_this_machine:
+            self.close()
+            self._session = self._open(listening)
+        self._show(self._session.instructions)
+
+    def _open(self, listening: Listening) -> DebugSession:
+        if entry_of(self._handle.backend).on_this_machine:
+            return _session_of(self._handle, listening, None, None)
+        try:
+            listener = listen(DEFAULT_PORT)
+        except InvalidRequestError:
+            listener = listen(0)  # Another session has the default port.
+        with listener:
+            return _session_of(self._handle, listening, listener, None)
+
+    def close(self) -> None:
+        """End the session, if there is one."""
+        from kinetic.debug import cleanup_port_forward
+
+        if self._session is not None:
+            cleanup_port_forward(self._session.process)
+
+
+def write_launch_json(session: DebugSession) -> Path:
+    """Put the session's configuration into `.vscode/launch.json` of the project; return the file's path.
+
+    Everything else in the file stays, comments too.
+
+    Raises:
+        InvalidRequestError: The file is not JSON with comments.
+        OSError: It cannot be read or written.
+    """
+    from kinetic_payload.files.atomic import prepare_beside, rename_into_place
+
+    path = (session.folder / ".vscode" / "launch.json").resolve()
+    before = path.read_text(encoding="utf-8") if path.exists() else None
+    after = with_configuration(before, session.configuration)
+    path.parent.mkdir(exist_ok=True)
+    with prepare_beside(path) as folder:
+        (folder / path.name).write_text(after, encoding="utf-8")
+        rename_into_place(folder / path.name, path)
+    return path
+
+
+def announced_in(line: LogLine) -> Listening | None:
+    """Return where the leader's debugger listens, if *line* of the job's log announces that."""
     from kinetic_runner.child.debugger import listening_in
 
-    listening = listening_in(line.text) if line.host == 0 else None
-    if listening is None:
-        return None
-    if working_dir and not working_dir.startswith("${"):  # It is a variable of VS Code.
+    return listening_in(line.text) if line.host == 0 else None
+
+
+def configuration_of(
+    handle: JobHandle, listening: Listening, *, port: int, working_dir: str | None = None
+) -> Configuration:
+    """Return VS Code's configuration to attach on *port* to the debugger of *handle*'s job."""
+    if working_dir and not _is_variable(working_dir):
         working_dir = str(expanded(working_dir, "working_dir").absolute())
     project = handle._session.project
     root = working_dir or (project and project.root) or _project_here(listening.folder)
-    return _announcement(listening.port, str(root), listening.project)
+    return {
+        "name": "Kinetic job",
+        "type": "debugpy",
+        "request": "attach",
+        "connect": {"host": LOOPBACK, "port": port},
+        "pathMappings": [{"localRoot": str(root), "remoteRoot": listening.project}],
+        "justMyCode": True,
+    }
+
+
+def _wait_for_debugpy(handle: JobHandle) -> Listening:
+    for line in handle.log_lines(follow=True):
+        listening = announced_in(line)
+        if listening is not None and not handle.status().terminal:
+            return listening
+    raise _job_error(
+        handle,
+        f"Job {handle.job_id} ended before a debugger could be attached.",
+        f"Its log: kinetic jobs logs {handle.job_id}",
+    )
+
+
+def _session_of(
+    handle: JobHandle,
+    listening: Listening,
+    listener: socket.socket | None,
+    working_dir: str | None,
+) -> DebugSession:
+    forward = handle._services.backend.forward(handle._record)
+    if forward is None or listener is None:
+        port, process = listening.port, _marker()
+    else:
+        port = listener.getsockname()[1]
+        process = start_forwarder(handle._record, handle._settings, listener, listening.port)
+    configuration = configuration_of(handle, listening, port=port, working_dir=working_dir)
+    return DebugSession(process, configuration)
 
 
 def _project_here(folder: str) -> str:
@@ -78,25 +212,17 @@ def _project_here(folder: str) -> str:
     return str(here)
 
 
-def _announcement(port: int, local_root: str, remote_root: str) -> str:
-    configuration = {
-        "name": "Kinetic job",
-        "type": "debugpy",
-        "request": "attach",
-        "connect": {"host": "127.0.0.1", "port": port},
-        "pathMappings": [{"localRoot": local_root, "remoteRoot": remote_root}],
-        "justMyCode": True,
-    }
-    return (
-        f"debugpy waits on 127.0.0.1:{port}. In VS Code, add this to launch.json and start it:\n"
-        + json.dumps(configuration, indent=2)
-    )
+def _is_variable(folder: str) -> bool:
+    """Return whether *folder* begins with a variable of VS Code."""
+    return folder.startswith("${")
 
 
-def _session() -> subprocess.Popen[bytes]:
+def _marker() -> subprocess.Popen[bytes]:
     """Return a process that ends when it is terminated, or when this process ends."""
     return subprocess.Popen(
-        [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+        [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for this process.
     )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kinetic.backends.backend import LogLine, Watch
     from kinetic.job_status import JobStatus
+    from kinetic.jobs.debugging import DebugSession
     from kinetic.jobs.fetch import Collected, Keep
     from kinetic.jobs.missing_modules import Project
     from kinetic.jobs.outcome import JobOutcome
@@ -241,22 +242,30 @@ class JobHandle:
     def debug_attach(
         self, local_port: int = 5678, working_dir: str | None = None
     ) -> subprocess.Popen[bytes]:
-        """Wait for debugpy in the job and print what VS Code needs to attach to it.
+        """Wait for debugpy in the job, forward its port, and print what VS Code needs to attach to it.
 
-        Returns a process; end it with `kinetic.debug.cleanup_port_forward`.
+        Returns the process that forwards the port; end it with `kinetic.debug.cleanup_port_forward`. It
+        ends by itself when this process ends.
 
         Args:
-            local_port: Port to which the debugger connects on this machine. A local job listens on a port
-                of its own, which is printed.
+            local_port: Port to which the debugger connects on this machine; 0: any free one. A local job
+                listens on a port of its own, which is printed.
             working_dir: The project's folder here, for the path mappings. None means the project that this
                 process submitted, or else the project of the working directory.
 
         Raises:
-            JobError: The job is not a debug job, or ended before debugpy was ready.
+            JobError: The job is not a debug job, it ended before debugpy was ready, or it is a local job
+                of another machine.
+            InvalidRequestError: *local_port* is taken.
         """
         from kinetic.jobs.debugging import attach
 
         return attach(self, local_port=local_port, working_dir=working_dir)
+
+    def _open_debug_session(self, *, local_port: int, working_dir: str | None) -> DebugSession:
+        from kinetic.jobs.debugging import open_session
+
+        return open_session(self, local_port=local_port, working_dir=working_dir)
 
     def _collect(
         self,

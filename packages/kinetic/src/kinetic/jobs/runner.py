@@ -11,6 +11,7 @@ from kinetic_payload.layout import Env, Flag, JobObjects
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Launch
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Location
 
@@ -47,6 +48,12 @@ def runner_flags(launch: Launch, store: Location, more: Mapping[str, object]) ->
     return [
         word for flag, value in flags.items() if value is not None for word in (flag, str(value))
     ]
+
+
+def python_options(request: JobRequest) -> tuple[str, ...]:
+    """Return options of the interpreter that runs the runner, which passes them on to the user's code."""
+    # With frozen modules a debugger cannot stop in the standard library, and debugpy prints a warning.
+    return ("-X", "frozen_modules=off") if request.debug else ()
 
 
 def runner_environment(record: JobRecord, store: Location) -> dict[str, str]:

@@ -83,6 +83,8 @@ class Settings:
     """Seconds for which a submit waits for a store that cannot be reached."""
     trust_bucket: Setting[bool]
     allow_sleep: Setting[bool]
+    no_tty_debug: Setting[bool]
+    """Whether a blocking call waits for a debugger although there is no terminal."""
     no_color: Setting[bool]
 
     @classmethod
@@ -223,6 +225,7 @@ def resolve(
         store_timeout=sources.seconds("store_timeout", 60),
         trust_bucket=sources.flag("KINETIC_TRUST_BUCKET"),
         allow_sleep=sources.flag("KINETIC_ALLOW_SLEEP"),
+        no_tty_debug=sources.flag("KINETIC_NO_TTY_DEBUG"),
         # The convention has no KINETIC_ prefix and counts any value that is not empty: no-color.org.
         no_color=Setting(bool(environ.get("NO_COLOR")), "NO_COLOR")
         if environ.get("NO_COLOR")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kinetic.console import Console, is_terminal
+from kinetic.errors import InvalidRequestError
 from kinetic.job_status import JobStatus
 
 if TYPE_CHECKING:
@@ -46,6 +48,11 @@ def call(
 
     Ctrl-C before the job started undoes the submit. After the start it prints how to get back to the
     job, asks on a terminal (with *ask*) whether to cancel it, and is raised again.
+
+    A debug job's log is not printed, but how to attach a debugger to it.
+
+    Raises:
+        InvalidRequestError: It is a debug job, and there is no terminal on which somebody could read that.
     """
     if submit is None:
         from kinetic.submit.submit import submit as start_job
@@ -55,6 +62,8 @@ def call(
         console = Console.of_this_process(color=not request.settings.no_color.value)
         if console.interactive and is_terminal(sys.stdin):
             ask = ask or input
+    if request.debug:
+        _require_terminal(request, console)
     started: list[JobHandle] = []
     seen: JobStatus | None = None
 
@@ -64,7 +73,7 @@ def call(
         if status in _PHASES:
             console.phase(_PHASES[status])
 
-    with console:
+    with console, ExitStack() as stack:
         try:
             handle = submit(request, function, args, kwargs, console=console, started=started)
             started[:] = [handle]
@@ -72,7 +81,7 @@ def call(
                 # Phases vanish from a terminal, and a user who closes it needs the id to come back.
                 console.note(handle.job_id)
             return handle._collect(
-                on_line=_line_printer(handle, console),
+                on_line=_line_printer(handle, console, stack),
                 on_status_change=show_status,
                 track=console.progress,
                 warn=console.note,
@@ -95,22 +104,31 @@ def call(
             raise stop.with_traceback(None) from None
 
 
-def _line_printer(handle: JobHandle, console: Console) -> Callable[[LogLine], None]:
-    """Return a function that prints a line of the log.
+def _require_terminal(request: JobRequest, console: Console) -> None:
+    if console.interactive or request.settings.no_tty_debug.value:
+        return
+    raise InvalidRequestError(
+        "A blocking call of a function with debug=True waits until you attach a debugger, and stderr, on "
+        "which it prints how to attach, is not a terminal.",
+        hint="Call run_async(), and then debug_attach() of the handle. Or set KINETIC_NO_TTY_DEBUG=1.",
+    )
 
-    For a debug job it also prints how to attach a debugger.
+
+def _line_printer(
+    handle: JobHandle, console: Console, stack: ExitStack
+) -> Callable[[LogLine], None]:
+    """Return the function that gets the lines of the log: it prints them.
+
+    For a debug job it lets debuggers attach instead, until *stack* is closed.
     """
     if not handle.debug:
         return console.line
-    from kinetic.jobs.debugging import announcement_in
+    from kinetic.jobs.debugging import AttachedCall
 
-    def show(line: LogLine) -> None:
-        console.line(line)
-        announcement = announcement_in(line, handle)
-        if announcement is not None:
-            console.text(announcement)
-
-    return show
+    console.note(f"Its log: kinetic jobs logs --follow {handle.job_id}")
+    attached = AttachedCall(handle, console.text)
+    stack.callback(attached.close)
+    return attached.look_at
 
 
 _PHASES = {

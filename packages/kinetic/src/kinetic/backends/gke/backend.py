@@ -49,6 +49,7 @@ from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, create_workload
+from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import (
     AlreadyExistsError,
@@ -254,6 +255,10 @@ class ClusterBackend:
         )
         lines = JobLog(sources)
         return lines.follow(tail, stopped) if follow else lines.read(tail)
+
+    def forward(self, record: JobRecord) -> PortForward:
+        """Return how the leader's pod is reached: through the API server."""
+        return PortForward(with_short_timeout(self._cluster), of_job(record.job_id))
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
         """Delete the workload, and return when none of its pods is left.

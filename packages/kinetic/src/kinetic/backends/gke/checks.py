@@ -28,11 +28,6 @@ def check_request(request: JobRequest, store: Location) -> None:
             hint="Give the address of an image with python3, cloudpickle and google-cloud-storage: "
             "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
         )
-    if request.debug:
-        raise InvalidRequestError(
-            "debug=True is not supported on a cluster yet.",
-            hint="Debug the function with backend='local', or leave debug=True out.",
-        )
     if store.kind != "gs":
         raise InvalidRequestError(
             f"Pods cannot reach the store {store}, which is a folder of this machine "

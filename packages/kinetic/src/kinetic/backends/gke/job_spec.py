@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.mounts import pod_volumes
 from kinetic.backends.gke.submitter import submitter
-from kinetic.jobs.runner import runner_environment, runner_flags
+from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from kinetic.resources import Resources
     from kinetic_payload.stores.store import Location
 
+DEBUG_PORT = 5678
+"""The port of debugpy, on the loopback interface of the leader's pod."""
 
 @dataclass(frozen=True)
 class ClusterEnvironment(Environment):
@@ -64,6 +66,7 @@ def workload_spec(
             Flag.WORKSPACE: WORKSPACE,
             Flag.RETRIES: record.retries,
             Flag.PREEMPTIONS: record.preemptions,
+            Flag.DEBUG_PORT: DEBUG_PORT if request.debug else None,
         },
     )
     files = (
@@ -75,7 +78,7 @@ def workload_spec(
         job_id=record.job_id,
         accelerator=request.accelerator,
         image=launch.environment.image,
-        command=("python3", "-u", RUNNER_PATH, *flags, Flag.END_MARKER),
+        command=("python3", "-u", *python_options(request), RUNNER_PATH, *flags, Flag.END_MARKER),
         environment={**runner_environment(record, store), **variables},
         environment_secret=environment_secret_name(record.k8s_name)
         if request.captured_env

@@ -371,6 +371,20 @@ class LocalBackend:
                 pause=lambda seconds: wait_for_end(folder, seconds),
             )
 
+    def forward(self, record: JobRecord) -> None:
+        """Return None: the job listens on this machine.
+
+        Raises:
+            JobError: It does not run on this machine.
+        """
+        if not self.lives_here(record):
+            raise JobError(
+                f"Job {record.job_id} does not run on this machine, and its debugger listens only where "
+                "it runs.",
+                hint="Attach to it there.",
+                job_id=record.job_id,
+            )
+
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop all processes of the job gracefully, and return when they are gone.
 

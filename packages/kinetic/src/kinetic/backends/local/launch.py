@@ -31,7 +31,7 @@ from kinetic.backends.local.supervisor.spec import (
     SupervisorSpec,
 )
 from kinetic.interrupts import Uninterrupted
-from kinetic.jobs.runner import runner_environment, runner_flags
+from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_payload.files.private import (
     make_folder,
     make_new_folder,
@@ -229,7 +229,13 @@ def _command(
         Flag.REPORT_SECONDS: report_seconds,
     }
     interpreter = local_environment(launch).interpreter
-    command = [interpreter, "-u", bundle, *runner_flags(launch, store.location, own)]
+    command = [
+        interpreter,
+        "-u",
+        *python_options(request),
+        bundle,
+        *runner_flags(launch, store.location, own),
+    ]
     if record.retries:
         command.append(Flag.KEEP_INPUTS)
     # Without private mounts, all hosts and jobs on this machine would share the paths of their volumes.

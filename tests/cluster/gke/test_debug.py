@@ -1,0 +1,218 @@
+"""Debugging jobs on a real cluster, with debugpy in the pod and an editor's protocol here."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from dap_client import Editor, configuration_from
+
+MAIN = """
+import os, sys
+import kinetic
+from helper import double
+
+@kinetic.run(
+    "cpu", container_image=os.environ["IMAGE"], cpu="300m", memory="256Mi", debug=True
+)
+def function(x):
+    print("in the function", flush=True)
+    y = double(x)
+    return y
+
+if __name__ == "__main__":
+    if sys.argv[1] == "call":
+        print("value", function(21))
+    elif sys.argv[1] == "submit":
+        print(function.run_async(21).job_id)
+    else:
+        from kinetic.debug import cleanup_port_forward
+
+        job = kinetic.attach(sys.argv[2])
+        forward = job.debug_attach(local_port=int(sys.argv[3]))
+        print("value", job.result())
+        assert forward.poll() is None
+        cleanup_port_forward(forward)
+        print("forward", forward.poll() is not None, "job", job.status().value)
+        try:
+            job.debug_attach(local_port=int(sys.argv[3]))
+        except kinetic.JobError as error:
+            print("too late:", error.message)
+"""
+HELPER = """
+def double(x):
+    twice = 2 * x
+    return twice
+"""
+IN_MAIN = MAIN.splitlines().index("    y = double(x)") + 1
+IN_HELPER = HELPER.splitlines().index("    return twice") + 1
+
+
+@pytest.fixture
+def debugged(project: Any) -> Any:
+    (project.root / "main.py").write_text(MAIN)
+    (project.root / "helper.py").write_text(HELPER)
+    return project
+
+
+@pytest.fixture
+def submitted(debugged: Any) -> Iterator[str]:
+    """The id of a job that waits for a debugger."""
+    done = debugged.run("main.py", "submit")
+    assert done.returncode == 0, done.stderr
+    job_id = done.stdout.strip()
+    yield job_id
+    debugged.kinetic("jobs", "cleanup", job_id)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def stops(configuration: dict[str, Any], root: Path) -> list[tuple[str, int, str]]:
+    """Attach with breakpoints in both of the user's files; return where the function stops."""
+    editor = Editor(configuration)
+    try:
+        for path, line in ((root / "main.py", IN_MAIN), (root / "helper.py", IN_HELPER)):
+            answer = editor.ask(
+                "setBreakpoints", source={"path": str(path)}, breakpoints=[{"line": line}]
+            )
+            assert [one["verified"] for one in answer["breakpoints"]] == [True], answer
+        editor.ask("configurationDone")
+        return [editor.stops_at(), editor.stops_at()]
+    finally:
+        editor.close()
+
+
+def expected(root: Path) -> list[tuple[str, int, str]]:
+    return [
+        (str(root / "main.py"), IN_MAIN, "21"),
+        (str(root / "helper.py"), IN_HELPER, "21"),
+    ]
+
+
+def test_a_blocking_call_forwards_by_itself_and_its_job_is_kept(debugged: Any) -> None:
+    refused = debugged.run("main.py", "call")
+    process = debugged.start("main.py", "call", environment={"KINETIC_NO_TTY_DEBUG": "1"})
+    configuration, told = configuration_from(process.stderr)
+
+    assert stops(configuration, debugged.root) == expected(debugged.root)
+
+    out, err = process.communicate()
+    assert (process.returncode, out) == (0, "value 42\n"), err
+    job_id = told.split("jobs logs --follow ")[1].split()[0]
+    log = debugged.kinetic("jobs", "logs", job_id)
+    assert "in the function" in log
+    assert "frozen modules" not in log
+    assert [pod["status"]["phase"] for pod in debugged.objects("pod", job_id)] == ["Succeeded"]
+    assert forwarders(debugged) == []
+    debugged.kinetic("jobs", "cleanup", job_id)
+    assert refused.returncode == 1
+    assert "KINETIC_NO_TTY_DEBUG=1" in refused.stderr
+    assert debugged.kept(job_id) == []
+
+
+def test_another_machine_attaches_and_the_forwarder_ends_when_told(
+    debugged: Any, submitted: str, port: int, tmp_path: Path
+) -> None:
+    elsewhere = {"KINETIC_HOME": str(tmp_path / "other")}
+    attached = debugged.start("main.py", "attach", submitted, str(port), environment=elsewhere)
+    configuration, _ = configuration_from(attached.stdout)
+    assert configuration["connect"] == {"host": "127.0.0.1", "port": port}
+    # Somebody else may have the port.
+    second = debugged.run("main.py", "attach", submitted, str(port), **elsewhere)
+
+    assert stops(configuration, debugged.root) == expected(debugged.root)
+
+    out, err = attached.communicate()
+    assert attached.returncode == 0, out + err
+    assert "value 42\nforward True job SUCCEEDED\ntoo late: Job cpu-function-" in out
+    assert f"Port {port} of this machine cannot be used" in second.stderr
+    assert forwarders(debugged) == []
+
+
+def test_the_command_writes_launch_json_and_ctrl_c_leaves_the_job_waiting(
+    debugged: Any, submitted: str, port: int
+) -> None:
+    file = debugged.root / ".vscode" / "launch.json"
+    file.parent.mkdir()
+    file.write_text('{"configurations": [{"name": "Mine"}]} // kept\n')
+    command = ["-m", "kinetic_cli", "jobs", "debug", submitted, "--port", str(port)]
+    for _ in range(2):
+        process = debugged.start(*command, "--write-launch-json")
+        configuration, _text = configuration_from(process.stdout)
+        assert "launch.json" in process.stderr.readline()
+        assert len(forwarders(debugged)) == 1
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+        assert (process.returncode, "Traceback" in out + err) == (130, False), out + err
+        assert f"{submitted} keeps running" in err
+        assert forwarders(debugged) == []
+        text = file.read_text()
+        assert text.endswith("// kept\n")
+        names = json.loads(text.removesuffix("// kept\n"))["configurations"]
+        assert names == [{"name": "Mine"}, configuration]
+    assert debugged.kinetic("jobs", "status", submitted).split()[1] == "RUNNING"
+
+    process = debugged.start(*command)
+    configuration, _text = configuration_from(process.stdout)
+    assert stops(configuration, debugged.root) == expected(debugged.root)
+    out, err = process.communicate()
+
+    assert process.returncode == 0, err
+    assert f"{submitted} has SUCCEEDED" in out
+    assert debugged.kinetic("jobs", "result", submitted) == "42\n"
+
+
+def test_after_an_eviction_the_same_port_leads_to_the_next_attempt(
+    debugged: Any, submitted: str, port: int, wait_for: Any
+) -> None:
+    attached = debugged.start("main.py", "attach", submitted, str(port))
+    configuration, _ = configuration_from(attached.stdout)
+    (pod,) = debugged.objects("pod", submitted)
+    name = pod["metadata"]["name"]
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    path = f"/api/v1/namespaces/{debugged.namespace}/pods/{name}/eviction"
+    debugged.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
+    marker = "debugpy is listening on"
+    wait_for(
+        lambda: (
+            [pod["metadata"]["name"] for pod in debugged.objects("pod", submitted)]
+            not in ([], [name])
+        )
+    )
+    wait_for(lambda: marker in debugged.kinetic("jobs", "logs", submitted))
+
+    assert stops(configuration, debugged.root) == expected(debugged.root)
+
+    out, err = attached.communicate()
+    assert attached.returncode == 0, out + err
+    assert "value 42" in out
+
+
+def test_an_image_without_debugpy_is_an_error_that_says_so(debugged: Any) -> None:
+    (debugged.root / "debugpy.py").write_text("raise ImportError('hidden')")
+
+    process = debugged.run("main.py", "call", KINETIC_NO_TTY_DEBUG="1")
+
+    assert process.returncode == 1
+    assert "debugpy is not installed where it runs" in process.stderr
+    assert "or to the image" in process.stderr
+
+
+def forwarders(project: Any) -> list[int]:
+    """Return the forwarders that processes in the project's folder started."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline", "cwd"])
+        if "kinetic.jobs.port_forwarder" in (process.info["cmdline"] or ())
+        and process.info["cwd"] == str(project.root)
+    ]
