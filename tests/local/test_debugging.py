@@ -116,3 +116,34 @@ def test_a_job_without_debug_is_refused_in_words(project) -> None:
     assert "was not submitted with debug=True" in printed
     assert "@kinetic.run(..., debug=True)" in printed
     assert "True" in printed
+
+
+def test_on_several_hosts_the_leader_is_debugged_and_the_others_wait_for_it(debugged) -> None:
+    debugged.write(
+        "main.py",
+        """
+        import kinetic
+        from helper import double
+
+        @kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke", debug=True)
+        def work(x):
+            import jax
+            y = double(x)
+            return y, jax.process_count()
+
+        if __name__ == "__main__":
+            print("value", work(21))
+        """,
+    )
+    process = debugged.start("main.py", KINETIC_NO_TTY_DEBUG="1")
+    configuration, _ = configuration_from(process.stderr)
+
+    editor = Editor(configuration)
+    path = str(debugged.root / "helper.py")
+    editor.ask("setBreakpoints", source={"path": path}, breakpoints=[{"line": IN_HELPER}])
+    editor.ask("configurationDone")
+    assert editor.stops_at() == (path, IN_HELPER, "21")
+    editor.close()
+
+    out, err = process.communicate()
+    assert out == "value (42, 4)\n", err

@@ -78,6 +78,22 @@ def test_an_earlier_jax_and_a_cluster_keep_their_own_heartbeats() -> None:
     assert [call["heartbeat_timeout_seconds"] for call in cluster.calls] == [100]
 
 
+def test_no_host_gives_up_a_leader_that_is_debugged() -> None:
+    class Waiting(Jax):
+        def initialize(  # type: ignore[override]
+            self, initialization_timeout: int = 300, **kwargs: Any
+        ) -> None:
+            super().initialize(initialization_timeout=initialization_timeout, **kwargs)
+
+    jax, debugged = Waiting(), Waiting()
+
+    join(jax, Slice("job-0.svc:8476", hosts=2, host=1))
+    join(debugged, Slice("job-0.svc:8476", hosts=2, host=1, debugged=True))
+
+    assert jax.calls[0]["initialization_timeout"] == 300
+    assert debugged.calls[0]["initialization_timeout"] > 86_400
+
+
 def test_the_users_own_call_does_no_harm() -> None:
     jax = Jax()
     join(jax, a_slice())

@@ -37,6 +37,8 @@ class Slice:
     """`address:port` of the leader."""
     hosts: int
     host: int
+    debugged: bool = False
+    """Whether the leader waits for a debugger, and at its breakpoints: then no host gives it up."""
 
     @property
     def bind_address(self) -> str | None:
@@ -109,6 +111,7 @@ def join(
     *addresses_of* looks up a name in DNS.
     """
     original = jax.distributed.initialize
+    supported = inspect.signature(original).parameters
     explicit: dict[str, Any] = {
         "coordinator_address": slice_.coordinator,
         "num_processes": slice_.hosts,
@@ -120,7 +123,7 @@ def join(
         explicit["coordinator_bind_address"] = slice_.bind_address
         # Heartbeats time out by wall clock: on a laptop that slept, those of all hosts would. On one machine
         # the supervisor sees at once that a host has ended.
-        if "heartbeat_timeout_seconds" in inspect.signature(original).parameters:
+        if "heartbeat_timeout_seconds" in supported:
             explicit["heartbeat_timeout_seconds"] = _TEN_YEARS
         keep_collectives_on_loopback()
     else:
@@ -132,6 +135,10 @@ def join(
             explicit["coordinator_bind_address"] = (
                 f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
             )
+    if slice_.debugged:
+        # Heartbeats go on while a debugger holds Python's threads; these limits are of five minutes.
+        waits = {"initialization_timeout", "shutdown_timeout_seconds"}
+        explicit |= dict.fromkeys(waits & set(supported), _TEN_YEARS)
     wait_interruptibly()
 
     def initialize(*args: Any, **kwargs: Any) -> None:

@@ -412,7 +412,9 @@ def _prepare_environment(
     if task.hosts > 1 and coordinator:
         from kinetic_runner.child import distributed
 
-        distributed.prepare(distributed.Slice(coordinator, task.hosts, task.host), on_joined)
+        debugged = task.debug_port is not None
+        slice_ = distributed.Slice(coordinator, task.hosts, task.host, debugged=debugged)
+        distributed.prepare(slice_, on_joined)
     tag = environment.get(Env.PATHWAYS, "")
     # User code may have chosen another platform.
     if tag and "proxy" in environment.get("JAX_PLATFORMS", "proxy").split(","):
