@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 DEBUG_PORT = 5678
 """The port of debugpy, on the loopback interface of the leader's pod."""
 
+
 @dataclass(frozen=True)
 class ClusterEnvironment(Environment):
     """An image, and the runner that is mounted into it."""
