@@ -19,12 +19,14 @@ import pytest
 
 from kinetic.backends.backend import Explanation, Observation
 from kinetic.errors import (
+    CredentialsError,
     FutureRecordError,
     IntegrityError,
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
     KineticError,
+    LoginRequiredError,
     ObjectNotFoundError,
     RecordError,
     RemoteError,
@@ -904,6 +906,35 @@ def test_a_watch_that_is_not_reached_is_told_once_and_neither_spins_nor_hides_th
 
     assert len(services.journal.of("wait *")) < 10
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("place", ["observe *", "wait *", "read */outcome.json"])
+def test_a_login_that_expires_during_a_wait_is_asked_for_once_and_the_wait_goes_on(
+    services: FakeServices, place: str
+) -> None:
+    services = replace(services, backend=Cluster(services.store, services.journal))
+    job, told = services.job(), list[str]()
+    kind = CredentialsError if place.startswith("read") else LoginRequiredError
+    tokens = [raising(kind(f"Rejected, {n}.", hint="Log in with: sso login")) for n in range(3)]
+
+    def back() -> object:
+        services.backend.returns(job.job_id, 42)
+
+    services.journal.before(place, lambda: services.backend.prints(job.job_id, "news"), *tokens)
+    services.journal.before(place, back)
+
+    assert result(job, services, warn=told.append) == 42
+    (line,) = told
+    assert line.endswith(f"Log in with: sso login. The wait for job {job.job_id} goes on.")
+
+
+def test_a_wait_does_not_begin_without_a_login(services: FakeServices) -> None:
+    services = replace(services, backend=Cluster(services.store, services.journal))
+    job = services.job()
+    services.journal.refuse("observe *", LoginRequiredError("No.", hint="Log in with: sso login"))
+
+    with pytest.raises(LoginRequiredError, match="sso login"):
+        result(job, services)
 
 
 @pytest.mark.parametrize("asked", ["observe", "explain", "wait"])
