@@ -114,7 +114,6 @@ TESTED_AS = {
     "kinetic_k8s.cluster.port_stream": "cluster/test_port_forward.py",
     "kinetic_k8s.cluster.removal": "cluster/test_jobs.py",
     "kinetic_k8s.cluster.resources": "cluster/test_client.py",
-    "kinetic_k8s.cluster.streams": "cluster/test_watch.py",
     "kinetic_k8s.cluster.translation": "cluster/test_client.py",
     "kinetic_k8s.cluster.watch": "cluster/test_watch.py",
     "kinetic_k8s.errors": "architecture/test_public_api.py",

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -177,6 +177,7 @@ class Fault:
     status: int | None = None
     """Respond with it, and pass nothing on. None: pass it on, and lose the response."""
     body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Relay(ThreadingHTTPServer):
@@ -196,14 +197,21 @@ class Relay(ThreadingHTTPServer):
         self.lock = threading.Lock()
 
     def fail(
-        self, on: str, status: int, message: str | bytes, *, reason: str = "", times: int = 1
+        self,
+        on: str,
+        status: int,
+        message: str | bytes,
+        *,
+        reason: str = "",
+        times: int = 1,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         """Respond to the next requests whose method and path contain *on* with this status."""
         if isinstance(message, str):
             told = {"kind": "Status", "code": status, "message": message, "reason": reason}
             message = json.dumps(told).encode()
         with self.lock:
-            self.faults += [(on, Fault(status, message))] * times
+            self.faults += [(on, Fault(status, message, headers or {}))] * times
 
     def lose(self, on: str) -> None:
         """Pass the next such request on, and lose the response."""
@@ -248,6 +256,8 @@ class _RelayHandler(BaseHTTPRequestHandler):
         if fault is not None and fault.status is not None:
             self.send_response(fault.status)
             self.send_header("Content-Length", str(len(fault.body)))
+            for name, value in fault.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(fault.body)
             return

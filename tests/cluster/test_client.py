@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import json
 import secrets
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connect import connect
 from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.errors import (
     AlreadyExistsError,
@@ -201,9 +206,74 @@ def test_a_missing_permission_is_named_as_a_role_names_it(bed: Any, namespace: s
     error = caught.value
     assert (error.verb, error.resource, error.namespace) == ("create", "jobs.batch", namespace)
     assert isinstance(error, PermissionError)
-    assert "'create' on 'jobs.batch' in the namespace" in (error.hint or "")
+    hint = error.hint or ""
+    assert (
+        "The user 'kube-bed-user' needs a role that permits 'create' on 'jobs.batch' in the" in hint
+    )
+    assert '{apiGroups: ["batch"], resources: ["jobs"], verbs: ["create"]}' in hint
+    assert "roles/container.developer" in hint
     with pytest.raises(NotPermittedError, match="cannot list resource"):
         user.list("Pod", everywhere=True)
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(403, 'User "kube-bed-admin" cannot get resource "jobs"'), (404, b"404 page not found")],
+)
+def test_what_was_permitted_before_is_rejected_only_after_ten_seconds(
+    relay: Any, relayed_access: Access, status: int, message: str | bytes
+) -> None:
+    pauses: list[float] = []
+    cluster = ApiServer(relayed_access, pause=pauses.append)
+    cluster.get("Job", "none")
+
+    relay.fail("GET", status, message, reason="Forbidden", times=19)
+    assert cluster.get("Job", "none") is None
+    assert sum(pauses) == 9.5
+    relay.fail("GET", status, message, reason="Forbidden", times=99)
+    with pytest.raises(NotPermittedError if status == 403 else KindNotServedError):
+        cluster.get("Job", "none")
+    assert sum(pauses) == 19.5
+
+
+def test_a_missing_add_on_is_named_with_its_documentation(relay: Any, relayed: ApiServer) -> None:
+    relay.fail("GET", 404, b"404 page not found")
+
+    with pytest.raises(KindNotServedError) as caught:
+        relayed.list("LeaderWorkerSet")
+
+    assert caught.value.hint == (
+        "The add-on LeaderWorkerSet is not installed there. "
+        "How to install it: https://lws.sigs.k8s.io/docs/installation/"
+    )
+
+
+def test_a_server_that_is_overloaded_is_asked_again_when_it_says(
+    relay: Any, relayed_access: Access
+) -> None:
+    pauses: list[float] = []
+    cluster = ApiServer(relayed_access, pause=pauses.append)
+    relay.fail("GET", 429, "too many requests", headers={"Retry-After": "7"})
+
+    assert cluster.get("Job", "none") is None
+    assert pauses == [7.0]
+
+
+def test_handles_of_one_cluster_share_their_connections_and_close_them(
+    bed: Any, relay: Any, tmp_path: Path
+) -> None:
+    config = json.loads(Path(bed.kubeconfig).read_text())
+    config["clusters"][0]["cluster"] = {"server": relay.url}
+    (tmp_path / "config").write_text(json.dumps(config))
+    clusters = [connect("kube-bed", kubeconfig=str(tmp_path / "config")) for _ in range(50)]
+
+    for cluster in clusters:
+        cluster.get("Job", "none")
+    assert len(relay.open) == 1
+    del cluster, clusters
+    gc.collect()
+    while relay.open:  # The other side notices it a moment later.
+        threading.Event().wait(0.01)
 
 
 def test_a_rejection_by_a_server_that_has_just_started_passes(

@@ -353,7 +353,7 @@ class ApiServer:
                     moved = True
                     if self._connection.moved(opened):
                         continue
-                if refusal is None:
+                if refusal is None or refusal.absent:
                     self._connection.permitted.add(request.right)
                     return answer
                 if refusal.rejection and rejections < self._retries_of_rejection(status, request):

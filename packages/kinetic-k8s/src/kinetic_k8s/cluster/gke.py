@@ -23,6 +23,7 @@ from kinetic_k8s.cluster.google_credentials import (
     default_credentials,
     translated,
 )
+from kinetic_k8s.cluster.translation import GKE_TITLE
 from kinetic_k8s.errors import (
     ClusterError,
     ClusterUnreachableError,
@@ -79,7 +80,7 @@ class GkeCluster:
             credentials=GoogleCredentials(self.credentials),
             namespace=namespace,
             ca=self.ca,
-            title=f"the GKE cluster {self.project}/{self.location}/{self.name}",
+            title=f"{GKE_TITLE}{self.project}/{self.location}/{self.name}",
             look_up=look_up,
         )
 

@@ -23,6 +23,8 @@ from kinetic_k8s.errors import (
     RefusedError,
 )
 
+GKE_TITLE: Final = "the GKE cluster "
+"""How the titles of clusters begin that were found by the GKE API."""
 _LONGEST_TEXT: Final = 500
 _NOT_IN_SCHEMA: Final = "field not declared in schema"
 _ANONYMOUS: Final = 'User "system:anonymous"'
@@ -131,7 +133,10 @@ def error_of(
         case 409 if refusal.reason == "AlreadyExists":
             return AlreadyExistsError(text)
         case 409:
-            return ConflictError(text)
+            return ConflictError(
+                text,
+                hint="Another program changed or replaced it meanwhile. Look again, then repeat.",
+            )
         case 400 if "is waiting to start" in refusal.text:
             return LogNotReadyError(text)
         case 400 | 422:
@@ -151,6 +156,8 @@ _MANIFEST_HINT: Final = "The message names the field. Correct the argument or se
 
 
 def _log_in(where: Identity) -> str:
+    if where.title.startswith(GKE_TITLE):
+        return "Log in again: gcloud auth application-default login"
     if where.context is None:
         return "The credentials have expired or belong to another cluster. Log in again."
     return (
@@ -171,10 +178,13 @@ def _forbidden(refusal: Refusal, request: Request, where: Identity, text: str) -
             hint="A quota or a policy of the cluster refused it. Ask the cluster's administrator.",
         )
     scope = f" in the namespace {request.namespace!r}" if request.namespace else ""
-    who = f"The user {user['user']!r}" if user else "You"
+    who = f"The user {user['user']!r} needs" if user else "You need"
+    resource, _, group = request.resource.partition(".")
+    rule = f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{request.verb}"]}}'
     error = NotPermittedError(
         text,
-        hint=f"{who} needs a role that permits {request.verb!r} on {request.resource!r}{scope}. "
+        hint=f"{who} a role that permits {request.verb!r} on {request.resource!r}{scope}: a Role of "
+        f"Kubernetes with the rule {rule}, or on GKE the IAM role roles/container.developer. "
         "Ask the cluster's administrator.",
     )
     error.verb, error.resource = request.verb, request.resource
@@ -190,8 +200,20 @@ def _not_found(refusal: Refusal, request: Request, where: Identity, text: str) -
         )
     if refusal.absent:
         return ObjectGoneError(text)
+    name, documentation = _ADD_ONS.get(request.resource.partition(".")[2], ("", ""))
+    hint = "Check the address of the cluster, or install the add-on that serves it."
+    if name:
+        hint = f"The add-on {name} is not installed there. How to install it: {documentation}"
     return KindNotServedError(
         f"The cluster {where.server} does not serve {request.resource}: "
         f"{refusal.text or 'no message'} (404).",
-        hint="Check the address of the cluster, or install the add-on that serves it.",
+        hint=hint,
     )
+
+
+_ADD_ONS: Final = {
+    "jobset.x-k8s.io": ("JobSet", "https://jobset.sigs.k8s.io/docs/installation/"),
+    "leaderworkerset.x-k8s.io": ("LeaderWorkerSet", "https://lws.sigs.k8s.io/docs/installation/"),
+    "kueue.x-k8s.io": ("Kueue", "https://kueue.sigs.k8s.io/docs/installation/"),
+}
+"""API group → the add-on that serves it."""
