@@ -26,11 +26,12 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 """Importing them runs something."""
 
 TESTED_AS = {
-    "kinetic_k8s.manifests.components": "kinetic_k8s/manifests/test_pathways.py",
-    "kinetic_k8s.manifests.hosts": "kinetic_k8s/manifests/test_job.py",
-    "kinetic_k8s.manifests.indexed_job": "kinetic_k8s/manifests/test_job.py",
-    "kinetic_k8s.manifests.leaderworkerset": "kinetic_k8s/manifests/test_pathways.py",
-    "kinetic_k8s.manifests.jobset": "kinetic_k8s/manifests/test_job.py",
+    "kinetic_k8s.manifests.components": "kinetic_k8s/manifests/test_workload.py",
+    "kinetic_k8s.manifests.hosts": "kinetic_k8s/manifests/test_workload.py",
+    "kinetic_k8s.manifests.indexed_job": "kinetic_k8s/manifests/test_workload.py",
+    "kinetic_k8s.manifests.jobset": "kinetic_k8s/manifests/test_workload.py",
+    "kinetic_k8s.manifests.leaderworkerset": "kinetic_k8s/manifests/test_workload.py",
+    "kinetic_k8s.manifests.pathways": "kinetic_k8s/manifests/test_workload.py",
     "kinetic_k8s.manifests.spec": "kinetic_k8s/manifests/test_job.py",
     "kinetic._wire": "kinetic/test_import.py",
     "kinetic.attempt_limits": "kinetic/submit/test_options.py",
@@ -121,7 +122,6 @@ TESTED_AS = {
     "kinetic_k8s.manifests.labels": "kinetic_k8s/manifests/test_pod.py",
     "kinetic_k8s.manifests.names": "kinetic_k8s/manifests/test_job.py",
     "kinetic_k8s.manifests.placement": "kinetic_k8s/manifests/test_pod.py",
-    "kinetic_k8s.manifests.workload": "kinetic_k8s/manifests/test_pod.py",
     "kinetic_k8s.reading.attempts": "kinetic_k8s/reading/test_status.py",
     "kinetic_k8s.reading.causes": "kinetic_k8s/reading/test_diagnosis.py",
     "kinetic_k8s.reading.events": "kinetic_k8s/reading/test_diagnosis.py",

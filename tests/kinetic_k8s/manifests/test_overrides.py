@@ -1,1 +1,132 @@
 """The user's own fields of a pod: merged where they may be, refused where they change what is Kinetic's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.manifests.overrides import check_overrides
+from kinetic_k8s.manifests.pod import pod_template
+from kinetic_payload.errors import InvalidRequestError
+
+from .test_job import FULL
+
+
+def with_overrides(overrides: dict[str, Any]) -> dict[str, Any]:
+    return pod_template(replace(FULL.pod, overrides=overrides))
+
+
+def of_container(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "kinetic", **fields}]}}
+
+
+def test_fields_of_the_user_are_added_to_those_of_kinetic() -> None:
+    plain = pod_template(FULL.pod)
+
+    found = with_overrides(
+        {
+            "metadata": {"annotations": {"team.example/cost": "7"}},
+            "spec": {
+                "priorityClassName": "low",
+                "hostNetwork": True,
+                "nodeSelector": {"disk": "ssd"},
+                "tolerations": [{"key": "team", "operator": "Exists"}, plain["spec"]["tolerations"][0]],
+                "securityContext": {"runAsUser": 1000},
+                "volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}}],
+                "initContainers": [{"name": "warm", "image": "busybox", "restartPolicy": "Always"}],
+                "imagePullSecrets": [{"name": "registry"}],
+                "containers": [
+                    {
+                        "name": "kinetic",
+                        "env": [{"name": "MINE", "value": "$(A)"}],
+                        "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+                        "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}},
+                        "resources": {"limits": {"ephemeral-storage": "5Gi"}},
+                    },
+                    {"name": "other", "image": "busybox"},
+                ],
+            },
+        }
+    )  # fmt: skip
+
+    spec, (ours, other) = found["spec"], found["spec"]["containers"]
+    before = plain["spec"]["containers"][0]
+    assert found["metadata"]["labels"] == plain["metadata"]["labels"]
+    assert found["metadata"]["annotations"]["team.example/cost"] == "7"
+    assert (spec["priorityClassName"], spec["hostNetwork"]) == ("low", True)
+    assert spec["nodeSelector"] == {**plain["spec"]["nodeSelector"], "disk": "ssd"}
+    assert spec["tolerations"] == [
+        *plain["spec"]["tolerations"],
+        {"key": "team", "operator": "Exists"},
+    ]
+    assert spec["securityContext"] == {
+        "seccompProfile": {"type": "RuntimeDefault"},
+        "runAsUser": 1000,
+    }
+    assert spec["volumes"][-1]["name"] == "scratch"
+    assert spec["volumes"][:-1] == plain["spec"]["volumes"]
+    assert ours["env"] == [*before["env"], {"name": "MINE", "value": "$(A)"}]
+    assert ours["volumeMounts"][:-1] == before["volumeMounts"]
+    assert ours["command"] == before["command"]
+    assert ours["resources"]["limits"] == {
+        **before["resources"]["limits"],
+        "ephemeral-storage": "5Gi",
+    }
+    # A list without a key is replaced as a whole.
+    assert ours["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_PTRACE"]}
+    assert other == {"name": "other", "image": "busybox"}
+
+
+def test_a_field_is_removed_by_null() -> None:
+    found = with_overrides(of_container(securityContext={"capabilities": None}))
+
+    context = found["spec"]["containers"][0]["securityContext"]
+    assert context == {"allowPrivilegeEscalation": False}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path"),
+    [
+        ({"kind": "Job"}, "kind is not a field"),
+        ({"metadata": {"name": "x"}}, "metadata.name cannot"),
+        ({"metadata": {"labels": {"app": "x"}}}, r"metadata.labels\[app\] belongs"),
+        ({"metadata": {"annotations": {"kinetic.dev/job-id": "x"}}}, "metadata.annotations"),
+        ({"metadata": {"labels": None}}, "metadata.labels cannot be removed"),
+        ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy belongs"),
+        ({"spec": {"terminationGracePeriodSeconds": 1}}, "terminationGracePeriodSeconds"),
+        ({"spec": {"nodeName": "n"}}, "spec.nodeName"),
+        ({"spec": {"nodeSelector": {"cloud.google.com/gke-accelerator": "x"}}}, "nodeSelector"),
+        ({"spec": {"nodeSelector": {"cloud.google.com/gke-spot": None}}}, "nodeSelector"),
+        ({"spec": {"nodeSelector": None}}, "spec.nodeSelector cannot be removed"),
+        ({"spec": {"tolerations": None}}, "spec.tolerations cannot be removed"),
+        ({"spec": {"volumes": [{"name": "workspace"}]}}, r"spec.volumes\[workspace\]"),
+        ({"spec": {"volumes": [{"name": "data-d0"}]}}, r"spec.volumes\[data-d0\]"),
+        (of_container(image="x"), r"spec.containers\[kinetic\].image belongs"),
+        (of_container(command=["x"]), r"spec.containers\[kinetic\].command belongs"),
+        (of_container(args=["x"]), r"spec.containers\[kinetic\].args belongs"),
+        (of_container(env=[{"name": "KINETIC_X", "value": ""}]), r"env\[KINETIC_X\] belongs"),
+        (of_container(env=[{"name": "KERAS_BACKEND"}]), r"env\[KERAS_BACKEND\] belongs"),
+        (of_container(volumeMounts=[{"mountPath": "/dev/shm"}]), r"volumeMounts\[/dev/shm\]"),
+        (of_container(resources={"limits": {"nvidia.com/gpu": 8}}), r"limits\[nvidia.com/gpu\]"),
+        (of_container(resources=None), "resources cannot be removed"),
+        ({"spec": {"containers": [{"image": "x"}]}}, r"spec.containers\[0\] is not an object with"),
+        ({"spec": {"containers": {"kinetic": {}}}}, "spec.containers is not a list"),
+        ({"spec": []}, "spec is not an object"),
+        ({"spec": {"affinity": {"a": object()}}}, "spec.affinity.a is not JSON"),
+        ({"spec": {"affinity": {1: 2}}}, "spec.affinity.1 has a key that is not text"),
+        ({"spec": {"priority": float("nan")}}, "spec.priority is not JSON"),
+        ({"spec": {"$patch": "replace"}}, r"spec.\$patch is not supported"),
+    ],
+)  # fmt: skip
+def test_what_is_kinetics_is_refused_by_its_path(overrides: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidRequestError, match=path):
+        with_overrides(overrides)
+
+
+def test_values_are_checked_before_there_is_a_pod() -> None:
+    check_overrides({"spec": {"affinity": {"nodeAffinity": {}}}})
+    with pytest.raises(InvalidRequestError) as caught:
+        check_overrides(of_container(image="x"))
+    assert caught.value.hint == "Use container_image=."

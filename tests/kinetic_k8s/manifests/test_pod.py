@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kinetic_k8s.accelerators import catalogue, parse_accelerator
-from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests.labels import (
     check_labels,
     labels_and_annotations,
@@ -17,7 +16,6 @@ from kinetic_k8s.manifests.labels import (
 )
 from kinetic_k8s.manifests.placement import placement_of
 from kinetic_k8s.manifests.pod import PodSpec, Resources, pod_template
-from kinetic_k8s.manifests.workload import form_of
 from kinetic_payload.errors import InvalidRequestError
 
 POD = PodSpec(
@@ -93,9 +91,15 @@ def test_nothing_of_a_command_or_a_value_is_expanded() -> None:
     assert container["env"] == [{"name": "PRICE", "value": "5$$(X)"}]
 
 
-def test_a_processor_job_requests_what_it_needs_and_is_limited_only_as_asked() -> None:
-    assert resources(POD) == {"requests": {"cpu": "1", "memory": "1Gi"}}
-    assert resources(replace(POD, accelerator=parse_accelerator("cpu:8")))["requests"]["cpu"] == "8"
+def test_a_processor_job_shares_its_node_so_its_memory_is_limited() -> None:
+    assert resources(POD) == {
+        "requests": {"cpu": "1", "memory": "2Gi"},
+        "limits": {"memory": "2Gi"},
+    }
+    named = resources(replace(POD, accelerator=parse_accelerator("cpu:8")))
+    assert named["requests"] == named["limits"] == {"cpu": "8", "memory": "2Gi"}
+    shared = resources(replace(POD, resources=Resources(shared_memory="3Gi")))
+    assert "memory" not in shared["limits"], "shared memory counts as memory"
     asked = resources(replace(POD, resources=Resources(cpu="500m", memory="2Gi")))
     assert asked["requests"] == asked["limits"] == {"cpu": "500m", "memory": "2Gi"}
 
@@ -105,7 +109,8 @@ def test_an_accelerator_is_requested_and_limited_alike() -> None:
         replace(POD, accelerator=parse_accelerator("v6e-8"), resources=Resources(memory="9Gi"))
     )
 
-    assert asked["requests"] == asked["limits"] == {"google.com/tpu": "8", "memory": "9Gi"}
+    assert asked["limits"] == {"google.com/tpu": "8", "memory": "9Gi"}
+    assert asked["requests"] == {"google.com/tpu": "8", "memory": "9Gi", "cpu": "100m"}
 
 
 @pytest.mark.parametrize(
@@ -159,32 +164,3 @@ def test_labels_of_a_job_find_it_again() -> None:
     assert of_jobs(("a", "b")) == "kinetic.dev/job-id in (a,b)"
     with pytest.raises(InvalidRequestError):
         standard_labels("no label" * 10, "cpu")
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "semantics", "served", "form"),
-    [
-        ("v6e-8", "gke", set(), "job"),
-        ("v6e-16", "gke", {"JobSet"}, "jobset"),
-        ("v6e-16", "gke", {"LeaderWorkerSet"}, "indexed-job"),
-        ("v6e-16", "pathways", {"JobSet", "LeaderWorkerSet"}, "pathways"),
-        ("v5litepod-2x4", "pathways", {"LeaderWorkerSet"}, "pathways-lws"),
-    ],
-)
-def test_the_form_of_a_job_fits_its_hosts_and_its_cluster(
-    accelerator: str, semantics: Any, served: set[str], form: str
-) -> None:
-    assert form_of(parse_accelerator(accelerator), semantics, served) == form
-
-
-@pytest.mark.parametrize(
-    ("accelerator", "served", "why"),
-    [
-        ("l4", {"JobSet"}, "Pathways supports TPU slices only; got l4"),
-        ("v5litepod-1", {"JobSet"}, "does not support v5litepod-1"),
-        ("v6e-16", set(), "the cluster serves neither"),
-    ],
-)
-def test_what_pathways_cannot_run_is_refused(accelerator: str, served: set[str], why: str) -> None:
-    with pytest.raises(UnsupportedWorkloadError, match=why):
-        form_of(parse_accelerator(accelerator), "pathways", served)

@@ -13,15 +13,16 @@ from kinetic_k8s.accelerators.types import Accelerator, Tpu, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import PATHWAYS_VALUE, ROLE
+from kinetic_k8s.manifests.overrides import merged, of_workers
 from kinetic_k8s.manifests.placement import Placement, placement_of
 from kinetic_k8s.manifests.pod import (
+    POD_SECURITY,
     PodSpec,
     Resources,
     literal,
     pod_annotations,
     pod_labels,
     pod_template,
-    security_of,
 )
 
 Restart = Literal["Never", "Always"]
@@ -147,7 +148,7 @@ def worker_template(
             "restartPolicy": restart,
             "terminationGracePeriodSeconds": 30,
             "enableServiceLinks": False,
-            "securityContext": security_of(),
+            "securityContext": POD_SECURITY,
             "nodeSelector": {**components.worker_selector, **placement.selector},
             "tolerations": [*placement.tolerations, *components.worker_tolerations],
             "containers": [container],
@@ -157,7 +158,7 @@ def worker_template(
         template["metadata"]["annotations"] = annotations
     if pod.service_account is not None:
         template["spec"]["serviceAccountName"] = pod.service_account
-    return template
+    return merged(template, of_workers(pod.overrides))
 
 
 def _manager_container(pod: PodSpec, components: PathwaysComponents, head: Manifest) -> Manifest:

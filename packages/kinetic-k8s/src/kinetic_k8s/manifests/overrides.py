@@ -33,6 +33,13 @@ _KEYS: Final = {
 _APPENDED: Final = ("tolerations", "envFrom")
 _FIXED_SIZE: Final = ("metadata", "spec", "labels", "annotations", "nodeSelector", "resources")
 """Objects that contain fields of Kinetic, so they cannot be removed as a whole."""
+_OF_JOB: Final = (
+    "imagePullSecrets",
+    "priorityClassName",
+    "schedulerName",
+    "serviceAccountName",
+)
+"""Fields that hold for all pods of a job, also for those of another image on other machines."""
 _OURS: Final = "KINETIC_"
 _OWNED_OF_POD: Final = {
     "restartPolicy": "Use retries= and preemptions=.",
@@ -100,13 +107,22 @@ def merged(template: Manifest, overrides: Mapping[str, Any]) -> Manifest:
     ours = template["spec"]
     _keep(ours, spec, "volumes", "spec", "Add volumes of other names.")
     _keep(ours, spec, "initContainers", "spec", "Add containers of other names.")
-    (container,) = (each for each in ours["containers"] if each["name"] == CONTAINER)
+    containers = {each["name"]: each for each in ours["containers"]}
     for each in spec.get("containers", ()):
-        if each["name"] == CONTAINER:
-            path = f"spec.containers[{CONTAINER}]"
+        if each["name"] in containers:
+            path, container = f"spec.containers[{each['name']}]", containers[each["name"]]
             _keep(container, each, "env", path, "Use capture_env_vars=, or another name.")
             _keep(container, each, "volumeMounts", path, "Use another mount path.")
     return _merged_objects(template, overrides)
+
+
+def of_workers(overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of *overrides* that also holds for pods that do not run the function."""
+    spec = overrides.get("spec", {})
+    return {
+        **{name: value for name, value in overrides.items() if name == "metadata"},
+        "spec": {name: value for name, value in spec.items() if name in _OF_JOB},
+    }
 
 
 def _check_container(container: Manifest, path: str) -> None:

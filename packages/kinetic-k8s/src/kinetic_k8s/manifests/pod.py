@@ -28,7 +28,18 @@ from kinetic_payload.errors import InvalidRequestError
 WORKSPACE: Final = "/kinetic/workspace"
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - a mount point of the container
 _DEFAULT_CPU: Final = "1"
-_DEFAULT_MEMORY: Final = "1Gi"
+_DEFAULT_MEMORY: Final = "2Gi"
+_LEAST: Final = {"cpu": "100m", "memory": "256Mi"}
+"""The requests of a job with an accelerator, whose machine is its own. Without any, its pod would be the first
+that the node evicts."""
+POD_SECURITY: Final[Manifest] = {"seccompProfile": {"type": "RuntimeDefault"}}
+"""The security context of every pod. It names no user: an image may need root."""
+_CAPABILITIES: Final[Manifest] = {
+    "drop": ["ALL"],
+    # What root needs to change owners and users: `tar`, `chown`, `apt-get` and `su` fail without them.
+    "add": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"],
+}
+"""The capabilities of a container that runs as root. Others have none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +65,10 @@ class Resources:
     """Resources of a pod besides the accelerator; each is both the request and the limit."""
 
     cpu: str | None = None
-    """Cores, such as `4` or `500m`. None: no limit."""
+    """Cores, such as `4` or `500m`. None: those that `Cpu` names, otherwise no limit."""
     memory: str | None = None
-    """Such as `16Gi`; includes the shared memory. None: no limit."""
+    """Such as `16Gi`; includes the shared memory. None: 2Gi for a job without an accelerator and without
+    `shared_memory`, otherwise no limit."""
     shared_memory: str | None = None
     """The size of `/dev/shm`. None: up to the memory limit, or half of the machine's memory."""
 
@@ -160,7 +172,7 @@ def pod_template(
         "terminationGracePeriodSeconds": int(pod.grace.total_seconds()),
         # Otherwise the container gets environment variables for every Service of the namespace.
         "enableServiceLinks": False,
-        "securityContext": security_of(),
+        "securityContext": POD_SECURITY,
         "containers": [_container(pod, placement.resources)],
         "volumes": list(_volumes(pod)),
     }
@@ -181,11 +193,6 @@ def pod_template(
     return merged({"metadata": metadata, "spec": spec}, pod.overrides)
 
 
-def security_of() -> Manifest:
-    """Render the security context of a pod."""
-    return {"seccompProfile": {"type": "RuntimeDefault"}}
-
-
 def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
     container: Manifest = {
         "name": CONTAINER,
@@ -193,7 +200,7 @@ def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
         "command": [literal(each) for each in pod.command],
         "env": list(_environment(pod)),
         "resources": _resources(pod, accelerator),
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": _CAPABILITIES},
         # If the container fails without a message, the end of its log becomes the message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": list(_volume_mounts(pod)),
@@ -221,16 +228,16 @@ def _environment(pod: PodSpec) -> Iterator[Manifest]:
 def _resources(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
     given = {"cpu": pod.resources.cpu, "memory": pod.resources.memory}
     limits = {name: text for name, text in given.items() if text is not None}
-    requests = dict(limits)
     if isinstance(pod.accelerator, Cpu):
-        # A pod without requests is scheduled on any node, and is the first to be evicted.
-        cores = pod.accelerator.cores
-        requests.setdefault("cpu", _DEFAULT_CPU if cores is None else str(cores))
-        requests.setdefault("memory", _DEFAULT_MEMORY)
-    rendered: Manifest = {"requests": {**requests, **accelerator}}
-    if limits or accelerator:
-        rendered["limits"] = {**limits, **accelerator}
-    return rendered
+        # The node is shared with others: memory is limited. Cores beyond the request are only lent.
+        if pod.accelerator.cores is not None:
+            limits.setdefault("cpu", str(pod.accelerator.cores))
+        if pod.resources.shared_memory is None:
+            limits.setdefault("memory", _DEFAULT_MEMORY)
+        requests = {"cpu": _DEFAULT_CPU, "memory": _DEFAULT_MEMORY, **limits}
+    else:
+        requests = {**_LEAST, **limits}
+    return {"requests": {**requests, **accelerator}, "limits": {**limits, **accelerator}}
 
 
 def _volumes(pod: PodSpec) -> Iterator[Manifest]:

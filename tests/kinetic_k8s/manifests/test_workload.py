@@ -1,0 +1,204 @@
+"""The manifests of all forms, against their record and the schemas of Kubernetes.
+
+`python tests/kinetic_k8s/manifests/test_workload.py` records them again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.errors import UnsupportedWorkloadError
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.components import PathwaysComponents, instance_type
+from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
+from kinetic_k8s.manifests.jobset import JobSetSpec
+from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
+from kinetic_k8s.manifests.names import environment_secret_name
+from kinetic_k8s.manifests.pathways import PathwaysSpec
+from kinetic_k8s.manifests.placement import accelerator_environment
+from kinetic_k8s.manifests.pod import PodSpec, Resources
+from kinetic_k8s.manifests.spec import WorkloadSpec
+from kinetic_k8s.manifests.workload import form_of, kind_of_workload, workload_manifest
+from kinetic_payload.errors import InvalidRequestError
+
+RECORDED = Path(__file__).with_name("workloads.json")
+NAME = "kn-trainstep12-0a1b2c3"
+VERSIONS = ("1.33", "1.34", "1.35", "1.37")
+POD = PodSpec(
+    job_id="tpu-v6e-16-train-20261122-101500-0a1b2c3",
+    accelerator=parse_accelerator("v6e-16:spot"),
+    image="python:3.11",
+    command=("python3", "-u", "/app/remote_runner.py"),
+    environment=accelerator_environment(parse_accelerator("v6e-16"), "gke"),
+    environment_secret=environment_secret_name(NAME),
+    service_account="kinetic",
+    labels={"team": "vision"},
+    about={"function": "train", "source": "train:main.<locals>.step"},
+    overrides={"spec": {"priorityClassName": "low", "securityContext": {"fsGroup": 1000}}},
+)
+COMPONENTS = PathwaysComponents(scratch="gs://bucket/scratch")
+OTHER_COMPONENTS = PathwaysComponents(
+    scratch="gs://bucket/$scratch",
+    server_image="registry.example/server:jax-0.10.0",
+    proxy_image="registry.example/proxy:jax-0.10.0",
+    manager=Resources(cpu="1"),
+    proxy=Resources(memory="1Gi"),
+    function=Resources(),
+    worker=Resources(cpu="2", memory="4Gi"),
+    head_selector={"cloud.google.com/gke-nodepool": "head"},
+    head_tolerations=({"key": "head", "operator": "Exists"},),
+    head_topology=None,
+    worker_selector={"cloud.google.com/gke-nodepool": "slice"},
+    worker_tolerations=({"key": "slice", "operator": "Exists"},),
+)
+ONE_HOST = replace(POD, accelerator=parse_accelerator("v5litepod-2x4"), overrides={})
+SPECS: dict[str, WorkloadSpec] = {
+    "indexed job": IndexedJobSpec(name=NAME, pod=POD),
+    "jobset": JobSetSpec(name=NAME, pod=POD),
+    "jobset, suspended, older, on any nodes": JobSetSpec(
+        name=NAME, pod=POD, retries=3, suspended=True, distinguishes_exit_codes=False, topology=None
+    ),
+    "pathways": PathwaysSpec(name=NAME, pod=POD, components=COMPONENTS),
+    "pathways, all settings": PathwaysSpec(
+        name=NAME, pod=POD, components=OTHER_COMPONENTS, retries=3, suspended=True, topology=None
+    ),
+    "pathways, one host": PathwaysSpec(name=NAME, pod=ONE_HOST, components=COMPONENTS),
+    "leaderworkerset": LeaderWorkerSetSpec(name=NAME, pod=POD, components=COMPONENTS),
+    "leaderworkerset, suspended, one host": LeaderWorkerSetSpec(
+        name=NAME, pod=ONE_HOST, components=OTHER_COMPONENTS, suspended=True
+    ),
+}
+
+
+def rendered() -> dict[str, Manifest]:
+    return {name: workload_manifest(spec) for name, spec in SPECS.items()}
+
+
+def core_parts(manifest: Manifest) -> Iterator[Manifest]:
+    """Yield what schemas of Kubernetes itself describe in a workload."""
+    spec, metadata = manifest["spec"], {"name": NAME}
+    match manifest["kind"]:
+        case "Job":
+            yield manifest
+            yield host_service({**manifest, "metadata": {**manifest["metadata"], "uid": "u1"}})
+        case "JobSet":
+            for each in spec["replicatedJobs"]:
+                yield {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "metadata": metadata,
+                    **each["template"],
+                }
+        case "LeaderWorkerSet":
+            for name in ("leaderTemplate", "workerTemplate"):
+                template = spec["leaderWorkerTemplate"][name]
+                head = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": metadata}
+                yield {**head, "template": template}
+
+
+def test_manifests_are_those_that_were_recorded() -> None:
+    assert rendered() == json.loads(RECORDED.read_text())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", SPECS)
+def test_the_schemas_of_several_versions_accept_them(version: str, name: str) -> None:
+    for part in core_parts(rendered()[name]):
+        kubernetes_validate.validate(part, version, strict=True)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_every_pod_belongs_to_its_job_and_one_role_runs_the_function(name: str) -> None:
+    manifest = rendered()[name]
+    spec = SPECS[name]
+    assert manifest["kind"] == kind_of_workload(spec)
+    pathways = isinstance(spec, PathwaysSpec | LeaderWorkerSetSpec)
+    app = "kinetic-pathways" if pathways else "kinetic"
+    for template in pod_templates(manifest):
+        labels = template["metadata"]["labels"]
+        assert manifest["metadata"]["labels"].items() <= labels.items()
+        assert (labels["app"], labels["team"]) == (app, "vision")
+        names = [each["name"] for each in template["spec"]["containers"]]
+        assert labels["kinetic.dev/role"] == ("host" if names == ["kinetic"] else "pathways-worker")
+        assert template["spec"]["serviceAccountName"] == "kinetic"
+        assert template["spec"].get("priorityClassName") == (
+            "low" if spec.pod.overrides else None
+        ), "all pods of a job have its priority"
+
+
+def pod_templates(manifest: Manifest) -> list[Manifest]:
+    return [
+        part.get("template") or part["spec"]["template"]
+        for part in core_parts(manifest)
+        if part["kind"] != "Service"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "semantics", "served", "form"),
+    [
+        ("v6e-8", "gke", set(), "job"),
+        ("v6e-16", "gke", {"JobSet"}, "jobset"),
+        ("v6e-16", "gke", {"LeaderWorkerSet"}, "indexed-job"),
+        ("v6e-16", "pathways", {"JobSet", "LeaderWorkerSet"}, "pathways"),
+        ("v5litepod-2x4", "pathways", {"LeaderWorkerSet"}, "pathways-lws"),
+    ],
+)
+def test_the_form_of_a_job_fits_its_hosts_and_its_cluster(
+    accelerator: str, semantics: Any, served: set[str], form: str
+) -> None:
+    assert form_of(parse_accelerator(accelerator), semantics, served) == form
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "served", "why"),
+    [
+        ("l4", {"JobSet"}, "Pathways supports TPU slices only; got l4"),
+        ("v5litepod-1", {"JobSet"}, "does not support v5litepod-1"),
+        ("v3-32", {"JobSet"}, "does not support v3-32"),
+        ("v6e-16", set(), "the cluster serves neither"),
+    ],
+)
+def test_what_pathways_cannot_run_is_refused(accelerator: str, served: set[str], why: str) -> None:
+    with pytest.raises(UnsupportedWorkloadError, match=why):
+        form_of(parse_accelerator(accelerator), "pathways", served)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "expected"),
+    [
+        ("v4-8", "tpuv4:2x2x2"),
+        ("v5litepod-2x4", "tpuv5e1t:2x4"),
+        ("v5litepod-16", "tpuv5e:4x4"),
+        ("v5p-8", "tpuv5:2x2x2"),
+        ("v6e-8", "tpuv6e1t:2x4"),
+        ("v6e-256", "tpuv6e:16x16"),
+        ("tpu7x-8", "tpu7x:2x2x2"),
+    ],
+)
+def test_the_instance_type_names_machine_and_topology(accelerator: str, expected: str) -> None:
+    assert instance_type(parse_accelerator(accelerator)) == expected
+
+
+@pytest.mark.parametrize("form", ["pathways", "leaderworkerset"])
+def test_a_name_too_long_for_the_address_of_the_head_is_refused(form: str) -> None:
+    with pytest.raises(InvalidRequestError, match="23 characters"):
+        workload_manifest(replace(SPECS[form], name=f"{NAME}x"))
+
+
+@pytest.mark.parametrize("form", ["indexed job", "jobset", "pathways"])
+def test_a_name_that_begins_with_a_digit_is_refused(form: str) -> None:
+    with pytest.raises(InvalidRequestError, match="does not begin with a letter"):
+        workload_manifest(replace(SPECS[form], name="0-train"))
+
+
+if __name__ == "__main__":
+    RECORDED.write_text(json.dumps(rendered(), indent=1) + "\n")
