@@ -308,3 +308,28 @@ def test_a_namespace_that_does_not_exist_is_named(cluster: ApiServer, a_map: Map
         nowhere.create(a_map())
     assert nowhere.identity.namespace == "no-such-namespace"
     assert nowhere.get("ConfigMap", "none") is None
+
+
+def test_what_a_cluster_serves_is_asked_once_and_never_guessed(
+    relay: Any, relayed: ApiServer
+) -> None:
+    relay.fail("GET /apis", 403, "no", times=2)
+    with pytest.raises(ClusterError):
+        relayed.serves("JobSet")
+    relay.fail("GET /apis", 200, b"<html>Log in</html>")
+    with pytest.raises(ClusterError):
+        relayed.serves("JobSet")
+    asked = len(relay.requests)
+
+    assert relayed.serves("JobSet")
+    assert relayed.within(5).serves("LeaderWorkerSet")
+    assert relayed.serves("Pod")
+    assert len(relay.requests) == asked + 1
+
+
+def test_a_kind_that_a_cluster_does_not_serve(relay: Any, relayed: ApiServer) -> None:
+    only = {"name": "batch", "versions": [{"groupVersion": "batch/v1", "version": "v1"}]}
+    relay.fail("GET /apis", 200, json.dumps({"kind": "APIGroupList", "groups": [only]}).encode())
+
+    assert relayed.serves("Job")
+    assert not relayed.serves("JobSet")

@@ -14,9 +14,10 @@ import pytest
 
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.creation import Runner, create_workload, ensure_key
+from kinetic_k8s.cluster.creation import Runner, check_workload, create_workload, ensure_key
 from kinetic_k8s.errors import AlreadyExistsError
 from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
 from kinetic_k8s.manifests.pod import MountedFile, SecretVariable
 
@@ -144,6 +145,30 @@ def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
         if event["involvedObject"]["name"] == spec.name
     }
     assert {"Suspended", "Resumed"} <= reasons
+
+
+def test_an_older_jobset_is_created_without_the_rules_that_it_lacks_and_reported_once(
+    relay: Any, relayed: ApiServer, a_job: Callable[..., JobSpec]
+) -> None:
+    job = a_job("pass", accelerator=parse_accelerator("v4-8"))
+    spec = JobSetSpec(name=job.name, pod=job.pod, suspended=True)
+    # Recorded from a JobSet that got another unknown field.
+    field = "spec.failurePolicy.rules[0].onJobFailureMessagePatterns"
+    refusal = (
+        'JobSet in version "v1alpha2" cannot be handled as a JobSet: strict decoding error: '
+        f'unknown field "{field}"'
+    )
+    relay.fail("POST", 400, refusal, reason="BadRequest")
+    warnings: list[str] = []
+
+    check_workload(relayed, spec, notify=warnings.append)
+    found = create_workload(relayed, spec, notify=warnings.append)
+
+    assert [rule["name"] for rule in found["spec"]["failurePolicy"]["rules"]] == ["uncounted"]
+    assert len(warnings) == 1
+    assert "no rules on exit codes" in warnings[0]
+    assert [request.partition("?")[0].split()[0] for request in relay.requests] == ["POST"] * 3
+    relayed.delete("JobSet", spec.name)
 
 
 def test_a_job_runs_on_the_machine_that_its_accelerator_names(

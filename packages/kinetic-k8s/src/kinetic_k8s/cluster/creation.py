@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kinetic_k8s.cluster.cluster import Cluster
-from kinetic_k8s.errors import AlreadyExistsError, ClusterError
+from kinetic_k8s.errors import AlreadyExistsError, ClusterError, InvalidManifestError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
+from kinetic_k8s.manifests.jobset import MESSAGE_PATTERNS, JobSetSpec
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.names import KEY_SECRET, runner_config_map_name
 from kinetic_k8s.manifests.secrets import (
@@ -51,6 +52,10 @@ class Runner:
         return runner_config_map_name(self.digest)
 
 
+def _ignore(warning: str) -> None:
+    pass
+
+
 def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
     """Return the signing key of the namespace; create its Secret with *new_key* if there is none.
 
@@ -69,19 +74,35 @@ def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
     return key_in(found)
 
 
+def check_workload(
+    cluster: Cluster, spec: WorkloadSpec, *, notify: Callable[[str], object] = _ignore
+) -> None:
+    """Raise unless *cluster* would accept the workload of *spec*; create nothing.
+
+    *notify* is called with a warning if the cluster lacks a feature that the job has to do without.
+
+    Raises:
+        ClusterError: The cluster does not accept it.
+        InvalidRequestError: It cannot be rendered.
+    """
+    _create(cluster, spec, notify, dry_run=True)
+
+
 def create_workload(
     cluster: Cluster,
     spec: WorkloadSpec,
     *,
     environment: Mapping[str, str] | None = None,
     runner: Runner | None = None,
+    notify: Callable[[str], object] = _ignore,
     clock: Callable[[], float] = time.monotonic,
 ) -> Manifest:
     """Create the workload of *spec*, the Secret with its captured *environment*, and its *runner*'s ConfigMap.
 
     *spec* refers to the Secret as `environment_secret_name(spec.name)`, and to the ConfigMap as
     `runner.config_map`. The Secret is removed with the workload, and the ConfigMap with the last workload
-    that uses it. After a failure, nothing of the job is left.
+    that uses it. After a failure, nothing of the job is left. *notify* is called with a warning if the cluster
+    lacks a feature that the job has to do without.
 
     Raises:
         ClusterError: The cluster does not accept one of these objects.
@@ -97,7 +118,7 @@ def create_workload(
     spec = replace(spec, suspended=spec.suspended or hold)
     job: Manifest | None = None
     try:
-        job = cluster.create(workload_manifest(spec))
+        job = _create(cluster, spec, notify)
         if isinstance(spec, IndexedJobSpec):
             cluster.create(host_service(job))
         if environment:
@@ -113,6 +134,31 @@ def create_workload(
                 _undo(cluster.within(UNDO_LIMIT), spec)
         raise
     return job
+
+
+def _create(
+    cluster: Cluster, spec: WorkloadSpec, notify: Callable[[str], object], *, dry_run: bool = False
+) -> Manifest:
+    """Create the workload; if it is a JobSet of an older version, without the rules that this lacks."""
+    server = cluster.identity.server
+    if not isinstance(spec, JobSetSpec) or not spec.distinguishes_exit_codes:
+        return cluster.create(workload_manifest(spec), dry_run=dry_run)
+    older = replace(spec, distinguishes_exit_codes=False)
+    if server in _OLDER_JOBSETS:
+        return cluster.create(workload_manifest(older), dry_run=dry_run)
+    try:
+        return cluster.create(workload_manifest(spec), dry_run=dry_run)
+    except InvalidManifestError as error:
+        if MESSAGE_PATTERNS not in error.message:
+            raise
+    found = cluster.create(workload_manifest(older), dry_run=dry_run)
+    if server not in _OLDER_JOBSETS:
+        _OLDER_JOBSETS.add(server)
+        notify(
+            f"The JobSet controller of {server} has no rules on exit codes ({MESSAGE_PATTERNS}), as version "
+            "0.12 has: a job that could not be prepared uses up its retries before it fails."
+        )
+    return found
 
 
 def _resume(cluster: Cluster, spec: WorkloadSpec) -> Manifest | None:
@@ -150,3 +196,5 @@ def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:
 
 
 _ATTEMPTS: Final = 5
+_OLDER_JOBSETS: Final[set[str]] = set()
+"""The servers whose JobSets were found to lack `onJobFailureMessagePatterns` by this process."""

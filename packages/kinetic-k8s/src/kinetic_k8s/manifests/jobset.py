@@ -23,6 +23,8 @@ HOSTS: Final = "worker"
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 """The annotation of a JobSet that places each of its Jobs in a topology domain of its own."""
 NODE_POOL: Final = "cloud.google.com/gke-nodepool"
+MESSAGE_PATTERNS: Final = "onJobFailureMessagePatterns"
+"""The field of a rule that older versions of JobSet lack."""
 RESTARTS: Final = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
 """The field of a pod with the number of times that its JobSet was restarted."""
 
@@ -99,7 +101,7 @@ def failure_policy(spec: JobSetSpec) -> Manifest:
         "name": "fatal",
         "action": "FailJobSet",
         "onJobFailureReasons": ["PodFailurePolicy"],
-        "onJobFailureMessagePatterns": [f".*exit code {code} .*" for code in fatal],
+        MESSAGE_PATTERNS: [f".*exit code {code} .*" for code in fatal],
     }
     restart = {
         "name": "uncounted",
