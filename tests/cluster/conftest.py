@@ -36,7 +36,7 @@ from kinetic_k8s.manifests.pod import PodSpec, Resources
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
-sys.path.append(str(ROOT / ".ci"))
+sys.path += [str(ROOT / ".ci"), str(HERE)]
 
 from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
 from testcloud import testcloud  # noqa: E402

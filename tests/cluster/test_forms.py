@@ -1,0 +1,262 @@
+"""Every form of a workload on a real cluster: how it succeeds, fails, and starts again after an eviction."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from standins import FUNCTION, PROXY, SCRATCH, SERVER, push
+
+from kinetic.waiting import sleep
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.creation import create_workload
+from kinetic_k8s.cluster.removal import remove_workload
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.components import PathwaysComponents
+from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
+from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.jobset import RESTARTS, JobSetSpec
+from kinetic_k8s.manifests.labels import of_job
+from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
+from kinetic_k8s.manifests.names import environment_secret_name
+from kinetic_k8s.manifests.pathways import PathwaysSpec
+from kinetic_k8s.manifests.pod import Resources
+from kinetic_k8s.manifests.spec import WorkloadSpec
+from kinetic_k8s.manifests.workload import kind_of_workload
+
+RECORDED = Path(__file__).parents[1] / "kinetic_k8s" / "manifests"
+TINY = Resources(cpu="10m", memory="48Mi")
+SLICE = replace(parse_accelerator("v5p-8"), chips_per_host=1)
+"""Two hosts. Others use the same node, so each takes one of its chips only."""
+HOSTS = """
+import os, signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+host, restarts = int(os.environ["KINETIC_HOST_INDEX"]), int(os.environ["KINETIC_RESTART_ATTEMPT"])
+names = os.environ["KINETIC_HOST_NAMES"].split(",")
+assert os.environ["KINETIC_COORDINATOR_ADDRESS"] == f"{names[0]}:8482" and len(names) == 2
+for name in names:
+    while True:
+        try:
+            socket.gethostbyname(name)
+            break
+        except OSError:
+            time.sleep(0.2)
+print("ready", flush=True)
+"""
+"""The beginning of a program on two hosts: each finds both names."""
+WAIT = "time.sleep(600)"
+ONCE = HOSTS + f"if restarts == 0: sys.exit(CODE) if host == 1 else {WAIT}"
+"""Host 1 fails in the first attempt, and the other host waits."""
+HEAD = FUNCTION + 'restarts = int(os.environ["RESTARTS"])\n'
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a test sees of a workload through kubectl."""
+
+    look: Any
+    spec: WorkloadSpec
+
+    def kubectl(self, *arguments: str) -> str:
+        found: str = self.look.bed.kubectl(*arguments, "-n", self.look.namespace)
+        return found
+
+    def ended(self, condition: str) -> Manifest:
+        """Wait for a condition of the workload; return its status."""
+        what = f"{kind_of_workload(self.spec)}/{self.spec.name}"
+        self.kubectl("wait", f"--for=condition={condition}", what, "--timeout=600s")
+        found: Manifest = json.loads(self.kubectl("get", what, "-o", "json"))["status"]
+        return found
+
+    def pod(self, place: str, *, other_than: str = "") -> Manifest:
+        """Wait until the pod at *place*, a pattern, is ready and has printed a line."""
+        pattern = re.compile(f"{self.spec.name}-{place}(-[a-z0-9]{{5}})?")
+        while True:
+            for pod in self.look.pods(self.spec):
+                metadata, status = pod["metadata"], pod["status"]
+                if (
+                    pattern.fullmatch(metadata["name"])
+                    and metadata["uid"] != other_than
+                    and all(
+                        each["ready"] for each in status.get("containerStatuses", [{"ready": 0}])
+                    )
+                    and self.kubectl("logs", metadata["name"])
+                ):
+                    return pod
+            sleep(0.5)
+
+
+Start = Callable[..., Seen]
+
+
+@pytest.fixture(scope="session")
+def components(bed: Any) -> PathwaysComponents:
+    """Stand-ins for the components of Pathways, with few resources, on the one node that there is."""
+    registry = bed.environment["KUBE_BED_REGISTRY"]
+    return PathwaysComponents(
+        scratch=SCRATCH,
+        server_image=push(registry, "pathways-server", SERVER),
+        proxy_image=push(registry, "pathways-proxy", PROXY),
+        manager=TINY,
+        proxy=TINY,
+        function=TINY,
+        worker=TINY,
+        head_topology=None,
+    )
+
+
+@pytest.fixture(scope="session")
+def priority(bed: Any, namespace: str) -> Iterator[str]:
+    """A priority of these tests: JobSets of others keep the node to themselves only within their priority."""
+    # JobSet makes the priority a label, and the label "-10" is invalid: its pods would never be created.
+    value = ("--value=1", "--preemption-policy=Never")
+    bed.kubectl("create", "priorityclass", namespace, *value)
+    yield namespace
+    bed.kubectl("delete", "priorityclass", namespace)
+
+
+@pytest.fixture
+def start(
+    cluster: ApiServer,
+    a_job: Callable[..., JobSpec],
+    components: PathwaysComponents,
+    priority: str,
+    look: Any,
+) -> Iterator[Start]:
+    """Start a job of a form; all are removed at the end."""
+    started: list[WorkloadSpec] = []
+
+    def make(form: type[WorkloadSpec], program: str, retries: int = 0, **more: Any) -> Seen:
+        fields = {"RESTARTS": RESTARTS} if form is PathwaysSpec else {}
+        job = a_job(
+            program,
+            accelerator=SLICE,
+            grace=timedelta(seconds=5),
+            resources=TINY,
+            field_variables=fields,
+            overrides={"spec": {"priorityClassName": priority}},
+        )
+        if issubclass(form, JobSetSpec):
+            more.setdefault("topology", None)
+        if form in (PathwaysSpec, LeaderWorkerSetSpec):
+            more["components"] = components
+        spec = form(name=job.name, pod=job.pod, retries=retries, **more)
+        started.append(spec)
+        create_workload(cluster, spec)
+        return Seen(look, spec)
+
+    yield make
+    for spec in started:
+        cluster.delete(kind_of_workload(spec), spec.name)
+
+
+def test_the_cluster_accepts_every_recorded_manifest(cluster: ApiServer) -> None:
+    for recorded in ("jobs.json", "workloads.json"):
+        for manifest in json.loads((RECORDED / recorded).read_text()).values():
+            cluster.create(manifest, dry_run=True)
+
+
+def test_the_hosts_of_a_jobset_restart_as_one_and_only_failures_of_the_function_count(
+    start: Start,
+) -> None:
+    succeeds = start(JobSetSpec, HOSTS)
+    retried = start(JobSetSpec, ONCE.replace("CODE", "1"), retries=1)
+    fails = start(JobSetSpec, ONCE.replace("CODE", "1"))
+    fatal = start(JobSetSpec, ONCE.replace("CODE", "2"), retries=5)
+    # Without rules on messages, exit code 2 is a failure like others, and not an endless restart.
+    old = start(JobSetSpec, ONCE.replace("CODE", "2"), distinguishes_exit_codes=False)
+    bad_node = start(JobSetSpec, ONCE.replace("CODE", "4"))
+
+    assert succeeds.ended("Completed").get("restarts", 0) == 0
+    assert retried.ended("Completed")["restartsCountTowardsMax"] == 1
+    assert fails.ended("Failed").get("restarts", 0) == 0
+    assert fatal.ended("Failed").get("restarts", 0) == 0
+    assert old.ended("Failed").get("restarts", 0) == 0
+    uncounted = bad_node.ended("Completed")
+    assert uncounted["restarts"] == 1
+    assert not uncounted.get("restartsCountTowardsMax")
+
+
+def test_an_evicted_host_restarts_the_hosts_of_a_jobset_uncounted(start: Start) -> None:
+    job = start(JobSetSpec, HOSTS + f"if restarts == 0: {WAIT}")
+    pods = [job.pod(f"worker-0-{index}") for index in (0, 1)]
+
+    job.look.evict(pods[0]["metadata"]["name"])
+
+    status = job.ended("Completed")
+    assert status["restarts"] == 1
+    assert not status.get("restartsCountTowardsMax")
+    after = {pod["metadata"]["uid"] for pod in job.look.pods(job.spec)}
+    assert after.isdisjoint(pod["metadata"]["uid"] for pod in pods)
+
+
+def test_the_first_host_of_an_indexed_job_that_ends_badly_ends_the_job(
+    start: Start, cluster: ApiServer
+) -> None:
+    succeeds = start(IndexedJobSpec, HOSTS)
+    fails = start(IndexedJobSpec, ONCE.replace("CODE", "1"), retries=5)
+    evicted = start(IndexedJobSpec, HOSTS + WAIT)
+    service = cluster.get("Service", succeeds.spec.name)
+
+    evicted.look.evict(evicted.pod("0")["metadata"]["name"])
+
+    assert service["metadata"]["ownerReferences"][0]["kind"] == "Job"
+    assert succeeds.ended("Complete")["succeeded"] == 2
+    assert fails.ended("Failed")["conditions"][0]["reason"] == "BackoffLimitExceeded"
+    failed = evicted.ended("Failed")["conditions"]
+    assert {each["reason"] for each in failed} == {"PodFailurePolicy"}
+    assert "DisruptionTarget" in failed[0]["message"]
+
+
+def test_pathways_ends_with_its_head_and_a_worker_restarts_it_uncounted(start: Start) -> None:
+    succeeds = start(PathwaysSpec, HEAD)
+    retried = start(PathwaysSpec, HEAD + "sys.exit(restarts == 0)", retries=1)
+    fatal = start(PathwaysSpec, HEAD + "sys.exit(2)", retries=5)
+    by_worker, by_head = (start(PathwaysSpec, HEAD + f"if restarts == 0: {WAIT}") for _ in range(2))
+
+    by_worker.pod("pathways-head-0-0")
+    by_worker.look.evict(by_worker.pod("worker-0-1")["metadata"]["name"])
+    by_head.look.evict(by_head.pod("pathways-head-0-0")["metadata"]["name"])
+
+    assert succeeds.ended("Completed").get("restarts", 0) == 0
+    assert retried.ended("Completed")["restartsCountTowardsMax"] == 1
+    assert fatal.ended("Failed").get("restarts", 0) == 0
+    for job in (by_worker, by_head):
+        status = job.ended("Completed")
+        assert status["restarts"] == 1
+        assert not status.get("restartsCountTowardsMax")
+
+
+def test_a_leader_works_until_it_is_removed_and_a_worker_restarts_its_group(start: Start) -> None:
+    job = start(LeaderWorkerSetSpec, FUNCTION + WAIT)
+    leader = job.pod("0")
+    worker = job.pod("0-1")
+
+    job.look.evict(worker["metadata"]["name"])
+
+    again = job.pod("0", other_than=leader["metadata"]["uid"])
+    assert again["metadata"]["name"] == leader["metadata"]["name"]
+
+
+@pytest.mark.parametrize("form", [JobSetSpec, IndexedJobSpec, PathwaysSpec, LeaderWorkerSetSpec])
+def test_nothing_of_a_removed_job_is_left(
+    form: type[WorkloadSpec], start: Start, cluster: ApiServer
+) -> None:
+    job = start(form, (FUNCTION if form in (PathwaysSpec, LeaderWorkerSetSpec) else HOSTS) + WAIT)
+    name, labels = job.spec.name, of_job(job.spec.pod.job_id)
+    job.pod(".*0")
+
+    remove_workload(cluster, kind_of_workload(job.spec), name, pods=labels, timeout=60)
+
+    assert cluster.list("Pod", labels=labels) == []
+    for kind in ("Secret", "Service", "Job", "JobSet", "LeaderWorkerSet"):
+        assert (
+            cluster.get(kind, environment_secret_name(name) if kind == "Secret" else name) is None
+        )
