@@ -1,0 +1,129 @@
+"""`docs/roles.yaml`: with that role, jobs of every form are created and removed; without a part of it, not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.waiting import sleep
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connection import Credentials
+from kinetic_k8s.cluster.creation import Runner, create_workload, ensure_key
+from kinetic_k8s.cluster.removal import remove_workload
+from kinetic_k8s.errors import NotPermittedError
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.components import PathwaysComponents
+from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
+from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.jobset import JobSetSpec
+from kinetic_k8s.manifests.labels import of_job
+from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
+from kinetic_k8s.manifests.names import KEY_SECRET
+from kinetic_k8s.manifests.spec import WorkloadSpec
+from kinetic_k8s.manifests.workload import kind_of_workload
+
+ROLES = Path(__file__).parents[2] / "docs" / "roles.yaml"
+USER = "ada@example.com"
+NEEDED = [
+    *(("secrets", verb, IndexedJobSpec) for verb in ("get", "create")),
+    *(("configmaps", verb, IndexedJobSpec) for verb in ("get", "create", "patch")),
+    ("services", "create", IndexedJobSpec),
+    *(("jobs", verb, IndexedJobSpec) for verb in ("create", "patch", "delete")),
+    *(("pods", verb, IndexedJobSpec) for verb in ("list", "delete")),
+    *(("jobsets", verb, JobSetSpec) for verb in ("create", "patch", "delete")),
+    *(("leaderworkersets", verb, LeaderWorkerSetSpec) for verb in ("create", "patch", "delete")),
+]
+
+
+@dataclass(frozen=True)
+class Ada:
+    """A user with a role of the file."""
+
+    bed: Any
+    namespace: str
+    cluster: ApiServer
+    make: Callable[..., JobSpec]
+    role: Manifest
+
+    def may(self, *, all_but: tuple[str, str] = ("", "")) -> None:
+        """Give her the role of the file, without a verb on a resource."""
+        resource, verb = all_but
+        rules = [
+            {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
+            if resource in rule["resources"]
+            else rule
+            for rule in self.role["rules"]
+        ]
+        role = {**self.role, "rules": [rule for rule in rules if rule["verbs"]]}
+        self.bed.kubectl("apply", "-n", self.namespace, "-f", "-", given=json.dumps(role))
+
+    def use(self, form: type[WorkloadSpec]) -> None:
+        """Create a job of that form with all it needs, and remove it; its pods never start."""
+        more = {}
+        if form is LeaderWorkerSetSpec:
+            more["components"] = PathwaysComponents(scratch="gs://bucket/scratch")
+        job = self.make("pass", accelerator=parse_accelerator("v4-8"))
+        spec = form(name=job.name, pod=job.pod, **more)
+        content = job.name.encode()
+        seconds = iter(range(0, 100, 10))
+        ensure_key(self.cluster, lambda: b"k" * 32)
+        create_workload(
+            self.cluster,
+            spec,
+            environment={"A": "1"},
+            # It is uploaded, so the job is created suspended and then resumed.
+            runner=Runner(digest=job.name * 4, name="runner", content=content),
+            clock=lambda: next(seconds),
+        )
+        labels = of_job(spec.pod.job_id)
+        while not self.cluster.list("Pod", labels=labels):
+            sleep(0.1)
+        remove_workload(self.cluster, kind_of_workload(spec), spec.name, pods=labels, timeout=60)
+
+    def use_until_refused(self, form: type[WorkloadSpec]) -> None:
+        """Use the role again and again: the API server learns of a change a moment later."""
+        key = ("secret", KEY_SECRET, "--ignore-not-found")
+        while True:
+            self.bed.kubectl("delete", *key, "-n", self.namespace)
+            self.use(form)
+
+
+@pytest.fixture
+def ada(
+    bed: Any, namespace: str, cluster: ApiServer, a_job: Callable[..., JobSpec]
+) -> Iterator[Ada]:
+    access = bed.access(namespace)
+    headers = {**access.credentials().headers, "Impersonate-User": USER}
+    file = ("-f", str(ROLES))
+    parts = bed.kubectl("create", "--dry-run=client", "-o", "json", "-n", namespace, *file)
+    role, _ = json.JSONDecoder().raw_decode(parts)  # The first of several objects.
+    user = replace(access, credentials=lambda: Credentials(headers=headers))
+    binding = ("rolebinding", "kinetic-users")
+    bed.kubectl("create", *binding, "-n", namespace, "--role=kinetic-user", f"--user={USER}")
+    yield Ada(bed, namespace, ApiServer(user), a_job, role)
+    bed.kubectl("delete", *binding, "-n", namespace)
+    for kind in ("jobs", "jobsets", "leaderworkersets"):
+        bed.kubectl("delete", kind, "-n", namespace, "-l", "app in (kinetic,kinetic-pathways)")
+
+
+@pytest.mark.parametrize("form", [JobSpec, IndexedJobSpec, JobSetSpec, LeaderWorkerSetSpec])
+def test_with_the_role_of_the_file_jobs_are_created_and_removed(
+    form: type[WorkloadSpec], ada: Ada
+) -> None:
+    ada.may()
+    ada.use(form)
+
+
+def test_without_a_part_of_the_role_the_error_names_it(ada: Ada) -> None:
+    for resource, verb, form in NEEDED:
+        ada.may(all_but=(resource, verb))
+        with pytest.raises(NotPermittedError) as caught:
+            ada.use_until_refused(form)
+        assert (caught.value.resource.partition(".")[0], caught.value.verb) == (resource, verb)
+        assert f"permits {verb!r} on '{caught.value.resource}'" in (caught.value.hint or "")
