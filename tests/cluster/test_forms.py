@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -133,7 +133,13 @@ def start(
     """Start a job of a form; all are removed at the end."""
     started: list[WorkloadSpec] = []
 
-    def make(form: type[WorkloadSpec], program: str, retries: int = 0, **more: Any) -> Seen:
+    def make(
+        form: type[WorkloadSpec],
+        program: str,
+        retries: int = 0,
+        environment: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Seen:
         fields = {"RESTARTS": RESTARTS} if form is PathwaysSpec else {}
         job = a_job(
             program,
@@ -149,7 +155,7 @@ def start(
             more["components"] = components
         spec = form(name=job.name, pod=job.pod, retries=retries, **more)
         started.append(spec)
-        create_workload(cluster, spec)
+        create_workload(cluster, spec, environment=environment)
         return Seen(look, spec)
 
     yield make
@@ -249,14 +255,14 @@ def test_a_leader_works_until_it_is_removed_and_a_worker_restarts_its_group(star
 def test_nothing_of_a_removed_job_is_left(
     form: type[WorkloadSpec], start: Start, cluster: ApiServer
 ) -> None:
-    job = start(form, (FUNCTION if form in (PathwaysSpec, LeaderWorkerSetSpec) else HOSTS) + WAIT)
+    program = FUNCTION if form in (PathwaysSpec, LeaderWorkerSetSpec) else HOSTS
+    job = start(form, program + WAIT, environment={"TOKEN": "secret"})
     name, labels = job.spec.name, of_job(job.spec.pod.job_id)
     job.pod(".*0")
 
     remove_workload(cluster, kind_of_workload(job.spec), name, pods=labels, timeout=60)
 
     assert cluster.list("Pod", labels=labels) == []
-    for kind in ("Secret", "Service", "Job", "JobSet", "LeaderWorkerSet"):
-        assert (
-            cluster.get(kind, environment_secret_name(name) if kind == "Secret" else name) is None
-        )
+    job.kubectl("wait", "--for=delete", f"secret/{environment_secret_name(name)}")
+    kinds = "secrets,services,jobs,jobsets,leaderworkersets,statefulsets,pods"
+    assert name not in job.kubectl("get", kinds, "-o", "name")

@@ -36,8 +36,11 @@ NEEDED = [
     ("services", "create", IndexedJobSpec),
     *(("jobs", verb, IndexedJobSpec) for verb in ("create", "patch", "delete")),
     *(("pods", verb, IndexedJobSpec) for verb in ("list", "delete")),
-    *(("jobsets", verb, JobSetSpec) for verb in ("create", "patch", "delete")),
-    *(("leaderworkersets", verb, LeaderWorkerSetSpec) for verb in ("create", "patch", "delete")),
+    *(("jobsets", verb, JobSetSpec) for verb in ("create", "get", "patch", "delete")),
+    *(
+        ("leaderworkersets", verb, LeaderWorkerSetSpec)
+        for verb in ("create", "get", "patch", "delete")
+    ),
 ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.errors import ConflictError, StillThereError
+from kinetic_k8s.manifests import Manifest
 
 _LOOK_AGAIN = 5.0
 
@@ -39,19 +40,34 @@ def remove_workload(
         ClusterError: The workload or a pod cannot be deleted, so pods may continue to run.
     """
     deadline = clock() + timeout
-    cluster.delete(kind, name)
-    with Watch(cluster, [Watched(kind="Pod", labels=pods)]) as watch:
-        while left := cluster.list("Pod", labels=pods):
-            for pod in left:
-                # The garbage collector deletes them a little later too, except orphaned pods.
-                if "deletionTimestamp" in pod["metadata"]:
-                    continue
-                with suppress(ConflictError):  # Another pod of the same name replaced it.
-                    cluster.delete("Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+    # A Job is gone at once, and then makes no more pods. Other kinds have children that replace pods until
+    # they are deleted themselves, which only a deletion in the foreground waits for.
+    at_once = kind == "Job"
+    cluster.delete(kind, name, propagation="Background" if at_once else "Foreground")
+    watched = [Watched(kind=each, labels=pods) for each in ("Pod", *(() if at_once else (kind,)))]
+    with Watch(cluster, watched) as watch:
+        while True:
+            there = not at_once and cluster.get(kind, name, brief=True) is not None
+            left = cluster.list("Pod", labels=pods)
+            if not there and not left:
+                return
+            if not there:
+                _delete(cluster, left)
             if clock() >= deadline:
-                names = ", ".join(pod["metadata"]["name"] for pod in left)
+                names = (
+                    ", ".join(pod["metadata"]["name"] for pod in left)
+                    or f"none, only {kind} {name}"
+                )
                 raise StillThereError(
                     f"After {timeout:g} s, these pods in {cluster.identity} have not ended: {names}.",
                     hint="Each got SIGTERM and is killed after its grace period. Check again later.",
                 )
             watch.wait(min(_LOOK_AGAIN, max(deadline - clock(), 0.0)))
+
+
+def _delete(cluster: Cluster, pods: Iterable[Manifest]) -> None:
+    """Delete *pods*: the garbage collector does it a little later, except for orphaned pods."""
+    for pod in pods:
+        if "deletionTimestamp" not in pod["metadata"]:
+            with suppress(ConflictError):  # Another pod of the same name replaced it.
+                cluster.delete("Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"])

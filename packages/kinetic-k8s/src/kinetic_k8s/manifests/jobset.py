@@ -7,6 +7,7 @@ from typing import Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.hosts import with_hosts
+from kinetic_k8s.manifests.labels import NODE_POOL
 from kinetic_k8s.manifests.names import check_host_names
 from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.spec import (
@@ -22,7 +23,6 @@ HOSTS: Final = "worker"
 """The replicated Job whose pods are the hosts."""
 EXCLUSIVE: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 """The annotation of a JobSet that places each of its Jobs in a topology domain of its own."""
-NODE_POOL: Final = "cloud.google.com/gke-nodepool"
 MESSAGE_PATTERNS: Final = "onJobFailureMessagePatterns"
 """The field of a rule that older versions of JobSet lack."""
 RESTARTS: Final = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"

@@ -12,11 +12,13 @@ from kinetic_k8s.manifests.components import (
     head_template,
     worker_template,
 )
-from kinetic_k8s.manifests.labels import APP, PATHWAYS_VALUE
+from kinetic_k8s.manifests.labels import APP, NODE_POOL, PATHWAYS_VALUE
 from kinetic_k8s.manifests.names import check_pathways_name
 from kinetic_k8s.manifests.spec import WorkloadSpec, metadata_of
 
 API: Final = "leaderworkerset.x-k8s.io/v1"
+_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+_WORKERS: Final = {"subGroupPolicyType": "LeaderExcluded"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,8 @@ class LeaderWorkerSetSpec(WorkloadSpec):
     """
 
     components: PathwaysComponents
+    topology: str | None = NODE_POOL
+    """The label of nodes whose value all workers share, with no other group. None: they run on any nodes."""
 
 
 def leaderworkerset_manifest(spec: LeaderWorkerSetSpec) -> Manifest:
@@ -42,6 +46,11 @@ def leaderworkerset_manifest(spec: LeaderWorkerSetSpec) -> Manifest:
     check_pathways_name(spec.name)
     metadata = metadata_of(spec)
     metadata["labels"][APP] = PATHWAYS_VALUE
+    hosts = spec.pod.accelerator.hosts
+    # A slice on one host takes all chips of its machine anyway.
+    exclusive = hosts > 1 and spec.topology is not None
+    if exclusive:
+        metadata.setdefault("annotations", {})[_EXCLUSIVE] = spec.topology
     leader = {"value": f"{spec.name}-0.{spec.name}"}
     variables = [
         {"name": HEAD_VARIABLE, **leader},
@@ -58,7 +67,8 @@ def leaderworkerset_manifest(spec: LeaderWorkerSetSpec) -> Manifest:
             # The workers start when the leader is ready, as they do in the form of a JobSet.
             "startupPolicy": "LeaderReady",
             "leaderWorkerTemplate": {
-                "size": 1 + spec.pod.accelerator.hosts,
+                "size": 1 + hosts,
+                **({"subGroupPolicy": _WORKERS | {"subGroupSize": hosts}} if exclusive else {}),
                 "restartPolicy": "RecreateGroupOnPodRestart",
                 "leaderTemplate": head_template(spec.pod, spec.components, leader, "Always"),
                 "workerTemplate": worker_template(spec.pod, spec.components, variables, "Always"),

@@ -86,7 +86,8 @@ def pathways_manifest(spec: PathwaysSpec) -> Manifest:
                 _replicated(
                     HOSTS,
                     labels,
-                    spec.topology,
+                    # A slice on one host takes all chips of its machine anyway.
+                    spec.topology if hosts > 1 else None,
                     _job(
                         worker,
                         hosts,
