@@ -15,11 +15,11 @@ import pytest
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.creation import Runner, check_workload, create_workload, ensure_key
-from kinetic_k8s.errors import AlreadyExistsError
+from kinetic_k8s.errors import AlreadyExistsError, RefusedError
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
-from kinetic_k8s.manifests.pod import MountedFile, SecretVariable
+from kinetic_k8s.manifests.pod import MountedFile, SecretVariable, pod_template
 
 PROGRAM = b"""
 import json, os, sys
@@ -169,6 +169,56 @@ def test_an_older_jobset_is_created_without_the_rules_that_it_lacks_and_reported
     assert "no rules on exit codes" in warnings[0]
     assert [request.partition("?")[0].split()[0] for request in relay.requests] == ["POST"] * 3
     relayed.delete("JobSet", spec.name)
+
+
+def test_root_may_change_owners_and_users_and_has_no_other_privilege(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    program = """
+import os, subprocess
+os.chdir("/kinetic/workspace")
+open("file", "w").close()
+os.chown("file", 1000, 1000)
+os.chmod("file", 0o600)
+subprocess.run(["tar", "cf", "archive", "--owner=1000", "file"], check=True)
+subprocess.run(["tar", "xf", "archive"], check=True)
+for privilege in (lambda: os.chroot("/"), lambda: os.mknod("node", 0o20600, os.makedev(1, 3))):
+    try:
+        privilege()
+    except PermissionError:
+        continue
+    raise SystemExit("not refused")
+os.setgid(1000)
+os.setuid(1000)
+"""
+    create_workload(cluster, spec := a_job(program))
+
+    look.wait(spec, "condition=Complete")
+
+
+def test_pods_fit_the_baseline_of_pod_security_and_by_overrides_the_restricted_policy(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    name = "pod-security.kubernetes.io/enforce"
+    spec = a_job("pass")
+    no_root = {
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000},
+        "containers": [{"name": "kinetic", "securityContext": {"capabilities": {"add": None}}}],
+    }
+
+    def check(policy: str, **overrides: Any) -> None:
+        template = pod_template(replace(spec.pod, overrides=overrides))
+        template["metadata"]["name"] = spec.name
+        look.bed.kubectl("label", "namespace", look.namespace, f"{name}={policy}", "--overwrite")
+        cluster.create({"apiVersion": "v1", "kind": "Pod", **template}, dry_run=True)
+
+    try:
+        check("baseline")
+        with pytest.raises(RefusedError, match="runAsNonRoot"):
+            check("restricted")
+        check("restricted", spec=no_root)
+    finally:
+        look.bed.kubectl("label", "namespace", look.namespace, f"{name}-")
 
 
 def test_a_job_runs_on_the_machine_that_its_accelerator_names(
