@@ -25,6 +25,9 @@ GONE: Final = (BucketNotFoundError,)
 """Errors that are not retried at the end of a job. Lost credentials and permissions may be restored."""
 REFUSED: Final = (BucketNotFoundError, CredentialsError, StorePermissionError)
 """Errors that are not retried at the start of a job, when no result can be lost yet."""
+NEW_POD_SECONDS: Final = 60.0
+"""Seconds after the start of a pod in which rejected credentials are retried: Workload Identity and its metadata
+server need some, https://cloud.google.com/kubernetes-engine/docs/how-to/workload-identity#limitations."""
 WAIT: Final[Callable[[float], bool]] = Event().wait
 """Waits for a number of seconds; nothing ends the wait early."""
 _PERMANENT: Final = frozenset({errno.EFBIG, errno.ENAMETOOLONG})
@@ -64,6 +67,33 @@ def retry(
                 raise
             on_failure(error)
             if monotonic() + delay > until or pause(delay):
+                raise
+        delay = min(delay * 2, 5.0)
+
+
+def retry_in_new_pod(
+    action: Callable[[], T],
+    *,
+    seconds: float,
+    pause: Callable[[float], bool],
+    warn: Callable[[str], object],
+) -> T:
+    """Return what *action* returns; retry for *seconds* while the store rejects this pod's credentials.
+
+    *warn* is called once with a sentence about it. *pause* waits, and returns True to give up sooner.
+    """
+    until, delay = monotonic() + seconds, 0.5
+    while True:
+        try:
+            return action()
+        except (CredentialsError, StorePermissionError) as error:
+            left = until - monotonic()
+            if left <= 0:
+                raise
+            if delay == 0.5:
+                why = error.message.rstrip(".")
+                warn(f"{why}. The pod is new: retrying for up to {left:.0f} s.")
+            if pause(min(delay, left)):
                 raise
         delay = min(delay * 2, 5.0)
 

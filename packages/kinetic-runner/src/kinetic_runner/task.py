@@ -40,6 +40,8 @@ class Task:
     """A folder that outlives the job, to which the value may be written for the parent to store."""
     report_seconds: float = REPORT_SECONDS
     """How many seconds to retry storing the value."""
+    new_pod_seconds: float = 0.0
+    """For how many seconds more to retry while the store rejects this pod's credentials."""
     signed: bool = False
     """Whether the job's records are signed. If so, an object that already has the value's name is replaced."""
     private_mounts: bool = False

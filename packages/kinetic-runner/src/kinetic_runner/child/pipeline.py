@@ -47,7 +47,7 @@ from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
 from kinetic_runner.data import inputs
 from kinetic_runner.data.earlier import EarlierFiles
-from kinetic_runner.store_retries import retry_notice
+from kinetic_runner.store_retries import WAIT, retry_in_new_pod, retry_notice
 from kinetic_runner.task import Task
 from kinetic_runner.workspace import Workspace, disk_words, import_path
 
@@ -122,6 +122,7 @@ class _Host:
     def __post_init__(self) -> None:
         self.pid = os.getpid()
         self.started_at = self.tools.now()
+        self.new_pod_until = self.tools.clock() + self.task.new_pod_seconds
         self.names = JobObjects(self.task.job_id)
         self.space = Workspace(self.task.workspace)
         self.earlier = EarlierFiles(self.space.root)
@@ -160,11 +161,12 @@ class _Host:
             space.make()
             self.store = store = tools.open_store(task.store)
             if not self.earlier.take_file(space.payload, digest=task.payload_digest):
-                store.download(self.names.payload, space.payload)
+                self.retry_in_new_pod(lambda: store.download(self.names.payload, space.payload))
             # The digest is that of the archive's content, so extracting the archive verifies it.
             reused = task.context_digest is not None and self.earlier.take_file(space.context)
-            if task.context_digest is not None and not reused:
-                tools.fetch_context(store, task.context_digest, space.context)
+            context = task.context_digest
+            if context is not None and not reused:
+                self.retry_in_new_pod(lambda: tools.fetch_context(store, context, space.context))
         with self.during("verify"):
             _verify(space.payload, task.payload_digest)
         with self.during("extract"):
@@ -190,6 +192,14 @@ class _Host:
             end = invoke(call.function, call.args, call.kwargs, self.stopping)
             leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
         return self.report_end(end, store)
+
+    def retry_in_new_pod(self, action: Callable[[], object]) -> None:
+        retry_in_new_pod(
+            action,
+            seconds=self.new_pod_until - self.tools.clock(),
+            pause=WAIT,
+            warn=lambda text: _log(f"[kinetic] {text}\n"),
+        )
 
     def extract(self, store: Store, digest: str, *, reused: bool) -> None:
         """Extract the project; replace an archive of an earlier attempt that was changed since."""

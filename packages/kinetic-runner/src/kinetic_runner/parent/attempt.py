@@ -36,11 +36,11 @@ from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedErr
 from kinetic_runner.parent.exit_code import ChildEnd, outcome_of
 from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.memory import oom_kills, peak_memory
-from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter
+from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter, print_line
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import TimeLimits, Watch
-from kinetic_runner.store_retries import WAIT
+from kinetic_runner.store_retries import NEW_POD_SECONDS, WAIT, retry_in_new_pod
 from kinetic_runner.task import Task
 
 _LINGER: Final = 10.0
@@ -97,14 +97,19 @@ def _run_once(
     job = JobObjects(arguments.job)
     hostname = os.uname().nodename
     try:
-        attempt = claim_attempt(
-            store,
-            job,
-            host,
-            attempt=number,
-            claim_of=partial(_claim, arguments.job, host, hostname, started),
+        attempt = retry_in_new_pod(
+            lambda: claim_attempt(
+                store,
+                job,
+                host,
+                attempt=number,
+                claim_of=partial(_claim, arguments.job, host, hostname, started),
+                pause=signals.wait,
+                signer=signer,
+            ),
+            seconds=_new_pod_seconds(arguments, began),
             pause=signals.wait,
-            signer=signer,
+            warn=print_line,
         )
     except AlreadyFinishedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
@@ -119,7 +124,13 @@ def _run_once(
     _outlive_supervisor(arguments, store, child, signer)
     child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
     task = _task(
-        arguments, attempt, host, child, linger=linger or _LINGER, signed=signer.key is not None
+        arguments,
+        attempt,
+        host,
+        child,
+        linger=linger or _LINGER,
+        signed=signer.key is not None,
+        new_pod_seconds=_new_pod_seconds(arguments, began),
     )
     child.send_task(task.encode())
     claim_seconds = monotonic() - began
@@ -319,7 +330,14 @@ def _blank(
 
 
 def _task(
-    arguments: Arguments, attempt: int, host: Host, child: Child, *, linger: float, signed: bool
+    arguments: Arguments,
+    attempt: int,
+    host: Host,
+    child: Child,
+    *,
+    linger: float,
+    signed: bool,
+    new_pod_seconds: float,
 ) -> Task:
     return Task(
         store=arguments.store,
@@ -341,8 +359,15 @@ def _task(
         private_mounts=arguments.private_mounts,
         pending_uploads=arguments.pending_uploads,
         report_seconds=arguments.report_seconds,
+        new_pod_seconds=new_pod_seconds,
         signed=signed,
     )
+
+
+def _new_pod_seconds(arguments: Arguments, began: float) -> float:
+    """Return for how long rejected credentials are retried: only in a pod, where there is no supervisor."""
+    is_pod = arguments.lifeline is None
+    return max(0.0, began + NEW_POD_SECONDS - monotonic()) if is_pod else 0.0
 
 
 def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> tuple[str, ...]:

@@ -40,7 +40,8 @@ _POLL_SECONDS: Final = 2.0
 _EXIT_UNFINISHED: Final = 1
 
 
-def _print_line(text: str) -> None:
+def print_line(text: str) -> None:
+    """Print a line of Kinetic's own to the standard error."""
     with suppress(OSError):  # A full disk may be the reason for the text.
         sys.stderr.write(f"[kinetic] {text}\n")
         sys.stderr.flush()
@@ -69,9 +70,9 @@ class Reporter:
     """Signs reports where the store is a bucket: write access alone must not suffice to forge one."""
     pending_uploads: PendingUploads | None = None
     """Keeps pending uploads on a disk that outlives the job; None if there is no such disk."""
-    warn: Callable[[str], object] = _print_line
+    warn: Callable[[str], object] = print_line
     """Prints a warning, for instance the first time that the store fails."""
-    log: Callable[[str], object] = _print_line
+    log: Callable[[str], object] = print_line
     """Adds a line of Kinetic's own to the log."""
     clock: Callable[[], float] = monotonic
     reported: bool = field(default=False, init=False)

@@ -1,0 +1,127 @@
+"""The first seconds of a pod, in which its identity is not yet known to all of Google's services."""
+
+import hashlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from kinetic_payload.calls.call import CallHeader
+from kinetic_payload.calls.unpickle import python_version
+from kinetic_payload.errors import CredentialsError, StorePermissionError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
+from kinetic_payload.testing.gcs import GcsServer, Tokens
+from kinetic_runner.bundle import bundle_for
+from kinetic_runner.store_retries import retry_in_new_pod
+
+JOB = "cpu-print-20260101-000000-abcdef0"
+ALL = ["objects.get", "objects.list", "objects.create", "objects.delete"]
+Start = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def server() -> Iterator[GcsServer]:
+    with GcsServer(tokens=Tokens()) as running:
+        running.create_bucket("jobs")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bundle_for(tmp_path_factory.mktemp("bundles"))
+
+
+@pytest.fixture
+def run(server: GcsServer, bundle: Path, tmp_path: Path, monkeypatch: Any) -> Start:
+    """Run a job whose function prints; the pod has the identity that the metadata server gives it."""
+    header = CallHeader(
+        python=python_version(),
+        cloudpickle=cloudpickle.__version__,
+        kinetic="0.1.0",
+        function="print",
+        module="builtins",
+        context_digest=None,
+        paths=(),
+        cwd="",
+        main=None,
+        main_kind="interactive",
+    )
+    payload = header.encode() + b"\n" + pickle.dumps((print, ("here I am",), {}))
+    server.allow("jobs", {"allUsers": [f"storage.{name}" for name in ALL]})
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
+    open_store(parse_location("gs://jobs")).write(JobObjects(JOB).payload, payload)
+    server.allow("jobs", None)
+
+    def started(*flags: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-u", str(bundle), "--store", "gs://jobs", "--job", JOB]
+        command += ["--payload-digest", hashlib.sha256(payload).hexdigest()]
+        command += ["--workspace", str(tmp_path / "work"), *flags]
+        variables = {**server.environment, **server.machine_environment, "HOME": str(tmp_path)}
+        path = os.environ["PATH"]  # noqa: TID251 - as in any pod
+        return subprocess.run(
+            command, env={"PATH": path, **variables}, capture_output=True, text=True
+        )
+
+    return started
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"operation": "objects.get*", "status": 403, "times": 2},
+        {"operation": "objects.get.media", "status": 403, "times": 2},
+        {"operation": "objects.get.media", "status": 401, "times": 3},
+        {"operation": "objects.insert*", "status": 403, "times": 2},
+        {"operation": "metadata", "status": 404, "times": 3},
+        {"operation": "metadata", "reset": "before", "times": 4},
+    ],
+    ids=str,
+)
+def test_a_new_pod_waits_until_it_is_known(
+    server: GcsServer, run: Start, fault: dict[str, Any]
+) -> None:
+    hit = server.faults.add(**fault)
+
+    done = run("--retries", "0")
+
+    assert hit.hits >= 2
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("here I am\n")
+    assert (done.stdout + done.stderr).count("The pod is new: retrying") == 1
+    assert f"{JOB}/outcome.json" in server.names("jobs")
+
+
+def test_with_a_supervisor_there_is_no_new_pod(server: GcsServer, run: Start) -> None:
+    server.faults.add(operation="objects.get*", status=403)
+    read_end, write_end = os.pipe()
+
+    done = run("--lifeline", str(read_end))
+
+    os.close(write_end)
+    assert done.returncode == 2
+    assert "retrying" not in done.stderr
+
+
+def test_later_a_refusal_is_final() -> None:
+    tried: list[Exception] = []
+
+    def refused() -> None:
+        tried.append(StorePermissionError("no") if len(tried) % 2 else CredentialsError("who?"))
+        raise tried[-1]
+
+    more: Any = {"pause": threading.Event().wait, "warn": lambda text: None}
+    with pytest.raises((CredentialsError, StorePermissionError)):
+        retry_in_new_pod(refused, seconds=0, **more)
+    assert len(tried) == 1
+    with pytest.raises((CredentialsError, StorePermissionError)):
+        retry_in_new_pod(refused, seconds=1, **more)
+    assert len(tried) == 4  # after 0, 0.5 and 1 s
