@@ -50,7 +50,7 @@ MEMBER = "cpu-20260101-120000-0a1b2c3d-17"
 def test_all_that_the_layout_builds_for_a_job_is_known(job: str) -> None:
     names = JobObjects(job)
     own = [
-        names.handle, names.payload, names.outcome, names.lease, names.claim(1, 0),
+        names.handle, names.payload, names.outcome, names.lease, names.claim(1, 0), names.gathered(1),
         names.host_outcome(12, 30), names.host_value(1, 0),
     ]  # fmt: skip
 

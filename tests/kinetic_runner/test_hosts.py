@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_runner.hosts import Host, attempt_of, host_of, tpu_variables
+from kinetic_runner.hosts import Host, host_of, restarts_of, tpu_variables
 
 
 def test_without_a_word_there_is_one_host_and_it_leads():
@@ -58,13 +58,13 @@ def test_what_cannot_be_is_refused_by_name(environment, hosts, named):
         host_of(environment, hosts=hosts)
 
 
-def test_several_hosts_count_their_attempts_by_the_restarts_and_one_by_itself():
-    assert attempt_of({"KINETIC_RESTART_ATTEMPT": "0"}, Host(1, 2)) == 1
-    assert attempt_of({"KINETIC_RESTART_ATTEMPT": "4"}, Host(0, 2)) == 5
-    assert attempt_of({"KINETIC_RESTART_ATTEMPT": "4"}, Host()) is None
-    for said in ({}, {"KINETIC_RESTART_ATTEMPT": ""}, {"KINETIC_RESTART_ATTEMPT": "-1"}):
-        with pytest.raises(InvalidRequestError, match="KINETIC_RESTART_ATTEMPT"):
-            attempt_of(said, Host(0, 2))
+def test_several_hosts_count_the_restarts_of_all_if_something_does() -> None:
+    assert restarts_of({"KINETIC_RESTART_ATTEMPT": "4"}, Host(0, 2)) == 4
+    assert restarts_of({"KINETIC_RESTART_ATTEMPT": "4"}, Host()) is None
+    for said in ({}, {"KINETIC_RESTART_ATTEMPT": ""}):
+        assert restarts_of(said, Host(0, 2)) is None
+    with pytest.raises(InvalidRequestError, match="KINETIC_RESTART_ATTEMPT"):
+        restarts_of({"KINETIC_RESTART_ATTEMPT": "-1"}, Host(0, 2))
 
 
 TPU_HOST = {"KINETIC_HOST_NAMES": "j-0.j,j-1.j", "KINETIC_DEVICES": "tpu:4"}

@@ -326,6 +326,22 @@ def test_several_hosts_number_their_attempts_by_the_restarts_of_all(runner):
     assert runner.read("job/attempts/3/host-1.claim")["attempt"] == 3
 
 
+def test_a_host_that_has_finished_is_not_waited_for_where_hosts_are_replaced_alone(runner):
+    def started(host: int, end: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, Env.HOST_INDEX: str(host)}  # noqa: TID251
+        return runner.start(end, "--hosts", "2", "--grace", "0", env=environment)
+
+    leader, other = started(0, "time.sleep(600)"), started(1, "pass")
+    assert other.wait(300) == 0
+    leader.kill()  # Its node is gone, and its index runs again.
+    leader.wait()
+
+    assert started(0, "pass").wait(300) == 2
+    final = runner.read("job/outcome.json")
+    assert (final["status"], final["attempt"]) == ("failed", 1)
+    assert "Host 1 finished attempt 1 and cannot run again" in final["message"]
+
+
 # How a process may end.
 
 

@@ -57,6 +57,10 @@ class JobObjects:
         """The claim of the process that runs this attempt on this host; created only if missing."""
         return f"{self.job_id}/attempts/{attempt}/host-{host}.claim"
 
+    def gathered(self, attempt: int) -> str:
+        """The leader's statement that all hosts have claimed this attempt, so that they may begin."""
+        return f"{self.job_id}/attempts/{attempt}/gathered.json"
+
     def host_outcome(self, attempt: int, host: int) -> str:
         """How this attempt ended for this host; JSON."""
         return f"{self.job_id}/attempts/{attempt}/host-{host}.json"
@@ -148,7 +152,7 @@ _DIGEST: Final = r"[0-9a-f]{64}"
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,8})"
 _JOB_OBJECT: Final = (
     r"(?:(?:handle|outcome|lease)\.json|payload\.pkl"
-    rf"|attempts/{_NUMBER}/host-{_NUMBER}\.(?:claim|json|pkl))"
+    rf"|attempts/{_NUMBER}/(?:host-{_NUMBER}\.(?:claim|json|pkl)|gathered\.json))"
 )
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
 _ENTRY: Final = "|".join(

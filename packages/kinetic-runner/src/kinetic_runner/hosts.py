@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.layout import HOST_INDEX_SOURCES, Env, Flag
+from kinetic_payload.layout import HOST_INDEX_SOURCES, Env
 
 _TPU_WORKER_ID: Final = "TPU_WORKER_ID"
 _TPU_WORKER_HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
@@ -59,23 +59,15 @@ def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host
     return Host(index, count, environment.get(Env.COORDINATOR) or None)
 
 
-def attempt_of(environment: Mapping[str, str], host: Host) -> int | None:
-    """Return the number of this attempt, from the number of restarts; None if *host* is the only one.
+def restarts_of(environment: Mapping[str, str], host: Host) -> int | None:
+    """Return how many times all hosts were restarted; None for a single host, and where nothing counts that.
 
-    A single host takes the next free number.
+    A JobSet counts it. A plain Indexed Job replaces single hosts.
 
     Raises:
-        InvalidRequestError: There are several hosts, and no variable gives the number of restarts.
+        InvalidRequestError: The variable is invalid.
     """
-    if host.count == 1:
-        return None
-    restarts = _number(environment, Env.RESTART_ATTEMPT, least=0)
-    if restarts is None:
-        raise InvalidRequestError(
-            f"The job has {host.count} hosts, which cannot agree on the number of this attempt.",
-            hint=f"Pass {Flag.ATTEMPT}, or set {Env.RESTART_ATTEMPT} from JobSet's annotation.",
-        )
-    return restarts + 1
+    return None if host.count == 1 else _number(environment, Env.RESTART_ATTEMPT, least=0)
 
 
 def tpu_variables(environment: Mapping[str, str], host: int) -> dict[str, str]:

@@ -17,6 +17,8 @@ class Claim:
     hostname: str
     pid: int
     claimed_at: float
+    restarts: int | None = None
+    """How many times all hosts had been restarted, if the job has several and the system counts that."""
     signature: str | None = None
     """None if jobs are not signed, and in claims from before this field."""
     version: int = WIRE_VERSION

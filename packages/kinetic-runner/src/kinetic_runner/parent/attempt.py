@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -30,7 +30,7 @@ from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner.command_line import Arguments
-from kinetic_runner.hosts import Host, attempt_of, host_of
+from kinetic_runner.hosts import Host, host_of, restarts_of
 from kinetic_runner.parent.child_process import Child
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.parent.exit_code import ChildEnd, outcome_of
@@ -91,22 +91,14 @@ def _run_once(
     """Run an attempt as `run_attempt` does; return the exit code, and whether the job has a final outcome."""
     started, began = time(), monotonic()
     host = host_of(environment, hosts=arguments.hosts)
-    number = arguments.attempt if arguments.attempt is not None else attempt_of(environment, host)
+    restarts = restarts_of(environment, host)
     signer = Signer(_signing_key(environment))
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
-    hostname = os.uname().nodename
     try:
+        claim = partial(_claim, arguments.job, host, os.uname().nodename, started, restarts)
         attempt = retry_in_new_pod(
-            lambda: claim_attempt(
-                store,
-                job,
-                host,
-                attempt=number,
-                claim_of=partial(_claim, arguments.job, host, hostname, started),
-                pause=signals.wait,
-                signer=signer,
-            ),
+            lambda: _agree(arguments, store, job, host, signer, signals, claim),
             seconds=_new_pod_seconds(arguments, began),
             pause=signals.wait,
             warn=print_line,
@@ -117,9 +109,12 @@ def _run_once(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED, False
+    if attempt is None:
+        return EXIT_TERMINATED, False
     reporter = _reporter(arguments, store, job, host, signals, signer)
     marker = end_marker(job.job_id, attempt, host.index) if arguments.end_marker else ""
-    if _is_refused(reporter, attempt, arguments.preemptions, marker):
+    alone = restarts is None and arguments.attempt is None and host.count > 1
+    if _is_refused(reporter, attempt, arguments.preemptions, marker, replaced_alone=alone):
         return EXIT_NOT_PREPARED, True
     _outlive_supervisor(arguments, store, child, signer)
     child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
@@ -161,6 +156,44 @@ def _run_once(
     return code, reporter.job_ended
 
 
+def _agree(
+    arguments: Arguments,
+    store: Store,
+    job: JobObjects,
+    host: Host,
+    signer: Signer,
+    signals: SelfPipe,
+    claim: Callable[[int], Claim],
+) -> int | None:
+    """Claim the attempt to run; return its number, None if a stop was requested before."""
+    if host.count == 1 or arguments.attempt is not None:
+        return claim_attempt(
+            store,
+            job,
+            host,
+            attempt=arguments.attempt,
+            claim_of=claim,
+            pause=signals.wait,
+            signer=signer,
+        )
+    from kinetic_runner.parent.agreement import Agreement, StoppedError
+
+    agreement = Agreement(
+        store=store,
+        job=job,
+        host=host,
+        signer=signer,
+        restarts=claim(1).restarts,
+        claim=claim,
+        pause=signals.wait,
+        log=print_line,
+    )
+    try:
+        return agreement.reach()
+    except StoppedError:
+        return None
+
+
 def _reporter(
     arguments: Arguments,
     store: Store,
@@ -198,11 +231,19 @@ def _limits(arguments: Arguments, host: Host, linger: float | None) -> TimeLimit
     )
 
 
-def _is_refused(reporter: Reporter, attempt: int, preemptions: int | None, marker: str) -> bool:
-    """End the job instead of running *attempt* if too many before it were preempted; print why."""
-    if preemptions is None:
-        return False
-    refusal = reporter.refuse_if_preempted(attempt, preemptions)
+def _is_refused(
+    reporter: Reporter, attempt: int, preemptions: int | None, marker: str, *, replaced_alone: bool
+) -> bool:
+    """End the job instead of running *attempt* if that is of no use; print why.
+
+    That is so if too many attempts were preempted, and, where each host is *replaced_alone*, if one will not run
+    again.
+    """
+    refusal = ""
+    if preemptions is not None:
+        refusal = reporter.refuse_if_preempted(attempt, preemptions)
+    if replaced_alone and not refusal:
+        refusal = reporter.refuse_if_host_is_over(attempt)
     if refusal:
         reporter.warn(refusal)
         if marker:
@@ -298,7 +339,9 @@ def _report(reporter: Reporter, outcome: HostOutcome) -> int:
         return outcome.exit_code or EXIT_FUNCTION_FAILED
 
 
-def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> Claim:
+def _claim(
+    job_id: str, host: Host, hostname: str, now: float, restarts: int | None, attempt: int
+) -> Claim:
     return Claim(
         job_id=job_id,
         attempt=attempt,
@@ -306,6 +349,7 @@ def _claim(job_id: str, host: Host, hostname: str, now: float, attempt: int) -> 
         hostname=hostname,
         pid=os.getpid(),
         claimed_at=now,
+        restarts=restarts,
     )
 
 

@@ -45,11 +45,11 @@ def claim_attempt(
         AlreadyFinishedError: The job has ended.
         AlreadyClaimedError: Another process has claimed *attempt*.
     """
-    _refuse_if_finished(store, job, signer)
+    refuse_if_finished(store, job, signer)
     number = attempt if attempt is not None else 1
     while True:
         name = job.claim(number, host.index)
-        if _try_claim(store, signer, name, encode(claim_of(number)), pause):
+        if try_claim(store, signer, name, encode(claim_of(number)), pause):
             return number
         if attempt is not None:
             holder = _holder(store, name)
@@ -60,9 +60,10 @@ def claim_attempt(
         number = _next_free(store, signer, job, host, number)
 
 
-def _try_claim(
+def try_claim(
     store: Store, signer: Signer, name: str, claim: bytes, pause: Callable[[float], bool]
 ) -> bool:
+    """Create the claim *name* with the content *claim*; return whether it is this process's."""
     written = retry(
         lambda: write_once(store, signer, name, claim),
         seconds=20,
@@ -83,7 +84,12 @@ def _next_free(store: Store, signer: Signer, job: JobObjects, host: Host, taken:
     return number
 
 
-def _refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
+def refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
+    """Make sure that the job has no final outcome.
+
+    Raises:
+        AlreadyFinishedError: It has ended.
+    """
     if store.stat(job.outcome) is None:
         return
     try:

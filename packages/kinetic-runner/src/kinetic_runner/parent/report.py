@@ -115,6 +115,36 @@ class Reporter:
         self._write_final("failed", attempt - 1, message=message)
         return message
 
+    def refuse_if_host_is_over(self, attempt: int) -> str:
+        """End the job if a host finished before *attempt*: its index is complete, and it does not run again.
+
+        Return the message of the failure, or an empty text if the function may run.
+        """
+        self._until = monotonic() + self.seconds
+        if not self.host.leader:
+            return ""
+        for number in range(1, attempt):
+            over = [end.host for end in self._ends_of(number) if end.succeeded]
+            if over:
+                hosts = ", ".join(map(str, over))
+                message = (
+                    f"Host {hosts} finished attempt {number} and cannot run again: without JobSet, the cluster "
+                    "replaces single hosts only."
+                )
+                self._write_final("failed", number, message=message)
+                return message
+        return ""
+
+    def _ends_of(self, attempt: int) -> list[HostEnd]:
+        from kinetic_payload.records.stored_outcomes import read_host_ends
+
+        return retry(
+            lambda: read_host_ends(self.store, self.signer, self.job, attempt, self.host.count),
+            seconds=self._seconds_left,
+            pause=self.wait,
+            on_failure=self._warn_once,
+        )
+
     def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
         """Return *outcome* of a bad node; as a failure that is not repeated, once too many nodes were bad."""
         earlier = self._tally_before(outcome.attempt)

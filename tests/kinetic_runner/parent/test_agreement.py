@@ -1,0 +1,159 @@
+"""Earlier pods of a job are claims in the store: they are gone."""
+
+from __future__ import annotations
+
+import random
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as StillWaiting
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.signing import Signer
+from kinetic_payload.records.stored_outcomes import read_host_ends
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Location
+from kinetic_runner.hosts import Host
+from kinetic_runner.parent.agreement import Agreement, StoppedError
+from kinetic_runner.parent.claims import AlreadyFinishedError
+
+JOB = JobObjects("job")
+KEY = Signer(b"k" * 32)
+
+
+class Pods:
+    """Starts hosts of one job, each in a thread."""
+
+    def __init__(self, store: Any, pool: ThreadPoolExecutor) -> None:
+        self.store = store
+        self.stop = threading.Event()
+        self._pool = pool
+        self._pid = 1000
+
+    def start(self, host: int, hosts: int = 3, *, restarts: int | None = None) -> Future[int]:
+        self._pid += 1
+        agreement = Agreement(
+            store=self.store,
+            job=JOB,
+            host=Host(host, hosts),
+            signer=KEY,
+            restarts=restarts,
+            claim=lambda number, pid=self._pid: claim(number, host, pid, restarts),  # type: ignore[misc]
+            pause=lambda seconds: self.stop.wait(min(seconds, 0.05)),
+            log=lambda _: None,
+        )
+        return self._pool.submit(agreement.reach)
+
+    def gone(self, number: int, host: int, *, restarts: int | None = None) -> None:
+        name = JOB.claim(number, host)
+        self.store.write(name, KEY.sign(encode(claim(number, host, 1, restarts)), name))
+
+
+def claim(number: int, host: int, pid: int, restarts: int | None) -> Claim:
+    return Claim(
+        job_id="job",
+        attempt=number,
+        host=host,
+        hostname="h",
+        pid=pid,
+        claimed_at=1.0,
+        restarts=restarts,
+    )
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Any:
+    with ThreadPoolExecutor(16) as pool:
+        made = Pods(open_store(Location("folder", str(tmp_path))), pool)
+        yield made
+        made.stop.set()
+
+
+def test_all_hosts_run_the_attempt_of_the_leader_whoever_comes_first(pods: Pods) -> None:
+    started = [pods.start(2), pods.start(1)]
+    with pytest.raises(StillWaiting):
+        started[0].result(0.3)
+
+    started.append(pods.start(0))
+
+    assert [each.result(60) for each in started] == [1, 1, 1]
+
+
+def test_without_a_restart_that_is_counted_the_next_attempt_is_another_one(pods: Pods) -> None:
+    # Kueue suspended the JobSet, and resumed it.
+    for host in range(3):
+        pods.gone(1, host, restarts=0)
+
+    started = [pods.start(host, restarts=0) for host in (1, 2, 0)]
+
+    assert [each.result(60) for each in started] == [2, 2, 2]
+    reported = read_host_ends(pods.store, KEY, JOB, 1, 3)
+    assert [(end.host, end.reason) for end in reported] == [(1, "terminated"), (2, "terminated")]
+
+
+def test_the_claim_of_a_leader_that_is_gone_misleads_no_host(pods: Pods) -> None:
+    # The leader was stopped before the others had come.
+    pods.gone(1, 0)
+    others = [pods.start(1), pods.start(2)]
+    with pytest.raises(StillWaiting):
+        others[0].result(0.3)
+
+    leader = pods.start(0)
+
+    assert [each.result(60) for each in (leader, *others)] == [2, 2, 2]
+
+
+def test_a_restart_begins_an_attempt_of_its_own(pods: Pods) -> None:
+    pods.gone(1, 0, restarts=0)
+    pods.gone(2, 0, restarts=0)  # suspended and resumed
+    follower = pods.start(1, 2, restarts=1)
+    with pytest.raises(StillWaiting):
+        follower.result(0.3)
+
+    assert pods.start(0, 2, restarts=1).result(60) == 3
+    assert follower.result(60) == 3
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_hosts_agree_however_earlier_pods_ended(pods: Pods, seed: int) -> None:
+    luck = random.Random(seed)
+    for number in range(1, luck.randint(2, 6)):
+        for host in range(4):
+            if host == 0 or luck.random() < 0.6:
+                pods.gone(number, host)
+    order = luck.sample(range(4), 4)
+
+    started = [pods.start(host, 4) for host in order]
+
+    assert len({each.result(60) for each in started}) == 1
+
+
+def test_a_host_that_waits_can_be_stopped_and_sees_the_end_of_the_job(pods: Pods) -> None:
+    waiting = pods.start(1)
+    pods.stop.set()
+    with pytest.raises(StoppedError):
+        waiting.result(60)
+
+    pods.stop.clear()
+    waiting = pods.start(1)
+    outcome = encode(Outcome(job_id="job", status="cancelled"))
+    pods.store.write(JOB.outcome, KEY.sign(outcome, JOB.outcome))
+    with pytest.raises(AlreadyFinishedError):
+        waiting.result(60)
+
+
+def test_who_can_only_write_to_the_store_lets_no_host_begin(pods: Pods) -> None:
+    pods.store.write(JOB.claim(1, 0), encode(claim(1, 0, 666, None)))
+    waiting = pods.start(1, 2)
+    pods.store.write(JOB.gathered(1), encode(claim(1, 0, 666, None)))
+    with pytest.raises(StillWaiting):
+        waiting.result(0.3)
+
+    assert pods.start(0, 2).result(60) == 1
+    assert waiting.result(60) == 1
