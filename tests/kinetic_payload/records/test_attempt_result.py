@@ -1,3 +1,4 @@
+import random
 from typing import Any
 
 import pytest
@@ -68,6 +69,9 @@ LOST = "jax.errors.JaxRuntimeError"
         # What JAX raises may be no more than the end of another host.
         ([end(0, "exception", error=LOST), end(1, "exception", error="ValueError")], 1, (0,)),
         ([end(0, "exception", error=LOST), end(1, "killed")], 0, (1,)),
+        # The kernel, or a bug in native code, killed it: no other host did.
+        ([end(0, "exception"), end(1, "killed", code=139)], 1, (0,)),
+        ([end(0, "exception"), end(1, "killed", code=137)], 1, (0,)),
         (
             [
                 end(0, "exception", error=LOST, finished_at=9.0),
@@ -135,6 +139,10 @@ def test_the_end_of_a_host_is_read_from_its_report() -> None:
         ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t")}, True),
         ({"reason": "exception", "error": ErrorInfo("ValueError", "m", "t")}, False),
         ({"reason": "timeout", "error": ErrorInfo(LOST, "m", "t")}, False),
+        ({"reason": "exception", "error": ErrorInfo("ConnectionResetError", "m", "t")}, True),
+        # User code raised it because of one of these.
+        ({"reason": "exception", "error": ErrorInfo("app.E", "m", "t"), "lost_peer": True}, True),
+        ({"reason": "exited", "lost_peer": True}, False),
     ],
 )
 def test_a_peer_may_be_lost_where_jax_aborts_or_raises(changes: dict[str, Any], lost: bool) -> None:
@@ -173,3 +181,81 @@ def test_an_attempt_is_what_its_hosts_tell_of_it() -> None:
         *("failed", "disrupted", "failed", "succeeded", "unknown"),
         *("bad-node", "bad-node", "bad-node", "bad-node"),
     ]
+
+
+CAUSES: dict[str, dict[str, Any]] = {
+    "segfault": {"reason": "killed", "code": 139},
+    "bus error": {"reason": "killed", "code": 135},
+    "out of memory": {"reason": "killed", "code": 137},
+    "exception": {"reason": "exception", "error": "ValueError"},
+    "exit": {"reason": "exited"},
+    "time limit": {"reason": "timeout"},
+    "bad node": {"reason": "exception", "code": 4, "error": "RuntimeError"},
+    "preempted": {"reason": "terminated", "code": 143},
+}
+
+
+def consequence(
+    luck: random.Random, host: int, since: float, *, raises: bool = False
+) -> HostEnd | None:
+    """How another host ends because of one that ended at *since*; None if it has not reported.
+
+    If it *raises*, user code may also have hidden what it lost.
+    """
+    late, clock = luck.uniform(0, 4), luck.uniform(-2.5, 2.5)
+    hidden = ["hidden"] if raises else []
+    match luck.choice(["abort", "jax", "socket", "stopped", "returned", "silent", *hidden]):
+        case "abort":
+            return lost_peer(host, since + late + clock)
+        case "jax" | "socket" as kind:
+            error = LOST if kind == "jax" else "ConnectionResetError"
+            at = since + late + clock
+            return end(host, "exception", error=error, finished_at=at, lost_peer=True)
+        case "stopped":
+            # Once the host at fault has ended, the system stops all others.
+            stopped = since + late + clock + 1
+            return end(host, "terminated", code=143, stopped_at=stopped, finished_at=stopped + 1)
+        case "returned":
+            return end(host, "returned", finished_at=since - 1)
+        case "hidden":
+            return end(host, "exception", error="app.StepError", finished_at=since + late + clock)
+        case _:
+            return None
+
+
+@pytest.mark.parametrize("kind", CAUSES)
+def test_whatever_follows_the_host_at_fault_is_named(kind: str) -> None:
+    for seed in range(300):
+        check_first_cause(kind, random.Random(f"{kind} {seed}"))
+
+
+def check_first_cause(kind: str, luck: random.Random) -> None:
+    hosts = luck.choice([2, 3, 8])
+    fault, since = luck.randrange(hosts), 1000.0
+    changes: Any = {"finished_at": since + luck.uniform(-2.5, 2.5), **CAUSES[kind]}
+    if kind == "preempted":
+        changes["stopped_at"] = since - luck.uniform(0, 30) + luck.uniform(-2.5, 2.5)
+    killed = CAUSES[kind]["reason"] == "killed"
+    others = [
+        consequence(luck, host, since, raises=killed) for host in range(hosts) if host != fault
+    ]
+    ends = [end(fault, **changes), *(other for other in others if other is not None)]
+    luck.shuffle(ends)
+
+    chosen, result = deciding(ends), ended_attempts({1: ends}, hosts)[1]
+
+    if kind == "preempted":  # Which of the stopped hosts was first makes no difference.
+        assert chosen.reason == "terminated"
+        assert result == ("disrupted" if len(ends) == hosts else "unknown")
+    else:
+        assert chosen.host == fault
+        assert result == ("bad-node" if kind == "bad node" else "failed")
+
+
+def test_hosts_that_lost_one_that_says_nothing_do_not_know_why() -> None:
+    for seed in range(300):
+        luck = random.Random(seed)
+        found = [consequence(luck, host, 1000.0) for host in range(1, 8)]
+        ends = [each for each in found if each is not None]
+
+        assert ended_attempts({1: ends}, 8) == {1: "unknown"}

@@ -263,6 +263,19 @@ def test_components_of_pathways_for_another_jax_are_an_error(job: Job) -> None:
     assert "Pathways runs components for JAX 0.1" in outcome["message"]
 
 
+def test_an_exception_because_of_a_lost_peer_says_so(job: Job) -> None:
+    job.code = (
+        "def train():\n"
+        "    try: raise ConnectionResetError\n"
+        "    except OSError as error: raise RuntimeError('step failed') from error\n"
+    )
+
+    assert job.run().outcome["lost_peer"] is True
+    job.code = "def train(): raise RuntimeError\n"
+    job.told.unlink()
+    assert "lost_peer" not in job.run().outcome
+
+
 def test_leaving_with_a_code_is_not_success(job: Job) -> None:
     job.code = "import sys\ndef train():\n    sys.exit(3)\n"
 

@@ -8,20 +8,29 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from kinetic_payload.errors import RecordError
-from kinetic_payload.layout import EXIT_BAD_NODE
+from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_TERMINATED
 from kinetic_payload.printable import printable
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.host_outcome import HostOutcome, Reason
 
 _OWN: Final = frozenset({"exception", "exited", "timeout"})
 _UNREPORTED: Final = frozenset({"killed", "unreported"})
-_LOST_A_PEER: Final = ("JaxRuntimeError", "XlaRuntimeError")
-"""Errors that JAX raises when a host that it talks to is gone, and for many other reasons."""
+_LOST_A_PEER: Final = (
+    "JaxRuntimeError",
+    "XlaRuntimeError",
+    "ConnectionResetError",
+    "ConnectionAbortedError",
+    "ConnectionRefusedError",
+    "BrokenPipeError",
+    "torch.distributed.DistBackendError",
+    "torch.distributed.DistNetworkError",
+)
+"""Errors that JAX, PyTorch and sockets raise when a host is gone that they talk to, and for other reasons."""
 _SIGABRT: Final = 6
-_ABORTED: Final = 128 + _SIGABRT
+_SIGNALS: Final = 128
+"""Exit codes beyond this one are those of signals."""
+_ABORTED: Final = _SIGNALS + _SIGABRT
 """The exit code of SIGABRT."""
-_KILLED: Final = 128 + 9
-"""The exit code of SIGKILL. A host never gets SIGKILL because another host failed."""
 _CLOCKS: Final = 5.0
 """Seconds by which the clocks of two hosts may differ."""
 
@@ -96,11 +105,19 @@ def is_loss_of_peer(outcome: HostOutcome) -> bool:
     """Tell whether the host of *outcome* may have failed only because a host that it talked to was gone.
 
     JAX aborts the process in that case, or raises an exception of its own.
+    `outcome.lost_peer` may already say so of the cause of its exception.
     """
     if outcome.reason == "killed":
         return outcome.signal == _SIGABRT
     error = outcome.error
-    return outcome.reason == "exception" and error is not None and error.type.endswith(_LOST_A_PEER)
+    if outcome.reason != "exception" or error is None:
+        return False
+    return outcome.lost_peer is True or is_error_of_lost_peer(error.type)
+
+
+def is_error_of_lost_peer(type_name: str) -> bool:
+    """Tell whether an exception of the type *type_name* may say that another host is gone."""
+    return type_name.endswith(_LOST_A_PEER)
 
 
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
@@ -133,10 +150,12 @@ def _rank(end: HostEnd) -> tuple[int, float, int]:
         # JAX aborts when a peer is gone. The abort may be seen before the peer has reported why it ended.
         if end.first:
             return (3 if end.exit_code == _ABORTED else 0), 0, end.host
-        return (2 if end.exit_code == _KILLED else 5), 0, end.host
+        # Because another host failed, a host is aborted, but never killed by the kernel, nor by SIGSEGV.
+        is_cause = end.exit_code > _SIGNALS and end.exit_code not in (_ABORTED, EXIT_TERMINATED)
+        return (0 if is_cause else 5), 0, end.host
     if end.reason not in _OWN:
         return (2 if end.first else 6), 0, end.host
-    if end.error.endswith(_LOST_A_PEER):
+    if is_error_of_lost_peer(end.error):
         # If all lost a peer, the earliest is the cause.
         return 4, end.finished_at, end.host
     return 1, 0, end.host

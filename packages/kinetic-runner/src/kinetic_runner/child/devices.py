@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_payload.errors import InvalidRequestError, KineticError
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, Env
 from kinetic_runner.child.import_hook import after_import
+from kinetic_runner.child.tracebacks import causes_of
 
 _PLATFORMS: Final = {"cuda": "gpu", "rocm": "gpu"}
 """What JAX calls a platform in `JAX_PLATFORMS` → what it calls the platform of its devices."""
@@ -147,7 +148,7 @@ class DeviceCheck:
         """
         if self.expected is None or self._is_restricted:
             return None
-        if not any(each is self._failure for each in _chain(error)):
+        if not any(each is self._failure for each in causes_of(error)):
             return None
         failure = str(self._failure)
         if isinstance(self._failure, DevicesError):
@@ -199,13 +200,3 @@ class DeviceCheck:
 
 def _text_of(seen: Mapping[str, int]) -> str:
     return ",".join(f"{name}:{count}" for name, count in sorted(seen.items()))
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Iterate over *error* and what it was raised because of."""
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        yield each
-        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -26,6 +26,7 @@ from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.project import context as contexts
+from kinetic_payload.records.attempt_result import is_error_of_lost_peer
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores import open_store
@@ -44,7 +45,7 @@ from kinetic_runner.child.forks import leave_if_forked
 from kinetic_runner.child.light_kinetic import with_kinetic
 from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, skews_of
 from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_native
-from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, message_of, type_name
+from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, causes_of, message_of, type_name
 from kinetic_runner.data import inputs
 from kinetic_runner.data.earlier import EarlierFiles
 from kinetic_runner.store_retries import WAIT, retry_in_new_pod, retry_notice
@@ -286,7 +287,9 @@ class _Host:
                 code = layout.EXIT_FUNCTION_FAILED
                 if (fault := self.devices.fault_of(error)) is not None:
                     message, code = fault.message, fault.exit_code
-                return self.outcome("exception", code, message, self.info(error))
+                lost = any(is_error_of_lost_peer(type_name(each)) for each in causes_of(error))
+                outcome = self.outcome("exception", code, message, self.info(error))
+                return replace(outcome, lost_peer=True) if lost else outcome
 
     def report_value(self, value: Any, store: Store) -> HostOutcome:
         """Store the value if this is the leader; values of other hosts are not needed."""

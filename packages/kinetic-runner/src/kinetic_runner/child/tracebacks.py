@@ -148,3 +148,13 @@ def _shorten(whole: traceback.TracebackException, seen: set[int]) -> None:
     for linked in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
         if linked is not None:
             _shorten(linked, seen)
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over *error* and what it was raised because of."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        yield each
+        each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)

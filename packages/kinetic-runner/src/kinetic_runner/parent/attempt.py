@@ -270,8 +270,8 @@ def _watch_and_report(
     end = watch.run(lambda: _was_oom_killed(kills))
     blank = replace(blank, finished_at=time(), peak_memory=peak_memory(in_container=in_container))
     outcome = outcome_of(_with_claim(end, claim_seconds), blank)
-    if reporter.linger and is_loss_of_peer(outcome):
-        outcome = replace(outcome, lost_peer=True)
+    lost = bool(reporter.linger) and is_loss_of_peer(outcome)
+    outcome = replace(outcome, lost_peer=True if lost else None)
     upload_seconds = _SERVICE_UPLOAD_SECONDS if reporter.store.concurrency > 1 else _UPLOAD_SECONDS
     reader = _READER_SECONDS
     if end.cause == "orphaned":
