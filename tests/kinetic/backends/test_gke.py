@@ -15,7 +15,7 @@ from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.connect import cluster_of
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.host_log import LogSources
-from kinetic.backends.gke.job_spec import workload_spec
+from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.observation import explanation_of, observation_of
 from kinetic.backends.gke.observer import Observer
@@ -181,9 +181,9 @@ def test_a_job_names_its_secrets_and_pins_what_it_runs(tmp_path: Path) -> None:
     )  # fmt: skip
     launch = Launch(record=record, request=request, environment=Environment(IMAGE))
 
-    spec = workload_spec(
-        "job", launch, BUCKET, runner=None, variables={"STORAGE_EMULATOR_HOST": "x"}
-    )
+    variables = {"STORAGE_EMULATOR_HOST": "x"}
+    options = SpecOptions(form="job", store=BUCKET, runner=None, variables=variables)
+    spec = workload_spec(launch, options)
     manifest = workload_manifest(spec)
 
     command = " ".join(spec.pod.command)

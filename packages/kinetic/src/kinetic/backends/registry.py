@@ -79,13 +79,15 @@ CLUSTER: Final = "gke"
 """The default backend for jobs on a cluster."""
 
 _LOCAL_MODULE: Final = "kinetic.backends.local.backend"
+_CLUSTER_MODULE: Final = "kinetic.backends.gke.connect"
+"""One backend runs jobs on a cluster; whether under Pathways is a property of each job."""
 
 BACKENDS: Final[Mapping[str, Entry]] = MappingProxyType(
     {
         entry.name: entry
         for entry in (
-            Entry(name=CLUSTER, module="kinetic.backends.gke.connect", semantics="gke"),
-            Entry(name="pathways", module=None, semantics="pathways"),
+            Entry(name=CLUSTER, module=_CLUSTER_MODULE, semantics="gke"),
+            Entry(name="pathways", module=_CLUSTER_MODULE, semantics="pathways"),
             Entry(name=LOCAL, module=_LOCAL_MODULE, on_this_machine=True),
             Entry(name="local-gke", module=_LOCAL_MODULE, on_this_machine=True, semantics="gke"),
             Entry(

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import (
     Environment,
@@ -24,9 +24,9 @@ from kinetic.backends.backend import (
 )
 from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.forms import Form, form_on, kind_of_form
+from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
 from kinetic.backends.gke.host_log import LogSources
-from kinetic.backends.gke.job_spec import ClusterEnvironment, workload_spec
+from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
@@ -43,6 +43,7 @@ from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.gke.workloads import Workloads
 from kinetic.backends.local.paths import Home
+from kinetic.backends.registry import CLUSTER, entry_of
 from kinetic.errors import JobError, SubmitError
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
@@ -54,6 +55,7 @@ from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import (
     AlreadyExistsError,
     ClusterError,
+    InvalidManifestError,
     NotPermittedError,
     StillThereError,
 )
@@ -71,30 +73,33 @@ if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.settings.keys import KeySigner
     from kinetic.submit.request import JobRequest
-    from kinetic_k8s.accelerators import Accelerator
     from kinetic_k8s.manifests.spec import WorkloadSpec
+    from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Location, Store
+
+
+PATTERNS: Final = "onJobFailureMessagePatterns"
+"""A field of JobSets that versions before 0.12 may lack; a dry run names unknown fields."""
 
 
 class ClusterBackend:
     """Runs jobs in one namespace of *cluster*, with their objects in *store*.
 
-    *name* is that of the backend: `gke` or `pathways`. *home* (`KINETIC_HOME`) caches the runner's file, *environment* has the variables that name the bucket
+    The semantics of a job, `gke` or `pathways`, is its own. *home* (`KINETIC_HOME`) caches the runner's file, *environment* has the variables that name the bucket
     service, and *key_signer* verifies records in the store.
     """
 
+    name = CLUSTER
+
     def __init__(
         self,
-        name: Semantics,
         cluster: Cluster,
         store: Store,
         home: Path,
         key_signer: KeySigner | None,
         environment: Mapping[str, str],
     ) -> None:
-        self.name: str = name
-        self._semantics = name
         self._cluster = cluster
         self._store = store
         self._home = home
@@ -103,12 +108,15 @@ class ClusterBackend:
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
         self._workloads = Workloads(cluster)
+        self._distinguishes_exit_codes = True
 
     def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
 
+        Return warnings for the user.
+
         Raises:
-            InvalidRequestError: This version cannot run the request; the hint says what to use instead.
+            InvalidRequestError: This version cannot run the request, or the cluster serves nothing that could.
             ConfigurationError: The address of the bucket service is a loopback address.
             ClusterError: The cluster cannot be reached, or would refuse the workload.
         """
@@ -117,14 +125,23 @@ class ClusterBackend:
         record = _draft(request, self._store.location)
         draft = Launch(record=record, request=request, environment=Environment(_image(request)))
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
-        spec = self._spec(draft, None, request.service_account)
-        with_timeout(self._cluster).create(workload_manifest(spec), dry_run=True)
+        try:
+            self._dry_run(draft)
+        except InvalidManifestError as error:
+            if PATTERNS not in error.message or not self._distinguishes_exit_codes:
+                raise
+            self._distinguishes_exit_codes = False  # The cluster's JobSet is older than 0.12.
+            self._dry_run(draft)
         return self._warnings(request)
+
+    def _dry_run(self, draft: Launch) -> None:
+        manifest = workload_manifest(self._spec(draft, None, draft.request.service_account))
+        with_timeout(self._cluster).create(manifest, dry_run=True)
 
     def _warnings(self, request: JobRequest) -> list[str]:
         """Return warnings about what the pods use; refuse volumes that they cannot mount."""
         account = service_account_of(self._cluster, request.service_account)
-        found = [account.warning]
+        found = [*warnings_of(self._form(request)), account.warning]
         for path, data in request.volumes.items():
             if data.fuse:
                 found.append(check_mount(data, self._store.location, self._cluster, path=path))
@@ -158,7 +175,8 @@ class ClusterBackend:
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Yield the completed record. While it is new, a job without a workload is reported as pending."""
         where = self._cluster.identity
-        kind = kind_of_form(self._form(parse_accelerator(record.accelerator)))
+        accelerator, semantics = parse_accelerator(record.accelerator), _semantics_of(record)
+        kind = KIND_OF_FORM[form_on(self._cluster, accelerator, semantics)]
         yield replace(record, workload=kind, namespace=where.namespace, kube_context=where.context)
 
     def start(self, launch: Launch) -> None:
@@ -187,17 +205,18 @@ class ClusterBackend:
     def _spec(
         self, launch: Launch, runner: Runner | None, service_account: str | None
     ) -> WorkloadSpec:
-        return workload_spec(
-            self._form(launch.request.accelerator),
-            launch,
-            self._store.location,
+        options = SpecOptions(
+            form=self._form(launch.request),
+            store=self._store.location,
             runner=runner,
             variables=storage_variables(self._environment),
             service_account=service_account,
+            distinguishes_exit_codes=self._distinguishes_exit_codes,
         )
+        return workload_spec(launch, options)
 
-    def _form(self, accelerator: Accelerator) -> Form:
-        return form_on(accelerator, self._semantics)
+    def _form(self, request: JobRequest) -> Form:
+        return form_on(self._cluster, request.accelerator, request.semantics)
 
     def observe(self, record: JobRecord) -> Observation:
         """Observe the job's workload and pods once.
@@ -329,6 +348,10 @@ def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | 
     runs = "keeps running" if workload is not None else "may keep running"
     error.message += f" The job {runs}, and {record.accelerator} is still billed."
     error.args = (error.message,)
+
+
+def _semantics_of(record: JobRecord) -> Semantics:
+    return "pathways" if entry_of(record.backend).semantics == "pathways" else "gke"
 
 
 def _image(request: JobRequest) -> str:

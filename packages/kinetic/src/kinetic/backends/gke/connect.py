@@ -44,7 +44,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     home = Path(settings.home.value)
     store = open_at(location, home)
     key_signer = key_signer_of(location, ClusterKey(cluster))
-    backend = ClusterBackend("gke", cluster, store, home, key_signer, variables)
+    backend = ClusterBackend(cluster, store, home, key_signer, variables)
     return Services(store, backend, key_signer=key_signer)
 
 

@@ -1,20 +1,47 @@
-"""The form of a job: which workload of Kubernetes runs it."""
+"""The form of a job: how it becomes a workload of the cluster."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final
+
+from kinetic.backends.gke.timeouts import with_timeout
+from kinetic_k8s.manifests.workload import Form, Kind, form_of
 
 if TYPE_CHECKING:
     from kinetic.backends.registry import Semantics
     from kinetic_k8s.accelerators import Accelerator
-    from kinetic_k8s.manifests.workload import Kind
+    from kinetic_k8s.cluster.cluster import Cluster
 
-Form = Literal["job", "jobset"]
+KIND_OF_FORM: Final[dict[Form, Kind]] = {
+    "job": "Job",
+    "indexed-job": "Job",
+    "jobset": "JobSet",
+    "pathways": "JobSet",
+    "pathways-lws": "LeaderWorkerSet",
+}
 
 
-def form_on(accelerator: Accelerator, semantics: Semantics) -> Form:
-    return "jobset" if accelerator.multi_host else "job"
+def form_on(cluster: Cluster, accelerator: Accelerator, semantics: Semantics) -> Form:
+    """Return the form of a job on *cluster*, which is asked for what it serves if that matters.
+
+    Raises:
+        UnsupportedWorkloadError: Pathways does not support the accelerator, or the cluster serves no kind
+            that can run it.
+        ClusterError: The cluster cannot be queried.
+    """
+    if semantics == "gke" and not accelerator.multi_host:
+        return form_of(accelerator, semantics, frozenset())
+    asked = with_timeout(cluster)
+    served = {kind for kind in ("JobSet", "LeaderWorkerSet") if asked.serves(kind)}
+    return form_of(accelerator, semantics, served)
 
 
-def kind_of_form(form: Form) -> Kind:
-    return "Job" if form == "job" else "JobSet"
+def warnings_of(form: Form) -> tuple[str, ...]:
+    """Return what the user should know about a job of this form."""
+    if form != "indexed-job":
+        return ()
+    return (
+        "The cluster does not serve JobSets, so this job runs as an Indexed Job: its hosts do not restart as "
+        "a whole. The first host that fails or is preempted ends the job, whatever retries and preemptions "
+        "say. Ask the cluster's administrator to install JobSet (https://jobset.sigs.k8s.io).",
+    )

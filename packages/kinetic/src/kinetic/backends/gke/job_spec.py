@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.mounts import pod_volumes
+from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.backends.gke.submitter import submitter
 from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
+from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
+from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
+from kinetic_k8s.manifests.pathways import PathwaysSpec
+from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import (
     WORKSPACE,
     MountedFile,
@@ -23,11 +28,11 @@ from kinetic_k8s.manifests.pod import (
 )
 from kinetic_k8s.manifests.pod import Resources as PodResources
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_payload.layout import EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
+from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
-    from kinetic.backends.gke.forms import Form
     from kinetic.resources import Resources
+    from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
 
 DEBUG_PORT = 5678
@@ -41,69 +46,122 @@ class ClusterEnvironment(Environment):
     runner: Runner = field(kw_only=True)
 
 
-def workload_spec(
-    form: Form,
-    launch: Launch,
-    store: Location,
-    *,
-    runner: Runner | None,
-    variables: Mapping[str, str],
-    service_account: str | None = None,
-) -> WorkloadSpec:
-    """Return the spec of the workload that runs the job of *launch*, whose objects are at *store*.
+@dataclass(frozen=True, kw_only=True)
+class SpecOptions:
+    """What a spec needs to know besides its job."""
 
-    *variables* name the bucket service for the pod. *service_account* is the pod's; None: the namespace's default.
-    Captured values and the key are not in the spec: it names
-    the Secrets that hold them.
+    form: Form
+    store: Location
+    """Where the job's objects are."""
+    runner: Runner | None
+    """The runner that is mounted into the image. None: for a dry run, without it."""
+    variables: Mapping[str, str]
+    """Variables that name the bucket service for pods."""
+    service_account: str | None = None
+    """The pod's; None: the namespace's default."""
+    distinguishes_exit_codes: bool = True
+    """As in `JobSetSpec`."""
+
+
+def workload_spec(launch: Launch, options: SpecOptions) -> WorkloadSpec:
+    """Return the spec of the workload that runs the job of *launch*.
+
+    Captured values and the key are not in the spec: it names the Secrets that hold them.
 
     Raises:
         InvalidRequestError: Kubernetes does not accept the amount of a resource.
+        ConfigurationError: A variable that describes the bucket service or Pathways has an invalid value.
     """
-    record, request = launch.record, launch.request
+    record, form = launch.record, options.form
+    single = form == "indexed-job"  # It makes one attempt alone.
+    spec = WorkloadSpec(
+        name=record.k8s_name,
+        pod=_pod(launch, options, once=single),
+        retries=record.retries,
+        fatal_exit_codes=(EXIT_NOT_PREPARED,),
+        uncounted_exit_codes=(EXIT_BAD_NODE,),
+    )
+    values: dict[str, Any] = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    jobset: dict[str, Any] = {"distinguishes_exit_codes": options.distinguishes_exit_codes}
+    match form:
+        case "job":
+            return JobSpec(**values)
+        case "indexed-job":
+            return IndexedJobSpec(**values)
+        case "jobset":
+            return JobSetSpec(**values, **jobset)
+        case "pathways":
+            components = components_of(launch.request.settings, options.store)
+            return PathwaysSpec(**values, **jobset, components=components)
+        case "pathways-lws":
+            components = components_of(launch.request.settings, options.store)
+            return LeaderWorkerSetSpec(**values, components=components)
+
+
+def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
+    record, request, store = launch.record, launch.request, options.store
     flags = runner_flags(
         launch,
         store,
         {
             Flag.WORKSPACE: WORKSPACE,
-            Flag.RETRIES: record.retries,
-            Flag.PREEMPTIONS: record.preemptions,
+            Flag.RETRIES: 0 if once else record.retries,
+            Flag.PREEMPTIONS: 0 if once else record.preemptions,
             Flag.DEBUG_PORT: DEBUG_PORT if request.debug else None,
         },
     )
+    # The containers of a LeaderWorkerSet are started again whenever they end.
+    idle = (Flag.IDLE,) if options.form == "pathways-lws" else ()
+    runner = options.runner
     files = (
         (MountedFile(config_map=runner.config_map, key=runner.name, path=RUNNER_PATH),)
         if runner is not None
         else ()
     )
-    pod = PodSpec(
+    own = {**runner_environment(record, store), **options.variables}
+    return PodSpec(
         job_id=record.job_id,
         accelerator=request.accelerator,
         image=launch.environment.image,
-        command=("python3", "-u", *python_options(request), RUNNER_PATH, *flags, Flag.END_MARKER),
-        environment={**runner_environment(record, store), **variables},
+        command=(
+            *("python3", "-u", *python_options(request), RUNNER_PATH),
+            *(*flags, Flag.END_MARKER, *idle),
+        ),
+        environment={**_accelerator_variables(launch, options), **own},
         environment_secret=environment_secret_name(record.k8s_name)
         if request.captured_env
         else None,
+        field_variables={Env.NODE_NAME: "spec.nodeName"},
         secret_variables=(
             SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),
         ),
         files=files,
         resources=_resources(request.resources),
         grace=timedelta(seconds=launch.grace),
-        service_account=service_account,
+        service_account=options.service_account,
         volumes=pod_volumes(launch.data, store),
         labels=request.labels,
         overrides=request.pod_overrides,
         about={"function": record.func_name, "submitter": submitter(), "client": record.client},
     )
-    spec = WorkloadSpec(
-        name=record.k8s_name,
-        pod=pod,
-        retries=record.retries,
-        fatal_exit_codes=(EXIT_NOT_PREPARED,),
-    )
-    values = {each.name: getattr(spec, each.name) for each in fields(spec)}
-    return JobSpec(**values) if form == "job" else JobSetSpec(**values)
+
+
+def _accelerator_variables(launch: Launch, options: SpecOptions) -> dict[str, str]:
+    """Return the variables about the accelerator, except those that the user captured.
+
+    Variables of a pod would hide those of its Secret.
+    """
+    accelerator, semantics = launch.request.accelerator, launch.request.semantics
+    found = accelerator_environment(accelerator, semantics)
+    if accelerator.kind != "cpu":
+        devices = accelerator.devices // (1 if semantics == "pathways" else accelerator.hosts)
+        found[Env.DEVICES] = f"{accelerator.kind}:{devices}"
+    if semantics == "pathways":
+        found[Env.PATHWAYS] = tag_of(components_of(launch.request.settings, options.store))
+    captured = set(launch.request.captured_env)
+    if "JAX_PLATFORMS" in captured:  # The user decides what JAX is to find.
+        captured.add(Env.DEVICES)
+    return {name: value for name, value in found.items() if name not in captured}
 
 
 def _resources(requested: Resources) -> PodResources:

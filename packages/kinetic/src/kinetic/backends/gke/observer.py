@@ -20,6 +20,8 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.presence import STARTING, starting_or_gone
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests.labels import of_job
+from kinetic_k8s.reading.attempts import views
+from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
@@ -79,7 +81,7 @@ class Observer:
             seen.status is JobStatus.PENDING
             and not job["spec"].get("suspend")
             and not has_first_pod(job, pods)
-            and self._claimant(job_id, 1) is not None
+            and self._has_begun(job, pods, job_id)
         ):
             return observation_of(job, pods, begun=True)
         return seen
@@ -107,11 +109,18 @@ class Observer:
         )  # Read after the workload, so that the pods that ended it are listed.
         seen = observation_of(job, pods, begun=record.job_id in self._begun)
         # Between two pods, nothing in the cluster shows that the job has run.
-        if seen.status is JobStatus.PENDING and self.claimed_by(record, 1) is not None:
+        if seen.status is JobStatus.PENDING and self._has_begun(job, pods, record.job_id):
             seen = observation_of(job, pods, begun=True)
         if seen.status is JobStatus.RUNNING:
             self._begun.add(record.job_id)
         return seen
+
+    def _has_begun(self, job: Manifest | None, pods: Sequence[Manifest], job_id: str) -> bool:
+        """Return whether the first attempt has begun on all hosts, by the claims of those without a pod that did."""
+        hosts = 1 if job is None else WorkloadView(job).hosts
+        started = {pod.host for pod in views(pods) if pod.runs_function and pod.started}
+        missing = (host for host in range(hosts) if hosts == 1 or host not in started)
+        return all(self._claimant(job_id, 1, host) is not None for host in missing)
 
     def _absent(self, record: JobRecord) -> Observation:
         """Return the observation of a job without a workload and pods."""

@@ -60,6 +60,12 @@ def components_of(settings: Settings, store: Location) -> PathwaysComponents:
     return components
 
 
+def tag_of(components: PathwaysComponents) -> str:
+    """Return the tag of the image of resource manager and workers; `latest` if it names none."""
+    name = components.server_image.partition("@")[0].rpartition("/")[2]
+    return name.partition(":")[2] or "latest"
+
+
 def _read(settings: Settings, name: str, parse: Callable[[str], T]) -> T | None:
     setting: Setting[str | None] = getattr(settings, f"pathways_{name}")
     if setting.value is None:
