@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from kinetic.backends.backend import (
 from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
-from kinetic.backends.gke.host_log import LogSources
+from kinetic.backends.gke.host_log import LogSources, has_outcome
 from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.mounts import check_mount
@@ -37,6 +37,7 @@ from kinetic.backends.gke.observation import (
     workload_of,
 )
 from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.queue_place import queue_place
 from kinetic.backends.gke.regions import bucket_of, cluster_region, region_warning
 from kinetic.backends.gke.service_account import service_account_of
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
@@ -63,6 +64,9 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
 from kinetic_k8s.manifests.workload import workload_manifest
+from kinetic_k8s.reading.diagnosis import event_fields
+from kinetic_k8s.reading.workloads import WorkloadView
+from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import RUNNER_NAME
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
@@ -231,18 +235,19 @@ class ClusterBackend:
         """Explain from the cluster's objects what keeps the job from running, or how it ended."""
         if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
-        return explanation_of(seen, [] if seen.status.terminal else self._events(seen))
+        if seen.job is None or seen.status.terminal:
+            return explanation_of(seen, [])
+        place = queue_place(self._cluster, seen.job, seen.pods)
+        return explanation_of(seen, [] if place else self._events(seen), queue=place)
 
     def _events(self, seen: JobObservation) -> list[Manifest]:
-        """Return the events of the workload and of its latest pod."""
-        pods = sorted(seen.pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+        """Return the events about what keeps the job's pods from running."""
+        assert seen.job is not None
         cluster = with_short_timeout(self._cluster)
         found: list[Manifest] = []
         try:
-            for each in (seen.job, *pods[-1:]):
-                if each is not None:
-                    uid = each["metadata"]["uid"]
-                    found += cluster.list("Event", fields=f"involvedObject.uid={uid}")
+            for fields in event_fields(seen.job, seen.pods):
+                found += cluster.list("Event", fields=fields)
         except NotPermittedError:
             return []  # Without events, the workload and its pods still explain something.
         return found
@@ -251,9 +256,28 @@ class ClusterBackend:
         """Return False: the job runs on a cluster."""
         return False
 
-    def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
+    @contextmanager
+    def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
         """Watch the workloads and pods of the jobs; `wait` also returns periodically, for outcomes in the store."""
-        return self._watches.open(records)
+        try:
+            with self._watches.open(records) as watch:
+                yield watch
+        finally:
+            for record in records:
+                self._end_idle(record)
+
+    def _end_idle(self, record: JobRecord) -> None:
+        """Delete the workload of a job that has its outcome, if it would never end by itself."""
+        if workload_of(record) == "LeaderWorkerSet":
+            with suppress(KineticError):  # The next look tries again.
+                if has_outcome(self._store, self._signer, record.job_id):
+                    self._delete_idle(record.job_id, record.k8s_name)
+
+    def _delete_idle(self, job_id: str, name: str) -> None:
+        cluster = with_short_timeout(self._cluster)
+        found = cluster.get("LeaderWorkerSet", name, brief=True)
+        if found is not None and belongs_to(found, job_id):
+            cluster.delete("LeaderWorkerSet", name, uid=found["metadata"]["uid"])
 
     def log_lines(
         self,
@@ -272,8 +296,14 @@ class ClusterBackend:
             observer=self._observer,
             watches=self._watches,
         )
-        lines = JobLog(sources)
-        return lines.follow(tail, stopped) if follow else lines.read(tail)
+        log = JobLog(sources)
+        if not follow:
+            return log.read(tail)
+        return self._followed(record, log.follow(tail, stopped))
+
+    def _followed(self, record: JobRecord, lines: Iterator[LogLine]) -> Iterator[LogLine]:
+        yield from lines
+        self._end_idle(record)
 
     def forward(self, record: JobRecord) -> PortForward:
         """Return how the leader's pod is reached: through the API server."""
@@ -319,7 +349,15 @@ class ClusterBackend:
             pods[pod["metadata"]["labels"].get(JOB_ID, "")].append(pod)
         for workload in workloads:
             if job_id := workload["metadata"]["labels"].get(JOB_ID):
+                self._end_listed(workload, job_id)
                 yield Listed(job_id, self._observer.of(workload, pods[job_id], job_id))
+
+    def _end_listed(self, workload: Manifest, job_id: str) -> None:
+        """Delete a listed workload if its job has an outcome and it would never end by itself."""
+        if WorkloadView(workload).kind == "LeaderWorkerSet":
+            with suppress(KineticError):
+                if has_outcome(self._store, self._signer, job_id):
+                    self._delete_idle(job_id, workload["metadata"]["name"])
 
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: a pod stores its result itself, or the job has failed."""

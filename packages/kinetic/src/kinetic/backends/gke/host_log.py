@@ -35,6 +35,11 @@ BROKEN: Final = "[kinetic] The live log broke off here. It goes on from the buck
 MISSING: Final = "[kinetic] The live log broke off here. Lines may be missing."
 
 
+def has_outcome(store: Store, signer: Signing, job_id: str) -> bool:
+    """Return whether the job has its final outcome, written by itself or by a client."""
+    return read_verified(store, signer, JobObjects(job_id).outcome) is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class LogSources:
     """Where the log of the job of *record* is read from.
@@ -53,8 +58,7 @@ class LogSources:
     @property
     def has_outcome(self) -> bool:
         """Whether the job has its final outcome."""
-        outcome = JobObjects(self.record.job_id).outcome
-        return read_verified(self.store, self.signer, outcome) is not None
+        return has_outcome(self.store, self.signer, self.record.job_id)
 
     def attempt_of(self, pod: PodView, least: int) -> int:
         """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number."""

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.backend import Explanation, Observation
+from kinetic.backends.backend import AttemptView, Explanation, Observation
 from kinetic.job_status import JobStatus
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import KINDS, Kind
-from kinetic_k8s.reading.attempts import views
+from kinetic_k8s.reading.attempts import hosts_of, views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
+from kinetic_k8s.reading.history import AttemptState, attempts_of
+from kinetic_k8s.reading.queue import QueuePlace
 from kinetic_k8s.reading.status import State, status_of
 
 if TYPE_CHECKING:
@@ -47,16 +49,35 @@ def observation_of(
     status = _STATUS[found.state]
     ended = status in (JobStatus.SUCCEEDED, JobStatus.FAILED)
     return JobObservation(
-        status, found.reason, vanished=ended and found.over, job=job, pods=tuple(pods)
+        status,
+        found.reason,
+        () if job is None else _attempts(job, pods),
+        vanished=ended and found.over,
+        job=job,
+        pods=tuple(pods),
     )
 
 
-def explanation_of(seen: JobObservation, events: Sequence[Manifest]) -> Explanation:
-    """Return why a job has the status *seen*; *events* are those of its workload and of its pods."""
-    latest = views(seen.pods)[-1:]
-    found = diagnosis_of(seen.job, seen.pods, events)
+def _attempts(job: Manifest, pods: Sequence[Manifest]) -> tuple[AttemptView, ...]:
+    """Return the attempts that *pods* still show; the store has reports of earlier ones."""
+    return tuple(
+        AttemptView(each.number, len(each.hosts), each.state.value, each.message)
+        for each in attempts_of(job, pods)
+        if each.state is not AttemptState.WAITING
+    )
+
+
+def explanation_of(
+    seen: JobObservation, events: Sequence[Manifest], *, queue: QueuePlace | None = None
+) -> Explanation:
+    """Return why a job has the status *seen*; *events* are those of its workload and of its pods.
+
+    *queue* is its place in a queue, if it waits in one.
+    """
+    hosts = hosts_of(views(seen.pods))
+    found = diagnosis_of(seen.job, seen.pods, events, queue=queue)
     # Between two attempts, the report of the earlier one says how it ended.
-    between = not seen.status.terminal and any(not pod.alive for pod in latest)
+    between = not seen.status.terminal and any(not pod.alive for pod in hosts)
     if found is None or between:
         return Explanation(seen.reason)
     reason = found.reason
