@@ -82,8 +82,12 @@ def test_a_context_is_found_by_name_with_files_beside_its_kubeconfig(
 
 
 def test_contexts_and_files_that_are_not_there_are_named(bed: Any, tmp_path: Path) -> None:
-    with pytest.raises(UnknownContextError, match="no context 'prod'"):
+    with pytest.raises(UnknownContextError, match="no context 'prod'") as far:
         connect("prod", kubeconfig=bed.kubeconfig)
+    assert far.value.hint == "Its contexts are: kube-bed."
+    with pytest.raises(UnknownContextError, match="no context 'kube-bad'") as near:
+        connect("kube-bad", kubeconfig=bed.kubeconfig)
+    assert near.value.hint == "Did you mean 'kube-bed'?"
     with pytest.raises(UnknownContextError, match="There is no kubeconfig at"):
         connect(kubeconfig=str(tmp_path / "none"))
     (tmp_path / "broken").write_text("{")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,3 +221,52 @@ def test_what_the_cluster_cannot_run_is_refused_before_anything_is_uploaded(proj
     for line, part in zip(lines, expected, strict=True):
         assert part in line
     assert project.bucket.names("jobs") == stored
+
+
+def test_on_gke_a_missing_pool_is_refused_and_a_bucket_far_away_is_named(
+    project: Any, gke: Any, bed: Any, tmp_path: Path
+) -> None:
+    far = f"far-{secrets.token_hex(4)}"
+    project.bucket.create_bucket(far, location="EUROPE-WEST4")
+    gke.identity.token = "kube-bed-admin"
+    ordinary = {"name": "ordinary", "config": {"machine_type": "e2-standard-8", "spot": True}}
+    gke.add(
+        "demo",
+        server=bed.environment["KUBE_BED_SERVER"],
+        ca=Path(bed.environment["KUBE_BED_CA"]).read_text(),
+        node_pools=[{**ordinary, "initial_node_count": 1}],
+    )
+    stored = project.bucket.names("jobs")
+    (project.root / "main.py").write_text(
+        f"""
+import os, kinetic
+
+def function(data=None):
+    pass
+
+if __name__ == "__main__":
+    given = {{"container_image": os.environ["IMAGE"], "memory": "64Mi"}}
+    try:
+        kinetic.run("gpu-l4", **given)(function).run_async()
+    except kinetic.InvalidRequestError as error:
+        print(error)
+    job = kinetic.run("cpu:1:spot", output_dir="gs://{far}/out", **given)(function).run_async()
+    job.cancel()
+    job.cleanup()
+"""
+    )
+
+    done = project.run(
+        "main.py",
+        **gke.environment,
+        KINETIC_KUBE_CONTEXT="",
+        KINETIC_PROJECT="test-project",
+        KINETIC_CLUSTER="demo",
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "The cluster 'demo' has no machines for l4" in done.stdout
+    assert f"gs://{far} is in europe-west4, and the cluster is in us-central1" in done.stderr
+    assert {name for name in project.bucket.names("jobs") if name not in stored} <= {
+        name for name in project.bucket.names("jobs") if name.startswith(("contexts/", "logs/"))
+    }

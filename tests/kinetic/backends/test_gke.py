@@ -12,7 +12,7 @@ import pytest
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.checks import check_request
-from kinetic.backends.gke.connect import cluster_of
+from kinetic.backends.gke.connect import find_cluster
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
@@ -87,7 +87,7 @@ def test_a_job_needs_a_bucket(tmp_path: Path) -> None:
 
 def cluster_in(target: Target, folder: Path, **variables: str) -> Identity:
     settings = resolve({"home": str(folder)}, environ=variables, user_home=folder)
-    return cluster_of(target, settings, variables).identity
+    return find_cluster(target, settings, variables).cluster.identity
 
 
 def test_a_cluster_must_be_named(tmp_path: Path) -> None:

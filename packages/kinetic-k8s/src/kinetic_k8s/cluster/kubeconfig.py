@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from base64 import b64decode
 from collections.abc import Iterator
@@ -85,11 +86,15 @@ class _Sections:
             if node.value.get("name") == name:
                 return node.value.get(kind) or {}, Path(node.path).absolute().parent
         raise UnknownContextError(
-            f"The kubeconfig {self._paths} has no {kind} {name!r}.", hint=self._contexts_hint()
+            f"The kubeconfig {self._paths} has no {kind} {name!r}.",
+            hint=self._contexts_hint(name if kind == "context" else ""),
         )
 
-    def _contexts_hint(self) -> str:
+    def _contexts_hint(self, wanted: str = "") -> str:
+        """Return a hint with the contexts that are similar to *wanted*, or else with all."""
         names = sorted(str(node.value.get("name")) for node in self._merged.get("contexts") or ())
+        if near := difflib.get_close_matches(wanted, names, n=3):
+            return f"Did you mean {' or '.join(map(repr, near))}?"
         return f"Its contexts are: {', '.join(names) or 'none'}."
 
 

@@ -37,6 +37,7 @@ from kinetic.backends.gke.observation import (
     workload_of,
 )
 from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.pools import check_pools
 from kinetic.backends.gke.queue_place import queue_place
 from kinetic.backends.gke.regions import bucket_of, cluster_region, region_warning
 from kinetic.backends.gke.service_account import service_account_of
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.settings.keys import KeySigner
     from kinetic.submit.request import JobRequest
+    from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.records.signing import Signing
@@ -90,8 +92,9 @@ PATTERNS: Final = "onJobFailureMessagePatterns"
 class ClusterBackend:
     """Runs jobs in one namespace of *cluster*, with their objects in *store*.
 
-    The semantics of a job, `gke` or `pathways`, is its own. *home* (`KINETIC_HOME`) caches the runner's file, *environment* has the variables that name the bucket
-    service, and *key_signer* verifies records in the store.
+    The semantics of a job, `gke` or `pathways`, is its own. *home* (`KINETIC_HOME`) caches the runner's file,
+    *environment* has the variables that name the bucket service, and *key_signer* verifies records in the store.
+    *gke* is what the GKE API knows about the cluster; None: it was found in another way.
     """
 
     name = CLUSTER
@@ -103,12 +106,15 @@ class ClusterBackend:
         home: Path,
         key_signer: KeySigner | None,
         environment: Mapping[str, str],
+        *,
+        gke: GkeCluster | None = None,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._home = home
         self._signer: Signing = key_signer or UNSIGNED
         self._environment = environment
+        self._gke = gke
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
         self._workloads = Workloads(cluster)
@@ -143,9 +149,11 @@ class ClusterBackend:
         with_timeout(self._cluster).create(manifest, dry_run=True)
 
     def _warnings(self, request: JobRequest) -> list[str]:
-        """Return warnings about what the pods use; refuse volumes that they cannot mount."""
+        """Return warnings about what the pods use; refuse what is certainly missing."""
         account = service_account_of(self._cluster, request.service_account)
         found = [*warnings_of(self._form(request)), account.warning]
+        if self._gke is not None:
+            found.append(check_pools(request.accelerator, self._gke))
         for path, data in request.volumes.items():
             if data.fuse:
                 found.append(check_mount(data, self._store.location, self._cluster, path=path))
@@ -164,7 +172,8 @@ class ClusterBackend:
         return [warning for warning in found if warning is not None]
 
     def _region(self, request: JobRequest) -> str | None:
-        return cluster_region(request.settings, self._cluster.identity.context)
+        known = None if self._gke is None else self._gke.location
+        return cluster_region(request.settings, self._cluster.identity.context, known)
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
         """Return the requested image, and the runner to mount into it."""
@@ -191,8 +200,8 @@ class ClusterBackend:
         """
         assert isinstance(launch.environment, ClusterEnvironment)
         runner = launch.environment.runner
-        account = service_account_of(self._cluster, launch.request.service_account)
         try:
+            account = service_account_of(self._cluster, launch.request.service_account)
             create_workload(
                 with_timeout(self._cluster),
                 self._spec(launch, runner, account.name),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic.target import Target
     from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_payload.stores.store import Location
 
 GKE_ENDPOINT: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
@@ -40,15 +42,25 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     from kinetic.settings.settings import environment
 
     variables = environment()
-    cluster = cluster_of(target, settings, variables)
+    found = find_cluster(target, settings, variables)
+    cluster = found.cluster
     home = Path(settings.home.value)
     store = open_at(location, home)
     key_signer = key_signer_of(location, ClusterKey(cluster))
-    backend = ClusterBackend(cluster, store, home, key_signer, variables)
+    backend = ClusterBackend(cluster, store, home, key_signer, variables, gke=found.gke)
     return Services(store, backend, key_signer=key_signer)
 
 
-def cluster_of(target: Target, settings: Settings, variables: Mapping[str, str]) -> Cluster:
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster, and what the GKE API knows about it."""
+
+    cluster: Cluster
+    gke: GkeCluster | None = None
+    """None: it was not found by its name on GKE."""
+
+
+def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str]) -> FoundCluster:
     """Return the cluster of *target*; what the target does not name is taken from *settings*.
 
     A context in the record of a job may not exist on this machine. Then the cluster is that of the settings.
@@ -83,7 +95,7 @@ def cluster_of(target: Target, settings: Settings, variables: Mapping[str, str])
     if is_in_pod(variables):
         from kinetic_k8s.cluster.connect import connect_in_pod
 
-        return connect_in_pod(variables, namespace=target.namespace or None)
+        return FoundCluster(connect_in_pod(variables, namespace=target.namespace or None))
     raise ConfigurationError(
         "The backend 'gke' needs a cluster, and none is named.",
         hint="Set KINETIC_PROJECT, and KINETIC_ZONE and KINETIC_CLUSTER if they are not the defaults. Or "
@@ -92,23 +104,22 @@ def cluster_of(target: Target, settings: Settings, variables: Mapping[str, str])
     )
 
 
-def _by_context(context: str, namespace: str, variables: Mapping[str, str]) -> Cluster:
+def _by_context(context: str, namespace: str, variables: Mapping[str, str]) -> FoundCluster:
     from kinetic_k8s.cluster.connect import connect as connect_by_context
 
     kubeconfig = variables.get("KUBECONFIG")
-    return connect_by_context(context, namespace=namespace or None, kubeconfig=kubeconfig)
+    cluster = connect_by_context(context, namespace=namespace or None, kubeconfig=kubeconfig)
+    return FoundCluster(cluster)
 
 
-def _by_name(target: Target, namespace: str, variables: Mapping[str, str]) -> Cluster:
-    from kinetic_k8s.cluster.connect import connect_to_gke
+def _by_name(target: Target, namespace: str, variables: Mapping[str, str]) -> FoundCluster:
+    from kinetic_k8s.cluster.connect import connect_to_gke, gke_cluster
 
-    return connect_to_gke(
-        target.project or "",
-        target.zone,
-        target.cluster,
-        namespace=namespace or None,
-        endpoint=gke_endpoint(variables),
-    )
+    name = (target.project or "", target.zone, target.cluster)
+    endpoint = gke_endpoint(variables)
+    cluster = connect_to_gke(*name, namespace=namespace or None, endpoint=endpoint)
+    # Known by now: this sends no request.
+    return FoundCluster(cluster, gke_cluster(*name, endpoint=endpoint))
 
 
 def gke_endpoint(variables: Mapping[str, str]) -> str | None:

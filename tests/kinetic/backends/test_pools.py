@@ -1,0 +1,56 @@
+"""A missing node pool, as the GKE API lists them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinetic.backends.gke.pools import check_pools
+from kinetic.errors import InvalidRequestError
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.cluster.gke import GkeApi
+from kinetic_k8s.testing import GkeServer
+
+L4 = {
+    "name": "gpus",
+    "config": {
+        "machine_type": "g2-standard-48",
+        "accelerators": [{"accelerator_type": "nvidia-l4", "accelerator_count": 4}],
+    },
+    "autoscaling": {"enabled": True, "max_node_count": 2},
+}
+
+
+def check(gke: GkeServer, accelerator: str, **fields: Any) -> str | None:
+    gke.add("demo", server="https://10.0.0.1", ca="-", node_pools=[L4], **fields)
+    found = GkeApi(gke.endpoint).cluster("test-project", "us-central1-a", "demo")
+    return check_pools(parse_accelerator(accelerator), found)
+
+
+def test_a_pool_that_fits_is_nothing_to_report(gke: GkeServer) -> None:
+    assert check(gke, "l4x4") is None
+
+
+def test_where_gke_adds_no_pools_a_missing_one_is_refused_with_the_nearest(gke: GkeServer) -> None:
+    with pytest.raises(
+        InvalidRequestError, match="'demo' has no machines for l4: 1 × nvidia-l4"
+    ) as caught:
+        check(gke, "l4")
+
+    assert "The pool gpus (g2-standard-48, 4 × nvidia-l4) does not fit" in str(caught.value)
+    assert "node-pools create" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"autoscaling": {"enable_node_autoprovisioning": True}}, {"autopilot": {"enabled": True}}],
+)
+def test_where_gke_adds_pools_a_missing_one_is_reported(
+    gke: GkeServer, fields: dict[str, Any]
+) -> None:
+    warning = check(gke, "v5e-8", **fields)
+
+    assert warning is not None
+    assert "ct5lp-hightpu-8t" in warning
+    assert "GKE may add it" in warning
