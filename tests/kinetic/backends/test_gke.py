@@ -33,7 +33,7 @@ from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, UnknownClusterError, UnknownContextError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_k8s.manifests.workload import workload_manifest
+from kinetic_k8s.manifests.workload import Form, workload_manifest
 from kinetic_k8s.testing import GkeServer
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
@@ -51,12 +51,16 @@ IMAGE = "example.com/team/image:1"
 def train() -> None: ...
 
 
-def a_request(tmp_path: Path, **options: object) -> JobRequest:
+def a_request(
+    tmp_path: Path, captured: dict[str, str] | None = None, **options: object
+) -> JobRequest:
     values = {"accelerator": "cpu", "container_image": IMAGE, "backend": "gke", **options}
     checked = check_options(**values)
     environ = {"KINETIC_KUBE_CONTEXT": "mine"}
     settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
-    return request_of(checked, train, settings, environ={"TOKEN": "hunter2"}, cwd=tmp_path)
+    return request_of(
+        checked, train, settings, environ={"TOKEN": "hunter2", **(captured or {})}, cwd=tmp_path
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,6 @@ def a_request(tmp_path: Path, **options: object) -> JobRequest:
         ({"container_image": None}, "does not build images"),
         ({"container_image": "bundled"}, "does not build images"),
         ({"container_image": "prebuilt"}, "does not build images"),
-        ({"debug": True}, "debug=True"),
         ({"volumes": {"/kinetic/data/d0": Data("gs://photos/2026")}}, "/kinetic/data"),
         ({"volumes": {"/kinetic/workspace/data": Data("gs://photos/2026")}}, "workspace"),
     ],
@@ -198,6 +201,63 @@ def test_a_job_names_its_secrets_and_pins_what_it_runs(tmp_path: Path) -> None:
         "KINETIC_SIGNING_KEY", "KINETIC_JOB_ID", "KINETIC_OUTPUT_DIR", "STORAGE_EMULATOR_HOST",
     }  # fmt: skip
     assert manifest["spec"]["backoffLimit"] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "form", "captured", "expected"),
+    [
+        ({"accelerator": "cpu"}, "job", {}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
+        ({"accelerator": "l4"}, "job", {}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cuda,cpu"}),
+        (
+            {"accelerator": "v5p-8"},
+            "jobset",
+            {},
+            {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "tpu,cpu"},
+        ),
+        (
+            {"accelerator": "v5p-8", "backend": "pathways"},
+            "pathways",
+            {},
+            {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "proxy"},
+        ),
+        # Those of the pod would hide those of the Secret.
+        ({"accelerator": "l4"}, "job", {"KERAS_BACKEND": "torch"}, {"JAX_PLATFORMS": "cuda,cpu"}),
+        ({"accelerator": "l4"}, "job", {"JAX_PLATFORMS": ""}, {"KERAS_BACKEND": "jax"}),
+    ],
+)
+def test_captured_variables_count_before_those_of_the_accelerator(
+    tmp_path: Path,
+    options: dict[str, object],
+    form: Form,
+    captured: dict[str, str],
+    expected: dict[str, str],
+) -> None:
+    request = a_request(tmp_path, captured, capture_env_vars=list(captured), **options)
+    launch = Launch(
+        record=a_record(k8s_name="kn-train-0123456"),
+        request=request,
+        environment=Environment(IMAGE),
+    )
+    manifest = workload_manifest(
+        workload_spec(launch, SpecOptions(form=form, store=BUCKET, runner=None, variables={}))
+    )
+
+    (container,) = [each for each in containers_of(manifest) if each["name"] == "kinetic"]
+    names = ("KERAS_BACKEND", "JAX_PLATFORMS")
+    given = {each["name"]: each.get("value") for each in container["env"]}
+    assert {name: given[name] for name in names if name in given} == expected
+    assert ("envFrom" in container) is bool(captured)
+
+
+def containers_of(manifest: object) -> Iterator[dict[str, Any]]:
+    """Iterate over all containers of a workload."""
+    if isinstance(manifest, dict):
+        yield from manifest.get("containers", ())
+        for each in manifest.values():
+            yield from containers_of(each)
+    elif isinstance(manifest, list):
+        for each in manifest:
+            yield from containers_of(each)
 
 
 def a_job(*conditions: str) -> Manifest:
