@@ -14,6 +14,7 @@ NOT_OURS_TO_KEEP = {
     "kinetic/backends/local/launch.py": "an output folder that the user named",
     "kinetic/backends/local/limits.py": "control groups, which the kernel keeps",
     "kinetic_payload/data/bucket.py": "`Data`, for the user's function",
+    "kinetic/jobs/debugging.py": "`.vscode/launch.json` of the user's project",
     "kinetic_payload/archives/extract.py": "the project and `Data`, with the modes that they had",
     "kinetic_payload/files/private.py": "",
     "kinetic_runner/data/huggingface.py": "the library's own cache",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from kinetic.backends.backend import Forward
 from kinetic.errors import (
     JobCancelledError,
     JobFailedError,
@@ -285,6 +287,23 @@ class BackendAttempts(WithClient):
             assert list(job.outcome().attempts) == [1, 2]
 
 
+class BackendPorts(WithClient):
+    """Ports of a job, such as a debugger's."""
+
+    def test_a_port_of_the_leaders_loopback_interface_can_be_reached(self, tmp_path: Path) -> None:
+        with self.at_work(tmp_path) as client:
+            job = client.submit(client.functions.answer)
+            [name] = eventually(lambda: client.outputs(job, "port-"), 240, every=_EVERY)
+            forward = client.services.backend.forward(job._record)
+            with (
+                _reachable(forward, int(name.removeprefix("port-"))) as port,
+                socket.create_connection(("127.0.0.1", port), timeout=60) as connection,
+            ):
+                connection.sendall(b"hello")
+                assert connection.recv(100) == b"HELLO"
+            assert job.result() is None
+
+
 class BackendQueue(WithClient):
     """Jobs that stay pending until the backend has room."""
 
@@ -368,7 +387,7 @@ class BackendTrust(WithClient):
             assert len(client.outputs(job, "begun")) == 1
 
 
-class BackendContract(BackendBasics, BackendLife, BackendLogs, BackendAttempts):
+class BackendContract(BackendBasics, BackendLife, BackendLogs, BackendAttempts, BackendPorts):
     """The tests that every backend passes, on one host, over any store.
 
     `BackendQueue`, `BackendHosts` and `BackendTrust` (over a bucket) are added where they apply.
@@ -380,6 +399,25 @@ def _trusted(job: JobHandle) -> Any:
     with suppress(SignatureError):
         return job.result(cleanup=False)
     return None
+
+
+@contextmanager
+def _reachable(forward: Forward | None, port: int) -> Iterator[int]:
+    """Yield the port of this machine that leads to *port* of a job."""
+    if forward is None:
+        yield port
+        return
+    reports: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        given = (listener, port, reports.append)
+        serving = threading.Thread(target=forward.serve, args=given)
+        serving.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            serving.join()
+    assert reports == []
 
 
 def _raised(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import random
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -107,6 +108,16 @@ def meet(hosts: int, failing: int) -> int:
     while failing >= 0:
         threading.Event().wait(1)
     return host
+
+
+def answer() -> None:
+    """Listen on the loopback interface, leave the output `port-{number}`, and answer one client."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        put(f"port-{listener.getsockname()[1]}")
+        client, _ = listener.accept()
+        with client:
+            client.sendall(client.recv(100).upper())
+            client.recv(100)
 
 
 def put(name: str, text: str = "") -> None:
