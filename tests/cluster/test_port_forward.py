@@ -254,6 +254,63 @@ def test_it_goes_through_the_proxy_and_expects_the_name_that_access_names(
             proxy.kill()
 
 
+class TcpRelay:
+    """Passes connections on to the API server, until it is cut."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self.port = 0
+        self._sockets: list[socket.socket] = []
+
+    def start(self) -> None:
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        self._sockets = [listener]
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets += [near, far]
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=ends, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_RDWR)
+
+
+def test_after_an_interruption_of_the_network_the_next_client_is_connected(
+    bed: Any, namespace: str, served: JobSpec
+) -> None:
+    relay = TcpRelay(int(bed.environment["KUBE_BED_SERVER"].rpartition(":")[2]))
+    relay.start()
+    access = replace(bed.access(namespace), server=f"https://127.0.0.1:{relay.port}")
+    cluster = ApiServer(access, limit=1)
+    with forwarding(cluster, of_job(served.pod.job_id)) as forwarded:
+        with forwarded.client() as client:
+            client.sendall(b"hello")
+            assert client.recv(100) == b"hello"
+            relay.cut()
+            assert client.recv(100) == b""
+        assert forwarded.ask(b"hello") == b""
+        relay.start()
+        assert forwarded.ask(b"hello") == b"hello"
+
+    assert "refused" in forwarded.reports[-1]
+    relay.cut()
+
+
 def test_after_an_eviction_the_next_client_reaches_the_next_pod(
     cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
 ) -> None:

@@ -112,6 +112,9 @@ def test_a_running_job_is_seen_from_elsewhere_and_named_with_its_machine(
     assert seen.status is JobStatus.RUNNING
     assert str(machines.home) in seen.reason
     assert job_ids_of(machines.elsewhere) == []
+    assert machines.here.forward(record) is None
+    with pytest.raises(JobError, match="does not run on this machine"):
+        machines.elsewhere.forward(record)
 
     machines.here.stop(record, timeout=60, poll_interval=0.1)
     assert machines.server.names("jobs", JobObjects(record.job_id).lease) == []

@@ -19,7 +19,12 @@ import kinetic
 from helper import double
 
 @kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], cpu="300m", memory="256Mi", debug=True
+    os.environ.get("ACCELERATOR", "cpu"),
+    backend="gke",
+    container_image=os.environ["IMAGE"],
+    cpu="300m",
+    memory="256Mi",
+    debug=True,
 )
 def function(x):
     print("in the function", flush=True)
@@ -140,22 +145,25 @@ def test_another_machine_attaches_and_the_forwarder_ends_when_told(
 
 
 def test_the_command_writes_launch_json_and_ctrl_c_leaves_the_job_waiting(
-    debugged: Any, submitted: str, port: int
+    debugged: Any, submitted: str, port: int, wait_for: Any
 ) -> None:
     file = debugged.root / ".vscode" / "launch.json"
     file.parent.mkdir()
     file.write_text('{"configurations": [{"name": "Mine"}]} // kept\n')
     command = ["-m", "kinetic_cli", "jobs", "debug", submitted, "--port", str(port)]
-    for _ in range(2):
+    for end in (signal.SIGINT, signal.SIGKILL):
         process = debugged.start(*command, "--write-launch-json")
         configuration, _text = configuration_from(process.stdout)
+        assert "Waiting until" in process.stderr.readline()
         assert "launch.json" in process.stderr.readline()
         assert len(forwarders(debugged)) == 1
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
         out, err = process.communicate()
-        assert (process.returncode, "Traceback" in out + err) == (130, False), out + err
-        assert f"{submitted} keeps running" in err
-        assert forwarders(debugged) == []
+        assert "Traceback" not in out + err
+        if end == signal.SIGINT:
+            assert (process.returncode, f"{submitted} keeps running" in err) == (130, True), err
+            assert forwarders(debugged) == []
+        wait_for(lambda: forwarders(debugged) == [])
         text = file.read_text()
         assert text.endswith("// kept\n")
         names = json.loads(text.removesuffix("// kept\n"))["configurations"]
@@ -173,29 +181,38 @@ def test_the_command_writes_launch_json_and_ctrl_c_leaves_the_job_waiting(
 
 
 def test_after_an_eviction_the_same_port_leads_to_the_next_attempt(
-    debugged: Any, submitted: str, port: int, wait_for: Any
+    debugged: Any, look: Any
 ) -> None:
-    attached = debugged.start("main.py", "attach", submitted, str(port))
-    configuration, _ = configuration_from(attached.stdout)
-    (pod,) = debugged.objects("pod", submitted)
-    name = pod["metadata"]["name"]
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    path = f"/api/v1/namespaces/{debugged.namespace}/pods/{name}/eviction"
-    debugged.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
-    marker = "debugpy is listening on"
-    wait_for(
-        lambda: (
-            [pod["metadata"]["name"] for pod in debugged.objects("pod", submitted)]
-            not in ([], [name])
-        )
-    )
-    wait_for(lambda: marker in debugged.kinetic("jobs", "logs", submitted))
+    process = debugged.start("main.py", "call", environment={"KINETIC_NO_TTY_DEBUG": "1"})
+    first, told = configuration_from(process.stderr)
+    job_id = told.split("jobs logs --follow ")[1].split()[0]
+    (pod,) = debugged.objects("pod", job_id)
+    look.evict(pod["metadata"]["name"])
+    second, _ = configuration_from(process.stderr)
+
+    assert stops(first, debugged.root) == expected(debugged.root)
+
+    out, err = process.communicate()
+    assert (process.returncode, out) == (0, "value 42\n"), err
+    assert first == second
+    debugged.kinetic("jobs", "cleanup", job_id)
+
+
+def test_of_several_hosts_the_leader_is_debugged(debugged: Any, slice_of_two: str) -> None:
+    environment = {"KINETIC_NO_TTY_DEBUG": "1", "ACCELERATOR": slice_of_two}
+    process = debugged.start("main.py", "call", environment=environment)
+    configuration, told = configuration_from(process.stderr)
 
     assert stops(configuration, debugged.root) == expected(debugged.root)
 
-    out, err = attached.communicate()
-    assert attached.returncode == 0, out + err
-    assert "value 42" in out
+    out, err = process.communicate()
+    assert (process.returncode, out) == (0, "value 42\n"), err
+    job_id = told.split("jobs logs --follow ")[1].split()[0]
+    log = debugged.kinetic("jobs", "logs", job_id)
+    assert "[host 0] in the function" in log
+    assert "[host 1] in the function" in log
+    assert log.count("debugpy is listening on") == 1
+    debugged.kinetic("jobs", "cleanup", job_id)
 
 
 def test_an_image_without_debugpy_is_an_error_that_says_so(debugged: Any) -> None:
