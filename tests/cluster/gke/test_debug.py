@@ -13,56 +13,14 @@ import psutil
 import pytest
 from dap_client import Editor, configuration_from
 
-MAIN = """
-import os, sys
-import kinetic
-from helper import double
-
-@kinetic.run(
-    os.environ.get("ACCELERATOR", "cpu"),
-    backend="gke",
-    container_image=os.environ["IMAGE"],
-    cpu="300m",
-    memory="256Mi",
-    debug=True,
-)
-def function(x):
-    print("in the function", flush=True)
-    y = double(x)
-    return y
-
-if __name__ == "__main__":
-    if sys.argv[1] == "call":
-        print("value", function(21))
-    elif sys.argv[1] == "submit":
-        print(function.run_async(21).job_id)
-    else:
-        from kinetic.debug import cleanup_port_forward
-
-        job = kinetic.attach(sys.argv[2])
-        forward = job.debug_attach(local_port=int(sys.argv[3]))
-        print("value", job.result())
-        assert forward.poll() is None
-        cleanup_port_forward(forward)
-        print("forward", forward.poll() is not None, "job", job.status().value)
-        try:
-            job.debug_attach(local_port=int(sys.argv[3]))
-        except kinetic.JobError as error:
-            print("too late:", error.message)
-"""
-HELPER = """
-def double(x):
-    twice = 2 * x
-    return twice
-"""
-IN_MAIN = MAIN.splitlines().index("    y = double(x)") + 1
-IN_HELPER = HELPER.splitlines().index("    return twice") + 1
+PROJECT = Path(__file__).parent / "projects" / "debugging"
+IN_MAIN = (PROJECT / "main.py").read_text().splitlines().index("    y = double(x)") + 1
+IN_HELPER = (PROJECT / "helper.py").read_text().splitlines().index("    return twice") + 1
 
 
 @pytest.fixture
-def debugged(project: Any) -> Any:
-    (project.root / "main.py").write_text(MAIN)
-    (project.root / "helper.py").write_text(HELPER)
+def debugged(project: Any, copy_project: Any) -> Any:
+    copy_project("debugging", project.root)
     return project
 
 

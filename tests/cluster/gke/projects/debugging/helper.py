@@ -1,0 +1,3 @@
+def double(x):
+    twice = 2 * x
+    return twice
