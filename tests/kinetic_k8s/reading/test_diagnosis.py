@@ -222,6 +222,9 @@ def test_a_cause_is_named_with_the_words_of_who_reports_it(
          "pathways-worker 0 does not run. No node is of the kind", "no=such"),
         ("pathways: workers crash", "RUNNING", "crash",
          "pathways-worker has ended 2 times, last with exit code 1: no accelerator", ""),
+        # Only the child Job's name in the condition tells that the head was stopped because of the workers.
+        ("pathways: workers failed", "FAILED", "exit",
+         "pathways-worker 0 failed. The container ended with exit code 1: no accelerator", ""),
         ("pathways: resource manager not in the image", "PENDING", "sidecar",
          'pathways-rm has ended 4 times, last with exit code 128: failed to create containerd task', ""),
         ("pathways: resource manager crashes", "PENDING", "sidecar",

@@ -233,6 +233,12 @@ BETWEEN = "It waits for other pods to replace the last ones."
         # A LeaderWorkerSet runs as long as its leader does, and restarts its container.
         (LWS, [RUNS, a_host(1, "Pending", role="pathways-worker")], 0, (State.RUNNING, "", False)),
         (LWS, [], 0, (State.PENDING, "", False)),
+        (
+            {**LWS, "spec": {**LWS["spec"], "replicas": 0}},
+            [],
+            0,
+            (State.PENDING, "It is suspended.", False),
+        ),
         (LWS, [], 1, (State.RUNNING, REPLACED, False)),
     ],
 )

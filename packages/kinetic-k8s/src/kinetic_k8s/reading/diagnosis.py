@@ -14,6 +14,7 @@ from kinetic_k8s.reading.attempts import PodView, hosts_of, named, views
 from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.endings import (
     ending_of,
+    exit_of,
     first_to_fail,
     gone,
     may_follow,
@@ -56,12 +57,12 @@ def diagnosis_of(
     seen = WorkloadView(workload)
     hosts = hosts_of(found)
     if seen.failure:
-        return _failed(seen, hosts, peak)
+        return _component_failed(seen, found) or _failed(seen, hosts, peak)
     if seen.succeeded:
         return None
     if seen.suspended and not any(pod.alive for pod in hosts):
         return _suspended(seen, queue, events)
-    components = [pod for pod in found if not pod.runs_function and pod.alive]
+    components = [pod for pod in found if not pod.runs_function]
     missing = sorted(set(range(seen.hosts)) - {pod.host for pod in hosts})
     return (
         _waiting(seen, [pod for pod in hosts if pod.alive and not pod.started], events)
@@ -114,12 +115,37 @@ def _crashing(pods: Sequence[PodView]) -> Diagnosis | None:
 
 def _components(pods: Sequence[PodView], events: Sequence[Manifest]) -> Diagnosis | None:
     """Return what keeps a component of Pathways from running: without it, the head waits for devices."""
-    for pod in pods:
+    newest = {(pod.role, pod.host): pod for pod in pods}  # *pods* have the newest last.
+    for (role, host), pod in sorted(newest.items()):
         about = events_about(pod.uid, events)
         why = (None if pod.started else waiting_of(pod, about)) or crash_of(pod)
+        ends = [
+            each for each in pods if (each.role, each.host) == (role, host) and _has_failed(each)
+        ]
+        if why is None and (not pod.alive or len(ends) > 1) and ends:
+            times = f"{len(ends)} times, last with" if len(ends) > 1 else "with"
+            why = Diagnosis("crash", f"Its pod has ended {times} {exit_of(ends[-1].ends)}")
         if why is not None:
-            return _prefixed(f"{pod.role} {pod.host} does not run. ", why)
+            return _prefixed(f"{role} {host} does not run. ", why)
     return None
+
+
+def _component_failed(workload: WorkloadView, pods: Sequence[PodView]) -> Diagnosis | None:
+    """Return how the component of Pathways ended by which the job failed; None if the head failed."""
+    component = workload.failed_component
+    if not component:
+        return None
+    first = first_to_fail([pod for pod in pods if not pod.runs_function and not pod.alive])
+    why = None if first is None else ending_of(first)
+    if first is None or why is None:
+        message = workload.failure.get("message")
+        return Diagnosis("component", f"The component {component} of Pathways failed: {message}.")
+    return _prefixed(f"{first.role} {first.host} failed. ", why)
+
+
+def _has_failed(pod: PodView) -> bool:
+    """Return whether *pod* ended by itself, and not because it was stopped or disrupted."""
+    return not (pod.alive or pod.disruption or was_stopped(pod)) and ending_of(pod) is not None
 
 
 def _not_created(
@@ -145,7 +171,7 @@ def _suspended(
             # objects that the pod needs are missing, so resuming the Job would not help.
             "If its submit was interrupted, clean it up and submit it again. If it was suspended on purpose, "
             f"resume it: kubectl patch {workload.kind.lower()} {workload.name}{workload.in_namespace} "
-            """--type merge -p '{"spec":{"suspend":false}}'""",
+            f"--type merge -p '{workload.resume_patch}'",
         )
     about = events_about_any(workload.controllers, events)
     stopped = [message_of(event) for event in about if event.get("reason") == "Stopped"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HOST_ROLE, ROLE
 from kinetic_k8s.reading.attempts import condition, is_true
+
+_FIRST_FAILED: Final = re.compile(r"first failed job: ([^)\s]+)")
+"""What JobSet writes into its condition, with the name of the child Job."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,17 @@ class WorkloadView:
 
     @property
     def suspended(self) -> bool:
-        """Whether it is to have no pods for now."""
-        return bool(self._spec.get("suspend"))
+        """Whether it is to have no pods for now. A LeaderWorkerSet has no replicas then."""
+        return bool(self._spec.get("suspend")) or (
+            self.kind == "LeaderWorkerSet" and self._spec.get("replicas") == 0
+        )
+
+    @property
+    def resume_patch(self) -> str:
+        """The merge patch that ends the suspension, in JSON."""
+        if self.kind == "LeaderWorkerSet":
+            return '{"spec":{"replicas":1}}'
+        return '{"spec":{"suspend":false}}'
 
     @property
     def restarts(self) -> int:
@@ -91,6 +104,22 @@ class WorkloadView:
                 return condition(self.manifest, kind)
         failed = self._status.get("terminalState") == "Failed"
         return {"reason": "Failed"} if failed else {}
+
+    @property
+    def failed_component(self) -> str:
+        """The replicated Job by which a JobSet failed, if its pods do not run the function; otherwise empty."""
+        failed = _FIRST_FAILED.search(str(self.failure.get("message") or ""))
+        if failed is None or self.kind != "JobSet":
+            return ""
+        return next(
+            (
+                str(each["name"])
+                for each in self._spec["replicatedJobs"]
+                if failed[1].rpartition("-")[0] == f"{self.name}-{each['name']}"
+                and not _runs_function(each["template"]["spec"].get("template"))
+            ),
+            "",
+        )
 
     @property
     def controllers(self) -> frozenset[tuple[str, str]]:
