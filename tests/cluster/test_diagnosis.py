@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,13 +14,18 @@ from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.labels import APP, APP_VALUE, of_job
 from kinetic_k8s.manifests.pod import MountedFile, Resources, SecretVariable
+from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.volumes import FuseMount, fuse_volumes
+from kinetic_k8s.manifests.workload import kind_of_workload, workload_manifest
 from kinetic_k8s.reading.causes import Diagnosis
-from kinetic_k8s.reading.diagnosis import diagnosis_of
+from kinetic_k8s.reading.diagnosis import diagnosis_of, event_fields
+from kinetic_k8s.reading.status import State, status_of
 
 Make = Callable[..., JobSpec]
+Manifest = dict[str, Any]
 SMALL = Resources(cpu="20m", memory="64Mi")
 
 CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
@@ -64,21 +69,23 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     ),
     "memory": (
         {"command": ("python3", "-c", "b'x' * 300_000_000"), "resources": SMALL},
-        ("out-of-memory", "its limit of 64Mi", "memory= above 64Mi"),
+        ("out-of-memory", "its limit of 64Mi", "try memory='128Mi'"),
     ),
 }  # fmt: skip
 
 
-def diagnose(cluster: ApiServer, spec: JobSpec) -> Diagnosis | None:
-    """Ask the cluster for everything about a job, and diagnose it."""
-    job = cluster.get("Job", spec.name)
+def diagnose(cluster: ApiServer, spec: WorkloadSpec) -> Diagnosis | None:
+    """Diagnose a job from its workload, its pods, and at most two lists of events."""
+    workload = cluster.get(kind_of_workload(spec), spec.name)
+    if workload is None:
+        return None
     pods = cluster.list("Pod", labels=of_job(spec.pod.job_id))
     events = [
         event
-        for about in ([job] if job else []) + pods
-        for event in cluster.list("Event", fields=f"involvedObject.uid={about['metadata']['uid']}")
+        for fields in event_fields(workload, pods)
+        for event in cluster.list("Event", fields=fields)
     ]
-    return diagnosis_of(job, pods, events)
+    return diagnosis_of(workload, pods, events)
 
 
 def test_each_cause_is_named_with_the_clusters_words_and_a_remedy(
@@ -124,6 +131,16 @@ def test_each_cause_is_named_with_the_clusters_words_and_a_remedy(
             },
             "quota",
             "exceeded quota: none",
+        ),
+        (
+            {
+                "apiVersion": "v1",
+                "kind": "LimitRange",
+                "metadata": {"name": "small"},
+                "spec": {"limits": [{"type": "Container", "max": {"memory": "32Mi"}}]},
+            },
+            "limit-range",
+            "maximum memory usage per Container is 32Mi",
         ),
         (None, "pod-security", 'violates PodSecurity "restricted:latest"'),
     ],
@@ -183,3 +200,114 @@ def test_a_suspended_job_and_one_whose_pod_was_deleted_say_so(
             }
 
     assert causes == {suspended.name: "suspended", deleted.name: "pod-deleted"}
+
+
+AUTOSCALER = {
+    # In the words of GKE's autoscaler.
+    "stock-out": (
+        "FailedScaleUp",
+        "Node scale up in zones us-east5-a associated with this pod failed: GCE out of resources. "
+        "Pod is at risk of not being scheduled.",
+    ),
+    "scaling-up": ("TriggeredScaleUp", "pod triggered scale-up: [{…/gke-c-np1-grp 0->2 (max: 2)}]"),
+    "no-node": (
+        "NotTriggerScaleUp",
+        "pod didn't trigger scale-up: 1 node(s) didn't match Pod's node affinity/selector",
+    ),
+}
+
+
+def test_the_autoscalers_events_stand_beside_the_schedulers_words(
+    cluster: ApiServer, a_job: Make
+) -> None:
+    specs = {
+        cause: a_job("pass", accelerator=parse_accelerator("h100"), resources=Resources())
+        for cause in AUTOSCALER
+    }
+    for spec in specs.values():
+        cluster.create(job_manifest(spec))
+    found: dict[str, Diagnosis | None] = {}
+    with Watch(cluster, [Watched(kind="Pod"), Watched(kind="Event")]) as watch:
+        for cause, spec in specs.items():
+            while (found.get(cause) or Diagnosis("", "")).cause != "no-node":
+                assert watch.wait(60), found
+                found[cause] = diagnose(cluster, spec)
+    for cause, (reason, message) in AUTOSCALER.items():
+        [pod] = cluster.list("Pod", labels=of_job(specs[cause].pod.job_id))
+        cluster.create(an_event(pod, reason, message))
+        found[cause] = diagnose(cluster, specs[cause])
+        cluster.delete("Job", specs[cause].name)
+
+    for cause, (_, message) in AUTOSCALER.items():
+        diagnosis = found[cause]
+        assert diagnosis is not None
+        assert diagnosis.cause == cause
+        assert "0/1 nodes are available" in diagnosis.reason
+        assert message in diagnosis.reason
+
+
+def an_event(pod: Manifest, reason: str, message: str) -> Manifest:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    about = {name: pod["metadata"][name] for name in ("name", "namespace", "uid")}
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "autoscaler-"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Pod", **about},
+        "reason": reason,
+        "message": message,
+        "type": "Warning",
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "source": {"component": "cluster-autoscaler"},
+    }
+
+
+def test_of_two_hosts_the_one_that_waits_and_the_one_that_ended_first_are_named(
+    cluster: ApiServer, a_job: Make, two_hosts: Callable[..., JobSetSpec]
+) -> None:
+    wait = two_hosts(
+        "import time; time.sleep(600)", resources=Resources(cpu="1100m", memory="64Mi")
+    )
+    crash = two_hosts(
+        "import os, time\n"
+        "time.sleep(2)\n"
+        "os._exit(139) if os.environ['KINETIC_HOST_INDEX'] == '1' else time.sleep(600)"
+    )
+    found = {}
+    for spec, until in (
+        (wait, (State.PENDING, "1 of 2 hosts run; host 1 waits.")),
+        (crash, (State.FAILED, "")),
+    ):
+        cluster.create(workload_manifest(spec))
+        labels = of_job(spec.pod.job_id)
+        with Watch(
+            cluster, [Watched(kind=kind, labels=labels) for kind in ("Pod", "JobSet")]
+        ) as watch:
+            while not is_in(cluster, spec, *until) or (why := diagnose(cluster, spec)) is None:
+                assert watch.wait(90), f"{spec.name} is not {until}"
+        found[spec.name] = why.reason
+        cluster.delete("JobSet", spec.name)
+
+    assert found[wait.name].startswith("Host 1: No node has room for the pod: 0/1 nodes")
+    assert found[crash.name] == "Host 1: The container ended with exit code 139 (SIGSEGV)."
+
+
+def is_in(cluster: ApiServer, spec: WorkloadSpec, state: State, reason: str) -> bool:
+    workload = cluster.get(kind_of_workload(spec), spec.name)
+    found = status_of(workload, cluster.list("Pod", labels=of_job(spec.pod.job_id)))
+    return found.state is state and reason in found.reason
+
+
+@pytest.fixture
+def two_hosts(a_job: Make) -> Callable[..., JobSetSpec]:
+    """Return what describes a job on two hosts, which may share the test bed's node with other jobs."""
+
+    def make(program: str, **pod: Any) -> JobSetSpec:
+        job = a_job(
+            program, accelerator=parse_accelerator("v5p-8"), grace=timedelta(seconds=2), **pod
+        )
+        return JobSetSpec(name=job.name, pod=job.pod, topology=None)
+
+    return make
