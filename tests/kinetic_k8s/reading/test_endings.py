@@ -74,6 +74,12 @@ def test_out_of_memory_names_the_limit_the_peak_and_what_to_try(
             "evicted",
             "a larger shared_memory=",
         ),
+        (
+            a_pod(reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu", containerStatuses=[]),
+            "rejected",
+            "The node gke-1 did not run the pod: Pod was rejected",
+        ),
+        (a_pod(code=4, text="no /dev/vfio"), "bad-node", "The accelerator of the node gke-1 cannot be initialised. "),
         (a_pod(code=128, why="StartError", text='exec: "/a": exec format error'), "architecture", "Build the image"),
         (
             a_pod(code=2, text="gs://b is a bucket, and google-cloud-storage is not installed here."),

@@ -77,6 +77,26 @@ def test_a_job_that_was_pushed_out_waits_at_its_old_place_and_has_not_failed() -
     assert "held by hold-a (cpu 40m), urgent (cpu 40m)" in found.reason
 
 
+def test_pods_that_the_queue_gates_wait_for_it() -> None:
+    # Kueue suspends Jobs and JobSets; the pods of a LeaderWorkerSet exist, and are held back.
+    gate = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+    pod = {"metadata": {"name": "p", "uid": "p"}, "status": {"conditions": [gate]}}
+    job = {
+        "metadata": {"name": "j", "uid": "j"},
+        "spec": {"leaderWorkerTemplate": {"workerTemplate": {}}},
+    }
+
+    found = diagnosis_of(job, [pod], queue=QueuePlace("research"))
+
+    assert found is not None
+    assert found.cause == "queued"
+
+
 def test_the_older_version_of_the_objects_says_the_same() -> None:
     assert place("wait-d", "waiting, v1beta1") == place("wait-d")
 

@@ -123,10 +123,17 @@ def test_conditions_decide_then_pods_then_what_is_known(
     assert status_of(job, pods, attempts=attempts) == WorkloadStatus(*expected)
 
 
-def test_a_program_that_was_not_found_has_not_run() -> None:
-    pods = [a_pod("Failed", terminated(128, "StartError"))]
-
-    assert status_of(a_job(suspend=True), pods).reason == "It is suspended."
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod("Failed", terminated(128, "StartError")),
+        # An init container failed, or the node rejected the pod.
+        a_pod("Failed", {"waiting": {"reason": "PodInitializing"}}),
+        a_pod("Failed"),
+    ],
+)
+def test_a_program_that_was_not_started_has_not_run(pod: Manifest) -> None:
+    assert status_of(a_job(suspend=True), [pod]).reason == "It is suspended."
 
 
 def a_jobset(

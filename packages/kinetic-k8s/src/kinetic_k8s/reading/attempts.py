@@ -114,9 +114,8 @@ class PodView:
         ended = self.terminated or self.last_terminated
         if ended:
             return ended.get("reason") not in NEVER_STARTED
-        if self.waiting:
-            return False  # For instance because an init container failed.
-        return "running" in (self.container.get("state") or {}) or self.phase in _ENDED
+        # A pod may end without having started: an init container failed, or the node rejected the pod.
+        return "running" in (self.container.get("state") or {})
 
     @property
     def last_terminated(self) -> Mapping[str, Any]:
@@ -151,6 +150,11 @@ class PodView:
     def node(self) -> str:
         """The name of the pod's node; empty until one was found."""
         return str(self.spec.get("nodeName") or "")
+
+    @property
+    def gated(self) -> bool:
+        """Whether something, such as a queue, keeps the scheduler from looking for a node."""
+        return self.condition("PodScheduled").get("reason") == "SchedulingGated"
 
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return the pod's condition of type *kind*, whatever its status; empty if there is none."""

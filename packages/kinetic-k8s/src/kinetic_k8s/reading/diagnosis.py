@@ -64,6 +64,8 @@ def diagnosis_of(
         return _suspended(seen, queue, events)
     components = [pod for pod in found if not pod.runs_function]
     missing = sorted(set(range(seen.hosts)) - {pod.host for pod in hosts})
+    if queue is not None and any(pod.gated for pod in hosts):
+        return queued(queue)
     return (
         _waiting(seen, [pod for pod in hosts if pod.alive and not pod.started], events)
         or _crashing([pod for pod in hosts if pod.alive])

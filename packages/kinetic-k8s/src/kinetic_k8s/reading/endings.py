@@ -11,6 +11,7 @@ from typing import Any, Final
 from kinetic_k8s.quantity import parse_quantity
 from kinetic_k8s.reading.attempts import NEVER_STARTED, PodView, named
 from kinetic_k8s.reading.causes import Diagnosis
+from kinetic_payload.layout import EXIT_BAD_NODE
 
 _SIGNALS: Final = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _STOPPED: Final = (128 + 9, 128 + 15)
@@ -43,6 +44,10 @@ def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
     if (failed := failed_init(pod)) is not None:
         return failed
     ended = pod.ends
+    if pod.phase == "Failed" and not ended and pod.status.get("message"):
+        return Diagnosis(
+            "rejected", f"The node {pod.node} did not run the pod: {pod.status['message']}"
+        )
     if ended.get("reason") == "OOMKilled":
         return _out_of_memory(pod, peak)
     code = ended.get("exitCode")
@@ -51,6 +56,10 @@ def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
     if ended.get("reason") in NEVER_STARTED:
         return no_program(str(ended.get("message") or ""))
     reason = f"The container ended with {exit_of(ended)}"
+    if code == EXIT_BAD_NODE and pod.runs_function:
+        return Diagnosis(
+            "bad-node", f"The accelerator of the node {pod.node} cannot be initialised. {reason}"
+        )
     if missing := _REQUIREMENT.search(str(ended.get("message") or "")):
         what = next(filter(None, missing.groups()))
         return Diagnosis("image-requirements", reason, f"Install {what} in the image.")

@@ -22,7 +22,7 @@ class AttemptState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     DISRUPTED = "disrupted"
-    """The cluster or the queue ended it, which is no failure of the job."""
+    """The cluster or the queue ended it, or its node is bad, which is no failure of the job."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _host(pod: PodView, taken_away: str) -> HostView:
     why = ending_of(pod)
     if why is None:
         return HostView(pod.host, pod.name, pod.node, AttemptState.SUCCEEDED)
-    disrupted = bool(taken_away) or why.cause in ("disrupted", "node-lost")
+    disrupted = bool(taken_away) or why.cause in ("disrupted", "node-lost", "bad-node")
     state = AttemptState.DISRUPTED if disrupted else AttemptState.FAILED
     return HostView(pod.host, pod.name, pod.node, state, taken_away or why.reason)
 
