@@ -114,6 +114,7 @@ TESTED_AS = {
     "kinetic_k8s.cluster.logs": "cluster/test_watch.py",
     "kinetic_k8s.cluster.port_forward": "cluster/test_port_forward.py",
     "kinetic_k8s.cluster.port_stream": "cluster/test_port_forward.py",
+    "kinetic_k8s.cluster.queues": "cluster/test_queues.py",
     "kinetic_k8s.cluster.removal": "cluster/test_jobs.py",
     "kinetic_k8s.cluster.resources": "cluster/test_client.py",
     "kinetic_k8s.cluster.translation": "cluster/test_client.py",

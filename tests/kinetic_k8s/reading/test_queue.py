@@ -18,7 +18,7 @@ from kinetic_k8s.reading.queue import QueuePlace, place_of, queued
 
 Manifest = dict[str, Any]
 RECORDED = json.loads(Path(__file__).with_name("recorded_queue.json").read_text())
-READABLE = ("Workload", "LocalQueue", "ClusterQueue")
+READABLE = ("Workload", "LocalQueue")
 
 
 def place(
@@ -29,8 +29,8 @@ def place(
         o for o in RECORDED["waiting"] if (o["kind"], o["metadata"]["name"]) == ("Job", name)
     )
     kinds = ([o for o in objects if o["kind"] == kind and kind in readable] for kind in READABLE)
-    workloads, local, cluster = kinds
-    return place_of(job, workloads, local_queues=local, cluster_queues=cluster)
+    workloads, local = kinds
+    return place_of(job, workloads, local_queues=local, complete=readable == READABLE)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_older_version_of_the_objects_says_the_same() -> None:
 
 def test_without_the_right_to_read_queues_less_is_said_and_nothing_wrong() -> None:
     own = place("wait-d", readable=("Workload",))
-    namespace = place("wait-d", readable=("Workload", "LocalQueue"))
+    namespace = place("wait-d", readable=["Workload", "LocalQueue"])
 
     assert own is not None
     assert own.position is None

@@ -38,14 +38,14 @@ _KINDS: Final = {
         ResourceKind("Job", "batch/v1", "jobs"),
         ResourceKind("JobSet", "jobset.x-k8s.io/v1alpha2", "jobsets"),
         ResourceKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
-        ResourceKind("LocalQueue", "kueue.x-k8s.io/v1beta1", "localqueues"),
+        ResourceKind("LocalQueue", "kueue.x-k8s.io/v1beta2", "localqueues"),
         ResourceKind("Namespace", "v1", "namespaces", namespaced=False),
         ResourceKind("Node", "v1", "nodes", namespaced=False),
         ResourceKind("Pod", "v1", "pods"),
         ResourceKind("Secret", "v1", "secrets"),
         ResourceKind("Service", "v1", "services"),
         ResourceKind("ServiceAccount", "v1", "serviceaccounts"),
-        ResourceKind("Workload", "kueue.x-k8s.io/v1beta1", "workloads"),
+        ResourceKind("Workload", "kueue.x-k8s.io/v1beta2", "workloads"),
     )
 }
 

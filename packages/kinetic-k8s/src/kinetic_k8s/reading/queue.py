@@ -54,12 +54,17 @@ class QueuePlace:
     """Workloads that hold quota, those with the lowest priority and then the latest ones first."""
 
 
+def is_queued(job: Manifest) -> bool:
+    """Return whether the job names a queue. Only clusters with Kueue take notice of it."""
+    return QUEUE in (job["metadata"].get("labels") or {})
+
+
 def place_of(
     job: Manifest,
     workloads: Sequence[Manifest],
     *,
     local_queues: Sequence[Manifest] = (),
-    cluster_queues: Sequence[Manifest] = (),
+    complete: bool = False,
 ) -> QueuePlace | None:
     """Return the place of a job in its queue; None if it has no Workload among *workloads*.
 
@@ -67,7 +72,7 @@ def place_of(
         job: The Job, JobSet or LeaderWorkerSet.
         workloads: Workloads of Kueue (v1beta1 or v1beta2): of the job's namespace, or of all that may be read.
         local_queues: LocalQueues of the same namespaces. Without the job's own, there is no position.
-        cluster_queues: ClusterQueues, which an ordinary user often may not read: they tell how many wait.
+        complete: Whether the objects are those of all namespaces, so that nobody else waits.
     """
     own = _workload_of(job, workloads)
     if own is None:
@@ -100,14 +105,6 @@ def place_of(
         key=_order,
     )
     uids = [each["metadata"].get("uid") for each in line]
-    pending = next(
-        (
-            (each.get("status") or {}).get("pendingWorkloads")
-            for each in cluster_queues
-            if each["metadata"]["name"] == cluster_queue
-        ),
-        None,
-    )
     uid = own["metadata"].get("uid")
     return QueuePlace(
         name,
@@ -116,7 +113,7 @@ def place_of(
         active=place.active,
         position=uids.index(uid) + 1 if uid in uids else None,
         waiting=len(line),
-        complete=pending is not None and pending <= len(line),
+        complete=complete,
         holders=tuple(
             _holder(each, namespace)
             for each in sorted(workloads, key=_order, reverse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from kinetic_k8s.manifests import Manifest
@@ -69,6 +70,16 @@ def silent(
         f"The node {waiting.node} has been preparing {who} for up to {minutes}, and reports no reason.",
         f"See what it reports: {describe}",
     )
+
+
+def last_change(workload: Manifest, pods: Sequence[Manifest]) -> datetime | None:
+    """Return when something last changed that the objects show: for the age of a silence."""
+    times = [each["metadata"].get("creationTimestamp") for each in (workload, *pods)] + [
+        condition.get("lastTransitionTime")
+        for each in (workload, *pods)
+        for condition in (each.get("status") or {}).get("conditions") or ()
+    ]
+    return max((datetime.fromisoformat(each) for each in times if each), default=None)
 
 
 def _running_init(pod: PodView) -> str:

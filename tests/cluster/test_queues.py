@@ -1,0 +1,93 @@
+"""Jobs in a queue of a real Kueue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.queues import place_in_queue
+from kinetic_k8s.cluster.watch import Watch, Watched
+from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.reading.causes import Diagnosis
+from kinetic_k8s.reading.diagnosis import diagnosis_of
+from kinetic_k8s.reading.queue import QUEUE
+
+Make = Callable[..., JobSpec]
+SLEEP = "import time; time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def queue(bed: Any, namespace: str) -> Iterator[str]:
+    """A queue for one job of 20m of cpu, in the tests' namespace."""
+    bed.run("up", "--kueue")
+    objects = [
+        ("ResourceFlavor", {}),
+        (
+            "ClusterQueue",
+            {
+                "namespaceSelector": {},
+                "resourceGroups": [
+                    {
+                        "coveredResources": ["cpu", "memory"],
+                        "flavors": [
+                            {
+                                "name": namespace,
+                                "resources": [
+                                    {"name": "cpu", "nominalQuota": "30m"},
+                                    {"name": "memory", "nominalQuota": "10Gi"},
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            },
+        ),
+        ("LocalQueue", {"clusterQueue": namespace}),
+    ]
+    for kind, spec in objects:
+        object_ = {"kind": kind, "metadata": {"name": namespace}, "spec": spec}
+        manifest = {"apiVersion": "kueue.x-k8s.io/v1beta2", **object_}
+        bed.kubectl("create", "-n", namespace, "-f", "-", given=json.dumps(manifest))
+    yield namespace
+    for kind in ("localqueue", "clusterqueue", "resourceflavor"):
+        bed.kubectl("delete", f"{kind}.kueue.x-k8s.io", namespace, "-n", namespace, "--wait=false")
+
+
+def test_a_job_in_a_queue_is_told_its_position_and_who_holds_the_quota(
+    bed: Any, cluster: ApiServer, a_job: Make, queue: str
+) -> None:
+    def submit() -> JobSpec:
+        spec = replace(a_job(SLEEP), suspended=True)
+        manifest = job_manifest(spec)
+        manifest["metadata"]["labels"][QUEUE] = queue
+        cluster.create(manifest)
+        return spec
+
+    def diagnose(spec: JobSpec, asked: ApiServer = cluster) -> Diagnosis | None:
+        job = cluster.get("Job", spec.name)
+        assert job is not None
+        return diagnosis_of(job, [], queue=place_in_queue(asked, job))
+
+    with Watch(cluster, [Watched(kind=kind) for kind in ("Job", "Workload")]) as watch:
+        first = submit()
+        while (job := cluster.get("Job", first.name)) is None or job["spec"].get("suspend"):
+            assert watch.wait(60), "Kueue does not admit the first job"
+        second = submit()
+        while "insufficient unused quota" not in str(found := diagnose(second)):
+            assert watch.wait(60), found
+    stranger = ApiServer(bed.access(queue, token="kube-bed-user"))
+    plain = diagnose(second, stranger)
+    for spec in (first, second):
+        cluster.delete("Job", spec.name)
+
+    assert found is not None
+    assert found.cause == "queued"
+    assert f"in the queue {queue!r}, at position 1 of 1: couldn't assign flavors" in found.reason
+    assert found.reason.endswith(f"The quota is held by {first.name} (cpu 20m).")
+    # Whoever may not read Kueue's objects learns the name of the queue.
+    assert plain == Diagnosis("queued", f"The job waits in the queue {queue!r}.")
