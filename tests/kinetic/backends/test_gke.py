@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from kinetic_k8s.errors import ClusterUnreachableError, UnknownClusterError, Unk
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import Form, workload_manifest
+from kinetic_k8s.reading.queue import QueuePlace
 from kinetic_k8s.testing import GkeServer
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
@@ -446,3 +448,25 @@ def test_a_list_knows_that_a_job_between_two_pods_has_begun() -> None:
     assert [seen(new, job), seen(new, job, second)] == [JobStatus.PENDING] * 2
     # Nothing is asked for of a thousand jobs that wait in a queue, or for a machine.
     assert [seen(begun, queued), seen(begun, job, first)] == [JobStatus.PENDING] * 2
+
+
+def test_a_job_in_a_queue_is_pending_with_its_place_although_its_last_pod_has_ended() -> None:
+    suspended = {**a_job(), "spec": {"suspend": True}}
+    seen = observation_of(suspended, [a_pod(terminated={"exitCode": 143})], begun=True)
+    found = explanation_of(
+        seen, [], queue=QueuePlace("research", position=2, waiting=5, complete=True)
+    )
+
+    assert seen.status is JobStatus.PENDING
+    assert "waits in the queue 'research', at position 2 of 5" in found.reason
+
+
+def test_a_job_for_which_nothing_changes_says_what_to_look_at_after_some_minutes() -> None:
+    job = a_job()
+    job["metadata"]["creationTimestamp"] = "2026-11-22T10:15:00Z"
+    seen = observation_of(job, [])
+
+    assert not explanation_of(seen, [], now=datetime(2026, 11, 22, 10, 16, tzinfo=UTC)).remedy
+    found = explanation_of(seen, [], now=datetime(2026, 11, 22, 10, 25, tzinfo=UTC))
+    assert "has not created a pod of the job for 10 min" in found.reason
+    assert found.remedy.endswith("kubectl describe job kn-train-0123456")

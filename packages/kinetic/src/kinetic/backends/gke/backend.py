@@ -38,7 +38,6 @@ from kinetic.backends.gke.observation import (
 )
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.pools import check_pools
-from kinetic.backends.gke.queue_place import queue_place
 from kinetic.backends.gke.regions import bucket_of, cluster_region, region_warning
 from kinetic.backends.gke.service_account import service_account_of
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
@@ -53,6 +52,7 @@ from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, create_workload
 from kinetic_k8s.cluster.port_forward import PortForward
+from kinetic_k8s.cluster.queues import place_in_queue
 from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import (
     AlreadyExistsError,
@@ -246,20 +246,10 @@ class ClusterBackend:
             return Explanation(seen.reason)
         if seen.job is None or seen.status.terminal:
             return explanation_of(seen, [])
-        place = queue_place(self._cluster, seen.job, seen.pods)
-        return explanation_of(seen, [] if place else self._events(seen), queue=place)
-
-    def _events(self, seen: JobObservation) -> list[Manifest]:
-        """Return the events about what keeps the job's pods from running."""
-        assert seen.job is not None
         cluster = with_short_timeout(self._cluster)
-        found: list[Manifest] = []
-        try:
-            for fields in event_fields(seen.job, seen.pods):
-                found += cluster.list("Event", fields=fields)
-        except NotPermittedError:
-            return []  # Without events, the workload and its pods still explain something.
-        return found
+        place = None if seen.pods else place_in_queue(cluster, seen.job)
+        events = [] if place else _events(cluster, seen.job, seen.pods)
+        return explanation_of(seen, events, queue=place, now=datetime.now(UTC))
 
     def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
         """Return False: the job runs on a cluster."""
@@ -399,6 +389,18 @@ def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | 
 
 def _semantics_of(record: JobRecord) -> Semantics:
     return "pathways" if entry_of(record.backend).semantics == "pathways" else "gke"
+
+
+def _events(cluster: Cluster, job: Manifest, pods: Sequence[Manifest]) -> list[Manifest]:
+    """Return the events that may explain what *job* waits for, if they may be read."""
+    try:
+        return [
+            event
+            for fields in event_fields(job, pods)
+            for event in cluster.list("Event", fields=fields)
+        ]
+    except NotPermittedError:
+        return []  # Without events, the workload and its pods still explain something.
 
 
 def _image(request: JobRequest) -> str:

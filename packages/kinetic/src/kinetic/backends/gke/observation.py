@@ -16,9 +16,11 @@ from kinetic_k8s.reading.attempts import hosts_of, views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.history import AttemptState, attempts_of
 from kinetic_k8s.reading.queue import QueuePlace
+from kinetic_k8s.reading.silence import last_change
 from kinetic_k8s.reading.status import State, status_of
 
 if TYPE_CHECKING:
+    from kinetic_k8s.reading.queue import QueuePlace
     from kinetic_payload.records.job import JobRecord
 
 _STATUS: Final = {
@@ -68,16 +70,26 @@ def _attempts(job: Manifest, pods: Sequence[Manifest]) -> tuple[AttemptView, ...
 
 
 def explanation_of(
-    seen: JobObservation, events: Sequence[Manifest], *, queue: QueuePlace | None = None
+    seen: JobObservation,
+    events: Sequence[Manifest],
+    *,
+    queue: QueuePlace | None = None,
+    now: datetime | None = None,
 ) -> Explanation:
-    """Return why a job has the status *seen*; *events* are those of its workload and of its pods.
+    """Return why a job has the status *seen*.
 
-    *queue* is its place in a queue, if it waits in one.
+    Args:
+        seen: The observation.
+        events: Events of its workload, of its controllers and of its pods.
+        queue: Its place in a queue of Kueue.
+        now: The time, to report a job for which nothing changes. None: do not.
     """
-    hosts = hosts_of(views(seen.pods))
-    found = diagnosis_of(seen.job, seen.pods, events, queue=queue)
+    changed = None if seen.job is None else last_change(seen.job, seen.pods)
+    waited = 0.0 if now is None or changed is None else (now - changed).total_seconds()
+    found = diagnosis_of(seen.job, seen.pods, events, queue=queue, waited=waited)
     # Between two attempts, the report of the earlier one says how it ended.
-    between = not seen.status.terminal and any(not pod.alive for pod in hosts)
+    ended = any(not pod.alive for pod in hosts_of(views(seen.pods)))
+    between = seen.status is JobStatus.RUNNING and ended
     if found is None or between:
         return Explanation(seen.reason)
     reason = found.reason
