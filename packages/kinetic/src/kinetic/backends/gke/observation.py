@@ -15,7 +15,6 @@ from kinetic_k8s.manifests.workload import KINDS, Kind
 from kinetic_k8s.reading.attempts import hosts_of, views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.history import AttemptState, attempts_of
-from kinetic_k8s.reading.queue import QueuePlace
 from kinetic_k8s.reading.silence import last_change
 from kinetic_k8s.reading.status import State, status_of
 
