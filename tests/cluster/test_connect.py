@@ -28,7 +28,7 @@ if not first:
     sys.exit("Your session has ended: run `sso login`.")
 tokens.write_text(rest)
 print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
-                  "status": {"token": first, "expirationTimestamp": "2020-01-01T00:00:00Z"}}))
+                  "status": {"token": first, "expirationTimestamp": sys.argv[2]}}))
 """
 
 
@@ -49,7 +49,9 @@ def write(config: dict[str, Any], folder: Path) -> str:
     return str(path)
 
 
-def with_plugin(config: dict[str, Any], folder: Path, tokens: str) -> str:
+def with_plugin(
+    config: dict[str, Any], folder: Path, tokens: str, *, expiry: str = "2100-01-01T00:00:00Z"
+) -> str:
     """Return the path of a kubeconfig whose plugin hands out these *tokens*, one at each call."""
     (folder / "plugin.py").write_text(PLUGIN)
     (folder / "tokens").write_text(tokens)
@@ -57,7 +59,7 @@ def with_plugin(config: dict[str, Any], folder: Path, tokens: str) -> str:
         "exec": {
             "apiVersion": "client.authentication.k8s.io/v1",
             "command": sys.executable,
-            "args": [str(folder / "plugin.py"), str(folder / "tokens")],
+            "args": [str(folder / "plugin.py"), str(folder / "tokens"), expiry],
             "interactiveMode": "Never",
         }
     }
@@ -104,6 +106,19 @@ def test_a_plugin_is_asked_again_when_its_token_is_rejected(
     assert connect(kubeconfig=path).get("Namespace", "default") is not None
     assert (tmp_path / "tokens").read_text() == ""
     assert Path(path).read_bytes() == before
+
+
+def test_a_plugin_is_asked_again_when_its_token_has_expired(
+    kubeconfig: dict[str, Any], tmp_path: Path
+) -> None:
+    path = with_plugin(kubeconfig, tmp_path, "kube-bed-admin wrong", expiry="2020-01-01T00:00:00Z")
+    cluster = connect(kubeconfig=path)
+    cluster.get("Namespace", "default")
+
+    assert (tmp_path / "tokens").read_text() == "wrong"
+    with pytest.raises(NotAuthenticatedError):
+        cluster.get("Namespace", "default")
+    assert (tmp_path / "tokens").read_text() == ""
 
 
 def test_a_plugin_that_fails_is_quoted_and_no_logging_is_set_up(

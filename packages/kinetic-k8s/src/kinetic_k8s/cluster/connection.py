@@ -198,8 +198,9 @@ class Connection:
         try:
             found = self._access.credentials()
         except NotAuthenticatedError as error:
-            pause = self._refused[2] * 2 if self._refused is not None else _FIRST_LOGIN_PAUSE
-            pause = min(pause, _LONGEST_LOGIN_PAUSE)
+            pause = _FIRST_LOGIN_PAUSE
+            if self._refused is not None:
+                pause = min(self._refused[2] * 2, _LONGEST_LOGIN_PAUSE)
             self._refused = copy.copy(error), self._now() + pause, pause
             raise
         self._refused = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -21,6 +22,8 @@ from kinetic_k8s.errors import (
 )
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.reading.attempts import PodView
+
+log = logging.getLogger("kinetic")
 
 OVERLAP: Final = timedelta(seconds=2)
 """How far before the last line a new request begins.
@@ -91,10 +94,12 @@ class PodLog:
     def __iter__(self) -> Iterator[str]:
         """Iterate over the lines.
 
+        An expired login does not end it: it is logged once, and the lines continue after a login.
+
         Raises:
             ClusterUnreachableError: Without *follow*: the server did not respond.
-            NotAuthenticatedError, NotPermittedError: The server has rejected the request for longer than
-                a server takes to start.
+            NotAuthenticatedError, NotPermittedError: The server has rejected the request from the beginning,
+                or a permission is missing, for longer than a server takes to start.
         """
         if not self._follow:
             with suppress(LogNotReadyError, ObjectGoneError):
@@ -102,10 +107,12 @@ class PodLog:
             return
         pause = _FIRST_PAUSE
         rejected: float | None = None
+        accepted = False
         while not self._closed.is_set():
             try:
                 if not self._started():
                     return
+                accepted = True
                 for line in self._lines(follow=True):
                     pause, rejected = _FIRST_PAUSE, None
                     yield line
@@ -119,9 +126,13 @@ class PodLog:
                     return
             except ClusterUnreachableError:
                 pass
-            except (NotAuthenticatedError, NotPermittedError):
+            except (NotAuthenticatedError, NotPermittedError) as error:
+                first = rejected is None
                 rejected = self._clock() if rejected is None else rejected
-                if self._clock() - rejected > SETTLING:
+                if accepted and isinstance(error, NotAuthenticatedError):
+                    if first:  # Those who wait for the job report it, too.
+                        log.warning("%s The log continues after that.", error)
+                elif self._clock() - rejected > SETTLING:
                     raise
             self._closed.wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
