@@ -121,6 +121,21 @@ def test_a_plugin_is_asked_again_when_its_token_has_expired(
     assert (tmp_path / "tokens").read_text() == ""
 
 
+def test_a_kubeconfig_is_read_again_when_its_server_stops_responding(
+    kubeconfig: dict[str, Any], tmp_path: Path
+) -> None:
+    server = kubeconfig["clusters"][0]["cluster"]["server"]
+    kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    path = Path(write(kubeconfig, tmp_path))
+    cluster = connect(kubeconfig=str(path))
+    kubeconfig["clusters"][0]["cluster"]["server"] = server
+    path.unlink()
+    write(kubeconfig, tmp_path)
+
+    assert cluster.get("Namespace", "default") is not None
+    assert cluster.identity.server == server
+
+
 def test_a_plugin_that_fails_is_quoted_and_no_logging_is_set_up(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -42,6 +42,14 @@ def test_where_gke_adds_no_pools_a_missing_one_is_refused_with_the_nearest(gke: 
     assert "node-pools create" in str(caught.value)
 
 
+def test_a_pool_that_was_added_since_the_cluster_was_found_counts(gke: GkeServer) -> None:
+    gke.add("demo", server="https://10.0.0.1", ca="-")
+    found = GkeApi(gke.endpoint).cluster("test-project", "us-central1-a", "demo")
+    gke.add("demo", server="https://10.0.0.1", ca="-", node_pools=[L4])
+
+    assert check_pools(parse_accelerator("l4x4"), found) is None
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"autoscaling": {"enable_node_autoprovisioning": True}}, {"autopilot": {"enabled": True}}],

@@ -35,7 +35,10 @@ def find(api: GkeApi, name: str = "demo", *, location: str = "us-central1-a") ->
 
 
 def described(**fields: Any) -> GkeCluster:
-    return cluster_of(container_v1.Cluster(name="demo", **fields), "p", None, None)
+    def look_up() -> GkeCluster:
+        raise AssertionError("it is known")
+
+    return cluster_of(container_v1.Cluster(name="demo", **fields), "p", None, look_up)
 
 
 def test_a_cluster_is_found_by_its_name_once_with_its_address_and_a_token(

@@ -11,17 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import parse_url
 
-from kinetic_k8s.errors import (
-    ClusterError,
-    ClusterUnreachableError,
-    NotAuthenticatedError,
-    NotPermittedError,
-)
+from kinetic_k8s.errors import ClusterError, NotAuthenticatedError, UnknownContextError
 
 _RETRY_RENEWAL: Final = timedelta(seconds=30)
 """When a failed renewal of credentials that the server still accepts is repeated."""
@@ -188,7 +185,7 @@ class Connection:
                 self.served = None
                 self.permitted.clear()
                 self._opened = self._open(self._credentials())
-            except (ClusterUnreachableError, NotAuthenticatedError, NotPermittedError):
+            except (ClusterError, UnknownContextError):
                 return False  # The original failure is the one to report.
         return True
 
@@ -262,6 +259,14 @@ def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.soc
 
 def _unbracketed(host: str | None) -> str:
     return (host or "").strip("[]")
+
+
+def proxy_of_environment(server: str) -> str | None:
+    """Return the proxy through which the system's settings lead to *server*; None: there is none."""
+    address = urlsplit(server)
+    if proxy_bypass(address.hostname or ""):
+        return None
+    return getproxies().get(address.scheme)
 
 
 def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -16,7 +16,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import container_v1
 
-from kinetic_k8s.cluster.connection import Access
+from kinetic_k8s.cluster.connection import Access, proxy_of_environment
 from kinetic_k8s.cluster.google_credentials import (
     LOGIN,
     GoogleCredentials,
@@ -58,8 +58,8 @@ class GkeCluster:
     """None: its certificate is signed by a public authority."""
     credentials: Any = field(repr=False, compare=False)
     """google-auth's credentials with which it was found."""
-    look_up: Any = field(repr=False, compare=False)
-    """Returns the same cluster as the GKE API describes it then."""
+    look_up: Callable[[], GkeCluster] = field(repr=False, compare=False)
+    """Return the same cluster as the GKE API describes it now."""
     pools: tuple[NodePool, ...] = ()
     autoprovisioning: bool = False
     """Whether it adds node pools by itself, as every Autopilot cluster does."""
@@ -71,17 +71,14 @@ class GkeCluster:
     def access(self, namespace: str) -> Access:
         """Return how its API server is reached, as the user of the Application Default Credentials."""
 
-        def look_up() -> Access:
-            found: GkeCluster = self.look_up()
-            return found.access(namespace)
-
         return Access(
             server=self.server,
             credentials=GoogleCredentials(self.credentials),
             namespace=namespace,
             ca=self.ca,
+            proxy=proxy_of_environment(self.server),
             title=f"{GKE_TITLE}{self.project}/{self.location}/{self.name}",
-            look_up=look_up,
+            look_up=lambda: self.look_up().access(namespace),
         )
 
 
@@ -142,7 +139,9 @@ class GkeApi:
         return found
 
 
-def cluster_of(described: Any, project: str, credentials: Any, look_up: Any) -> GkeCluster:
+def cluster_of(
+    described: Any, project: str, credentials: Any, look_up: Callable[[], GkeCluster]
+) -> GkeCluster:
     """Return what Kinetic uses of a `container_v1.Cluster`.
 
     Raises:

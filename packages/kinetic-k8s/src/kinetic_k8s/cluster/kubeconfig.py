@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-from kinetic_k8s.cluster.connection import Access, Credentials
+from kinetic_k8s.cluster.connection import Access, Credentials, proxy_of_environment
 from kinetic_k8s.errors import NotAuthenticatedError, UnknownContextError
 
 
@@ -46,7 +44,8 @@ def access_of(
         ca=_certificates(cluster, folder),
         verify=not cluster.get("insecure-skip-tls-verify"),
         server_name=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url") or _proxy_of_environment(server),
+        proxy=cluster.get("proxy-url") or proxy_of_environment(server),
+        look_up=lambda: access_of(name, namespace=namespace, kubeconfig=paths),
     )
 
 
@@ -109,13 +108,6 @@ def _certificates(cluster: dict[str, Any], folder: Path) -> str | None:
                 f"Cannot read the certificates of the cluster: {error}."
             ) from error
     return None
-
-
-def _proxy_of_environment(server: str) -> str | None:
-    address = urlsplit(server)
-    if proxy_bypass(address.hostname or ""):
-        return None
-    return getproxies().get(address.scheme)
 
 
 def _credentials(paths: str, context: str) -> Credentials:

@@ -95,7 +95,10 @@ def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str
     if is_in_pod(variables):
         from kinetic_k8s.cluster.connect import connect_in_pod
 
-        return FoundCluster(connect_in_pod(variables, namespace=target.namespace or None))
+        # If nobody named a namespace, it is the pod's own.
+        unnamed = target == here and settings.namespace.source == "default"
+        namespace = None if unnamed else target.namespace or None
+        return FoundCluster(connect_in_pod(variables, namespace=namespace))
     raise ConfigurationError(
         "The backend 'gke' needs a cluster, and none is named.",
         hint="Set KINETIC_PROJECT, and KINETIC_ZONE and KINETIC_CLUSTER if they are not the defaults. Or "

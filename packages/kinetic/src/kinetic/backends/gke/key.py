@@ -63,7 +63,7 @@ class ClusterKey:
         """The hint of errors about a record that was signed with another key."""
         return (
             "Nothing of it was unpickled. If it was submitted to another cluster or namespace, choose that "
-            "(KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE); if you trust everyone who can write to this "
+            "(KINETIC_KUBE_CONTEXT, or KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER; KINETIC_NAMESPACE); if you trust everyone who can write to this "
             "bucket, accept it once with KINETIC_TRUST_BUCKET=1."
         )
 

@@ -21,6 +21,9 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster) -> str | None:
         InvalidRequestError: There is no such pool; the message names the nearest one.
     """
     obstacle = missing(accelerator, gke.pools)
+    if obstacle:
+        gke = gke.look_up()  # A pool may have been added since this process found the cluster.
+        obstacle = missing(accelerator, gke.pools)
     if not obstacle:
         return None
     what = f"The cluster {gke.name!r} has no machines for {describe(accelerator)}. {obstacle}"
