@@ -190,6 +190,19 @@ def test_the_hosts_of_a_jobset_restart_as_one_and_only_failures_of_the_function_
     assert not uncounted.get("restartsCountTowardsMax")
 
 
+def test_a_pod_on_a_bad_node_is_replaced_by_its_job_uncounted(
+    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
+) -> None:
+    spec = a_job("raise SystemExit(4)")
+    create_workload(cluster, spec)
+
+    while len(look.pods(spec)) < 2:
+        sleep(0.5)
+
+    assert not cluster.get("Job", spec.name)["status"].get("failed")
+    cluster.delete("Job", spec.name)
+
+
 def test_an_evicted_host_restarts_the_hosts_of_a_jobset_uncounted(start: Start) -> None:
     job = start(JobSetSpec, HOSTS + f"if restarts == 0: {WAIT}")
     pods = [job.pod(f"worker-0-{index}") for index in (0, 1)]

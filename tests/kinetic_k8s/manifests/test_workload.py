@@ -200,5 +200,14 @@ def test_a_name_that_begins_with_a_digit_is_refused(form: str) -> None:
         workload_manifest(replace(SPECS[form], name="0-train"))
 
 
+@pytest.mark.parametrize("form", ["pathways", "leaderworkerset"])
+def test_the_components_of_pathways_are_not_overridden(form: str) -> None:
+    overrides = {"spec": {"initContainers": [{"name": "pathways-rm", "image": "mine"}]}}
+    spec = replace(SPECS[form], pod=replace(POD, overrides=overrides))
+
+    with pytest.raises(InvalidRequestError, match=r"spec.initContainers\[pathways-rm\] belongs"):
+        workload_manifest(spec)
+
+
 if __name__ == "__main__":
     RECORDED.write_text(json.dumps(rendered(), indent=1) + "\n")
