@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -114,9 +115,9 @@ def components(bed: Any) -> PathwaysComponents:
 
 @pytest.fixture(scope="session")
 def priority(bed: Any, namespace: str) -> Iterator[str]:
-    """A priority of these tests: JobSets of others keep the node to themselves only within their priority."""
+    """A priority of this process's own: JobSets keep the node to themselves only within their priority."""
     # JobSet makes the priority a label, and the label "-10" is invalid: its pods would never be created.
-    value = ("--value=1", "--preemption-policy=Never")
+    value = (f"--value={1000 + secrets.randbelow(10**6)}", "--preemption-policy=Never")
     bed.kubectl("create", "priorityclass", namespace, *value)
     yield namespace
     bed.kubectl("delete", "priorityclass", namespace)
