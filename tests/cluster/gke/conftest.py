@@ -14,7 +14,7 @@ import tarfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -92,23 +92,34 @@ class Registry:
 
 @pytest.fixture(scope="session")
 def image(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An image with what a custom image needs: Python, cloudpickle, google-cloud-storage.
+    """An image with what a custom image needs: Python, cloudpickle, google-cloud-storage."""
+    return image_of(bed, tmp_path_factory.mktemp("image"), REQUIREMENTS)
+
+
+@pytest.fixture(scope="session")
+def image_with_jax(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same with JAX, which makes it large: it is made only where it is needed."""
+    jax = f"jax=={importlib.metadata.version('jax')}"
+    return image_of(bed, tmp_path_factory.mktemp("image"), (*REQUIREMENTS, jax))
+
+
+def image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
+    """Return the address of an image with Python and *requirements*, which are unpacked in *folder*.
 
     It is made without docker, once: its tag names its parts.
     """
     registry = Registry(bed.environment["KUBE_BED_REGISTRY"])
     base = registry.manifest("base/python", "3.11")
-    parts = json.dumps([base["config"]["digest"], REQUIREMENTS])
+    parts = json.dumps([base["config"]["digest"], requirements])
     tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
     name = "kinetic-tests/custom"
     address = f"{registry.address}/{name}:{tag}"
     if registry.has(name, tag):
         return address
-    folder = tmp_path_factory.mktemp("image")
     subprocess.run(
         [
             *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
-            *("--python-version", "3.11", "--compile-bytecode", *REQUIREMENTS),
+            *("--python-version", "3.11", "--compile-bytecode", *requirements),
         ],
         check=True,
     )

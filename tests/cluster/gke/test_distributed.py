@@ -1,0 +1,47 @@
+"""Hosts of a real cluster join each other by the names of their pods."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed"
+)
+
+PROGRAM = """
+import os, kinetic
+
+@kinetic.run(
+    "v5p-8", container_image=os.environ["IMAGE"], cpu="250m", memory="700Mi", capture_env_vars=["JAX_*"]
+)
+def function():
+    import jax
+    from jax.experimental import multihost_utils
+
+    seen = multihost_utils.process_allgather(jax.numpy.array(10 + jax.process_index()))
+    return jax.process_count(), jax.device_count(), seen.tolist()
+
+if __name__ == "__main__":
+    job = function.run_async()
+    print(job.result(cleanup=False))
+    print(job.job_id)
+"""
+
+
+def test_two_pods_compute_together(project: Any, slice_of_two: str, image_with_jax: str) -> None:
+    (project.root / "main.py").write_text(PROGRAM)
+
+    done = project.run("main.py", KINETIC_BACKEND="gke", JAX_PLATFORMS="cpu", IMAGE=image_with_jax)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    *_, value, job_id = done.stdout.splitlines()
+    assert value == "(2, 2, [10, 11])"
+    for host in range(2):
+        name = f"{job_id}/attempts/1/host-{host}.json"
+        outcome = json.loads(project.bucket.read("jobs", name))
+        assert (outcome["devices_seen"], outcome["succeeded"]) == ("cpu:1", True)
+        assert outcome["peak_memory"] > 100 << 20
