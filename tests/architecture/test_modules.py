@@ -69,7 +69,6 @@ TESTED_AS = {
     "kinetic.jobs.log_lines": "local/test_logs.py",
     "kinetic.jobs.logs": "kinetic/jobs/test_collect.py",
     "kinetic.jobs.outcome": "local/test_reporting.py",
-    "kinetic.jobs.port_forwarder": "cluster/gke/test_debug.py",
     "kinetic.jobs.presence": "local/test_bucket_leases.py",
     "kinetic.jobs.record": "kinetic/submit/test_submit.py",
     "kinetic.jobs.records": "kinetic/jobs/test_status.py",
