@@ -111,7 +111,6 @@ TESTED_AS = {
     "kinetic_k8s.cluster.google_credentials": "kinetic_k8s/cluster/test_gke.py",
     "kinetic_k8s.cluster.kubeconfig": "cluster/test_connect.py",
     "kinetic_k8s.cluster.logs": "cluster/test_watch.py",
-    "kinetic_k8s.cluster.port_forward": "cluster/test_port_forward.py",
     "kinetic_k8s.cluster.port_stream": "cluster/test_port_forward.py",
     "kinetic_k8s.cluster.queues": "cluster/test_queues.py",
     "kinetic_k8s.cluster.removal": "cluster/test_jobs.py",
