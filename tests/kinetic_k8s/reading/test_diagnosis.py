@@ -233,6 +233,8 @@ def test_a_cause_is_named_with_the_words_of_who_reports_it(
         ("leaderworkerset: no node for workers", "RUNNING", "no-node", "pathways-worker 1 does not run. No node", ""),
         ("leaderworkerset: service account", "PENDING", "service-account",
          "create Pod lws-account-0 in StatefulSet lws-account failed error", "create serviceaccount nobody"),
+        ("leaderworkerset: quota of the workers", "RUNNING", "quota",
+         "create Pod lws-quota-0-1 in StatefulSet lws-quota-0 failed error", "ask for a larger quota"),
         # One host.
         ("job: claim", "PENDING", "volume", "The PersistentVolumeClaim 'datasets' does not exist", "pod_overrides"),
         ("job: init failed", "FAILED", "init", "prepare failed with exit code 1: no such file: /x", ""),
@@ -266,12 +268,21 @@ def test_what_a_real_cluster_reported_is_explained(
 def test_events_are_asked_for_where_the_cause_is_reported() -> None:
     account = RECORDED["jobset: service account"]
     waits = RECORDED["jobset: host 1 has no room"]
+    workers = RECORDED["leaderworkerset: quota of the workers"]
+    suspended = RECORDED["jobset: suspended"]
 
     assert event_fields(account["workload"], account["pods"]) == [
         "involvedObject.kind=Job,involvedObject.name=js-account-worker-0"
     ]
     assert event_fields(waits["workload"], waits["pods"]) == [
         f"involvedObject.uid={waits['pods'][1]['metadata']['uid']}"
+    ]
+    assert event_fields(workers["workload"], workers["pods"]) == [
+        "involvedObject.kind=StatefulSet,involvedObject.name=lws-quota-0"
+    ]
+    # Kueue reports there why it stopped a job.
+    assert event_fields(suspended["workload"], []) == [
+        "involvedObject.kind=JobSet,involvedObject.name=js-susp"
     ]
 
 

@@ -63,14 +63,13 @@ def diagnosis_of(
     if seen.suspended and not any(pod.alive for pod in hosts):
         return _suspended(seen, queue, events)
     components = [pod for pod in found if not pod.runs_function]
-    missing = sorted(set(range(seen.hosts)) - {pod.host for pod in hosts})
     if queue is not None and any(pod.gated for pod in hosts):
         return queued(queue)
     return (
         _waiting(seen, [pod for pod in hosts if pod.alive and not pod.started], events)
         or _crashing([pod for pod in hosts if pod.alive])
         or _first_ending(seen, hosts, peak)
-        or (_not_created(seen, missing, events) if missing else None)
+        or _not_created(seen, hosts, components, events)
         or _components(components, events)
         or (silent(seen, hosts, events, waited) if waited >= LONG else None)
     )
@@ -81,15 +80,32 @@ def event_fields(workload: Manifest, pods: Sequence[Manifest]) -> list[str]:
     seen = WorkloadView(workload)
     found = views(pods)
     hosts = hosts_of(found)
-    waiting = [pod for pod in hosts if pod.alive and not pod.started]
-    waiting += [pod for pod in found if not pod.runs_function and pod.alive and not pod.started]
+    components = [pod for pod in found if not pod.runs_function]
+    waiting = [pod for pod in (*hosts, *components) if pod.alive and not pod.started]
     fields = []
-    if len(hosts) < seen.hosts:
-        kind, name = min(seen.controllers - {("JobSet", seen.name), ("LeaderWorkerSet", seen.name)})
+    creator = _creator_of_missing(seen, hosts, components)
+    if seen.suspended or creator is not None:
+        kind, name = (seen.kind, seen.name) if seen.suspended or not creator else creator
         fields.append(f"involvedObject.kind={kind},involvedObject.name={name}")
     if waiting:
         fields.append(f"involvedObject.uid={waiting[0].uid}")
     return fields
+
+
+def _creator_of_missing(
+    workload: WorkloadView, hosts: Sequence[PodView], components: Sequence[PodView]
+) -> tuple[str, str] | None:
+    """Return kind and name of what is to create a pod that does not exist; None if all exist."""
+    workers = {(pod.role, pod.host) for pod in components}
+    for group in sorted(workload.groups, key=lambda group: not group.runs_function):
+        expected, exist = (
+            (workload.hosts, len(hosts))
+            if group.runs_function
+            else (workload.components, len(workers))
+        )
+        if exist < expected:
+            return group.kind, group.name
+    return None
 
 
 def _waiting(
@@ -151,10 +167,16 @@ def _has_failed(pod: PodView) -> bool:
 
 
 def _not_created(
-    workload: WorkloadView, missing: Sequence[int], events: Sequence[Manifest]
+    workload: WorkloadView,
+    hosts: Sequence[PodView],
+    components: Sequence[PodView],
+    events: Sequence[Manifest],
 ) -> Diagnosis | None:
+    if _creator_of_missing(workload, hosts, components) is None:
+        return None
     why = not_created(events_about_any(workload.controllers, events))
-    if why is None or workload.hosts == 1 or len(missing) == workload.hosts:
+    missing = sorted(set(range(workload.hosts)) - {pod.host for pod in hosts})
+    if why is None or not missing or len(missing) == workload.hosts:
         return why
     return _prefixed(f"{named(missing).capitalize()}: ", why)
 

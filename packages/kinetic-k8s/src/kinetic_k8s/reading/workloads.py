@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,17 @@ from kinetic_k8s.reading.attempts import condition, is_true
 
 _FIRST_FAILED: Final = re.compile(r"first failed job: ([^)\s]+)")
 """What JobSet writes into its condition, with the name of the child Job."""
+
+
+@dataclass(frozen=True)
+class PodGroup:
+    """Pods that one controller creates."""
+
+    kind: str
+    """The kind of the controller: `Job` or `StatefulSet`."""
+    name: str
+    pods: int
+    runs_function: bool
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class WorkloadView:
     @property
     def name(self) -> str:
         """The object's name."""
-        return str(self.manifest["metadata"]["name"])
+        return str(self.manifest["metadata"].get("name", ""))
 
     @property
     def uid(self) -> str:
@@ -52,20 +63,41 @@ class WorkloadView:
     @property
     def hosts(self) -> int:
         """The number of pods that run the function: 1 under Pathways."""
+        return sum(group.pods for group in self.groups if group.runs_function)
+
+    @property
+    def components(self) -> int:
+        """The number of pods that do not run the function: the workers of Pathways."""
+        return sum(group.pods for group in self.groups if not group.runs_function)
+
+    @property
+    def groups(self) -> tuple[PodGroup, ...]:
+        """The groups of pods that are created by one controller each."""
         match self.kind:
             case "JobSet":
-                return sum(
-                    int(each.get("replicas", 1)) * _completions(job)
+                return tuple(
+                    PodGroup(
+                        "Job",
+                        f"{self.name}-{each['name']}-{index}",
+                        _completions(job),
+                        runs_function=_runs_function(job.get("template")),
+                    )
                     for each in self._spec["replicatedJobs"]
-                    if _runs_function((job := each["template"]["spec"]).get("template"))
+                    for job in [each["template"]["spec"]]
+                    for index in range(int(each.get("replicas", 1)))
                 )
             case "LeaderWorkerSet":
-                group = self._spec["leaderWorkerTemplate"]
-                worker = group["workerTemplate"]
-                leader = group.get("leaderTemplate") or worker
-                workers = (int(group.get("size", 1)) - 1) * _runs_function(worker)
-                return int(_runs_function(leader)) + workers
-        return _completions(self._spec)
+                spec = self._spec["leaderWorkerTemplate"]
+                worker = spec["workerTemplate"]
+                leader = spec.get("leaderTemplate") or worker
+                return tuple(
+                    PodGroup("StatefulSet", name, pods, runs_function=_runs_function(template))
+                    for name, pods, template in (
+                        (self.name, 1, leader),
+                        (f"{self.name}-0", int(spec.get("size", 1)) - 1, worker),
+                    )
+                )
+        return (PodGroup("Job", self.name, _completions(self._spec), runs_function=True),)
 
     @property
     def suspended(self) -> bool:
@@ -107,35 +139,16 @@ class WorkloadView:
 
     @property
     def failed_component(self) -> str:
-        """The replicated Job by which a JobSet failed, if its pods do not run the function; otherwise empty."""
+        """The child Job by which a JobSet failed, if its pods do not run the function; otherwise empty."""
         failed = _FIRST_FAILED.search(str(self.failure.get("message") or ""))
-        if failed is None or self.kind != "JobSet":
-            return ""
-        return next(
-            (
-                str(each["name"])
-                for each in self._spec["replicatedJobs"]
-                if failed[1].rpartition("-")[0] == f"{self.name}-{each['name']}"
-                and not _runs_function(each["template"]["spec"].get("template"))
-            ),
-            "",
-        )
+        components = [group.name for group in self.groups if not group.runs_function]
+        return failed[1] if failed and failed[1] in components else ""
 
     @property
     def controllers(self) -> frozenset[tuple[str, str]]:
         """Kind and name of each object whose events tell why a pod cannot be created."""
-        return frozenset(self._controllers())
-
-    def _controllers(self) -> Iterator[tuple[str, str]]:
-        yield self.kind, self.name
-        if self.kind == "JobSet":
-            for each in self._spec["replicatedJobs"]:
-                for index in range(int(each.get("replicas", 1))):
-                    yield "Job", f"{self.name}-{each['name']}-{index}"
-        elif self.kind == "LeaderWorkerSet":
-            # One for the leader, and one for the workers of the leader's pod.
-            yield "StatefulSet", self.name
-            yield "StatefulSet", f"{self.name}-0"
+        created = {(group.kind, group.name) for group in self.groups}
+        return frozenset(created | {(self.kind, self.name)})
 
     @property
     def _spec(self) -> Mapping[str, Any]:
