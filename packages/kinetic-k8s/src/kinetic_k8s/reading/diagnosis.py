@@ -123,8 +123,7 @@ def _waiting(
     if workload.hosts == 1:
         return chosen
     alike = [host for host, why in causes.items() if why.reason == chosen.reason]
-    who = named(alike)
-    return _prefixed(f"{who[0].upper()}{who[1:]}: ", chosen)
+    return _prefixed(f"{named(alike).capitalize()}: ", chosen)
 
 
 def _crashing(pods: Sequence[PodView]) -> Diagnosis | None:
