@@ -82,9 +82,19 @@ def test_out_of_memory_names_the_limit_the_peak_and_what_to_try(
         (a_pod(code=4, text="no /dev/vfio"), "bad-node", "The accelerator of the node gke-1 cannot be initialised. "),
         (a_pod(code=128, why="StartError", text='exec: "/a": exec format error'), "architecture", "Build the image"),
         (
-            a_pod(code=2, text="gs://b is a bucket, and google-cloud-storage is not installed here."),
+            # What the runner writes.
+            a_pod(
+                code=2,
+                text="[kinetic] gs://b is a bucket, and google-cloud-storage is not installed here.\n"
+                "Install it: pip install google-cloud-storage\n",
+            ),
             "image-requirements",
-            "Install google-cloud-storage in the image.",
+            "installed here. Install google-cloud-storage in the image.",
+        ),
+        (
+            a_pod(code=2, text="[kinetic] cloudpickle is not installed for /usr/bin/python3. Kinetic needs it."),
+            "image-requirements",
+            "Install cloudpickle in the image.",
         ),
     ],
 )  # fmt: skip

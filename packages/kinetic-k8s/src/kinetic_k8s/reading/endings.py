@@ -60,9 +60,14 @@ def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
         return Diagnosis(
             "bad-node", f"The accelerator of the node {pod.node} cannot be initialised. {reason}"
         )
-    if missing := _REQUIREMENT.search(str(ended.get("message") or "")):
-        what = next(filter(None, missing.groups()))
-        return Diagnosis("image-requirements", reason, f"Install {what} in the image.")
+    for line in str(ended.get("message") or "").splitlines():
+        if missing := _REQUIREMENT.search(line):
+            what = next(filter(None, missing.groups()))
+            return Diagnosis(
+                "image-requirements",
+                f"The container ended with exit code {code}: {line}",
+                f"Install {what} in the image.",
+            )
     return Diagnosis("exit", reason)
 
 
