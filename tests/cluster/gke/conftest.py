@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import urllib3
+from standins import PROXY, SCRATCH, SERVER, push
 
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
@@ -286,6 +287,8 @@ class Proxy:
         self.hold: tuple[str, str] | None = None
         """Method and last part of the path of requests that are forwarded, and whose response never comes."""
         self.held = threading.Event()
+        self.hidden: set[str] = set()
+        """Groups of the API that are not served here."""
         self.change: Callable[[Any], None] | None = None
         """Changes the objects that are created."""
         upstream = urllib3.PoolManager(ca_certs=bed.environment["KUBE_BED_CA"])
@@ -296,6 +299,9 @@ class Proxy:
                 path = self.path
                 for shown, real in proxy.namespaces.items():
                     path = path.replace(f"/namespaces/{shown}/", f"/namespaces/{real}/")
+                if proxy.hidden.intersection(path.split("/")):
+                    self.send_error(404)
+                    return
                 size = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(size) if size else None
                 if proxy.change is not None and body and self.command == "POST":
@@ -311,13 +317,20 @@ class Proxy:
                     preload_content=False,
                     retries=False,
                 )
-                if (self.command, path.partition("?")[0].rpartition("/")[2]) == proxy.hold:
+                where, _, query = path.partition("?")
+                held = (self.command, where.rpartition("/")[2]) == proxy.hold
+                if held and "dryRun" not in query:
                     proxy.held.set()
                     proxy.released.wait(300)
                     return
                 self.send_response(response.status)
                 self.send_header("Content-Type", response.headers["Content-Type"])
                 self.end_headers()
+                if path == "/apis":
+                    found = json.loads(response.data)
+                    groups = [one for one in found["groups"] if one["name"] not in proxy.hidden]
+                    self.wfile.write(json.dumps({**found, "groups": groups}).encode())
+                    return
                 while data := response.read1(65536):
                     self.wfile.write(data)
                     self.wfile.flush()
@@ -366,3 +379,32 @@ def slice_of_two(bed: Any) -> str:
         "--nodepool", "np1",
     )  # fmt: skip
     return "v5p-8"
+
+
+@pytest.fixture(scope="session")
+def priority(bed: Any, namespace: str) -> Iterator[str]:
+    """A priority of these tests: JobSets of others keep the node to themselves only within their priority."""
+    bed.kubectl("create", "priorityclass", namespace, "--value=1", "--preemption-policy=Never")
+    yield namespace
+    bed.kubectl("delete", "priorityclass", namespace)
+
+
+@pytest.fixture
+def on_slice(project: Project, slice_of_two: str, priority: str) -> Project:
+    """A project whose jobs run on two hosts, beside those of others."""
+    project.variables |= {"SLICE": slice_of_two, "PRIORITY": priority, "JAX_PLATFORMS": "cpu"}
+    return project
+
+
+@pytest.fixture(scope="session")
+def components(bed: Any) -> dict[str, str]:
+    """Settings that put stand-ins with few resources in the place of the components of Pathways."""
+    registry = bed.environment["KUBE_BED_REGISTRY"]
+    tiny = "cpu=20m,memory=64Mi"
+    return {
+        "KINETIC_PATHWAYS_SERVER_IMAGE": push(registry, "pathways-server", SERVER),
+        "KINETIC_PATHWAYS_PROXY_IMAGE": push(registry, "pathways-proxy", PROXY),
+        "KINETIC_PATHWAYS_SCRATCH": SCRATCH,
+        "KINETIC_PATHWAYS_HEAD_TOPOLOGY": "none",
+        **{f"KINETIC_PATHWAYS_{name}": tiny for name in ("MANAGER", "PROXY", "WORKER")},
+    }

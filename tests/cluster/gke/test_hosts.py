@@ -11,7 +11,8 @@ import kinetic
 from gates import gate
 
 on_slice = kinetic.run(
-    "v5p-8", container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi", capture_env_vars=["JAX_*"]
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi",
+    capture_env_vars=["JAX_*"], pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
 )
 """
 SUBMIT = """
@@ -20,16 +21,17 @@ if __name__ == "__main__":
 """
 
 
-def submit(project: Any, function: str) -> str:
+def submit(project: Any, function: str, **environment: str) -> str:
     (project.root / "main.py").write_text(HEAD + function + SUBMIT)
-    done = project.run("main.py", KINETIC_BACKEND="gke", JAX_PLATFORMS="cpu")
+    done = project.run("main.py", **environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return str(done.stdout.split()[-1])
 
 
 def test_two_hosts_restart_as_one_and_the_leaders_value_comes_back(
-    project: Any, slice_of_two: str, look: Any, wait_for: Any
+    on_slice: Any, look: Any, wait_for: Any
 ) -> None:
+    project = on_slice
     job_id = submit(
         project,
         """
@@ -58,12 +60,6 @@ def function():
     )
     wait_for(lambda: project.objects("jobset", job_id)[0]["status"].get("restarts"))
     between = project.kinetic("jobs", "status", job_id)
-    (project.root / "second.py").write_text(f'''
-import kinetic
-job = kinetic.attach("{job_id}")
-print(job.result(cleanup=False))
-print([(one.number, one.state) for one in job.outcome().attempts])
-''')
     value = project.kinetic("jobs", "result", job_id)
     out, err = follow.communicate()
 
@@ -79,8 +75,9 @@ print([(one.number, one.state) for one in job.outcome().attempts])
 
 
 def test_the_host_that_fails_is_named_and_the_job_is_kept_until_it_is_cleaned_up(
-    project: Any, slice_of_two: str, wait_for: Any
+    on_slice: Any, wait_for: Any
 ) -> None:
+    project = on_slice
     job_id = submit(
         project,
         """
@@ -104,3 +101,26 @@ def function():
     assert isinstance(log, str)
     assert project.kept(job_id) == []
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
+
+
+def test_without_jobsets_two_hosts_run_as_an_indexed_job_and_the_user_is_warned(
+    on_slice: Any, proxy: Any
+) -> None:
+    project = on_slice
+    proxy.hidden |= {"jobset.x-k8s.io"}
+    project.variables["KUBECONFIG"] = proxy.kubeconfig
+    (project.root / "main.py").write_text(
+        HEAD
+        + """
+@on_slice
+def function():
+    return os.environ["KINETIC_HOST_INDEX"], os.environ["KINETIC_HOST_COUNT"]
+
+if __name__ == "__main__":
+    print(function())
+"""
+    )
+    done = project.run("main.py")
+
+    assert "('0', '2')" in done.stdout, done.stderr
+    assert done.stderr.count("does not serve JobSets") == 1

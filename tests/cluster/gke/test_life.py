@@ -295,3 +295,37 @@ def function():
     left = {name for name in set(project.bucket.names("jobs")) - before if "/handle" in name}
     assert left == set()
     wait_for(lambda: jobs() <= jobs_before)
+
+
+def test_a_submit_that_is_killed_halfway_shows_in_the_list_and_can_be_cleaned_up(
+    project: Any, proxy: Any, wait_for: Any
+) -> None:
+    before = {one["job_id"] for one in json.loads(project.kinetic("jobs", "list", "--json"))}
+    proxy.hold = ("POST", "jobs")
+    (project.root / "main.py").write_text(
+        HEAD
+        + """
+@on_cluster
+def function():
+    pass
+"""
+        + SUBMIT
+    )
+    process = project.start("main.py", environment={"KUBECONFIG": proxy.kubeconfig, "TOKEN": TOKEN})
+    assert proxy.held.wait(240)
+    process.kill()
+    process.communicate()
+    listed = json.loads(project.kinetic("jobs", "list", "--json"))
+    ((job_id, status),) = [
+        (one["job_id"], one["status"]) for one in listed if one["job_id"] not in before
+    ]
+    # Its Job is still suspended, or its pod waits for a Secret that nobody creates.
+    why = wait_for(
+        lambda: said if "submit" in (said := project.kinetic("jobs", "status", job_id)) else None
+    )
+    project.kinetic("jobs", "cleanup", job_id)
+
+    assert status == "PENDING"
+    assert "interrupted" in why or "did not finish" in why
+    assert project.kept(job_id) == []
+    assert project.objects("job,pod", job_id) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -27,6 +28,7 @@ from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
 from kinetic.backends.gke.host_log import LogSources, has_outcome
 from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
+from kinetic.backends.gke.left import Left
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
@@ -84,6 +86,8 @@ if TYPE_CHECKING:
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Location, Store
 
+
+log = logging.getLogger("kinetic")
 
 PATTERNS: Final = "onJobFailureMessagePatterns"
 """A field of JobSets that versions before 0.12 may lack; a dry run names unknown fields."""
@@ -295,10 +299,10 @@ class ClusterBackend:
             observer=self._observer,
             watches=self._watches,
         )
-        log = JobLog(sources)
+        lines = JobLog(sources)
         if not follow:
-            return log.read(tail)
-        return self._followed(record, log.follow(tail, stopped))
+            return lines.read(tail)
+        return self._followed(record, lines.follow(tail, stopped))
 
     def _followed(self, record: JobRecord, lines: Iterator[LogLine]) -> Iterator[LogLine]:
         yield from lines
@@ -369,13 +373,26 @@ class ClusterBackend:
         return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Start, at most once an hour, a process that removes what killed submits left behind.
+        """Remove what killed submits left behind, and warn of workloads without a record.
 
-        Jobs that are *recorded* are not touched.
+        What is left in the bucket is removed by a process that is started at most once an hour. Jobs that
+        are *recorded* keep everything, unless their submit was killed before it was complete.
         """
         from kinetic.backends.local.collection import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)
+        left = Left(
+            cluster=self._cluster,
+            workloads=self._workloads,
+            observer=self._observer,
+            store=self._store.location,
+        )
+        try:
+            found = left.find()
+            left.report(found, recorded, time.time())
+            left.remove(found, time.time())
+        except KineticError as error:
+            log.info("What killed submits left could not be looked for: %s", error.message)
 
 
 def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | None) -> None:

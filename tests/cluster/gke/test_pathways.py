@@ -1,0 +1,112 @@
+"""Jobs under Pathways, with stand-ins for its components, as their users see them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+MAIN = """
+import os
+import kinetic
+from workers import workers
+
+@kinetic.run(
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi",
+    pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
+)
+def function(fails=False):
+    print("on the head", flush=True)
+    if fails:
+        raise ValueError("the words of the head")
+    return workers(), os.environ["KINETIC_HOST_COUNT"], os.environ["KINETIC_PATHWAYS"], os.environ["JAX_PLATFORMS"]
+"""
+WORKERS = """
+import socket, time
+
+def workers():
+    'Return how many workers the proxy knows, once both are there.'
+    while True:
+        try:
+            with socket.create_connection(("localhost", 29000), 60) as connection:
+                connection.sendall(b"devices\\n")
+                if (found := connection.makefile().readline().strip()) == "2":
+                    return found
+        except OSError:
+            pass
+        time.sleep(0.2)
+"""
+
+
+def prepared(project: Any, components: dict[str, str], main: str) -> Any:
+    project.variables |= {**components, "KINETIC_BACKEND": ""}
+    del project.variables["JAX_PLATFORMS"]
+    (project.root / "workers.py").write_text(WORKERS)
+    (project.root / "main.py").write_text(MAIN + main)
+    return project
+
+
+def test_the_function_runs_once_on_the_head_and_sees_the_whole_slice(
+    on_slice: Any, components: dict[str, str], wait_for: Any
+) -> None:
+    project = prepared(on_slice, components, """
+if __name__ == "__main__":
+    job = function.run_async()
+    print(job.job_id, job.backend)
+""")  # fmt: skip
+
+    job_id, backend = project.run("main.py").stdout.split()
+    (workload,) = wait_for(lambda: project.objects("jobset", job_id))
+    follow = project.start("-m", "kinetic_cli", "jobs", "logs", job_id, "--follow")
+    listed = json.loads(project.kinetic("jobs", "list", "--json"))
+    value = project.kinetic("jobs", "result", job_id)
+    out, err = follow.communicate()
+
+    assert backend == "pathways"
+    assert workload["metadata"]["labels"]["app"] == "kinetic-pathways"
+    assert job_id in {one["job_id"] for one in listed}
+    tag = components["KINETIC_PATHWAYS_SERVER_IMAGE"].rpartition(":")[2]
+    assert str(("2", "1", tag, "proxy")) in value
+    assert out == "on the head\n", err
+    assert project.kept(job_id) == []
+    wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
+
+
+def test_where_only_leaderworkersets_are_served_the_waiting_client_ends_them(
+    on_slice: Any, components: dict[str, str], proxy: Any, wait_for: Any
+) -> None:
+    project = prepared(on_slice, components, """
+if __name__ == "__main__":
+    job, failing = function.run_async(), function.run_async(fails=True)
+    print(job.result(cleanup=False))
+    try:
+        failing.result()
+    except ValueError as error:
+        print(error)
+    print(job.status().value, failing.status().value, job.job_id, failing.job_id)
+""")  # fmt: skip
+    proxy.hidden |= {"jobset.x-k8s.io"}
+    project.variables["KUBECONFIG"] = proxy.kubeconfig
+
+    done = project.run("main.py")
+
+    assert "('2', '1'," in done.stdout, done.stderr
+    assert "the words of the head" in done.stdout
+    *_, status, other, job_id, failing = done.stdout.split()
+    assert (status, other) == ("SUCCEEDED", "FAILED")
+    for each in (job_id, failing):
+        wait_for(lambda each=each: not project.objects("leaderworkerset,pod,secret", each))
+    assert "on the head" in project.kinetic("jobs", "logs", job_id)
+
+
+def test_a_cluster_without_either_names_the_missing_add_on(
+    on_slice: Any, components: dict[str, str], proxy: Any
+) -> None:
+    project = prepared(on_slice, components, "function()\n")
+    proxy.hidden |= {"jobset.x-k8s.io", "leaderworkerset.x-k8s.io"}
+    project.variables["KUBECONFIG"] = proxy.kubeconfig
+
+    done = project.run("main.py")
+
+    assert done.returncode != 0
+    assert "JobSet" in done.stderr
+    assert "install" in done.stderr

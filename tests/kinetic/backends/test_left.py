@@ -1,0 +1,127 @@
+"""What killed submits left in a cluster, and jobs whose record is gone."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kinetic.backends.gke.left import LEFT_AGE, Left, created_at, needs_of, stores_of
+from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.workloads import Workloads
+from kinetic.testing.fakes import FakeStore, a_record
+from kinetic_k8s.cluster import Identity
+from kinetic_k8s.errors import KindNotServedError
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.stores.store import Location
+
+BUCKET = Location("gs", "jobs")
+RECORD = a_record(backend="gke")
+
+
+def a_workload(**metadata: Any) -> Manifest:
+    container = {
+        "name": "kinetic",
+        "command": ["python3", "/app/runner.py", "--store", str(BUCKET)],
+        "envFrom": [{"secretRef": {"name": "job-env"}}],
+    }
+    pod = {"containers": [container], "volumes": [{"configMap": {"name": "runner"}}]}
+    own = {"name": "job", "uid": "1", "creationTimestamp": "2026-11-22T10:00:00Z"}
+    return {
+        "kind": "JobSet",
+        "metadata": {**own, "labels": {JOB_ID: RECORD.job_id}, **metadata},
+        "spec": {"replicatedJobs": [{"template": {"spec": {"template": {"spec": pod}}}}]},
+    }
+
+
+class Namespace:
+    """A namespace with some JobSets, on a cluster that serves no LeaderWorkerSets."""
+
+    identity = Identity(server="https://cluster", namespace="team")
+
+    def __init__(self, *workloads: Manifest, there: tuple[str, ...] = ()) -> None:
+        self.workloads = list(workloads)
+        self.there = there
+        self.asked: list[str] = []
+
+    def within(self, seconds: float) -> Namespace:
+        return self
+
+    def list(self, kind: str, **selectors: object) -> list[Manifest]:
+        self.asked.append(kind)
+        if kind == "LeaderWorkerSet":
+            raise KindNotServedError("There are none.")
+        return self.workloads if kind == "JobSet" else []
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
+        return {} if name in self.there else None
+
+    def delete(self, kind: str, name: str, *, uid: str) -> None:
+        self.workloads = [one for one in self.workloads if one["metadata"]["uid"] != uid]
+
+
+def left_in(cluster: Any, store: FakeStore | None = None) -> Left:
+    observer = Observer(cluster, store or FakeStore(), None)
+    return Left(cluster=cluster, workloads=Workloads(cluster), observer=observer, store=BUCKET)
+
+
+def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
+    assert stores_of(a_workload()) == {"gs://jobs"}
+    assert needs_of(a_workload()) == {("Secret", "job-env"), ("ConfigMap", "runner")}
+
+
+def test_only_workloads_of_this_store_are_found_and_parts_of_them_are_not() -> None:
+    other = a_workload(uid="2")
+    other["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0][
+        "command"
+    ] = ["python3", "--store", "gs://another"]
+    part = a_workload(uid="3", ownerReferences=[{"kind": "JobSet", "name": "job"}])
+    cluster = Namespace(a_workload(), other, part)
+    left = left_in(cluster)
+
+    assert [one["metadata"]["uid"] for one in left.find()] == ["1"]
+    left.find()
+    assert cluster.asked.count("LeaderWorkerSet") == 1
+
+
+def test_a_job_without_a_record_is_left_out_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    left, found = left_in(Namespace()), [a_workload()]
+    made = created_at(found[0])
+
+    with caplog.at_level(logging.WARNING):
+        left.report(found, {RECORD.job_id}, made + 3600)
+        left.report(found, set(), made + 10)
+    assert caplog.text == ""
+    with caplog.at_level(logging.WARNING):
+        left.report(found, set(), made + 3600)
+    assert RECORD.job_id in caplog.text
+    assert "kubectl delete jobset job -n team" in caplog.text
+
+
+def test_what_waits_for_objects_that_nobody_creates_is_removed_after_an_hour(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    workload = a_workload()
+    later = created_at(workload) + LEFT_AGE + 1
+
+    complete = Namespace(workload, there=("job-env", "runner"))
+    left_in(complete).remove([workload], later)
+    young = Namespace(workload, there=("runner",))
+    left_in(young).remove([workload], later - 2)
+    begun, store = Namespace(workload, there=("runner",)), FakeStore()
+    claim = Claim(job_id=RECORD.job_id, attempt=1, host=0, hostname="p", pid=1, claimed_at=1.0)
+    store.write(JobObjects(RECORD.job_id).claim(1, 0), encode(claim))
+    left_in(begun, store).remove([workload], later)
+    killed = Namespace(workload, there=("runner",))
+    left_in(killed).remove([workload], later)
+
+    assert complete.workloads == young.workloads == begun.workloads == [workload]
+    assert killed.workloads == []
+    assert "Secret job-env" in caplog.text
