@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kinetic.backends.backend import (
     Environment,
@@ -52,21 +52,19 @@ from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.cluster import Cluster
-from kinetic_k8s.cluster.creation import Runner, create_workload
+from kinetic_k8s.cluster.creation import Runner, check_workload, create_workload
 from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_k8s.cluster.queues import place_in_queue
 from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import (
     AlreadyExistsError,
     ClusterError,
-    InvalidManifestError,
     NotPermittedError,
     StillThereError,
 )
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
-from kinetic_k8s.manifests.workload import workload_manifest
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
@@ -88,9 +86,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("kinetic")
-
-PATTERNS: Final = "onJobFailureMessagePatterns"
-"""A field of JobSets that versions before 0.12 may lack; a dry run names unknown fields."""
 
 
 class ClusterBackend:
@@ -122,7 +117,6 @@ class ClusterBackend:
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
         self._workloads = Workloads(cluster)
-        self._distinguishes_exit_codes = True
 
     def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
@@ -138,19 +132,11 @@ class ClusterBackend:
         check_environment(request.captured_env)
         record = _draft(request, self._store.location)
         draft = Launch(record=record, request=request, environment=Environment(_image(request)))
+        warnings: list[str] = []
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
-        try:
-            self._dry_run(draft)
-        except InvalidManifestError as error:
-            if PATTERNS not in error.message or not self._distinguishes_exit_codes:
-                raise
-            self._distinguishes_exit_codes = False  # The cluster's JobSet is older than 0.12.
-            self._dry_run(draft)
-        return self._warnings(request)
-
-    def _dry_run(self, draft: Launch) -> None:
-        manifest = workload_manifest(self._spec(draft, None, draft.request.service_account))
-        with_timeout(self._cluster).create(manifest, dry_run=True)
+        spec = self._spec(draft, None, request.service_account)
+        check_workload(with_timeout(self._cluster), spec, notify=warnings.append)
+        return [*warnings, *self._warnings(request)]
 
     def _warnings(self, request: JobRequest) -> list[str]:
         """Return warnings about what the pods use; refuse what is certainly missing."""
@@ -228,7 +214,6 @@ class ClusterBackend:
             runner=runner,
             variables=storage_variables(self._environment),
             service_account=service_account,
-            distinguishes_exit_codes=self._distinguishes_exit_codes,
         )
         return workload_spec(launch, options)
 

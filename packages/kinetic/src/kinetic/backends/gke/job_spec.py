@@ -59,8 +59,6 @@ class SpecOptions:
     """Variables that name the bucket service for pods."""
     service_account: str | None = None
     """The pod's; None: the namespace's default."""
-    distinguishes_exit_codes: bool = True
-    """As in `JobSetSpec`."""
 
 
 def workload_spec(launch: Launch, options: SpecOptions) -> WorkloadSpec:
@@ -82,17 +80,16 @@ def workload_spec(launch: Launch, options: SpecOptions) -> WorkloadSpec:
         uncounted_exit_codes=(EXIT_BAD_NODE,),
     )
     values: dict[str, Any] = {each.name: getattr(spec, each.name) for each in fields(spec)}
-    jobset: dict[str, Any] = {"distinguishes_exit_codes": options.distinguishes_exit_codes}
     match form:
         case "job":
             return JobSpec(**values)
         case "indexed-job":
             return IndexedJobSpec(**values)
         case "jobset":
-            return JobSetSpec(**values, **jobset)
+            return JobSetSpec(**values)
         case "pathways":
             components = components_of(launch.request.settings, options.store)
-            return PathwaysSpec(**values, **jobset, components=components)
+            return PathwaysSpec(**values, components=components)
         case "pathways-lws":
             components = components_of(launch.request.settings, options.store)
             return LeaderWorkerSetSpec(**values, components=components)
