@@ -11,11 +11,18 @@ from typing import Any
 
 import pytest
 
-from kinetic.testing import BackendContract, BackendQueue, BackendTrust, Client, RegisteredClient
+from kinetic.testing import (
+    BackendContract,
+    BackendHosts,
+    BackendQueue,
+    BackendTrust,
+    Client,
+    RegisteredClient,
+)
 from kinetic_payload.testing.gcs import GcsServer
 
 
-class TestOnACluster(BackendContract, BackendQueue, BackendTrust):
+class OnACluster:
     @pytest.fixture(autouse=True)
     def a_cluster(
         self,
@@ -41,6 +48,24 @@ class TestOnACluster(BackendContract, BackendQueue, BackendTrust):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
 
+
+class TestOnTwoHosts(OnACluster, BackendHosts):
+    hosts = 2
+    several_hosts: Mapping[str, Any] = {}
+
+    @pytest.fixture(autouse=True)
+    def a_slice(self, a_cluster: None, slice_of_two: str, priority: str) -> None:
+        self.accelerator = slice_of_two
+        self.overrides = {"spec": {"priorityClassName": priority}}
+
+    def make_client(self, folder: Path) -> Client:
+        return RegisteredClient(
+            backend="gke", accelerator=self.accelerator, container_image=self.image, cpu="250m",
+            memory="128Mi", pod_overrides=self.overrides,
+        )  # fmt: skip
+
+
+class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
     def make_client(self, folder: Path) -> Client:
         return RegisteredClient(
             backend="gke", accelerator="cpu", container_image=self.image, cpu="400m", memory="256Mi"
