@@ -118,7 +118,7 @@ TESTED_AS = {
     "kinetic_k8s.cluster.translation": "cluster/test_client.py",
     "kinetic_k8s.cluster.watch": "cluster/test_watch.py",
     "kinetic_k8s.errors": "architecture/test_public_api.py",
-    "kinetic_k8s.accelerators.machines": "kinetic/submit/test_options.py",
+    "kinetic_k8s.accelerators.machines": "kinetic/submit/test_request.py",
     "kinetic_k8s.manifests.labels": "kinetic_k8s/manifests/test_pod.py",
     "kinetic_k8s.manifests.names": "kinetic_k8s/manifests/test_job.py",
     "kinetic_k8s.manifests.placement": "kinetic_k8s/manifests/test_pod.py",

@@ -227,7 +227,11 @@ def test_on_gke_a_missing_pool_is_refused_and_a_bucket_far_away_is_named(
     project: Any, gke: Any, bed: Any, tmp_path: Path
 ) -> None:
     far = f"far-{secrets.token_hex(4)}"
-    project.bucket.create_bucket(far, location="EUROPE-WEST4")
+    set_far = f"set-{far}"
+    for name in (far, set_far):
+        project.bucket.create_bucket(name, location="EUROPE-WEST4")
+    url = f"{project.bucket.endpoint}/upload/storage/v1/b/{set_far}/o?uploadType=media&name=a"
+    assert urllib3.request("POST", url, body=b"1").status == 200
     gke.identity.token = "kube-bed-admin"
     ordinary = {"name": "ordinary", "config": {"machine_type": "e2-standard-8", "spot": True}}
     gke.add(
@@ -250,7 +254,8 @@ if __name__ == "__main__":
         kinetic.run("gpu-l4", **given)(function).run_async()
     except kinetic.InvalidRequestError as error:
         print(error)
-    job = kinetic.run("cpu:1:spot", output_dir="gs://{far}/out", **given)(function).run_async()
+    far_away = kinetic.run("cpu:1:spot", output_dir="gs://{far}/out", **given)(function)
+    job = far_away.run_async(kinetic.Data("gs://{set_far}/a"))
     job.cancel()
     job.cleanup()
 """
@@ -266,7 +271,8 @@ if __name__ == "__main__":
 
     assert done.returncode == 0, done.stderr
     assert "The cluster 'demo' has no machines for l4" in done.stdout
-    assert f"gs://{far} is in europe-west4, and the cluster is in us-central1" in done.stderr
+    for name in (far, set_far):
+        assert f"gs://{name} is in europe-west4, and the cluster is in us-central1" in done.stderr
     assert {name for name in project.bucket.names("jobs") if name not in stored} <= {
         name for name in project.bucket.names("jobs") if name.startswith(("contexts/", "logs/"))
     }

@@ -185,31 +185,3 @@ def test_labels_are_what_kubernetes_takes(labels: dict[str, str], said: str) -> 
 def test_a_label_with_a_prefix_is_not_ours() -> None:
     for key in ("example.com/app", "kinetic", "kueue.x-k8s.io/queue-name"):
         assert check(labels={key: "mine"}).labels == {key: "mine"}
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"accelerator": "v5p-8", "memory": "449Gi"}, "memory='449Gi' is more than the 448 GiB"),
-        ({"accelerator": "v5e-1", "cpu": 25}, "24 cores of a ct5lp-hightpu-1t"),
-        ({"accelerator": "v5e-8", "shared_memory": "1Ti"}, "384 GiB of a ct5lp-hightpu-8t"),
-        ({"accelerator": "l4", "cpu": 33}, "32 cores of a g2-standard-32"),
-    ],
-)
-def test_more_than_a_machine_has_is_refused(given: dict[str, object], said: str) -> None:
-    assert said in refused(**given)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"accelerator": "v5p-8", "memory": "448Gi", "cpu": 208},
-        {"accelerator": "t4", "cpu": 48},
-        {"accelerator": "l4", "memory": "1Ti"},
-        {"accelerator": "cpu", "cpu": 500, "memory": "10Ti"},
-    ],
-)
-def test_where_the_size_of_a_machine_is_not_known_nothing_is_refused(
-    given: dict[str, object],
-) -> None:
-    check(**given)

@@ -172,3 +172,44 @@ def test_the_service_account_is_a_setting(tmp_path: Path) -> None:
     assert request(tmp_path).service_account == "from-profile"
     named = {"KINETIC_SERVICE_ACCOUNT": "from-variable"}
     assert request(tmp_path, environ=named).service_account == "from-variable"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"accelerator": "v5p-8", "memory": "449Gi"}, "memory='449Gi' is more than the 448 GiB"),
+        ({"accelerator": "v5e-1", "cpu": 25}, "24 cores of a ct5lp-hightpu-1t"),
+        ({"accelerator": "v5e-8", "shared_memory": "1Ti"}, "384 GiB of a ct5lp-hightpu-8t"),
+        ({"accelerator": "l4", "cpu": 33}, "32 cores of a g2-standard-32"),
+    ],
+)
+def test_more_than_a_machine_has_is_refused(
+    tmp_path: Path, given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        request(tmp_path, backend="local-gke", **given)
+    assert said in str(caught.value)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"accelerator": "v5p-8", "memory": "448Gi", "cpu": 208},
+        {"accelerator": "t4", "cpu": 48},
+        {"accelerator": "l4", "memory": "1Ti"},
+        {"accelerator": "cpu", "cpu": 500, "memory": "10Ti"},
+    ],
+)
+def test_where_the_size_of_a_machine_is_not_known_nothing_is_refused(
+    tmp_path: Path, given: dict[str, object]
+) -> None:
+    request(tmp_path, backend="local-gke", **given)
+
+
+def test_under_pathways_the_function_runs_on_another_machine(tmp_path: Path) -> None:
+    resolved = request(
+        tmp_path, backend="local-pathways", accelerator="v5litepod-16", memory="230Gi"
+    )
+
+    assert resolved.resources.memory == 230 << 30

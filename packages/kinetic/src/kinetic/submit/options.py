@@ -105,7 +105,6 @@ def check_options(
         given={name: value for name, value in arguments.items() if value != defaults[name]},
     )
     _check_combinations(options)
-    _check_size(options)
     return options
 
 
@@ -169,8 +168,12 @@ def _check_combinations(options: RunOptions) -> None:
         )
 
 
-def _check_size(options: RunOptions) -> None:
-    """Refuse more cores or memory than any machine with the accelerator has."""
+def check_size(options: RunOptions) -> None:
+    """Refuse more cores or memory than any machine with the accelerator has.
+
+    Raises:
+        InvalidRequestError: The message names the machine and its size.
+    """
     from kinetic_k8s.accelerators.machines import largest_machine
 
     machine = largest_machine(options.accelerator)

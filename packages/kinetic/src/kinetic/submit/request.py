@@ -11,7 +11,7 @@ from kinetic.backends.registry import LOCAL, Entry, Semantics, asked_for, entry_
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.submit.capture import SecretValues, capture
 from kinetic.submit.functions import name_of
-from kinetic.submit.options import RunOptions
+from kinetic.submit.options import RunOptions, check_size
 from kinetic.target import Target, is_in_pod
 
 if TYPE_CHECKING:
@@ -79,6 +79,9 @@ def request_of(
     """
     entry = backend_of(settings, options.accelerator)
     semantics = entry.semantics_for(options.accelerator)
+    if semantics == "gke":
+        # Under Pathways the function runs on another machine than that of the accelerator.
+        check_size(options)
     target = Target.in_settings(settings)
     _refuse_without_target(entry, target, environ)
     if not entry.on_this_machine:
