@@ -100,6 +100,13 @@ def test_a_cluster_needs_a_project_or_a_context(tmp_path: Path) -> None:
     [
         ({"backend": "locl"}, {}, "'local'"),
         ({"backend": "local", "output_dir": "gs:/bucket/out"}, {}, "gs://BUCKET/FOLDER"),
+        (
+            {"backend": "gke", "project": "p", "output_dir": "gs:/bucket/out"},
+            {},
+            "gs://BUCKET/FOLDER",
+        ),
+        ({"backend": "gke", "project": "p", "output_dir": "out"}, {}, "gs://BUCKET/FOLDER"),
+        ({"backend": "gke", "project": "p"}, {"KINETIC_OUTPUT_DIR": "~/out"}, "gs://BUCKET/FOLDER"),
         ({"backend": "slurm"}, {}, "There are:"),
         ({}, {"KINETIC_BACKEND": "pathway"}, "KINETIC_BACKEND"),
         ({"backend": "local-pathways"}, {}, "TPU"),
@@ -114,6 +121,15 @@ def test_what_contradicts_the_backend_is_refused_with_advice(
 
     assert said in str(caught.value)
     assert caught.value.hint
+
+
+def test_a_folder_of_a_pod_is_a_warning_on_a_cluster(tmp_path: Path) -> None:
+    folder = request(tmp_path, backend="gke", project="p", output_dir="/mnt/outputs")
+    uri = request(tmp_path, backend="gke", project="p", output_dir="gs://bucket/outputs")
+
+    assert folder.output_dir == "/mnt/outputs"
+    assert "is removed with the pod" in " ".join(folder.notes)
+    assert uri.notes == ()
 
 
 def a_profile(home: Path, **values: object) -> None:

@@ -73,8 +73,8 @@ def run(
         namespace: Kubernetes namespace. Falls back to KINETIC_NAMESPACE, then the active profile.
         volumes: Data by absolute mount path: `{"/data": kinetic.Data("./dataset/")}`.
         spot: Use spot machines. It has no effect on the local backend.
-        output_dir: The folder that the job finds in KINETIC_OUTPUT_DIR. Falls back to that variable of
-            this process, then to a folder for each job.
+        output_dir: The folder that the job finds in KINETIC_OUTPUT_DIR; on a cluster, a `gs://` URI. Falls
+            back to that variable of this process, then to a folder for each job.
         debug: Wait for a debugger before calling the function.
         timeout: Seconds, or a timedelta, that the function may take in one attempt.
         retries: How many more attempts to make after failures of the function.

@@ -87,6 +87,12 @@ def request_of(
     if not entry.on_this_machine:
         _check_names(settings)
     captured = capture(options.capture, environ)
+    output_dir = settings.output_dir.value
+    notes = [*captured.notes()]
+    if entry.on_this_machine:
+        output_dir = _output_dir(output_dir, cwd)
+    elif output_dir is not None and "://" not in output_dir:
+        notes.append(_check_folder_of_pod(output_dir))
     return JobRequest(
         function_name=name_of(function),
         accelerator=options.accelerator,
@@ -98,7 +104,7 @@ def request_of(
         captured_env=captured.values,
         volumes=options.volumes,
         spot=options.spot,
-        output_dir=_output_dir(settings.output_dir.value, cwd),
+        output_dir=output_dir,
         debug=options.debug,
         limits=options.limits,
         resources=options.resources,
@@ -106,7 +112,7 @@ def request_of(
         pod_overrides=_pod_overrides(options, settings, entry),
         service_account=settings.service_account.value,
         settings=settings,
-        notes=tuple(captured.notes()),
+        notes=tuple(notes),
     )
 
 
@@ -161,6 +167,20 @@ def _check_names(settings: Settings) -> None:
             hint="Write the name of a ServiceAccount of Kubernetes: lower-case letters, digits, '-' and '.'. "
             "The e-mail address of an account of Google Cloud is bound to it: see docs/permissions.md.",
         )
+
+
+def _check_folder_of_pod(text: str) -> str:
+    """Refuse *text* as `output_dir` on a cluster unless it is absolute; return a warning."""
+    if not text.startswith("/"):
+        raise InvalidRequestError(
+            f"output_dir={text!r} is neither a URI in a bucket nor an absolute path. Pods do not have the "
+            "folders of this machine.",
+            hint="Write gs://BUCKET/FOLDER, or leave it out: then each job has a folder in the store.",
+        )
+    return (
+        f"output_dir={text!r} is a folder of the pod: unless pod_overrides mounts a volume there, it is removed "
+        "with the pod"
+    )
 
 
 def _output_dir(text: str | None, cwd: Path) -> str | None:
