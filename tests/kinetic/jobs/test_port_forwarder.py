@@ -29,7 +29,7 @@ def test_a_port_that_cannot_be_used_is_named() -> None:
         with pytest.raises(InvalidRequestError, match=f"Port {port} .*in use") as refused:
             listen(port)
     assert "--port" in refused.value.hint
-    with pytest.raises(InvalidRequestError, match="Port 65536 .*no such port"):
+    with pytest.raises(InvalidRequestError, match=r"Port 65536 .*no such port"):
         listen(65536)
 
 

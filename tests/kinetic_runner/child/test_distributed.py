@@ -87,8 +87,9 @@ def test_no_host_gives_up_a_leader_that_is_debugged() -> None:
 
     jax, debugged = Waiting(), Waiting()
 
-    join(jax, Slice("job-0.svc:8476", hosts=2, host=1))
-    join(debugged, Slice("job-0.svc:8476", hosts=2, host=1, debugged=True))
+    join(jax, Slice("job-0.svc:8476", hosts=2, host=1), addresses_of=lambda _: [])
+    leader = Slice("job-0.svc:8476", hosts=2, host=1, debugged=True)
+    join(debugged, leader, addresses_of=lambda _: [])
 
     assert jax.calls[0]["initialization_timeout"] == 300
     assert debugged.calls[0]["initialization_timeout"] > 86_400
