@@ -81,10 +81,13 @@ import os, signal, socket, sys, time
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
 assert os.environ["JAX_BACKEND_TARGET"] == "grpc://localhost:29000" and os.environ["XCLOUD_ENVIRONMENT"] == "GCP"
 while True:
-    with socket.create_connection(("localhost", 29000), 60) as connection:
-        connection.sendall(b"devices\\n")
-        if (workers := connection.makefile().readline().strip()) == "2":
-            break
+    try:  # A sidecar that was started may not listen yet.
+        with socket.create_connection(("localhost", 29000), 60) as connection:
+            connection.sendall(b"devices\\n")
+            if (workers := connection.makefile().readline().strip()) == "2":
+                break
+    except OSError:
+        pass
     time.sleep(0.2)
 print("workers", workers, flush=True)
 """
