@@ -139,6 +139,20 @@ def a_job() -> Callable[..., JobSpec]:
     return make
 
 
+@pytest.fixture(scope="session")
+def second(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A second API server, without nodes, as its `up` describes it."""
+    folder = tmp_path_factory.mktemp("second")
+    command = [bed.commands / "up", "--no-node", "--dir", folder]
+    done = subprocess.run(command, capture_output=True, text=True)
+    try:
+        assert done.returncode == 0, done.stderr
+        exports = re.findall(r"^export (\w+)=(.*)$", done.stdout, re.MULTILINE)
+        yield {name: shlex.split(value)[0] for name, value in exports}
+    finally:
+        subprocess.run([bed.commands / "down", "--dir", folder], check=True, capture_output=True)
+
+
 @dataclass(frozen=True)
 class Look:
     """What a test sees of a job through kubectl."""

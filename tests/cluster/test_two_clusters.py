@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,20 +14,6 @@ from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connect import connect, connect_to_gke
 
 REQUESTS = 1000
-
-
-@pytest.fixture(scope="module")
-def second(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A second API server, without nodes, as its `up` describes it."""
-    folder = tmp_path_factory.mktemp("second")
-    command = [bed.commands / "up", "--no-node", "--dir", folder]
-    done = subprocess.run(command, capture_output=True, text=True)
-    try:
-        assert done.returncode == 0, done.stderr
-        exports = re.findall(r"^export (\w+)=(.*)$", done.stdout, re.MULTILINE)
-        yield {name: shlex.split(value)[0] for name, value in exports}
-    finally:
-        subprocess.run([bed.commands / "down", "--dir", folder], check=True, capture_output=True)
 
 
 @pytest.fixture
