@@ -61,17 +61,19 @@ class LogSources:
         return has_outcome(self.store, self.signer, self.record.job_id)
 
     def attempt_of(self, pod: PodView, least: int) -> int:
-        """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number."""
-        if self.record.hosts > 1:  # All hosts take the number from the restarts of their workload.
-            return (pod.restarts or 0) + 1
-        number, found = least, 0
-        while (claimant := self.observer.claimed_by(self.record, number)) is not None:
-            if claimant == pod.name:
-                found = number
-                if self.record.workload != "LeaderWorkerSet":
-                    break  # There, each pod that replaces another one has the same name.
+        """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number.
+
+        Except for a Job on one host, each pod that replaces another one has the same host name, which is the
+        one in the claim. There, the latest claim of the host is that of its latest pod.
+        """
+        own_name = self.record.hosts == 1 and self.record.workload in ("Job", None)
+        number, found = max(least, (pod.restarts or 0) + 1 if self.record.hosts > 1 else 1), 0
+        while (claimant := self.observer.claimed_by(self.record, number, pod.host)) is not None:
+            if own_name and claimant == pod.name:
+                return number
+            found = number
             number += 1
-        return found or number
+        return number if own_name else found or number
 
     def stored(self, attempt: int, host: int, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over the stored lines of *host* in *attempt*."""

@@ -178,6 +178,8 @@ class _Following:
         """The uids of the pods that are followed."""
         self._wanted = threading.Event()
         self._wanted.set()
+        self._before = 0
+        """The attempt before this one."""
         self.attempt = 0
         """The latest attempt that has begun; 0 before the first one."""
         arrivals.start(self._list_pods, end=self._wanted.set)
@@ -216,6 +218,7 @@ class _Following:
         if not self._waiting:
             return
         if not self._active:
+            self._before = self.attempt
             self._generation = min(_generation(self._hosts, pod) for pod in self._waiting)
             self._followed = set()
         this = [pod for pod in self._waiting if _generation(self._hosts, pod) == self._generation]
@@ -223,7 +226,7 @@ class _Following:
         tail = None if self._tail is None else -(-self._tail // self._hosts)
         for pod in this:
             log = HostLog(
-                self._sources, pod, after=self.attempt, tail=None if self.attempt else tail
+                self._sources, pod, after=self._before, tail=None if self._before else tail
             )
             self._active.add(pod.uid)
             self._followed.add(pod.host)

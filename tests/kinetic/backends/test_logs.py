@@ -1,0 +1,170 @@
+"""The log of a job on a cluster, put together from pods and bucket."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+from kinetic.backends.backend import LogLine
+from kinetic.backends.gke.host_log import BROKEN, LogSources, position_after
+from kinetic.backends.gke.logs import JobLog
+from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.watch import JobWatches
+from kinetic.testing.fakes import FakeStore, a_record, create_outcome
+from kinetic_k8s.cluster import Identity
+from kinetic_k8s.errors import ClusterUnreachableError
+from kinetic_k8s.manifests import Manifest
+from kinetic_payload.layout import JobObjects, end_marker
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.signing import UNSIGNED
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+RESTARTS = "jobset.sigs.k8s.io/restart-attempt"
+
+
+class Lines:
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[str]:
+        return self._lines
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Slice:
+    """A cluster with the pods of a job on several hosts, and their logs."""
+
+    identity = Identity(server="https://cluster", namespace="default")
+
+    def __init__(self, logs: dict[int, Any], restarts: int = 0) -> None:
+        self.logs = logs
+        self.restarts = restarts
+        self.running = 0
+        """How many more looks at a pod find it running."""
+
+    def within(self, seconds: float) -> Slice:
+        return self
+
+    def pod(self, host: int) -> Manifest:
+        self.running -= 1
+        state = {"running": {}} if self.running >= 0 else {"terminated": {"exitCode": 0}}
+        return {
+            "metadata": {
+                "name": f"pod-{host}",
+                "uid": str(host),
+                "labels": {INDEX: str(host), RESTARTS: str(self.restarts)},
+            },
+            "status": {"containerStatuses": [{"name": "kinetic", "state": state}]},
+        }
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest:
+        return self.pod(int(name.rpartition("-")[2]))
+
+    def list(self, kind: str, **selectors: object) -> list[Manifest]:
+        return [self.pod(host) for host in self.logs]
+
+    def log(self, pod: str, container: str, **how: Any) -> AbstractContextManager[Lines]:
+        lines = self.logs[int(pod.rpartition("-")[2])]
+        return nullcontext(Lines(stamped(lines(how.get("since")))))
+
+    def watch(self, kind: str, **how: object) -> AbstractContextManager[Any]:
+        raise ClusterUnreachableError("Nothing changes any more.")
+
+
+def stamped(lines: Any) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        yield f"2026-11-22T10:15:00.{number:09d}Z {line}"
+
+
+def followed(record: JobRecord, cluster: Any, store: FakeStore) -> Iterator[LogLine]:
+    create_outcome(store, Outcome(job_id=record.job_id, status="succeeded"), None)
+    observer, watches = Observer(cluster, store, None), JobWatches(cluster)
+    sources = LogSources(
+        record=record, cluster=cluster, store=store, signer=UNSIGNED, observer=observer,
+        watches=watches,
+    )  # fmt: skip
+    return JobLog(sources).follow(None)
+
+
+def claim(store: FakeStore, record: JobRecord, attempt: int, host: int) -> None:
+    claimed = Claim(
+        job_id=record.job_id,
+        attempt=attempt,
+        host=host,
+        hostname=f"pod-{host}",
+        pid=1,
+        claimed_at=1.0,
+    )
+    store.write(JobObjects(record.job_id).claim(attempt, host), encode(claimed))
+
+
+def test_a_slow_host_delays_no_other_and_each_line_names_its_host() -> None:
+    record, store = a_record(backend="gke", hosts=2, workload="JobSet"), FakeStore()
+    heard = threading.Event()
+
+    def slow(since: str | None) -> Iterator[str]:
+        assert heard.wait(60)
+        yield "late"
+        yield end_marker(record.job_id, 2, 1)
+
+    def fast(since: str | None) -> Iterator[str]:
+        yield from (f"line {number}" for number in range(3000))
+        yield end_marker(record.job_id, 2, 0)
+
+    for host in (0, 1):
+        claim(store, record, 2, host)
+    found = []
+    for line in followed(record, Slice({0: fast, 1: slow}, restarts=1), store):
+        found.append(line)
+        if line.text == "line 2999":
+            heard.set()
+
+    assert [line.text for line in found if line.host == 0] == [f"line {n}" for n in range(3000)]
+    assert [(line.text, line.host, line.attempt) for line in found[3000:]] == [("late", 1, 2)]
+
+
+def test_a_log_that_broke_off_goes_on_from_the_bucket_which_is_reported_once() -> None:
+    record, store = a_record(backend="gke", workload="Job"), FakeStore()
+    whole = ["same"] * 4 + ["five", "six", "last"]
+    names = JobObjects(record.job_id)
+    store.write(f"{names.log_chunks(1, 0)}00000000", "".join(f"{x}\n" for x in whole).encode())
+    claim(store, record, 1, 0)
+
+    def rotated(since: str | None) -> list[str]:
+        # After the connection broke, the kubelet no longer has the lines in between.
+        return whole[:2] if since is None else ["", "", "", "", "", "six"]
+
+    cluster = Slice({0: rotated})
+    cluster.running = 8
+
+    texts = [line.text for line in followed(record, cluster, store)]
+
+    assert texts == [*whole[:2], BROKEN, *whole[2:]]
+
+
+@pytest.mark.parametrize(
+    ("last", "count", "stored", "position"),
+    [
+        (["a", "b"], 2, ["a", "b", "c"], 2),
+        (["x", "x"], 3, ["x"] * 6, 3),
+        (["a", "b"], None, ["0", "a", "b", "c"], 3),
+        (["a", "b"], 2, ["a"], 2),
+        (["a", "b"], 9, ["0", "a", "b", "c", *"defghijk"], 3),
+        (["a", "b"], 2, ["0", "1", "2"], None),
+    ],
+)
+def test_the_bucket_goes_on_after_the_last_line_that_was_read(
+    last: list[str], count: int | None, stored: list[str], position: int | None
+) -> None:
+    lines = (LogLine(text) for text in stored)
+
+    assert position_after(last, count, lines) == position
