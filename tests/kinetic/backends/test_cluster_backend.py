@@ -1,0 +1,150 @@
+"""What the backend of clusters reports when the cluster refuses, and how a job becomes a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.backends.backend import Environment, Launch
+from kinetic.backends.gke.backend import ClusterBackend
+from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
+from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
+from kinetic.settings.settings import resolve
+from kinetic.submit.options import check_options
+from kinetic.submit.request import JobRequest, request_of
+from kinetic.testing.fakes import FakeStore, a_record
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.cluster import Identity
+from kinetic_k8s.errors import NotPermittedError, UnsupportedWorkloadError
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.workload import Form, kind_of_workload, workload_manifest
+from kinetic_payload.stores.store import Location
+
+BUCKET = Location("gs", "jobs")
+RECORD = a_record(backend="gke", accelerator="tpu-v5p-8", workload="JobSet", hosts=2)
+
+
+class Refusing:
+    """A cluster with one JobSet, which may not be deleted."""
+
+    identity = Identity(server="https://cluster", namespace="team")
+
+    def __init__(self, *conditions: str, served: tuple[str, ...] = ()) -> None:
+        self.conditions = conditions
+        self.served = served
+
+    def within(self, seconds: float) -> Refusing:
+        return self
+
+    def serves(self, kind: str) -> bool:
+        return kind in self.served
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest:
+        true = [{"type": each, "status": "True"} for each in self.conditions]
+        return {
+            "metadata": {"name": name, "uid": "1", "labels": {JOB_ID: RECORD.job_id}},
+            "spec": {"replicatedJobs": []},
+            "status": {"conditions": true},
+        }
+
+    def delete(self, kind: str, name: str, **how: object) -> bool:
+        raise NotPermittedError("Could not delete it: forbidden (403).", hint="Ask for a role.")
+
+
+def test_a_refused_cancel_says_that_the_accelerator_is_still_billed(tmp_path: Path) -> None:
+    def stop(cluster: Any) -> str:
+        backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {})
+        with pytest.raises(NotPermittedError, match="403") as caught:
+            backend.stop(RECORD, timeout=1, poll_interval=1)
+        return caught.value.message
+
+    assert "tpu-v5p-8 is still billed" in stop(Refusing())
+    assert "billed" not in stop(Refusing("Completed"))
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "semantics", "served", "form"),
+    [
+        ("cpu", "gke", (), "job"),
+        ("v5p-8", "gke", ("JobSet",), "jobset"),
+        ("v5p-8", "gke", ("LeaderWorkerSet",), "indexed-job"),
+        ("v5p-8", "pathways", ("JobSet", "LeaderWorkerSet"), "pathways"),
+        ("v5p-8", "pathways", ("LeaderWorkerSet",), "pathways-lws"),
+        ("tpu-v5litepod-2x4", "pathways", ("JobSet",), "pathways"),
+    ],
+)
+def test_what_the_cluster_serves_decides_the_form(
+    accelerator: str, semantics: Any, served: tuple[str, ...], form: Form
+) -> None:
+    cluster: Any = Refusing(served=served)
+
+    found = form_on(cluster, parse_accelerator(accelerator), semantics)
+
+    assert found == form
+    assert bool(warnings_of(found)) is (form == "indexed-job")
+
+
+def test_pathways_without_its_add_on_names_it() -> None:
+    cluster: Any = Refusing()
+
+    with pytest.raises(UnsupportedWorkloadError, match="JobSet") as caught:
+        form_on(cluster, parse_accelerator("v5p-8"), "pathways")
+
+    assert caught.value.hint
+
+
+def train() -> None: ...
+
+
+def a_request(tmp_path: Path, **options: object) -> JobRequest:
+    values = {"accelerator": "v5p-8", "container_image": "image:1", **options}
+    checked = check_options(**values)
+    environ = {"KINETIC_KUBE_CONTEXT": "mine", "KINETIC_PATHWAYS_TAG": "jax-0.10.0"}
+    settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
+    return request_of(checked, train, settings, environ={"JAX_PLATFORMS": "cpu"}, cwd=tmp_path)
+
+
+@pytest.fixture
+def spec_of(tmp_path: Path) -> Callable[..., Any]:
+    def make(form: Form, **options: object) -> Any:
+        launch = Launch(
+            record=a_record(k8s_name="kn-train-0123456", retries=3),
+            request=a_request(tmp_path, **options),
+            environment=Environment("image:1"),
+        )
+        return workload_spec(
+            launch, SpecOptions(form=form, store=BUCKET, runner=None, variables={})
+        )
+
+    return make
+
+
+def test_each_form_renders_its_kind_and_tells_the_runner_what_to_expect(
+    spec_of: Callable[..., Any],
+) -> None:
+    for form in ("indexed-job", "jobset"):
+        spec = spec_of(form, backend="gke")
+        assert kind_of_workload(spec) == KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
+        assert spec.pod.environment["KINETIC_DEVICES"] == "tpu:4"
+    for form in ("pathways", "pathways-lws"):
+        spec = spec_of(form, backend="pathways")
+        assert kind_of_workload(spec) == KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
+        assert spec.pod.environment["KINETIC_PATHWAYS"] == "jax-0.10.0"
+        assert spec.pod.environment["JAX_PLATFORMS"] == "proxy"
+        assert ("--idle-after-report" in spec.pod.command) is (form == "pathways-lws")
+    # An Indexed Job makes one attempt alone.
+    assert "--retries 0" in " ".join(spec_of("indexed-job", backend="gke").pod.command)
+    assert "--retries 3" in " ".join(spec_of("jobset", backend="gke").pod.command)
+
+
+def test_captured_variables_are_not_hidden_by_those_of_the_accelerator(
+    spec_of: Callable[..., Any],
+) -> None:
+    environment = spec_of("jobset", backend="gke", capture_env_vars=["JAX_*"]).pod.environment
+
+    assert not {"JAX_PLATFORMS", "KINETIC_DEVICES"} & set(environment)
+    assert environment["KERAS_BACKEND"] == "jax"
