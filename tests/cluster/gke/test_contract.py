@@ -16,6 +16,7 @@ from kinetic.testing import (
     BackendHosts,
     BackendQueue,
     BackendTrust,
+    BackendValues,
     Client,
     RegisteredClient,
 )
@@ -61,6 +62,28 @@ class TestOnTwoHosts(OnACluster, BackendHosts):
     def make_client(self, folder: Path) -> Client:
         return RegisteredClient(
             backend="gke", accelerator=self.accelerator, container_image=self.image, cpu="250m",
+            memory="128Mi", pod_overrides=self.overrides,
+        )  # fmt: skip
+
+
+class TestUnderPathways(OnACluster, BackendValues):
+    @pytest.fixture(autouse=True)
+    def stand_ins(
+        self,
+        a_cluster: None,
+        slice_of_two: str,
+        priority: str,
+        components: Mapping[str, str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        self.accelerator = slice_of_two
+        self.overrides = {"spec": {"priorityClassName": priority}}
+        for name, value in {**components, "KINETIC_BACKEND": "pathways"}.items():
+            monkeypatch.setenv(name, value)
+
+    def make_client(self, folder: Path) -> Client:
+        return RegisteredClient(
+            backend="pathways", accelerator=self.accelerator, container_image=self.image, cpu="250m",
             memory="128Mi", pod_overrides=self.overrides,
         )  # fmt: skip
 
