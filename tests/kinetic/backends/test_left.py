@@ -35,7 +35,11 @@ def a_workload(**metadata: Any) -> Manifest:
     return {
         "kind": "JobSet",
         "metadata": {**own, "labels": {JOB_ID: RECORD.job_id}, **metadata},
-        "spec": {"replicatedJobs": [{"template": {"spec": {"template": {"spec": pod}}}}]},
+        "spec": {
+            "replicatedJobs": [
+                {"name": "worker", "template": {"spec": {"template": {"spec": pod}}}}
+            ]
+        },
     }
 
 

@@ -100,7 +100,7 @@ def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str
         namespace = None if unnamed else target.namespace or None
         return FoundCluster(connect_in_pod(variables, namespace=namespace))
     raise ConfigurationError(
-        "The backend 'gke' needs a cluster, and none is named.",
+        "No cluster is named, and jobs with backend='gke' or 'pathways' need one.",
         hint="Set KINETIC_PROJECT, and KINETIC_ZONE and KINETIC_CLUSTER if they are not the defaults. Or "
         "name a context of your kubeconfig: KINETIC_KUBE_CONTEXT. To run on this machine instead: "
         "backend='local' or KINETIC_BACKEND=local.",
