@@ -80,7 +80,9 @@ def test_a_job_is_run_and_attached_to_by_the_name_of_its_cluster_without_a_kubec
     with GkeServer(tmp_path / "gke", token="kube-bed-admin") as gke:
         ca = Path(bed.environment["KUBE_BED_CA"]).read_text()
         server = bed.environment["KUBE_BED_SERVER"]
-        gke.add("bed", project="p", location="us-east1", server=server, ca=ca)
+        pool = {"name": "p", "initial_node_count": 1, "config": {"machine_type": "e2-standard-4"}}
+        where = {"project": "p", "location": "us-east1"}
+        gke.add("bed", **where, server=server, ca=ca, node_pools=[pool])
         place = {"KINETIC_PROJECT": "p", "KINETIC_ZONE": "us-east1", "KINETIC_CLUSTER": "bed"}
         project.variables = {**gke.environment, "KUBECONFIG": str(tmp_path / "none")}
         project.variables["KINETIC_KUBE_CONTEXT"] = ""
