@@ -28,9 +28,9 @@ def a_workload(**metadata: Any) -> Manifest:
     container = {
         "name": "kinetic",
         "command": ["python3", "/app/runner.py", "--store", str(BUCKET)],
-        "envFrom": [{"secretRef": {"name": "job-env"}}],
+        "envFrom": [{"secretRef": {"name": "job-env"}}, {"secretRef": {"name": "users-own"}}],
     }
-    pod = {"containers": [container], "volumes": [{"configMap": {"name": "runner"}}]}
+    pod = {"containers": [container], "volumes": [{"configMap": {"name": "kn-runner-1"}}]}
     own = {"name": "job", "uid": "1", "creationTimestamp": "2026-11-22T10:00:00Z"}
     return {
         "kind": "JobSet",
@@ -76,7 +76,7 @@ def left_in(cluster: Any, store: FakeStore | None = None) -> Left:
 
 def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
     assert stores_of(a_workload()) == {"gs://jobs"}
-    assert needs_of(a_workload()) == {("Secret", "job-env"), ("ConfigMap", "runner")}
+    assert needs_of(a_workload()) == {("Secret", "job-env"), ("ConfigMap", "kn-runner-1")}
 
 
 def test_only_workloads_of_this_store_are_found_and_parts_of_them_are_not() -> None:
@@ -115,15 +115,15 @@ def test_what_waits_for_objects_that_nobody_creates_is_removed_after_an_hour(
     workload = a_workload()
     later = created_at(workload) + LEFT_AGE + 1
 
-    complete = Namespace(workload, there=("job-env", "runner"))
+    complete = Namespace(workload, there=("job-env", "kn-runner-1"))
     left_in(complete).remove([workload], later)
-    young = Namespace(workload, there=("runner",))
+    young = Namespace(workload, there=("kn-runner-1",))
     left_in(young).remove([workload], later - 2)
-    begun, store = Namespace(workload, there=("runner",)), FakeStore()
+    begun, store = Namespace(workload, there=("kn-runner-1",)), FakeStore()
     claim = Claim(job_id=RECORD.job_id, attempt=1, host=0, hostname="p", pid=1, claimed_at=1.0)
     store.write(JobObjects(RECORD.job_id).claim(1, 0), encode(claim))
     left_in(begun, store).remove([workload], later)
-    killed = Namespace(workload, there=("runner",))
+    killed = Namespace(workload, there=("kn-runner-1",))
     left_in(killed).remove([workload], later)
 
     assert complete.workloads == young.workloads == begun.workloads == [workload]

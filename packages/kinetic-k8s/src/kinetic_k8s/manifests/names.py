@@ -23,6 +23,7 @@ LONGEST_SUBDOMAIN: Final = 253
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _ENVIRONMENT_SUFFIX: Final = "-env"
 _DIGEST_LENGTH: Final = 40
+_RUNNER: Final = "kn-runner-"
 
 
 def environment_secret_name(job: str) -> str:
@@ -32,7 +33,12 @@ def environment_secret_name(job: str) -> str:
 
 def runner_config_map_name(digest: str) -> str:
     """Return the name of the ConfigMap with the file whose SHA-256 is *digest*."""
-    return f"kn-runner-{digest[:_DIGEST_LENGTH]}"
+    return f"{_RUNNER}{digest[:_DIGEST_LENGTH]}"
+
+
+def is_runner_config_map(name: str) -> bool:
+    """Return whether *name* is one of `runner_config_map_name`."""
+    return name.startswith(_RUNNER)
 
 
 def check_host_names(names: tuple[str, ...]) -> None:

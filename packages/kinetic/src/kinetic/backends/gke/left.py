@@ -16,7 +16,11 @@ from kinetic.job_status import JobStatus
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_k8s.manifests.names import CONTAINER
+from kinetic_k8s.manifests.names import (
+    CONTAINER,
+    environment_secret_name,
+    is_runner_config_map,
+)
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import Flag
 from kinetic_payload.stores.store import Location
@@ -110,14 +114,19 @@ def stores_of(workload: Manifest) -> set[str]:
 
 
 def needs_of(workload: Manifest) -> set[tuple[str, str]]:
-    """Return kind and name of the objects without which the function's container does not start."""
+    """Return kind and name of the objects of Kinetic without which the function's container does not start.
+
+    Objects that `pod_overrides` names are the user's own, and may come later.
+    """
     found = set()
+    own = environment_secret_name(workload["metadata"]["name"])
     for container in _containers(workload):
         for source in container.get("envFrom") or ():
-            if name := (source.get("secretRef") or {}).get("name"):
-                found.add(("Secret", name))
+            if (source.get("secretRef") or {}).get("name") == own:
+                found.add(("Secret", own))
     for volume in _volumes(workload):
-        if name := (volume.get("configMap") or {}).get("name"):
+        name = (volume.get("configMap") or {}).get("name") or ""
+        if is_runner_config_map(name):
             found.add(("ConfigMap", name))
     return found
 
