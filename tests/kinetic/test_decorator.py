@@ -117,7 +117,7 @@ def test_a_function_is_not_decorated_twice() -> None:
         ({"memory": "16GB"}, "'16Gi'"),
         ({"cpu": "many"}, "cores"),
         ({"memory": "1G", "shared_memory": "2G"}, "Raise memory"),
-        ({"labels": {"a b": "c"}}, "name of a label"),
+        ({"labels": {"a b": "c"}}, "key of a label"),
         ({"labels": {"team": "a b"}}, "value of the label"),
         ({"zone": 3}, "not text"),
     ],

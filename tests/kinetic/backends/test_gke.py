@@ -96,7 +96,7 @@ def cluster_in(target: Target, folder: Path, **variables: str) -> Identity:
 
 
 def test_a_cluster_must_be_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="none is named") as caught:
+    with pytest.raises(ConfigurationError, match="No cluster is named") as caught:
         cluster_in(Target(), tmp_path)
 
     assert "KINETIC_PROJECT" in str(caught.value)
