@@ -21,6 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.name for path in (ROOT / "packages").iterdir())
+# The extras of `kinetic` are Kinetic's other packages, or are for debugging only.
+EXTRAS = {"kinetic-payload": "[gcs,testing]", "kinetic-k8s": "[testing]"}
 REMOVED_VARIABLES = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES},
@@ -39,9 +41,8 @@ def needed(distribution: str) -> list[str]:
 def wheel(distribution: str, *, extras: bool) -> str:
     """Return the requirement for the wheel that `uv build` made of a package, with its *extras*."""
     (found,) = (ROOT / "dist").glob(f"{distribution.replace('-', '_')}-[0-9]*.whl")
-    # The extras of `kinetic` are Kinetic's other packages, or are for debugging only.
-    with_extras = extras and distribution == "kinetic-payload"
-    return f"{distribution}[gcs,testing] @ {found.as_uri()}" if with_extras else str(found)
+    chosen = EXTRAS.get(distribution, "") if extras else ""
+    return f"{distribution}{chosen} @ {found.as_uri()}" if chosen else str(found)
 
 
 def python_of(version: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 PACKAGES = Path(__file__).parents[1] / "packages"
-sys.path.append(str(Path(__file__).parent))  # Tests in several folders use `dap_client`.
+sys.path.append(str(Path(__file__).parent / "tools"))  # Tests in several folders use `dap_client`.
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -189,6 +189,7 @@ def run_readme(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], N
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The authority of all GKE servers of this process: gRPC reads the file of the trusted ones only once."""
+    pytest.importorskip("trustme", reason="it needs kinetic-k8s[testing]")
     from kinetic_k8s.testing import Authority
 
     found = Authority(tmp_path_factory.mktemp("authority"))

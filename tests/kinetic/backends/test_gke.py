@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,7 +36,6 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import Form, workload_manifest
 from kinetic_k8s.reading.queue import QueuePlace
-from kinetic_k8s.testing import GkeServer
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
@@ -44,6 +43,9 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.stores.store import Location
+
+if TYPE_CHECKING:
+    from kinetic_k8s.testing import GkeServer
 
 BUCKET = Location("gs", "jobs")
 PEM = "-----BEGIN CERTIFICATE-----\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,7 +10,9 @@ from kinetic.backends.gke.pools import check_pools
 from kinetic.errors import InvalidRequestError
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.gke import GkeApi
-from kinetic_k8s.testing import GkeServer
+
+if TYPE_CHECKING:
+    from kinetic_k8s.testing import GkeServer
 
 L4 = {
     "name": "gpus",
