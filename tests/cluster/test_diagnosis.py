@@ -177,9 +177,7 @@ def test_what_keeps_a_namespace_from_having_pods_is_named(
     assert found.remedy
 
 
-def test_a_suspended_job_and_one_whose_pod_was_deleted_say_so(
-    cluster: ApiServer, a_job: Make
-) -> None:
+def test_a_suspended_job_and_one_whose_pod_is_gone_say_so(cluster: ApiServer, a_job: Make) -> None:
     suspended = replace(a_job("pass"), suspended=True)
     deleted = a_job("import time; time.sleep(600)", grace=timedelta(seconds=1))
     for spec in (suspended, deleted):
@@ -188,7 +186,7 @@ def test_a_suspended_job_and_one_whose_pod_was_deleted_say_so(
     with Watch(
         cluster, [Watched(kind=kind, labels=f"{APP}={APP_VALUE}") for kind in ("Pod", "Job")]
     ) as watch:
-        while causes.get(deleted.name) != "pod-deleted":
+        while causes.get(deleted.name) != "pod-gone":
             assert watch.wait(60), causes
             for pod in cluster.list("Pod", labels=of_job(deleted.pod.job_id)):
                 if pod["status"]["phase"] == "Running":
@@ -199,7 +197,7 @@ def test_a_suspended_job_and_one_whose_pod_was_deleted_say_so(
                 if (found := diagnose(cluster, spec)) is not None
             }
 
-    assert causes == {suspended.name: "suspended", deleted.name: "pod-deleted"}
+    assert causes == {suspended.name: "suspended", deleted.name: "pod-gone"}
 
 
 AUTOSCALER = {

@@ -214,8 +214,8 @@ def test_a_cause_is_named_with_the_words_of_who_reports_it(
         ("jobset: out of memory", "FAILED", "out-of-memory", "Host 1: A process was killed", "memory='128Mi'"),
         ("jobset: one host is evicted", "RUNNING", "disrupted", "Host 1: The cluster ended the pod: Eviction", ""),
         ("jobset: a pod was deleted", "RUNNING", "exit", "The pod of host 1 is gone", ""),
-        ("jobset: a pod was deleted, all are gone", "FAILED", "pod-deleted",
-         "A pod of the job was deleted, by a person or a program: jobset failed", ""),
+        ("jobset: a pod was deleted, all are gone", "FAILED", "pod-gone",
+         "A pod of the job is gone, so how it ended is not known: jobset failed", ""),
         ("jobset: suspended", "PENDING", "suspended", "It is suspended.", "kubectl patch jobset js-susp --type merge"),
         # Pathways: the head decides, and what its sidecars and the workers do explains it.
         ("pathways: workers wait", "RUNNING", "no-node",
@@ -263,6 +263,40 @@ def test_what_a_real_cluster_reported_is_explained(
     assert reason in found.reason
     assert remedy in found.remedy
     assert len(event_fields(workload, pods)) <= 2
+
+
+LIMIT = "BackoffLimitExceeded"
+LOST = "The container could not be located when the pod was terminated"
+
+
+def failed(pod: Manifest | None, *, leaving: bool = False, job_leaving: bool = False) -> str:
+    """Return cause and reason for a failed job on one host with this *pod*, or with none."""
+    job, deleted = a_job(LIMIT, message="the limit"), {"deletionTimestamp": "2026-11-22T10:16:00Z"}
+    if pod is not None and leaving:
+        pod = {**pod, "metadata": pod["metadata"] | deleted}
+    if job_leaving:
+        job["metadata"] |= deleted
+    found = diagnosis_of(job, [] if pod is None else [pod])
+    assert found is not None
+    return f"{found.cause}: {found.reason}"
+
+
+def test_a_deletion_is_reported_only_where_the_pod_shows_it() -> None:
+    killed = a_pod(terminated(137), phase="Failed")
+    lost = a_pod(terminated(137, "ContainerStatusUnknown", LOST), phase="Failed")
+
+    assert failed(killed, leaving=True).startswith("pod-deleted: The job's pod was deleted")
+    # A function that kills its own process; a Job that is removed with its pods.
+    assert failed(killed) == "exit: The container ended with exit code 137 (SIGKILL)."
+    assert failed(killed, leaving=True, job_leaving=True).startswith("exit: ")
+    assert failed(a_pod(terminated(143), phase="Failed")).startswith("exit: ")
+    # The node has restarted.
+    assert failed(lost).startswith("container-lost: The node node does not know")
+    assert LOST in failed(lost)
+    # Pods are also removed long after their end.
+    assert failed(None) == (
+        "pod-gone: The job's pod is gone, so how it ended is not known: the limit."
+    )
 
 
 def test_events_are_asked_for_where_the_cause_is_reported() -> None:

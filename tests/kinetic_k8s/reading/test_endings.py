@@ -35,9 +35,14 @@ def a_pod(host: int = 0, *, second: int = 0, limit: str | None = None, **pod: An
     )
 
 
-def disrupted(reason: str, message: str) -> dict[str, Any]:
-    kind = {"type": "DisruptionTarget", "status": "True"}
+def disrupted(reason: str, message: str, second: int | None = None) -> dict[str, Any]:
+    kind: dict[str, Any] = {"type": "DisruptionTarget", "status": "True"}
+    if second is not None:
+        kind["lastTransitionTime"] = f"2026-11-22T10:15:{second:02d}Z"
     return {"conditions": [{**kind, "reason": reason, "message": message}]}
+
+
+EVICTED = disrupted("EvictionByEvictionAPI", "evicting", second=0)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,15 @@ def test_out_of_memory_names_the_limit_the_peak_and_what_to_try(
     assert found.cause == "out-of-memory"
     assert reason in found.reason
     assert remedy in found.remedy
+
+
+def test_out_of_memory_of_a_child_explains_the_exit_code_of_its_parent() -> None:
+    found = ending_of(a_pod(code=1, why="OOMKilled", limit="16Gi", text="no worker is left"))
+
+    assert found is not None
+    assert found.cause == "out-of-memory"
+    assert "16Gi of memory. The container ended with exit code 1: no worker is left" in found.reason
+    assert ending_of(a_pod(code=0, why="OOMKilled", limit="16Gi")) is None
 
 
 @pytest.mark.parametrize(
@@ -120,6 +134,14 @@ def test_an_ending_is_explained(pod: PodView, cause: str, words: str) -> None:
         ([a_pod(0, code=143, second=9), a_pod(1, code=143, second=3)], 1),
         ([a_pod(0, code=1), a_pod(1, **disrupted("EvictionByEvictionAPI", "evicting"))], 0),
         ([a_pod(0, code=0)], None),
+        # The grace period of an eviction is longer than the host that lost the evicted one.
+        ([a_pod(0, code=134, second=5), a_pod(1, code=143, second=30, **EVICTED)], 1),
+        ([a_pod(0, code=1, second=5), a_pod(1, code=143, second=30, **EVICTED)], 1),
+        ([a_pod(0, code=134, second=1), a_pod(1, code=134, second=1, **EVICTED)], 1),
+        ([a_pod(0, code=1, second=5), a_pod(1, code=143, second=40, **disrupted("E", "e", second=30))], 0),
+        # A host that succeeded is no cause, whatever else its pod shows.
+        ([a_pod(0, code=0, why="OOMKilled", second=1), a_pod(1, code=1, second=9)], 1),
+        ([a_pod(0, code=0, phase="Succeeded", **EVICTED), a_pod(1, code=1, second=9)], 1),
     ],
 )  # fmt: skip
 def test_of_several_hosts_the_first_cause_is_found(pods: list[PodView], first: int | None) -> None:

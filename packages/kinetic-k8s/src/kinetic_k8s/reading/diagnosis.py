@@ -208,18 +208,32 @@ def _failed(workload: WorkloadView, hosts: Sequence[PodView], peak: int | None) 
     if reason == "DeadlineExceeded":
         return Diagnosis("deadline", f"The job did not end in time: {message}.")
     first = first_to_fail(hosts)
-    if first is None or (was_stopped(first) and reason in _BACKOFF):
+    if first is None:
         if reason in ("PodFailurePolicy", "FailJobSetFailurePolicyAction"):
             return Diagnosis("exit", f"The job failed: {message}.")
-        if any(pod.alive or not pod.terminated for pod in hosts) and first is None:
+        if any(pod.alive or not pod.terminated for pod in hosts):
             return None
+        # Pods are also removed after their end: with their node, or once the cluster keeps many.
         whose = "The job's pod" if workload.hosts == 1 else "A pod of the job"
-        if first is not None and workload.hosts > 1:
-            whose = f"The pod of host {first.host}"
+        return Diagnosis("pod-gone", f"{whose} is gone, so how it ended is not known: {message}.")
+    if _was_deleted(workload, first, hosts) and reason in _BACKOFF:
+        whose = "The job's pod" if workload.hosts == 1 else f"The pod of host {first.host}"
         return Diagnosis(
             "pod-deleted", f"{whose} was deleted, by a person or a program: {message}."
         )
     return _first_ending(workload, hosts, peak)
+
+
+def _was_deleted(workload: WorkloadView, first: PodView, hosts: Sequence[PodView]) -> bool:
+    """Return whether the *first* pod to end was certainly stopped by its deletion, and not with its job."""
+    deleted_with_job = "deletionTimestamp" in workload.manifest["metadata"]
+    # If the pod of another host is gone, that one may have ended first.
+    return (
+        was_stopped(first)
+        and first.leaving
+        and not deleted_with_job
+        and len(hosts) == workload.hosts
+    )
 
 
 _BACKOFF: Final = ("BackoffLimitExceeded", "ReachedMaxRestarts", "FailedJobs")
@@ -230,7 +244,10 @@ def _first_ending(
     workload: WorkloadView, hosts: Sequence[PodView], peak: int | None
 ) -> Diagnosis | None:
     """Return how the host ended that ended first, unless none has failed."""
-    first = first_to_fail([pod for pod in hosts if not pod.alive])
+    if all(pod.alive for pod in hosts):
+        return None
+    # The grace period of a host that the cluster ends may last longer than the hosts that lose it.
+    first = first_to_fail([pod for pod in hosts if not pod.alive or pod.disruption])
     if first is None or (why := ending_of(first, peak=peak)) is None:
         return None
     if workload.hosts == 1:

@@ -14,7 +14,8 @@ from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_payload.layout import EXIT_BAD_NODE
 
 _SIGNALS: Final = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
-_STOPPED: Final = (128 + 9, 128 + 15)
+_KILLED: Final = 128 + 9
+_STOPPED: Final = (_KILLED, 128 + 15)
 """Exit codes of a container that was told to stop."""
 _ABORTED: Final = 128 + 6
 """The exit code of a host that lost another one, among others."""
@@ -26,6 +27,8 @@ _REQUIREMENT: Final = re.compile(
     r"(cloudpickle|google-cloud-storage) is not installed|No module named '(cloudpickle)'"
 )
 """What the runner, or Python itself, writes if an image lacks what the runner needs."""
+_LOST_CONTAINER: Final = "ContainerStatusUnknown"
+"""The kubelet's reason if it does not find the container of a pod. Its exit code is then always 137."""
 _NODE_LOST: Final = ("DeletionByPodGC", "DeletionByTaintManager")
 _MI: Final = 2**20
 _LARGE: Final = 1024
@@ -34,6 +37,8 @@ _LARGE: Final = 1024
 
 def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
     """Return how *pod* ended, unless it succeeded; *peak*: the most memory that was seen, in bytes."""
+    if pod.phase == "Succeeded":
+        return None
     if pod.disruption:
         if pod.condition("DisruptionTarget").get("reason") in _NODE_LOST:
             where = f"The node {pod.node}" if pod.node else "The pod's node"
@@ -48,11 +53,18 @@ def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
         return Diagnosis(
             "rejected", f"The node {pod.node} did not run the pod: {pod.status['message']}"
         )
-    if ended.get("reason") == "OOMKilled":
-        return _out_of_memory(pod, peak)
     code = ended.get("exitCode")
     if not code:
         return None
+    # If a child of the command ran out of memory, the exit code is the command's own, even 0.
+    if ended.get("reason") == "OOMKilled":
+        return _out_of_memory(pod, peak)
+    if ended.get("reason") == _LOST_CONTAINER:
+        return Diagnosis(
+            "container-lost",
+            f"The node {pod.node} does not know how the container ended, as after a restart of the node: "
+            f"{_LOST_CONTAINER}, {exit_of(ended)}",
+        )
     if ended.get("reason") in NEVER_STARTED:
         return no_program(str(ended.get("message") or ""))
     reason = f"The container ended with {exit_of(ended)}"
@@ -93,25 +105,31 @@ def first_to_fail(pods: Sequence[PodView]) -> PodView | None:
     """Return the host that ended first of those that failed.
 
     A host that was told to stop is not the cause if another one failed. JAX aborts a host that loses another
-    one, so a host that aborted comes after those that ended at about the same time.
+    one, so a host that aborted comes after those that ended at about the same time. A host that the cluster
+    ended counts from the moment at which that was decided: its grace period follows.
     """
     failed = [pod for pod in pods if ending_of(pod) is not None]
     own = [pod for pod in failed if not was_stopped(pod)] or failed
     if not own:
         return None
-    first = min(map(_end, own))
-    together = [pod for pod in own if _end(pod) - first <= _AT_ONCE]
-    return min(together, key=lambda pod: (_aborted(pod), _end(pod), pod.host))
+    first = min(map(_began_to_end, own))
+    together = [pod for pod in own if _began_to_end(pod) - first <= _AT_ONCE]
+    return min(together, key=lambda pod: (_aborted(pod), _began_to_end(pod), pod.host))
 
 
 def _aborted(pod: PodView) -> bool:
-    return pod.ends.get("exitCode") == _ABORTED
+    return pod.ends.get("exitCode") == _ABORTED and not pod.disruption
 
 
-def _end(pod: PodView) -> datetime:
-    """Return when the pod's container ended, in whole seconds of its node's clock."""
-    found = pod.ends.get("finishedAt")
-    return datetime.fromisoformat(found) if found else _UNKNOWN
+def _began_to_end(pod: PodView) -> datetime:
+    """Return when the pod's container ended, or when its disruption was decided before that.
+
+    Times are whole seconds: of the node's clock, or of the one that disrupts.
+    """
+    found = [pod.ends.get("finishedAt")]
+    if pod.disruption:
+        found.append(pod.condition("DisruptionTarget").get("lastTransitionTime"))
+    return min((datetime.fromisoformat(each) for each in found if each), default=_UNKNOWN)
 
 
 def was_stopped(pod: PodView) -> bool:
@@ -185,6 +203,8 @@ def _evicted(text: str) -> Diagnosis:
 def _out_of_memory(pod: PodView, peak: int | None) -> Diagnosis:
     limit = pod.container_spec.get("resources", {}).get("limits", {}).get("memory")
     seen = f" The most that was seen is {_in_mebibytes(peak)}." if peak else ""
+    if pod.ends.get("exitCode") != _KILLED:
+        seen = f"{seen} The container ended with {exit_of(pod.ends)}"
     if limit is None:
         return Diagnosis(
             "out-of-memory",
