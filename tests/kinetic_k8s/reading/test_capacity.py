@@ -87,6 +87,36 @@ def test_the_schedulers_cause_is_found(scheduler: str, cause: str) -> None:
     assert diagnosed(scheduler=scheduler).cause == cause
 
 
+NONE = "3 node(s) didn't match Pod's node affinity/selector"
+CORDONED = "1 node(s) were unschedulable"
+TAINTED = "1 node(s) had untolerated taint {%s: }"
+SEE = "kubectl get nodes -l cloud.google.com/gke-tpu-topology=2x2x2. If there are none, add a node pool."
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "cause", "reason", "remedy"),
+    [
+        ([NONE], "no-node", "No node is of the kind", "Add a node pool whose nodes have"),
+        ([CORDONED, NONE], "cordoned", "others accept no new pods at present", SEE),
+        ([TAINTED % "team", NONE], "taint", "others have a taint", SEE),
+        ([TAINTED % "team", CORDONED, NONE], "taint", "others have a taint", SEE),
+        ([TAINTED % "node.kubernetes.io/not-ready", NONE], "node-starting", "others are not ready yet", SEE),
+        ([TAINTED % "node.kubernetes.io/not-ready"], "node-starting", "are not ready yet", "Wait"),
+        (["1 node(s) had untolerated taint(s)", NONE], "taint", "others have a taint", SEE),
+        # A job for TPUs tolerates that taint on its own nodes: these are of another kind.
+        ([TAINTED % "nvidia.com/gpu", NONE], "no-node", "No node is of the kind", "Add a node pool"),
+    ],
+)  # fmt: skip
+def test_a_node_that_is_cordoned_or_tainted_may_be_of_the_kind_that_the_job_requests(
+    scheduler: list[str], cause: str, reason: str, remedy: str
+) -> None:
+    found = diagnosed(scheduler=f"0/4 nodes are available: {', '.join(scheduler)}.")
+
+    assert found.cause == cause
+    assert reason in found.reason
+    assert remedy in found.remedy
+
+
 def test_more_nodes_are_not_announced_to_a_pod_whose_claim_is_missing() -> None:
     claim = '0/1 nodes are available: persistentvolumeclaim "d" not found.'
 

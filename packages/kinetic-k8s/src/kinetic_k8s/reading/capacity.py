@@ -12,6 +12,16 @@ from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.events import message_of
 
 _CLAIM: Final = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+_TAINT: Final = re.compile(r"untolerated taint(?:\(s\))?(?: \{([^\s:}]+))?")
+"""The key of a taint, which some versions leave out."""
+_ACCELERATOR_TAINTS: Final = ("nvidia.com/gpu", "google.com/tpu")
+"""Taints of GKE's nodes with accelerators. A job tolerates that of its own kind of node."""
+_STARTING_TAINTS: Final = (
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/network-unavailable",
+    "node.cloudprovider.kubernetes.io/uninitialized",
+)
+"""Taints of a node that starts, or whose kubelet has trouble."""
 _GROWS, _CANNOT, _FAILED = "TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp"
 _ZONES: Final = re.compile(r"in zones (.+?) associated with this pod")
 
@@ -140,25 +150,50 @@ def _by_scheduler(pod: PodView, scheduled: Mapping[str, Any]) -> Diagnosis:
             f"Every node of the kind that the job requests is occupied: {text}",
             "Wait until other jobs end, or add a node pool of the same kind: a slice runs one job at a time.",
         )
-    if "node affinity/selector" in causes:
-        wanted = ", ".join(
-            f"{key}={value}" for key, value in (pod.spec.get("nodeSelector") or {}).items()
-        )
+    return _rejected(pod, text, causes)
+
+
+def _rejected(pod: PodView, text: str, causes: str) -> Diagnosis:
+    """Return why no node accepts the pod.
+
+    The scheduler names the first filter that each node fails: that it is cordoned or tainted before that it
+    is of another kind. So a node that is cordoned or tainted may be of the kind that the job requests.
+    """
+    others = "node affinity/selector" in causes
+    taints = _TAINT.findall(causes)
+    if others:
+        taints = [key for key in taints if key not in _ACCELERATOR_TAINTS]
+    cordoned = "node(s) were unschedulable" in causes
+    starting = bool(taints) and all(key in _STARTING_TAINTS for key in taints)
+    wanted = ",".join(
+        f"{key}={value}" for key, value in (pod.spec.get("nodeSelector") or {}).items()
+    )
+    if others and not taints and not cordoned:
         return Diagnosis(
             "no-node",
             f"No node is of the kind that the job requests: {text}",
-            f"Add a node pool whose nodes have the labels {wanted}, or choose another accelerator."
+            f"Add a node pool whose nodes have the labels {wanted.replace(',', ', ')}, "
+            "or choose another accelerator."
             if wanted
             else "",
         )
-    if "untolerated taint" in causes:
-        return Diagnosis(
-            "taint", f"Every node rejects the pod: {text}", "Add nodes without that taint."
-        )
-    if re.search(r"node\(s\) were unschedulable", causes):
-        return Diagnosis(
-            "cordoned",
-            f"The nodes accept no new pods at present: {text}",
-            "Wait: they are being drained or upgraded, or an administrator has cordoned them.",
-        )
-    return Diagnosis("unschedulable", f"No node accepts the pod: {text}")
+    if taints and not starting:
+        cause, state = "taint", "have a taint that the pod does not tolerate"
+        remedy = "Add nodes without that taint."
+    elif cordoned:
+        cause, state = "cordoned", "accept no new pods at present"
+        remedy = "Wait: they are being drained or upgraded, or an administrator has cordoned them."
+    elif starting:
+        cause, state = "node-starting", "are not ready yet"
+        remedy = "Wait: a new node takes minutes to be ready."
+    else:
+        return Diagnosis("unschedulable", f"No node accepts the pod: {text}")
+    if not others:
+        return Diagnosis(cause, f"The nodes {state}: {text}", remedy)
+    return Diagnosis(
+        cause,
+        f"Some nodes are not of the kind that the job requests, and others {state}: {text}",
+        f"See which nodes are of that kind: kubectl get nodes -l {wanted}. If there are none, add a node pool."
+        if wanted
+        else "",
+    )

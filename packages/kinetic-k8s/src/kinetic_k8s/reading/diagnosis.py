@@ -26,7 +26,7 @@ from kinetic_k8s.reading.silence import LONG, silent
 from kinetic_k8s.reading.starting import crash_of, not_created, waiting_of
 from kinetic_k8s.reading.workloads import WorkloadView
 
-_PASSES: Final = ("insufficient", "occupied", "scaling-up", "gated", "cordoned")
+_PASSES: Final = ("insufficient", "occupied", "scaling-up", "gated", "cordoned", "node-starting")
 """Causes that may go away by themselves. If hosts wait for several reasons, the others come first."""
 
 
