@@ -46,7 +46,7 @@ def place(
         ("held", "queue-inactive", "ClusterQueue kn-lab-stopped is inactive", "ask its administrator"),
         ("orphan", "queue-inactive", "ClusterQueue kn-lab-missing doesn't exist", "use another queue"),
         ("nomem", "queue-without-resource", "resource memory unavailable", "no quota for memory"),
-        ("toobig", "queue-too-small", "> maximum capacity (40m)", "more of cpu than the queue ever has"),
+        ("toobig", "queue-too-small", "> maximum capacity (40m)", "more of cpu than the queue ever has for it"),
     ],
 )  # fmt: skip
 def test_a_job_that_waits_is_told_why_where_and_for_whom(
@@ -111,6 +111,37 @@ def test_without_the_right_to_read_queues_less_is_said_and_nothing_wrong() -> No
     assert namespace is not None
     assert "at position 3 or later" in str(queued(namespace))
     assert place("wait-d", readable=()) is None
+
+
+NEVER = (
+    "insufficient quota for {} in flavor {}, previously considered podsets requests (0) + current podset "
+    "request (90m) > maximum capacity (40m)"
+)
+NOW = "insufficient unused quota for {} in flavor {}, 20m more needed"
+
+
+@pytest.mark.parametrize(
+    ("flavors", "cause"),
+    [
+        ([NEVER.format("cpu", "spot"), NOW.format("cpu", "standard")], "queued"),
+        ([NOW.format("cpu", "spot"), NEVER.format("cpu", "standard")], "queued"),
+        ([NEVER.format("cpu", "spot"), NEVER.format("cpu", "standard")], "queue-too-small"),
+        # Another resource of a flavor that never has enough.
+        ([NEVER.format("cpu", "spot"), NOW.format("memory", "spot")], "queue-too-small"),
+    ],
+)
+def test_a_queue_is_too_small_only_if_all_of_its_flavors_are(
+    flavors: list[str], cause: str
+) -> None:
+    why = queued(
+        QueuePlace(
+            "research",
+            reason=f"couldn't assign flavors to pod set main: {', '.join(flavors)}",
+        )
+    )
+
+    assert why is not None
+    assert why.cause == cause
 
 
 def test_an_admitted_job_does_not_wait_and_a_deactivated_one_needs_a_person() -> None:

@@ -15,6 +15,8 @@ QUEUE: Final = "kueue.x-k8s.io/queue-name"
 """The label that names the LocalQueue of a job."""
 _JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 _SHORT: Final = re.compile(r"insufficient (?:unused )?quota for (\S+) in flavor")
+_TOO_SMALL: Final = re.compile(r"insufficient quota for \S+ in flavor ([^\s,;]+)")
+_SHORT_NOW: Final = re.compile(r"insufficient unused quota for \S+ in flavor ([^\s,;]+)")
 _NAMED: Final = 3
 """How many holders of quota a message names."""
 
@@ -136,6 +138,8 @@ def queued(place: QueuePlace) -> Diagnosis | None:
     where = f"The job waits in the queue {place.queue!r}"
     evicted = f" It had been admitted before: {place.eviction}." if place.eviction else ""
     for pattern, cause, remedy in _REASONS:
+        if cause == "queue-too-small" and _may_fit_later(place.reason):
+            continue
         if found := re.search(pattern, place.reason):
             return Diagnosis(
                 cause, f"{where}: {place.reason}.{evicted}", remedy.format(*found.groups())
@@ -165,10 +169,16 @@ _REASONS: Final = (
     (
         r"insufficient quota for (\S+) in flavor",
         "queue-too-small",
-        "The job requests more of {0} than the queue ever has: request less, or use another queue.",
+        "The job requests more of {0} than the queue ever has for it: request less, or use another queue.",
     ),
 )
 """Kueue's words about a job that waiting does not help → cause, remedy. Seen with Kueue 0.19."""
+
+
+def _may_fit_later(reason: str) -> bool:
+    """Return whether a flavor of the queue is only short of quota at present; *reason* lists all of them."""
+    never = set(_TOO_SMALL.findall(reason))
+    return any(flavor not in never for flavor in _SHORT_NOW.findall(reason))
 
 
 def _position(place: QueuePlace) -> str:
