@@ -41,6 +41,7 @@ def terminated(code: int, reason: str = "Error") -> Manifest:
 
 
 RUNNING: Manifest = {"running": {}}
+NOT_STARTED = terminated(128, "StartError")
 WAITING: Manifest = {"waiting": {"reason": "ContainerCreating"}}
 REPLACED = "It waits for another pod to replace the last one."
 ENDING = "Its pod has ended; the job is about to end or retry."
@@ -72,6 +73,15 @@ ENDING = "Its pod has ended; the job is about to end or retry."
             1,
             (State.RUNNING, REPLACED, False),
         ),
+        # A program that was not started has not run: not before another pod replaces it, nor afterwards.
+        (a_job(), [a_pod("Failed", NOT_STARTED)], 0, (State.PENDING, ENDING, False)),
+        (
+            a_job(),
+            [a_pod("Failed", NOT_STARTED), a_pod("Pending", WAITING)],
+            0,
+            (State.PENDING, "", False),
+        ),
+        (a_job(), [a_pod("Failed", NOT_STARTED)], 1, (State.RUNNING, ENDING, False)),
         # Between two attempts only what is known already tells that it ran.
         (a_job(), [], 1, (State.RUNNING, REPLACED, False)),
         (a_job(), [a_pod("Pending", WAITING)], 1, (State.RUNNING, REPLACED, False)),
@@ -217,6 +227,19 @@ BETWEEN = "It waits for other pods to replace the last ones."
             [RUNS, a_host(1, "Running", RUNNING, leaving=True)],
             1,
             (State.RUNNING, STOPPING, False),
+        ),
+        # One ended before the other could start.
+        (
+            a_jobset(),
+            [a_host(0, "Failed", terminated(1)), a_host(1, "Pending", WAITING)],
+            0,
+            (State.PENDING, "Host 0 has ended; host 1 waits.", False),
+        ),
+        (
+            a_jobset(),
+            [a_host(0, "Failed", terminated(1)), a_host(1, "Failed", NOT_STARTED)],
+            0,
+            (State.PENDING, "Its pods have ended; the job is about to end or retry.", False),
         ),
         (a_jobset(suspend=True), [], 0, (State.PENDING, "It is suspended.", False)),
         # The conditions of a JobSet; it is over when no host is alive, whatever other pods do.

@@ -68,13 +68,15 @@ def status_of(
 def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) -> WorkloadStatus:
     hosts = hosts_of(pods)
     several = workload.hosts > 1
-    has_run = (
-        attempts > 0
-        or workload.restarts > 0
-        or len({pod.host for pod in pods if pod.started}) >= workload.hosts
-    )
+    ended = [pod for pod in hosts if pod.terminated]
+    disrupted = any(pod.disruption for pod in ended)
+    started = {pod.host for pod in pods if pod.started}
+    if any(pod.started for pod in ended) and not disrupted:
+        # A pod that does not exist any more ended before: a job that is about to end replaces none.
+        started |= set(range(workload.hosts)) - {pod.host for pod in hosts}
+    has_run = attempts > 0 or workload.restarts > 0 or len(started) >= workload.hosts
+    state = State.RUNNING if has_run else State.PENDING
     if any(pod.alive and pod.started for pod in pods):
-        state = State.RUNNING if has_run else State.PENDING
         if any(pod.alive and pod.leaving for pod in pods):
             return WorkloadStatus(
                 state, f"Its {'pods are' if several else 'pod is'} being stopped."
@@ -87,12 +89,8 @@ def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) 
             if has_run
             else "It is suspended.",
         )
-    ended = [pod for pod in hosts if pod.terminated]
-    if ended and not any(pod.disruption for pod in ended):
-        which = "pods have" if several else "pod has"
-        return WorkloadStatus(
-            State.RUNNING, f"Its {which} ended; the job is about to end or retry."
-        )
+    if ended and not disrupted:
+        return WorkloadStatus(state, _ended(workload, ended, hosts))
     if has_run:
         return WorkloadStatus(
             State.RUNNING,
@@ -101,6 +99,17 @@ def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) 
             else "It waits for another pod to replace the last one.",
         )
     return WorkloadStatus(State.PENDING)
+
+
+def _ended(workload: WorkloadView, ended: Sequence[PodView], hosts: Sequence[PodView]) -> str:
+    """Return which hosts have ended, and which ones still wait to start."""
+    waiting = [pod.host for pod in hosts if pod not in ended]
+    if not waiting:
+        which = "pods have" if workload.hosts > 1 else "pod has"
+        return f"Its {which} ended; the job is about to end or retry."
+    have, wait = "have" if len(ended) > 1 else "has", "wait" if len(waiting) > 1 else "waits"
+    which = named([pod.host for pod in ended]).capitalize()
+    return f"{which} {have} ended; {named(waiting)} {wait}."
 
 
 def _waiting_for(workload: WorkloadView, hosts: Sequence[PodView]) -> str:
