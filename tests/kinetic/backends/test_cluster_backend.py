@@ -12,6 +12,7 @@ from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
 from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
+from kinetic.backends.gke.observation import observation_of
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -22,6 +23,7 @@ from kinetic_k8s.errors import NotPermittedError, UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import Form, kind_of_workload, workload_manifest
+from kinetic_k8s.reading.queue import QUEUE
 from kinetic_payload.stores.store import Location
 
 BUCKET = Location("gs", "jobs")
@@ -148,3 +150,45 @@ def test_captured_variables_are_not_hidden_by_those_of_the_accelerator(
 
     assert not {"JAX_PLATFORMS", "KINETIC_DEVICES"} & set(environment)
     assert environment["KERAS_BACKEND"] == "jax"
+
+
+class Queueing(Refusing):
+    """A cluster whose queue has admitted a job or not, and whose namespace refuses the job's pods."""
+
+    def __init__(self, *, admitted: bool) -> None:
+        super().__init__(served=("Workload",))
+        state = {"status": str(admitted), "type": "Admitted"}
+        short = {"status": str(admitted), "type": "QuotaReserved", "message": "insufficient quota"}
+        self.objects: dict[str, Manifest] = {
+            "Workload": {
+                "metadata": {"name": "w", "uid": "2", "ownerReferences": [{"uid": "1"}]},
+                "spec": {"queueName": "research"},
+                "status": {"conditions": [state, short]},
+            },
+            "Event": {
+                "metadata": {"creationTimestamp": "2026-11-22T10:15:00Z"},
+                "involvedObject": {"kind": "Job", "name": "kn-train"},
+                "reason": "FailedCreate",
+                "message": "Error creating: exceeded quota: none",
+            },
+        }
+
+    def list(self, kind: str, **selected: object) -> list[Manifest]:
+        return [self.objects[kind]] if kind in self.objects else []
+
+
+@pytest.mark.parametrize(
+    ("admitted", "expected"),
+    [(True, "exceeded quota: none"), (False, "waits in the queue 'research'")],
+)
+def test_why_the_pods_of_an_admitted_job_are_refused_is_reported(
+    tmp_path: Path, admitted: bool, expected: str
+) -> None:
+    cluster: Any = Queueing(admitted=admitted)
+    backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {})
+    job = {
+        "metadata": {"name": "kn-train", "uid": "1", "labels": {QUEUE: "research"}},
+        "spec": {"suspend": not admitted},
+    }
+
+    assert expected in backend.explain(RECORD, observation_of(job, [])).reason

@@ -237,7 +237,9 @@ class ClusterBackend:
             return explanation_of(seen, [])
         cluster = with_short_timeout(self._cluster)
         place = None if seen.pods else place_in_queue(cluster, seen.job)
-        events = [] if place else _events(cluster, seen.job, seen.pods)
+        # Once it is admitted, its pods may still be refused, which only events tell.
+        waits = place is not None and not place.admitted
+        events = [] if waits else _events(cluster, seen.job, seen.pods)
         return explanation_of(seen, events, queue=place, now=datetime.now(UTC))
 
     def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
