@@ -11,13 +11,14 @@ import pytest
 
 from kinetic.backends.backend import LogLine
 from kinetic.backends.gke.host_log import BROKEN, LogSources, position_after
-from kinetic.backends.gke.logs import JobLog
+from kinetic.backends.gke.logs import JobLog, generations_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.reading.attempts import PodView
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
@@ -168,3 +169,31 @@ def test_the_bucket_goes_on_after_the_last_line_that_was_read(
     lines = (LogLine(text) for text in stored)
 
     assert position_after(last, count, lines) == position
+
+
+def a_pod_of(host: int, second: int, restarts: int | None = 0) -> PodView:
+    labels = {INDEX: str(host)} | ({} if restarts is None else {RESTARTS: str(restarts)})
+    created = f"2026-11-22T10:15:{second:02d}Z"
+    uid = f"{restarts}-{host}-{second}"
+    return PodView(
+        {"metadata": {"name": uid, "uid": uid, "labels": labels, "creationTimestamp": created}}
+    )
+
+
+def test_pods_of_a_jobset_that_was_suspended_and_resumed_are_another_attempt() -> None:
+    before = [a_pod_of(0, 1), a_pod_of(1, 1)]
+    resumed = [a_pod_of(1, 20), a_pod_of(0, 21)]
+    restarted = [a_pod_of(0, 40, restarts=1), a_pod_of(1, 40, restarts=1)]
+
+    found = generations_of(2, [*restarted, *resumed, *before])
+
+    attempts = [{found[pod.uid] for pod in pods} for pods in (before, resumed, restarted)]
+    assert [len(generations) for generations in attempts] == [1, 1, 1]
+    assert max(attempts[0]) < max(attempts[1]) < max(attempts[2])
+
+
+def test_a_pod_that_replaces_one_host_of_an_indexed_job_is_of_the_same_attempt() -> None:
+    pods = [a_pod_of(0, 1, None), a_pod_of(1, 1, None), a_pod_of(1, 20, None)]
+
+    assert len(set(generations_of(2, pods).values())) == 1
+    assert len(set(generations_of(1, [a_pod_of(0, 1), a_pod_of(0, 9)]).values())) == 2

@@ -37,6 +37,7 @@ class _Ended:
     uid: str
 
 
+Generation = tuple[int, int, str, str]
 _Event = LogLine | Began | _Ended | _Pods
 
 
@@ -139,8 +140,9 @@ class JobLog:
 
     def _latest(self, pods: Sequence[PodView]) -> list[PodView]:
         """Return the pods of the latest attempt, one for each host."""
-        latest = max((_generation(self._record.hosts, pod) for pod in pods), default=None)
-        found = [pod for pod in pods if _generation(self._record.hosts, pod) == latest]
+        generations = generations_of(self._record.hosts, pods)
+        latest = max(generations.values(), default=None)
+        found = [pod for pod in pods if generations[pod.uid] == latest]
         return sorted({pod.host: pod for pod in found}.values(), key=lambda pod: pod.host)
 
 
@@ -150,11 +152,24 @@ def hosts_of(sources: LogSources) -> list[PodView]:
     return [pod for pod in found if pod.runs_function]
 
 
-def _generation(hosts: int, pod: PodView) -> tuple[int, str, str]:
-    """Return a value that pods of the same attempt share, and that grows from attempt to attempt."""
-    if hosts > 1:
-        return (pod.restarts or 0), "", ""
-    return 0, pod.created, pod.uid
+def generations_of(hosts: int, pods: Sequence[PodView]) -> dict[str, Generation]:
+    """Return by uid of each pod a value that its attempt has alone, and that grows from attempt to attempt.
+
+    After a JobSet was suspended and resumed, it counts no restart: a second pod of a host shows a new attempt.
+    """
+    if hosts == 1:
+        return {pod.uid: (0, 0, pod.created, pod.uid) for pod in pods}
+    found: dict[str, Generation] = {}
+    resumed, restarts, seen = 0, 0, set[int]()
+    for pod in sorted(pods, key=lambda pod: (pod.restarts or 0, pod.created, pod.host)):
+        if (pod.restarts or 0) != restarts:
+            resumed, restarts, seen = 0, pod.restarts or 0, set()
+        # Outside of a JobSet, a host may be replaced while the others of its attempt run on.
+        if pod.host in seen and pod.restarts is not None:
+            resumed, seen = resumed + 1, set()
+        seen.add(pod.host)
+        found[pod.uid] = restarts, resumed, "", ""
+    return found
 
 
 class _Following:
@@ -168,10 +183,12 @@ class _Following:
         self._watch = watch
         self._tail = tail
         self._hosts = sources.record.hosts
-        self._known: set[str] = set()
+        self._known: dict[str, PodView] = {}
+        """Every pod that was listed, by uid."""
+        self._generations: dict[str, Generation] = {}
         self._waiting: list[PodView] = []
         """Pods of later attempts, and new ones of this attempt."""
-        self._generation: tuple[int, str, str] | None = None
+        self._generation: Generation | None = None
         self._followed: set[int] = set()
         """The hosts of this attempt that are followed, or whose log has ended."""
         self._active: set[str] = set()
@@ -191,7 +208,8 @@ class _Following:
             over = False
         else:
             new = [pod for pod in event.pods if pod.uid not in self._known]
-            self._known.update(pod.uid for pod in new)
+            self._known |= {pod.uid: pod for pod in new}
+            self._generations = generations_of(self._hosts, list(self._known.values()))
             self._waiting += self._wanted_of(new)
             over = event.over and not new
         self._start_waiting()
@@ -205,7 +223,7 @@ class _Following:
 
     def _wanted_of(self, new: Sequence[PodView]) -> Sequence[PodView]:
         """Return those of the *new* pods that are followed; at first, only the latest attempt."""
-        generations = [_generation(self._hosts, pod) for pod in new]
+        generations = [self._generations[pod.uid] for pod in new]
         least = max(generations, default=None) if self._generation is None else self._generation
         return [
             pod
@@ -219,9 +237,9 @@ class _Following:
             return
         if not self._active:
             self._before = self.attempt
-            self._generation = min(_generation(self._hosts, pod) for pod in self._waiting)
+            self._generation = min(self._generations[pod.uid] for pod in self._waiting)
             self._followed = set()
-        this = [pod for pod in self._waiting if _generation(self._hosts, pod) == self._generation]
+        this = [pod for pod in self._waiting if self._generations[pod.uid] == self._generation]
         self._waiting = [pod for pod in self._waiting if pod not in this]
         tail = None if self._tail is None else -(-self._tail // self._hosts)
         for pod in this:
