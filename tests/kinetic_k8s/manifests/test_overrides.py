@@ -118,11 +118,81 @@ def test_a_field_is_removed_by_null() -> None:
         ({"spec": {"affinity": {1: 2}}}, "spec.affinity.1 has a key that is not text"),
         ({"spec": {"priority": float("nan")}}, "spec.priority is not JSON"),
         ({"spec": {"$patch": "replace"}}, r"spec.\$patch is not supported"),
+        ({"metadata": {"labels": {"-x": "a"}}}, r"metadata.labels\[-x\] is not a valid key"),
+        ({"metadata": {"labels": {"team": 5}}}, r"metadata.labels\[team\] is not a valid value: 5"),
+        ({"metadata": {"annotations": {"gke-gcsfuse/volumes": "false"}}}, "gke-gcsfuse/volumes"),
+        ({"spec": {"nodeSelector": {"cloud.google.com/gke-tpu-topology": "4x4"}}}, "nodeSelector"),
+        ({"spec": {"initContainers": [{"name": "kinetic"}]}}, r"spec.initContainers\[kinetic\]"),
+        ({"spec": {"volumes": [{"name": ["x"]}]}}, r"spec.volumes\[0\].name is not text"),
+        (of_container(env=[{"name": 5}]), r"env\[0\].name is not text: 5"),
+        (of_container(ports=[{"containerPort": "80"}]), r"containerPort is not a number: '80'"),
+        (of_container(resources="x"), r"spec.containers\[kinetic\].resources is not an object"),
+        (of_container(restartPolicy="Always"), r"spec.containers\[kinetic\].restartPolicy belongs"),
+        (of_container(restartPolicyRules=[]), "restartPolicyRules belongs"),
     ],
 )  # fmt: skip
 def test_what_is_kinetics_is_refused_by_its_path(overrides: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidRequestError, match=path):
         with_overrides(overrides)
+
+
+@pytest.mark.parametrize(
+    ("path", "hidden"),
+    [
+        ("/dev/shm/", "/dev/shm"),
+        ("//dev/shm", "/dev/shm"),
+        ("/dev/./x/../shm", "/dev/shm"),
+        ("dev/shm", "/dev/shm"),
+        ("/app/remote_runner.py/", "/app/remote_runner.py"),
+        ("/app", "/app/remote_runner.py"),
+        ("/kinetic", "/kinetic/workspace"),
+        ("/", "/kinetic/workspace"),
+    ],
+)
+def test_a_mount_over_one_of_kinetic_is_refused(path: str, hidden: str) -> None:
+    with pytest.raises(InvalidRequestError, match=f"would hide {hidden}, which belongs"):
+        with_overrides(of_container(volumeMounts=[{"name": "workspace", "mountPath": path}]))
+
+
+def test_a_mount_beside_those_of_kinetic_is_added() -> None:
+    mount = {"name": "scratch", "mountPath": "/app/remote_runner.py.d"}
+
+    found = with_overrides(of_container(volumeMounts=[mount]))
+
+    assert found["spec"]["containers"][0]["volumeMounts"][-1] == mount
+
+
+def test_keys_of_labels_may_be_named_like_lists_and_objects_of_a_pod() -> None:
+    labels = {"env": "prod", "ports": "a", "spec": "b"}
+    term = {"labelSelector": {"matchLabels": {"volumes": "x", "env": "prod"}}}
+    spread = [{**term, "maxSkew": 1}]
+
+    found = with_overrides(
+        {
+            "metadata": {"labels": labels, "annotations": {"resources": None}},
+            "spec": {"nodeSelector": {"env": "prod"}, "topologySpreadConstraints": spread},
+        }
+    )
+
+    assert labels.items() <= found["metadata"]["labels"].items()
+    assert found["spec"]["nodeSelector"]["env"] == "prod"
+    assert found["spec"]["topologySpreadConstraints"] == spread
+
+
+def test_a_selector_that_this_job_does_not_set_may_be_added_and_an_equal_one_repeated() -> None:
+    selector = {"kubernetes.io/arch": "amd64", "cloud.google.com/gke-spot": "true"}
+
+    found = with_overrides({"spec": {"nodeSelector": selector}})
+
+    assert selector.items() <= found["spec"]["nodeSelector"].items()
+
+
+def test_ports_are_told_apart_by_number_and_protocol() -> None:
+    ports = [{"containerPort": 53}, {"containerPort": 53, "protocol": "UDP"}]
+
+    found = with_overrides(of_container(ports=[*ports, {"containerPort": 53, "name": "dns"}]))
+
+    assert found["spec"]["containers"][0]["ports"] == [{**ports[0], "name": "dns"}, ports[1]]
 
 
 def test_values_are_checked_before_there_is_a_pod() -> None:

@@ -209,5 +209,34 @@ def test_the_components_of_pathways_are_not_overridden(form: str) -> None:
         workload_manifest(spec)
 
 
+@pytest.mark.parametrize(
+    ("overrides", "setting"),
+    [
+        ({"nodeSelector": {"a": "b"}}, "pathways_worker_selector"),
+        ({"tolerations": [{"operator": "Exists"}]}, "pathways_worker_tolerations"),
+    ],
+)
+def test_fields_that_select_nodes_are_refused_under_pathways(
+    overrides: dict[str, Any], setting: str
+) -> None:
+    pod = replace(POD, overrides={"spec": overrides})
+
+    with pytest.raises(InvalidRequestError, match="the head or the workers") as caught:
+        workload_manifest(PathwaysSpec(name=NAME, pod=pod, components=COMPONENTS))
+
+    assert setting in (caught.value.hint or "")
+
+
+def test_more_shared_memory_than_the_default_of_pathways_names_that_default() -> None:
+    pod = replace(POD, resources=Resources(shared_memory="120Gi"))
+    spec = PathwaysSpec(name=NAME, pod=pod, components=COMPONENTS)
+
+    with pytest.raises(InvalidRequestError, match="more than '100G', the memory of the function"):
+        workload_manifest(spec)
+    workload_manifest(
+        replace(spec, pod=replace(pod, resources=Resources(memory="130Gi", shared_memory="120Gi")))
+    )
+
+
 if __name__ == "__main__":
     RECORDED.write_text(json.dumps(rendered(), indent=1) + "\n")

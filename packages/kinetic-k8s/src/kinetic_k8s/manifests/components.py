@@ -13,7 +13,7 @@ from kinetic_k8s.accelerators.types import Accelerator, Tpu, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import PATHWAYS_VALUE, ROLE
-from kinetic_k8s.manifests.overrides import merged, of_workers
+from kinetic_k8s.manifests.overrides import check_places, merged, of_workers
 from kinetic_k8s.manifests.placement import Placement, placement_of
 from kinetic_k8s.manifests.pod import (
     POD_SECURITY,
@@ -24,6 +24,8 @@ from kinetic_k8s.manifests.pod import (
     pod_labels,
     pod_template,
 )
+from kinetic_k8s.quantity import parse_quantity
+from kinetic_payload.errors import InvalidRequestError
 
 Restart = Literal["Never", "Always"]
 
@@ -105,8 +107,14 @@ def head_template(
     """Render the pod that runs the function, beside the resource manager and the proxy.
 
     *head* is the source of its name in DNS: the entry of `env` without its name.
+
+    Raises:
+        InvalidRequestError: See `pod_template`; or the user's fields select nodes, or the shared memory is
+            more than the default of the memory.
     """
+    check_places(pod.overrides)
     given, default = pod.resources, components.function
+    _check_shared_memory(given, default)
     resources = replace(given, cpu=given.cpu or default.cpu, memory=given.memory or default.memory)
     environment = {
         **pod.environment,
@@ -121,6 +129,18 @@ def head_template(
         sidecars=[_manager_container(pod, components, head), _proxy_container(components, head)],
         restart=restart,
     )
+
+
+def _check_shared_memory(given: Resources, default: Resources) -> None:
+    if given.shared_memory is None or given.memory is not None or default.memory is None:
+        return
+    shared, most = parse_quantity(given.shared_memory), parse_quantity(default.memory)
+    if shared is not None and most is not None and shared > most:
+        raise InvalidRequestError(
+            f"shared_memory={given.shared_memory!r} is more than {default.memory!r}, the memory of the "
+            "function under Pathways (setting pathways_function) if memory= is not given.",
+            hint="Shared memory counts as memory: give memory=, too, or lower shared_memory.",
+        )
 
 
 def worker_template(

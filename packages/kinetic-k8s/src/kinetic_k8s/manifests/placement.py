@@ -19,8 +19,8 @@ _TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
 _GPU_TYPE: Final = "cloud.google.com/gke-accelerator"
 _COUNT: Final = "cloud.google.com/gke-accelerator-count"
 _ARCHITECTURE: Final = "kubernetes.io/arch"
-SELECTORS: Final = frozenset({_TPU_TYPE, _TPU_TOPOLOGY, _GPU_TYPE, _COUNT, SPOT, _ARCHITECTURE})
-"""The labels of nodes by which a placement selects its machine."""
+ACCELERATOR_SELECTORS: Final = frozenset({_TPU_TYPE, _TPU_TOPOLOGY, _GPU_TYPE, _COUNT})
+"""The labels of nodes that describe their accelerator."""
 
 
 @dataclass(frozen=True, kw_only=True)
