@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinetic.backends.gke.pools import check_pools
+from kinetic.backends.gke.pools import check_pools, placement_by_user
 from kinetic.errors import InvalidRequestError
+from kinetic.settings.settings import resolve
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.gke import GkeApi
 
@@ -24,10 +26,10 @@ L4 = {
 }
 
 
-def check(gke: GkeServer, accelerator: str, **fields: Any) -> str | None:
+def check(gke: GkeServer, accelerator: str, *, placed_by: str = "", **fields: Any) -> str | None:
     gke.add("demo", server="https://10.0.0.1", ca="-", node_pools=[L4], **fields)
     found = GkeApi(gke.endpoint).cluster("test-project", "us-central1-a", "demo")
-    return check_pools(parse_accelerator(accelerator), found)
+    return check_pools(parse_accelerator(accelerator), found, placed_by=placed_by)
 
 
 def test_a_pool_that_fits_is_nothing_to_report(gke: GkeServer) -> None:
@@ -64,3 +66,42 @@ def test_where_gke_adds_pools_a_missing_one_is_reported(
     assert warning is not None
     assert "ct5lp-hightpu-8t" in warning
     assert "GKE may add it" in warning
+
+
+def test_a_default_compute_class_may_add_a_pool(gke: GkeServer) -> None:
+    warning = check(gke, "l4", autoscaling={"default_compute_class_config": {"enabled": True}})
+
+    assert "The default ComputeClass may add it" in (warning or "")
+
+
+def test_a_job_that_the_user_places_is_not_refused(gke: GkeServer) -> None:
+    warning = check(gke, "l4", placed_by="the queue 'research'")
+
+    assert "because the queue 'research' may place it elsewhere" in (warning or "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "worker", "expected"),
+    [
+        ({"priorityClassName": "low"}, {"team": "a"}, "", ""),
+        ({"tolerations": [{"key": "a"}]}, {}, "", "pod_overrides (spec.tolerations)"),
+        (
+            {"nodeSelector": {"cloud.google.com/compute-class": "a"}},
+            {},
+            "",
+            "pod_overrides (spec.nodeSelector)",
+        ),
+        ({"affinity": {"nodeAffinity": {}}}, {}, "", "pod_overrides (spec.affinity)"),
+        ({}, {"kueue.x-k8s.io/queue-name": "research"}, "", "the queue 'research'"),
+        ({}, {}, "team", "the setting pathways_worker_tolerations"),
+    ],
+)
+def test_what_of_the_user_places_pods_is_named(
+    tmp_path: Path, spec: dict[str, Any], labels: dict[str, str], worker: str, expected: str
+) -> None:
+    environ = {"KINETIC_PATHWAYS_WORKER_TOLERATIONS": worker} if worker else {}
+    settings = resolve({}, environ=environ, user_home=tmp_path)
+
+    assert placement_by_user({"spec": spec}, labels, settings) == expected
+    if worker:
+        assert placement_by_user({"spec": spec}, labels, None) == ""

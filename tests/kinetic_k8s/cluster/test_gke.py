@@ -199,7 +199,10 @@ def test_pools_and_add_ons_are_read(gke: GkeServer, api: GkeApi) -> None:
         ca=PEM,
         locations=["us-central1-a", "us-central1-b"],
         addons_config={"gcs_fuse_csi_driver_config": {"enabled": True}},
-        autoscaling={"enable_node_autoprovisioning": True},
+        autoscaling={
+            "enable_node_autoprovisioning": True,
+            "default_compute_class_config": {"enabled": True},
+        },
         node_pools=[
             {
                 "name": "l4",
@@ -221,17 +224,24 @@ def test_pools_and_add_ons_are_read(gke: GkeServer, api: GkeApi) -> None:
                 },
                 "placement_policy": {"tpu_topology": "4x4"},
             },
+            {
+                "name": "old",
+                "config": {"machine_type": "tpu7x-standard-4t", "preemptible": True},
+                "placement_policy": {"policy_name": "slices"},
+            },
         ],
     )  # fmt: skip
 
     found = find(api)
-    gpus, tpus = found.pools
+    gpus, tpus, old = found.pools
 
     assert (found.fuse, found.autoprovisioning, found.workload_identity) == (True, True, False)
+    assert found.compute_classes
     assert str(gpus) == "l4 (g2-standard-4, 1 × nvidia-l4, spot)"
     assert (gpus.min_nodes, gpus.max_nodes) == (0, 6), "numbers are of each zone"
     assert gpus.taints == (("nvidia.com/gpu", "present", "NoSchedule"),)
-    assert (tpus.tpu_topology, tpus.most_nodes, tpus.reservation) == ("4x4", 4, "ours")
+    assert (tpus.tpu_topology, tpus.max_nodes, tpus.reservation) == ("4x4", None, "ours")
+    assert (old.spot, old.tpu_topology, old.placement_policy) == (False, "", "slices")
     assert tpus.locations == ("us-central1-b",)
 
 

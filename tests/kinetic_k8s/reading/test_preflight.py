@@ -28,6 +28,9 @@ def tpus(machine_type: str, topology: str = "", **fields: Any) -> NodePool:
     [
         ("cpu", a_pool()),
         ("cpu", a_pool(min_nodes=1, max_nodes=None)),
+        ("cpu", a_pool("g2-standard-4", accelerators={"nvidia-l4": 1})),
+        ("v6e-16", tpus("ct6e-standard-4t", "4x4", max_nodes=None)),
+        ("tpu7x-16", tpus("tpu7x-standard-4t", placement_policy="ours")),
         ("l4", gpus(1)),
         ("l4", gpus(1, "g2-standard-16")),
         ("l4:spot", gpus(1, spot=True)),
@@ -55,7 +58,9 @@ def test_a_pool_with_the_machine_fits(accelerator: str, pool: NodePool) -> None:
         ("v6e-16", tpus("ct6e-standard-4t"), "its topology is that of one machine"),
         ("v6e-4", tpus("ct6e-standard-4t", "4x4"), "its topology is 4x4"),
         ("v6e-16", tpus("ct6e-standard-4t", "4x4", max_nodes=3), "it has at most 3 machines"),
-        ("cpu", tpus("ct6e-standard-4t"), "its machines are for accelerators"),
+        ("cpu", gpus(1), "the taint nvidia.com/gpu=present:NoSchedule"),
+        ("cpu", tpus("ct6e-standard-4t"), "the taint google.com/tpu=present:NoSchedule"),
+        ("tpu7x-16", tpus("tpu7x-standard-4t", "2x2x1"), "its topology is 2x2x1"),
         ("cpu", a_pool(taints=(("team", "a", "NoSchedule"),)), "the taint team=a:NoSchedule"),
     ],
 )

@@ -63,6 +63,8 @@ class GkeCluster:
     pools: tuple[NodePool, ...] = ()
     autoprovisioning: bool = False
     """Whether it adds node pools by itself, as every Autopilot cluster does."""
+    compute_classes: bool = False
+    """Whether it has a default ComputeClass, which may add node pools."""
     fuse: bool = False
     """Whether pods can mount buckets (the add-on Cloud Storage FUSE)."""
     workload_identity: bool = False
@@ -167,6 +169,7 @@ def cluster_of(
         pools=tuple(_pool_of(pool, described) for pool in described.node_pools),
         autoprovisioning=described.autopilot.enabled
         or described.autoscaling.enable_node_autoprovisioning,
+        compute_classes=described.autoscaling.default_compute_class_config.enabled,
         fuse=described.autopilot.enabled or addons.gcs_fuse_csi_driver_config.enabled,
         workload_identity=bool(described.workload_identity_config.workload_pool),
     )
@@ -217,10 +220,11 @@ def _pool_of(pool: Any, described: Any) -> NodePool:
         machine_type=config.machine_type,
         locations=locations,
         tpu_topology=pool.placement_policy.tpu_topology,
+        placement_policy=pool.placement_policy.policy_name,
         accelerators={
             each.accelerator_type: int(each.accelerator_count) for each in config.accelerators
         },
-        spot=config.spot or config.preemptible,
+        spot=config.spot,
         reservation=reservation[0] if reservation else "",
         min_nodes=(scaling.total_min_node_count or scaling.min_node_count * zones)
         if scaling.enabled

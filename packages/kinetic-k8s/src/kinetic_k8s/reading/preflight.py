@@ -30,23 +30,21 @@ class NodePool:
     locations: tuple[str, ...] = ()
     """The zones of its machines."""
     tpu_topology: str = ""
-    """Empty: its machines form no slice of several hosts."""
+    """Empty: its machines form no slice of several hosts, or `placement_policy` contains the topology."""
+    placement_policy: str = ""
+    """The workload policy that its machines use, as those of tpu7x slices do; empty: none."""
     accelerators: Mapping[str, int] = field(default_factory=dict)
     """Type of GPU, as in `cloud.google.com/gke-accelerator` → GPUs of one machine."""
     spot: bool = False
+    """Whether its machines are spot machines; preemptible ones are not, and have another label."""
     reservation: str = ""
     """The reservation that its machines use; empty: none."""
     min_nodes: int = 0
     max_nodes: int | None = None
-    """None: the number is fixed at `min_nodes`."""
+    """None: unknown. The GKE API gives no present number of a pool that is not scaled automatically."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value and effect (`NoSchedule`) of each."""
-
-    @property
-    def most_nodes(self) -> int:
-        """The largest number of its machines."""
-        return self.min_nodes if self.max_nodes is None else self.max_nodes
 
     def __str__(self) -> str:
         gpus = [f"{count} × {kind}" for kind, count in self.accelerators.items()]
@@ -117,22 +115,16 @@ def _obstacle(accelerator: Accelerator, pool: NodePool) -> str:
         if pool.machine_type != accelerator.machine_type:
             return f"its machine type is {pool.machine_type}"
         wanted = accelerator.topology if accelerator.multi_host else ""
-        if pool.tpu_topology not in {wanted, accelerator.topology}:
+        known = pool.tpu_topology or not pool.placement_policy
+        if known and pool.tpu_topology not in {wanted, accelerator.topology}:
             return f"its topology is {pool.tpu_topology or 'that of one machine'}"
-        if accelerator.multi_host and not pool.tpu_topology:
-            return "its machines form no slice"
-    if isinstance(accelerator, Cpu) and _is_reserved(pool):
-        return "its machines are for accelerators"
     if accelerator.spot and not pool.spot:
         return "its machines are not spot machines"
-    if pool.most_nodes < hosts:
-        return f"it has at most {pool.most_nodes} machines"
+    if pool.max_nodes is not None and pool.max_nodes < hosts:
+        return f"it has at most {pool.max_nodes} machines"
+    # A processor job fits machines with accelerators, too: GKE taints those with GPUs only if it has others.
     tolerated = (*_TOLERATED[accelerator.kind], *((_SPOT,) if accelerator.spot else ()))
     for key, value, effect in pool.taints:
         if effect in _HARD and key not in tolerated:
             return f"its machines have the taint {key}{f'={value}' if value else ''}:{effect}"
     return ""
-
-
-def _is_reserved(pool: NodePool) -> bool:
-    return bool(pool.accelerators or pool.tpu_topology) or pool.machine_type.startswith("ct")

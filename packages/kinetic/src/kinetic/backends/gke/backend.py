@@ -39,7 +39,7 @@ from kinetic.backends.gke.observation import (
     workload_of,
 )
 from kinetic.backends.gke.observer import Observer
-from kinetic.backends.gke.pools import check_pools
+from kinetic.backends.gke.pools import check_pools, placement_by_user
 from kinetic.backends.gke.regions import bucket_of, cluster_region, region_warning
 from kinetic.backends.gke.service_account import service_account_of
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
@@ -143,7 +143,11 @@ class ClusterBackend:
         account = service_account_of(self._cluster, request.service_account)
         found = [*warnings_of(self._form(request)), account.warning]
         if self._gke is not None:
-            found.append(check_pools(request.accelerator, self._gke))
+            pathways = request.semantics == "pathways"
+            placed_by = placement_by_user(
+                request.pod_overrides, request.labels, request.settings if pathways else None
+            )
+            found.append(check_pools(request.accelerator, self._gke, placed_by=placed_by))
         for path, data in request.volumes.items():
             if data.fuse:
                 found.append(check_mount(data, self._store.location, self._cluster, path=path))
