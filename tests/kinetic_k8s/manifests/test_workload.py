@@ -26,7 +26,11 @@ from kinetic_k8s.manifests.pathways import PathwaysSpec
 from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import PodSpec, Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.workload import form_of, kind_of_workload, workload_manifest
+from kinetic_k8s.manifests.workload import (
+    form_of,
+    kind_of_workload,
+    workload_manifest,
+)
 from kinetic_payload.errors import InvalidRequestError
 
 RECORDED = Path(__file__).with_name("workloads.json")
@@ -236,6 +240,23 @@ def test_more_shared_memory_than_the_default_of_pathways_names_that_default() ->
     workload_manifest(
         replace(spec, pod=replace(pod, resources=Resources(memory="130Gi", shared_memory="120Gi")))
     )
+
+
+def test_the_hosts_of_an_indexed_job_share_a_node_pool_beside_the_users_own_affinity() -> None:
+    mine = {"labelSelector": {"matchLabels": {"team": "vision"}}, "topologyKey": "zone"}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [mine]}}
+    pod = replace(POD, overrides={"spec": {"affinity": affinity}})
+
+    (template,) = pod_templates(workload_manifest(IndexedJobSpec(name=NAME, pod=pod)))
+
+    terms = template["spec"]["affinity"]["podAffinity"]
+    (own, added) = terms["requiredDuringSchedulingIgnoredDuringExecution"]
+    selected = own["labelSelector"]["matchLabels"]
+    assert own["topologyKey"] == "cloud.google.com/gke-nodepool"
+    assert selected.items() <= template["metadata"]["labels"].items(), (
+        "the first pod selects itself"
+    )
+    assert added == mine
 
 
 if __name__ == "__main__":

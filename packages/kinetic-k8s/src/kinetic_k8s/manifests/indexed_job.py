@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.hosts import with_hosts
+from kinetic_k8s.manifests.labels import NODE_POOL
 from kinetic_k8s.manifests.names import check_host_names
 from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.secrets import owner_reference
@@ -55,7 +56,8 @@ def indexed_job_manifest(spec: IndexedJobSpec) -> Manifest:
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": int(spec.keep_for.total_seconds()),
             **({"suspend": True} if spec.suspended else {}),
-            "template": pod_template(replace(pod, subdomain=spec.name)),
+            # On GKE, a node pool of several hosts is one slice.
+            "template": pod_template(replace(pod, subdomain=spec.name, topology=NODE_POOL)),
         },
     }
 

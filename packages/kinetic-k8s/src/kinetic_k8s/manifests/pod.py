@@ -13,6 +13,7 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import (
     APP_VALUE,
     HOST_ROLE,
+    JOB_ID,
     ROLE,
     check_labels,
     labels_and_annotations,
@@ -120,6 +121,8 @@ class PodSpec:
     """The value of the label `app`."""
     subdomain: str | None = None
     """The headless Service that gives the pod a name in DNS."""
+    topology: str | None = None
+    """The label of nodes whose value all pods of the job share. None: they run on any nodes."""
     about: Mapping[str, str] = field(default_factory=dict)
     """Facts such as the function's name: labels, or annotations if they cannot be values of labels."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
@@ -186,6 +189,12 @@ def pod_template(
         spec["nodeSelector"] = placement.selector
     if placement.tolerations:
         spec["tolerations"] = placement.tolerations
+    if pod.topology is not None:
+        # The scheduler accepts the first pod, because the term selects itself.
+        same_job = {"labelSelector": {"matchLabels": {JOB_ID: pod.job_id}}}
+        term = {**same_job, "topologyKey": pod.topology}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+        spec["affinity"] = {"podAffinity": required}
     metadata: Manifest = {"labels": {**pod_labels(pod), ROLE: HOST_ROLE}}
     annotations = pod_annotations(pod) | (pod.volumes.annotations if pod.volumes else {})
     if annotations:
