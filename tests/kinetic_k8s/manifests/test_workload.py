@@ -27,6 +27,7 @@ from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import PodSpec, Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.workload import (
+    checked_job,
     form_of,
     kind_of_workload,
     workload_manifest,
@@ -240,6 +241,24 @@ def test_more_shared_memory_than_the_default_of_pathways_names_that_default() ->
     workload_manifest(
         replace(spec, pod=replace(pod, resources=Resources(memory="130Gi", shared_memory="120Gi")))
     )
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_pod_with_the_function_can_be_checked_as_a_job(name: str) -> None:
+    manifest = rendered()[name]
+
+    job = checked_job(manifest)
+
+    if manifest["kind"] == "Job":
+        assert job is None
+        return
+    assert job is not None
+    kubernetes_validate.validate(job, VERSIONS[-1], strict=True)
+    (template,) = pod_templates(job)
+    assert template["metadata"]["labels"]["kinetic.dev/role"] == "host"
+    assert template["spec"]["restartPolicy"] == "Never"
+    (same,) = [each for each in pod_templates(manifest) if each["metadata"] == template["metadata"]]
+    assert {**same["spec"], "restartPolicy": "Never"} == template["spec"]
 
 
 def test_the_hosts_of_an_indexed_job_share_a_node_pool_beside_the_users_own_affinity() -> None:

@@ -24,7 +24,7 @@ from kinetic_k8s.manifests.secrets import (
     runner_config_map,
 )
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.workload import kind_of_workload, workload_manifest
+from kinetic_k8s.manifests.workload import checked_job, kind_of_workload, workload_manifest
 
 SLOW: Final = 0.2
 """If a round trip takes longer, in seconds, the Job is created suspended and resumed at the end.
@@ -86,6 +86,10 @@ def check_workload(
         InvalidRequestError: It cannot be rendered.
     """
     _create(cluster, spec, notify, dry_run=True)
+    # Kinetic's own pods are valid: without fields of the user, a second request would find nothing.
+    job = checked_job(workload_manifest(spec)) if spec.pod.overrides else None
+    if job is not None:
+        cluster.create(job, dry_run=True)
 
 
 def create_workload(

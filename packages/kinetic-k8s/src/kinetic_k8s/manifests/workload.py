@@ -75,6 +75,31 @@ def workload_manifest(spec: WorkloadSpec) -> Manifest:
     raise TypeError(f"There is no workload for {type(spec).__name__}.")
 
 
+def checked_job(workload: Manifest) -> Manifest | None:
+    """Return a Job with the pod of *workload* that runs the function; None if *workload* is a Job.
+
+    A dry run of it also checks that pod: for custom resources, the server checks only the names and types of
+    their fields.
+    """
+    spec = workload["spec"]
+    match workload["kind"]:
+        case "JobSet":
+            # The head of Pathways comes before the workers.
+            template = spec["replicatedJobs"][0]["template"]["spec"]["template"]
+        case "LeaderWorkerSet":
+            template = spec["leaderWorkerTemplate"]["leaderTemplate"]
+        case _:
+            return None
+    metadata = workload["metadata"]
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": metadata["name"], "labels": metadata["labels"]},
+        # Pods of a Job must end; those of a LeaderWorkerSet are started again.
+        "spec": {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}},
+    }
+
+
 def kind_of_workload(spec: WorkloadSpec) -> Kind:
     """Return the kind of the object that `workload_manifest` renders."""
     match spec:
