@@ -126,6 +126,7 @@ def test_a_field_is_removed_by_null() -> None:
         ({"spec": {"volumes": [{"name": ["x"]}]}}, r"spec.volumes\[0\].name is not text"),
         (of_container(env=[{"name": 5}]), r"env\[0\].name is not text: 5"),
         (of_container(ports=[{"containerPort": "80"}]), r"containerPort is not a number: '80'"),
+        (of_container(ports=[{"containerPort": 80, "protocol": []}]), "protocol is not text"),
         (of_container(resources="x"), r"spec.containers\[kinetic\].resources is not an object"),
         (of_container(restartPolicy="Always"), r"spec.containers\[kinetic\].restartPolicy belongs"),
         (of_container(restartPolicyRules=[]), "restartPolicyRules belongs"),

@@ -228,6 +228,8 @@ def _check_list(value: object, path: str, key: str) -> None:
             _refuse(where, f"{what}: {each!r}", "Items are told apart by it.")
         if key and (not isinstance(each[key], wanted) or isinstance(each[key], bool)):
             _refuse(f"{where}.{key}", f"is not {type_name}: {each[key]!r}", f"Write {type_name}.")
+        if key == "containerPort" and not isinstance(each.get("protocol", "TCP"), str):
+            _refuse(f"{where}.protocol", f"is not text: {each['protocol']!r}", "Write 'TCP'.")
 
 
 def _check_keys(value: object, path: str, *, values_of_labels: bool) -> None:
