@@ -106,7 +106,6 @@ TESTED_AS = {
     "kinetic_k8s.cluster.client": "cluster/test_client.py",
     "kinetic_k8s.cluster.cluster": "cluster/test_client.py",
     "kinetic_k8s.cluster.connect": "cluster/test_connect.py",
-    "kinetic_k8s.cluster.connection": "cluster/test_client.py",
     "kinetic_k8s.cluster.creation": "cluster/test_creation.py",
     "kinetic_k8s.cluster.google_credentials": "kinetic_k8s/cluster/test_gke.py",
     "kinetic_k8s.cluster.kubeconfig": "cluster/test_connect.py",

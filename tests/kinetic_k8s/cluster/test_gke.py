@@ -11,8 +11,11 @@ import grpc
 import pytest
 from google.cloud import container_v1
 
+from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.gke import GkeApi, GkeCluster, cluster_of
 from kinetic_k8s.errors import (
+    ClusterChangedError,
+    ClusterError,
     ClusterUnreachableError,
     InvalidRequestError,
     NotAuthenticatedError,
@@ -35,7 +38,7 @@ def find(api: GkeApi, name: str = "demo", *, location: str = "us-central1-a") ->
 
 
 def described(**fields: Any) -> GkeCluster:
-    def look_up() -> GkeCluster:
+    def look_up(limit: float) -> GkeCluster:
         raise AssertionError("it is known")
 
     return cluster_of(container_v1.Cluster(name="demo", **fields), "p", None, look_up)
@@ -61,7 +64,7 @@ def test_a_cluster_is_found_by_its_name_once_with_its_address_and_a_token(
     ]
     gke.add("demo", server="https://10.0.0.2", ca=PEM)
     assert access.look_up is not None
-    assert access.look_up().server == "https://10.0.0.2:443", "a look-up asks again"
+    assert access.look_up(5).server == "https://10.0.0.2:443", "a look-up asks again"
     assert find(api).server == "https://10.0.0.2:443"
 
 
@@ -134,6 +137,48 @@ def test_a_key_that_was_revoked_needs_a_login_and_the_next_call_uses_it(
 
     gke.identity.log_in()
     assert find(api).server
+
+
+def test_a_refusal_for_another_reason_is_quoted_and_not_called_expired(
+    gke: GkeServer, api: GkeApi
+) -> None:
+    gke.identity.revoke()
+    gke.identity.refusal = {"error": "invalid_scope", "error_description": "Bad Request"}
+
+    with pytest.raises(NotAuthenticatedError, match="invalid_scope: Bad Request") as caught:
+        find(api)
+    assert "expired" not in caught.value.message
+    assert "without --scopes: gcloud auth application-default" in (caught.value.hint or "")
+
+    gke.identity.refusal = {"error": "unauthorized_client", "error_description": "Not allowed."}
+    with pytest.raises(NotAuthenticatedError, match="could not be used: unauthorized_client"):
+        find(api)
+
+
+def test_a_connection_follows_the_cluster_itself_not_one_that_replaced_it(
+    gke: GkeServer, api: GkeApi
+) -> None:
+    gke.add("demo", server="https://127.0.0.1:1", ca=gke.authority.file.read_text())
+    access = find(api).access("team")
+    assert access.look_up is not None
+    gke.add("demo", server="https://10.0.0.2", ca=PEM)
+    access.check_same_cluster(access.look_up(5))
+
+    gke.add("demo", server="https://10.0.0.3", ca=PEM, id="of-another")
+    with pytest.raises(ClusterChangedError) as caught:
+        ApiServer(access, limit=0.5).get("Job", "none")
+
+    assert "name of the GKE cluster test-project/us-central1-a/demo leads to" in str(caught.value)
+    assert "https://10.0.0.3:443, instead of https://127.0.0.1:1." in str(caught.value)
+
+
+def test_a_cluster_that_was_deleted_is_an_error_of_the_cluster(gke: GkeServer, api: GkeApi) -> None:
+    gke.add("demo", server="https://127.0.0.1:1", ca=gke.authority.file.read_text())
+    access = find(api).access("team")
+    gke.clusters.clear()
+
+    with pytest.raises(ClusterError, match="no GKE cluster 'demo'"):
+        ApiServer(access, limit=5).get("Job", "none")
 
 
 def test_without_credentials_the_login_is_named(

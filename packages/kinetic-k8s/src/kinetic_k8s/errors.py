@@ -11,6 +11,7 @@ from kinetic_payload.errors import (
 
 __all__ = [
     "AlreadyExistsError",
+    "ClusterChangedError",
     "ClusterError",
     "ClusterUnreachableError",
     "ConflictError",
@@ -45,12 +46,16 @@ class UnknownContextError(InvalidRequestError):
     """The kubeconfig has no such context, or cannot be read."""
 
 
-class UnknownClusterError(InvalidRequestError):
+class ClusterError(KineticError):
+    """A request to a cluster failed."""
+
+
+class UnknownClusterError(ClusterError, InvalidRequestError):
     """There is no cluster of that name and location; the hint names those that exist."""
 
 
-class ClusterError(KineticError):
-    """A request to a cluster failed."""
+class ClusterChangedError(ClusterError):
+    """The context or name by which a cluster was found leads to another cluster now."""
 
 
 class ClusterUnreachableError(ClusterError, UnavailableError):

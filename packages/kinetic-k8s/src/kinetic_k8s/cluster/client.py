@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
@@ -16,12 +16,12 @@ import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
 from kinetic_k8s.cluster.cluster import Identity, Merge, Propagation
-from kinetic_k8s.cluster.connection import Access, Connection
+from kinetic_k8s.cluster.connection import Access, Connection, Opened
 from kinetic_k8s.cluster.port_stream import PortStream, open_port
 from kinetic_k8s.cluster.resources import ResourceKind, kind_of
 from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Refusal, Request, error_of
-from kinetic_k8s.errors import ClusterError, ClusterUnreachableError
+from kinetic_k8s.errors import ClusterChangedError, ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
 
 LIMIT: Final = 60.0
@@ -318,6 +318,7 @@ class ApiServer:
         pause, rejections = _FIRST_PAUSE, 0
         repeated = renewed = moved = False
         cause: HTTPError | None
+        changed: ClusterChangedError | None = None
         while True:
             left = max(deadline - self._clock(), 0.1)
             opened = self._connection.opened()
@@ -335,12 +336,13 @@ class ApiServer:
                 status, data = response.status, response.data
             except HTTPError as error:
                 if not moved:
-                    moved = True
-                    if self._connection.moved(opened):
+                    moved, found = True, self._looked_up(opened, left)
+                    if found is True:
                         repeated = True
                         continue
+                    changed = found or None
                 if _is_untrusted_certificate(error):
-                    raise self._no_connection(request, error) from error
+                    raise changed or self._no_connection(request, error) from error
                 problem, cause = _description(error), error
             else:
                 refusal = Refusal.of(status, data) if status >= 400 else None
@@ -351,7 +353,7 @@ class ApiServer:
                     continue
                 if refusal is not None and refusal.stray and not moved:
                     moved = True
-                    if self._connection.moved(opened):
+                    if self._connection.moved(opened, limit=left):
                         continue
                 if refusal is None or refusal.absent:
                     self._connection.permitted.add(request.right)
@@ -367,13 +369,23 @@ class ApiServer:
             repeated = True
             wait = max(pause * random.uniform(0.5, 1.0), asked)  # noqa: S311 - not for secrets
             if self._clock() + wait >= deadline:
-                raise ClusterUnreachableError(
+                raise changed or ClusterUnreachableError(
                     f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
                     f"The last problem was: {problem}.",
                     hint=_CHECK_NETWORK,
                 ) from cause
             self._pause(wait)
             pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _looked_up(self, failed: Opened, limit: float) -> bool | ClusterChangedError:
+        """Return whether the cluster has moved, or the error if there is another one in its place.
+
+        The error is not raised, because the first cluster may respond again.
+        """
+        try:
+            return self._connection.moved(failed, limit=limit)
+        except ClusterChangedError as error:
+            return error
 
     def _retries_of_rejection(self, status: int, request: Request) -> int:
         """Return how often a rejected request is retried, `_RBAC_LOAD_SECONDS` apart."""
@@ -406,14 +418,15 @@ class ApiServer:
                 with response:
                     refusal = Refusal.of(response.status, response.read(_LARGEST_MESSAGE))
             except HTTPError as error:
-                if not moved and self._connection.moved(opened):
-                    moved = True
-                    continue
+                with suppress(ClusterChangedError):  # The first cluster may respond again.
+                    if not moved and self._connection.moved(opened, limit=self._limit):
+                        moved = True
+                        continue
                 raise self._no_connection(request, error) from error
             if refusal.status == 401 and not renewed:
                 renewed = True
                 self._connection.renew(opened)
-            elif refusal.stray and not moved and self._connection.moved(opened):
+            elif refusal.stray and not moved and self._connection.moved(opened, limit=self._limit):
                 moved = True
             else:
                 raise error_of(refusal, request, self.identity, retry_after=_retry_after(response))

@@ -12,13 +12,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import parse_url
 
-from kinetic_k8s.errors import ClusterError, NotAuthenticatedError, UnknownContextError
+from kinetic_k8s.cluster.proxies import proxy_headers
+from kinetic_k8s.errors import (
+    ClusterChangedError,
+    ClusterError,
+    InvalidRequestError,
+    NotAuthenticatedError,
+    UnknownClusterError,
+)
 
 _RETRY_RENEWAL: Final = timedelta(seconds=30)
 """When a failed renewal of credentials that the server still accepts is repeated."""
@@ -57,11 +63,56 @@ class Access:
     verify: bool = True
     server_name: str | None = None
     """The name in the server's certificate, if it differs from the address."""
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
+    """As `proxies.proxy_url` returns it; it may contain a password."""
     title: str = ""
     """The cluster's name for messages, if the address says little."""
-    look_up: Callable[[], Access] | None = field(default=None, repr=False)
-    """Look the cluster up again, because its address stopped responding; None: that is not possible."""
+    cluster_id: str = ""
+    """A value that no other cluster has, and that the cluster keeps; empty: none is known."""
+    look_up: Callable[[float], Access] | None = field(default=None, repr=False)
+    """Look the cluster up again within so many seconds, because its address stopped responding.
+
+    None: that is not possible.
+    """
+
+    def is_at(self, other: Access) -> bool:
+        """Return whether *other* has the same address and the same certificates."""
+        return self._address == other._address
+
+    def check_same_cluster(self, found: Access) -> None:
+        """Raise an error unless *found*, to which the same context or name leads now, is this cluster.
+
+        Without an id, a cluster is the same if its own CA certificates are: each cluster makes its own.
+        Servers before several clusters have one CA; they tell the clusters apart by the path or the name.
+
+        Raises:
+            ClusterChangedError: It is another cluster, or cannot be recognized.
+        """
+        if self.is_at(found):
+            return
+        if self.cluster_id and found.cluster_id:
+            if self.cluster_id == found.cluster_id:
+                return
+        elif self.ca is not None and self._authority == found._authority:
+            return
+        name = f"context {self.context!r} of your kubeconfig"
+        if self.context is None:
+            name = f"name of {self.title}"
+        with_other = ", with other CA certificates" if found.server == self.server else ""
+        raise ClusterChangedError(
+            f"The {name} leads to another cluster now: to {found.server}{with_other}, instead of "
+            f"{self.server}. Nothing was sent there.",
+            hint="What runs in the first cluster is still there, and may cost money. To reach it, let the "
+            "context or the name lead to it again; to use the other cluster, start a new process.",
+        )
+
+    @property
+    def _address(self) -> tuple[str, str | None, str | None]:
+        return self.server, self.ca, self.server_name
+
+    @property
+    def _authority(self) -> tuple[str | None, str | None, str]:
+        return self.ca, self.server_name, urlsplit(self.server).path.rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -126,6 +177,8 @@ class Connection:
         self._refused: tuple[NotAuthenticatedError, datetime, timedelta] | None = None
         """The error of the latest attempt to get credentials, when it is repeated, and the pause until then."""
         self._look_up_at: datetime | None = None
+        self._changed: ClusterChangedError | None = None
+        """What the latest look-up found, if that is another cluster."""
         self.permitted: set[tuple[str, str, str]] = set()
         """Verb, resource and namespace of requests that the server has permitted."""
 
@@ -163,30 +216,43 @@ class Connection:
             if self._opened is rejected:
                 self._opened = self._open(self._credentials())
 
-    def moved(self, failed: Opened) -> bool:
+    def moved(self, failed: Opened, *, limit: float) -> bool:
         """Look the cluster up, because the connections *failed*; return whether it has a new address.
+
+        One thread does that, within *limit* seconds; others go on with what they have.
 
         Raises:
             UnknownClusterError: There is no such cluster any more.
+            ClusterChangedError: The context or the name leads to another cluster now.
         """
         with self._lock:
             if self._opened is not failed:
                 return True  # Another thread was first.
-            if self._access.look_up is None:
+            access = self._access
+            if access.look_up is None:
                 return False
             if self._look_up_at is not None and self._now() < self._look_up_at:
+                if self._changed is not None:
+                    raise copy.copy(self._changed)
                 return False
             self._look_up_at = self._now() + _LOOK_UP_EVERY
-            try:
-                found = self._access.look_up()
-                if (found.server, found.ca) == (self._access.server, self._access.ca):
-                    return False
-                self._access, self._opened = found, None
-                self.served = None
-                self.permitted.clear()
-                self._opened = self._open(self._credentials())
-            except (ClusterError, UnknownContextError):
-                return False  # The original failure is the one to report.
+        self._changed = None
+        try:
+            found = access.look_up(limit)
+            access.check_same_cluster(found)
+        except UnknownClusterError:
+            raise
+        except ClusterChangedError as error:
+            self._changed = copy.copy(error)
+            raise
+        except (ClusterError, InvalidRequestError):
+            return False  # The original failure is the one to report.
+        if access.is_at(found):
+            return False
+        with self._lock:
+            self._access, self._opened = found, None
+            self.served = None
+            self.permitted.clear()
         return True
 
     def _credentials(self) -> Credentials:
@@ -219,7 +285,7 @@ class Connection:
             **(name if access.server_name else {}),
         }
         pool = (
-            urllib3.ProxyManager(access.proxy, **options)
+            urllib3.ProxyManager(access.proxy, proxy_headers=proxy_headers(access.proxy), **options)
             if access.proxy
             else urllib3.PoolManager(**options)
         )
@@ -246,12 +312,14 @@ def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.soc
         name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
         options |= {"ssl_context": context, **(name if access.server_name else {})}
     kind = HTTPSConnection if secure else HTTPConnection
-    if proxy is None:
+    if access.proxy is None or proxy is None:
         connection = kind(host, port, **options)
     else:
         default = 443 if proxy.scheme == "https" else 80
         connection = kind(_unbracketed(proxy.host), proxy.port or default, **options)
-        connection.set_tunnel(host, port, scheme=proxy.scheme or "http")
+        connection.set_tunnel(
+            host, port, proxy_headers(access.proxy), scheme=proxy.scheme or "http"
+        )
     connection.connect()
     assert connection.sock is not None
     return connection.sock
@@ -259,14 +327,6 @@ def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.soc
 
 def _unbracketed(host: str | None) -> str:
     return (host or "").strip("[]")
-
-
-def proxy_of_environment(server: str) -> str | None:
-    """Return the proxy through which the system's settings lead to *server*; None: there is none."""
-    address = urlsplit(server)
-    if proxy_bypass(address.hostname or ""):
-        return None
-    return getproxies().get(address.scheme)
 
 
 def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import threading
+import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,16 +14,18 @@ from typing import Any, Final
 
 from google.api_core import exceptions
 from google.api_core.client_options import ClientOptions
+from google.api_core.retry import Retry, if_exception_type
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import container_v1
 
-from kinetic_k8s.cluster.connection import Access, proxy_of_environment
+from kinetic_k8s.cluster.connection import Access
 from kinetic_k8s.cluster.google_credentials import (
     LOGIN,
     GoogleCredentials,
     default_credentials,
     translated,
 )
+from kinetic_k8s.cluster.proxies import proxy_of_environment
 from kinetic_k8s.cluster.translation import GKE_TITLE
 from kinetic_k8s.errors import (
     ClusterError,
@@ -37,6 +40,8 @@ from kinetic_k8s.reading.preflight import NodePool
 
 VIEWER: Final = "roles/container.clusterViewer"
 _TIMEOUT: Final = 20.0
+"""The longest time of one call, in seconds."""
+_LIMIT: Final = 60.0
 _MOST_NAMED: Final = 10
 _TAINT_EFFECTS: Final = {
     "NO_SCHEDULE": "NoSchedule",
@@ -58,8 +63,10 @@ class GkeCluster:
     """None: its certificate is signed by a public authority."""
     credentials: Any = field(repr=False, compare=False)
     """google-auth's credentials with which it was found."""
-    look_up: Callable[[], GkeCluster] = field(repr=False, compare=False)
-    """Return the same cluster as the GKE API describes it now."""
+    look_up: Callable[[float], GkeCluster] = field(repr=False, compare=False)
+    """Return the cluster of this name as the GKE API describes it now, within so many seconds."""
+    cluster_id: str = ""
+    """What GKE generated for this cluster; one that replaces it under its name has another."""
     pools: tuple[NodePool, ...] = ()
     autoprovisioning: bool = False
     """Whether it adds node pools by itself, as every Autopilot cluster does."""
@@ -80,7 +87,8 @@ class GkeCluster:
             ca=self.ca,
             proxy=proxy_of_environment(self.server),
             title=f"{GKE_TITLE}{self.project}/{self.location}/{self.name}",
-            look_up=lambda: self.look_up().access(namespace),
+            cluster_id=self.cluster_id,
+            look_up=lambda limit: self.look_up(limit).access(namespace),
         )
 
 
@@ -112,9 +120,10 @@ class GkeApi:
             found = self._found.get((project, location, name))
         return found or self.look_up(project, location, name)
 
-    def look_up(self, project: str, location: str, name: str) -> GkeCluster:
-        """Return a cluster as the GKE API describes it now; see `cluster`."""
-        credentials = default_credentials()
+    def look_up(self, project: str, location: str, name: str, limit: float = _LIMIT) -> GkeCluster:
+        """Return a cluster as the GKE API describes it now, within about *limit* seconds; see `cluster`."""
+        end = time.monotonic() + limit
+        credentials = default_credentials(limit)
         options = ClientOptions(api_endpoint=self._endpoint) if self._endpoint else None
         with container_v1.ClusterManagerClient(
             credentials=credentials, client_options=options
@@ -125,13 +134,13 @@ class GkeApi:
                 _translated(f"look up the cluster {name!r}", project),
                 suppress(exceptions.NotFound),
             ):
-                described = client.get_cluster(name=path, timeout=_TIMEOUT)
+                described = client.get_cluster(name=path, **_within(end))
             if described is None:
                 with self._lock:
                     self._found.pop((project, location, name), None)
                 raise UnknownClusterError(
                     f"There is no GKE cluster {name!r} in {location} of the project {project!r}.",
-                    hint=_others(client, project, name),
+                    hint=_others(client, project, name, end),
                 )
         found = cluster_of(
             described, project, credentials, partial(self.look_up, project, location, name)
@@ -142,7 +151,7 @@ class GkeApi:
 
 
 def cluster_of(
-    described: Any, project: str, credentials: Any, look_up: Callable[[], GkeCluster]
+    described: Any, project: str, credentials: Any, look_up: Callable[[float], GkeCluster]
 ) -> GkeCluster:
     """Return what Kinetic uses of a `container_v1.Cluster`.
 
@@ -166,6 +175,7 @@ def cluster_of(
         ca=ca,
         credentials=credentials,
         look_up=look_up,
+        cluster_id=described.id,
         pools=tuple(_pool_of(pool, described) for pool in described.node_pools),
         autoprovisioning=described.autopilot.enabled
         or described.autoscaling.enable_node_autoprovisioning,
@@ -238,13 +248,18 @@ def _pool_of(pool: Any, described: Any) -> NodePool:
     )
 
 
-def _others(client: Any, project: str, name: str) -> str:
+def _within(end: float) -> dict[str, Any]:
+    """Return the options of a call of Google's client that ends at *end*, or a little later."""
+    left = min(max(end - time.monotonic(), 0.5), _TIMEOUT)
+    passing = if_exception_type(exceptions.ServiceUnavailable, exceptions.DeadlineExceeded)
+    return {"timeout": left, "retry": Retry(predicate=passing, initial=0.1, timeout=left)}
+
+
+def _others(client: Any, project: str, name: str, end: float) -> str:
     """Return which clusters the project has, those with a similar name first."""
     try:
         with _translated("list the clusters", project):
-            listed = client.list_clusters(
-                parent=f"projects/{project}/locations/-", timeout=_TIMEOUT
-            )
+            listed = client.list_clusters(parent=f"projects/{project}/locations/-", **_within(end))
     except (ClusterError, InvalidRequestError):
         return "Check its name, its zone or region, and the project."
     found = [(str(each.name), str(each.location)) for each in listed.clusters]

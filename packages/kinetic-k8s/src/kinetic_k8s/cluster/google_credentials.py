@@ -26,6 +26,8 @@ SCOPES: Final = (
 _EARLY: Final = timedelta(minutes=3, seconds=45)
 """How long before their expiry google-auth counts tokens as expired."""
 _TIMEOUT: Final = 20.0
+_EXPIRED: Final = ("invalid_grant", "expired", "revoked", "reauth")
+"""Words in the errors of google-auth about credentials that need a new login."""
 
 
 class GoogleCredentials:
@@ -54,8 +56,8 @@ class GoogleCredentials:
         return Credentials(headers={"Authorization": f"Bearer {found.token}"}, renew_at=renew_at)
 
 
-def default_credentials() -> Any:
-    """Return google-auth's credentials, with a new token.
+def default_credentials(limit: float = _TIMEOUT) -> Any:
+    """Return google-auth's credentials, with a new token; its request takes at most *limit* seconds.
 
     Raises:
         NotAuthenticatedError: There are no credentials, or they have expired.
@@ -66,7 +68,7 @@ def default_credentials() -> Any:
             "ignore"
         )  # Google warns about quota projects, which are not needed here.
         found, _ = google.auth.default(scopes=SCOPES)
-        found.refresh(functools.partial(Request(), timeout=_TIMEOUT))  # type: ignore[no-untyped-call]
+        found.refresh(functools.partial(Request(), timeout=min(limit, _TIMEOUT)))  # type: ignore[no-untyped-call]
     return found
 
 
@@ -86,8 +88,17 @@ def translated() -> Iterator[None]:
                 f"Google's token service did not respond: {_cause(error)}.",
                 hint="Check the network, a VPN or proxy.",
             ) from error
+        cause = _cause(error)
+        if "scope" in cause:
+            raise NotAuthenticatedError(
+                f"Google gave no token with the credentials on this machine: {cause}.",
+                hint=f"They may be limited to other scopes. Log in again without --scopes: {LOGIN}",
+            ) from error
+        what = "could not be used"
+        if any(word in cause.lower() for word in _EXPIRED):
+            what = "have expired or were revoked"
         raise NotAuthenticatedError(
-            f"The Google credentials on this machine have expired or were revoked: {_cause(error)}.",
+            f"The Google credentials on this machine {what}: {cause}.",
             hint=f"Log in with: {LOGIN}",
         ) from error
 

@@ -6,12 +6,13 @@ import difflib
 import logging
 from base64 import b64decode
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from kinetic_k8s.cluster.connection import Access, Credentials, proxy_of_environment
-from kinetic_k8s.errors import NotAuthenticatedError, UnknownContextError
+from kinetic_k8s.cluster.connection import Access, Credentials
+from kinetic_k8s.cluster.proxies import proxy_of_environment, proxy_url
+from kinetic_k8s.errors import InvalidRequestError, NotAuthenticatedError, UnknownContextError
 
 
 def access_of(
@@ -24,6 +25,7 @@ def access_of(
 
     Raises:
         UnknownContextError: There is no such context, or no readable kubeconfig.
+        InvalidRequestError: The proxy is of a kind that is not supported.
     """
     # Imported here, because importing `kubernetes` takes 0.2 s.
     from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
@@ -36,17 +38,30 @@ def access_of(
     server = str(cluster.get("server") or "")
     if not server:
         raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
-    return Access(
+
+    def again(_: float = 0.0) -> Access:
+        return access_of(name, namespace=namespace, kubeconfig=paths)
+
+    def credentials() -> Credentials:
+        # Those of another cluster are not sent to this one.
+        with suppress(InvalidRequestError):  # Then there are no credentials, either.
+            access.check_same_cluster(again())
+        return _credentials(paths, name)
+
+    access = Access(
         server=server,
-        credentials=lambda: _credentials(paths, name),
+        credentials=credentials,
         namespace=namespace or found.get("namespace") or "default",
         context=name,
         ca=_certificates(cluster, folder),
         verify=not cluster.get("insecure-skip-tls-verify"),
         server_name=cluster.get("tls-server-name"),
-        proxy=cluster.get("proxy-url") or proxy_of_environment(server),
-        look_up=lambda: access_of(name, namespace=namespace, kubeconfig=paths),
+        proxy=proxy_url(str(proxy), f"the context {name!r}")
+        if (proxy := cluster.get("proxy-url"))
+        else proxy_of_environment(server),
+        look_up=again,
     )
+    return access
 
 
 class _Sections:

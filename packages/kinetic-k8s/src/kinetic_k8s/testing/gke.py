@@ -136,6 +136,7 @@ class GkeServer:
         self.clusters[project, location, name] = container_v1.Cluster(
             **{
                 "name": name,
+                "id": f"{project}-{location}-{name}",
                 "location": location,
                 "endpoint": server.removeprefix("https://"),
                 "master_auth": {"cluster_ca_certificate": b64encode(ca.encode()).decode()},

@@ -32,6 +32,8 @@ class GoogleIdentity:
         self.seconds = seconds
         self.issued: list[str] = []
         """The tokens that were handed out."""
+        self.refusal = {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
+        """The response to a key that is not accepted."""
         self._public: dict[str, bytes] = {}
         self._server = _TokenServer(self)
         self.log_in()
@@ -115,8 +117,7 @@ class _TokenHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         sent = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         found = self.server.identity.exchange(sent.get("assertion", [""])[0])
-        refusal = {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
-        body = json.dumps(found or refusal).encode()
+        body = json.dumps(found or self.server.identity.refusal).encode()
         self.send_response(200 if found else 400)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.gke import GkeCluster
 
 _PLACES: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "runtimeClassName")
+_LIMIT: Final = 60.0
+"""Seconds for a look-up of the cluster."""
+
 
 
 def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "") -> str | None:
@@ -28,7 +31,9 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
     """
     obstacle = missing(accelerator, gke.pools)
     if obstacle:
-        gke = gke.look_up()  # A pool may have been added since this process found the cluster.
+        gke = gke.look_up(
+            _LIMIT
+        )  # A pool may have been added since this process found the cluster.
         obstacle = missing(accelerator, gke.pools)
     if not obstacle:
         return None

@@ -1,0 +1,200 @@
+"""Connections to servers on this machine: which cluster they reach, and through which proxy."""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connection import Access, Connection
+from kinetic_k8s.cluster.kubeconfig import access_of
+from kinetic_k8s.errors import ClusterChangedError, ClusterUnreachableError
+
+CA = trustme.CA().cert_pem.bytes()
+OTHER_CA = trustme.CA().cert_pem.bytes()
+
+
+class Server(ThreadingHTTPServer):
+    """An API server, or the proxy to one; it notes the tokens and the proxy's users of its requests."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.tokens: list[str | None] = []
+        self.users: list[str | None] = []
+        self.answers: list[int] = []
+        """The next statuses; 0: the connection breaks. Then 200."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.tokens.append(self.headers["Authorization"])
+        self.server.users.append(self.headers["Proxy-Authorization"])
+        status = self.server.answers.pop(0) if self.server.answers else 200
+        if not status:
+            return
+        kind = {"kind": "Job"} if status == 200 else {"kind": "Status", "message": "refused"}
+        body = json.dumps(kind).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_CONNECT = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[Server, Server]]:
+    with ExitStack() as running:
+        both = running.enter_context(Server()), running.enter_context(Server())
+        for server in both:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            running.callback(server.shutdown)
+        yield both
+
+
+def write(folder: Path, server: str, *, ca: bytes = CA, token: str = "first") -> str:
+    cluster = {"server": server, "certificate-authority-data": b64encode(ca).decode()}
+    config: dict[str, Any] = {
+        "current-context": "ours",
+        "contexts": [{"name": "ours", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {"token": token}}],
+    }
+    (folder / "config").write_text(json.dumps(config))
+    return str(folder / "config")
+
+
+@pytest.mark.parametrize("answer", [0, 401])
+@pytest.mark.parametrize("same_address", [False, True])
+def test_a_connection_does_not_move_to_another_cluster(
+    servers: tuple[Server, Server], tmp_path: Path, answer: int, same_address: bool
+) -> None:
+    first, second = servers
+    cluster = ApiServer(access_of(kubeconfig=write(tmp_path, first.url)), limit=0.5)
+    assert cluster.get("Job", "j") is not None
+    new = first.url if same_address else second.url
+    write(tmp_path, new, ca=OTHER_CA, token="second")
+    first.answers = [answer] * 99
+
+    for _ in range(2):
+        with pytest.raises(ClusterChangedError) as caught:
+            cluster.get("Job", "j")
+        assert "context 'ours' of your kubeconfig leads to another cluster" in caught.value.message
+        assert first.url in caught.value.message
+        assert new in caught.value.message
+    assert second.tokens == []
+    assert set(first.tokens) == {"Bearer first"}, "credentials of another cluster are not sent"
+
+
+def test_a_broken_connection_is_repaired_whatever_the_context_is_now(
+    servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    first, second = servers
+    cluster = ApiServer(access_of(kubeconfig=write(tmp_path, first.url)))
+    cluster.get("Job", "j")
+    write(tmp_path, second.url, ca=OTHER_CA)
+    first.answers = [0]
+
+    assert cluster.get("Job", "j") is not None
+    assert cluster.identity.server == first.url
+    assert second.tokens == []
+
+
+def test_a_cluster_with_the_same_certificates_is_followed_to_its_new_address(
+    servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    first, second = servers
+    cluster = ApiServer(access_of(kubeconfig=write(tmp_path, first.url)))
+    cluster.get("Job", "j")
+    write(tmp_path, second.url, token="second")
+    first.answers = [0] * 99
+
+    assert cluster.get("Job", "j") is not None
+    assert cluster.identity.server == second.url
+    assert second.tokens == ["Bearer second"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"server": "https://one/k8s/clusters/b"},
+        {"server_name": "b"},
+        {"ca": None, "server": "https://two/k8s/clusters/a"},
+    ],
+)
+def test_clusters_behind_one_server_are_different_ones(found: dict[str, Any]) -> None:
+    known = Access(server="https://one/k8s/clusters/a", ca="CA", server_name="a", context="c")
+
+    known.check_same_cluster(replace(known, server="https://two/k8s/clusters/a"))
+    with pytest.raises(ClusterChangedError):
+        known.check_same_cluster(replace(known, **found))
+
+
+def test_a_look_up_has_the_rest_of_the_limit_and_does_not_block_other_threads(
+    servers: tuple[Server, Server],
+) -> None:
+    looking, done = threading.Event(), threading.Event()
+    limits: list[float] = []
+
+    def look_up(limit: float) -> Access:
+        limits.append(limit)
+        looking.set()
+        assert done.wait(60)
+        return access
+
+    servers[0].answers = [0]
+    access = Access(server=servers[0].url, look_up=look_up)
+    connection = Connection(access)
+    cluster = ApiServer(access, connection=connection)
+    thread = threading.Thread(target=lambda: cluster.within(5).get("Job", "j"))
+    thread.start()
+    assert looking.wait(60)
+    found = cluster.get("Job", "j")
+    assert not connection.moved(connection.opened(), limit=5), "one thread is enough"
+    assert thread.is_alive()
+    done.set()
+    thread.join()
+
+    assert found is not None
+    assert len(limits) == 1
+    assert 0 < limits[0] <= 5
+
+
+def test_the_user_of_a_proxy_is_sent_to_it_and_not_shown(servers: tuple[Server, Server]) -> None:
+    proxy = servers[0]
+    url = f"http://us%40er:p%3Aw@127.0.0.1:{proxy.server_port}"
+    expected = "Basic " + b64encode(b"us@er:p:w").decode()
+    plain = Access(server="http://10.0.0.1", proxy=url)
+    secure = Access(server="https://10.0.0.1", proxy=url)
+    proxy.answers = [200, 407, 407]
+
+    assert ApiServer(plain).get("Job", "j") is not None
+    with pytest.raises(ClusterUnreachableError, match="407") as caught:
+        ApiServer(secure, limit=0.1).get("Job", "j")
+    with pytest.raises(OSError, match="407"):
+        Connection(secure).opened().dial(5)
+
+    assert len(proxy.users) >= 3
+    assert set(proxy.users) == {expected}
+    assert "p%3Aw" not in f"{secure!r} {caught.value}"

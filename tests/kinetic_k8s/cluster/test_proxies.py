@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from kinetic_k8s.cluster.proxies import proxy_headers, proxy_of_environment, proxy_url
+from kinetic_k8s.errors import InvalidRequestError
+
+
+def test_a_proxy_without_a_scheme_is_an_http_proxy() -> None:
+    assert proxy_url("proxy.corp:3128", "x") == "http://proxy.corp:3128"
+    assert proxy_url("https://proxy.corp", "x") == "https://proxy.corp"
+    assert proxy_headers("http://proxy.corp:3128") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("socks5://user:secret@proxy.corp:1080", "'socks5://proxy.corp:1080', from the context 'c', is not"),
+        ("http://user:secret@:80", "no valid host and port"),
+        ("user:secret@proxy.corp:port", "'proxy.corp:port', from"),
+        ("http://user:secret@[::1", "no valid host and port"),
+    ],
+)  # fmt: skip
+def test_other_proxies_are_refused_without_their_password(text: str, cause: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        proxy_url(text, "the context 'c'")
+    assert cause in caught.value.message
+    assert "secret" not in str(caught.value)
+    assert "http://HOST:PORT" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("server", "excepted"),
+    [
+        ("https://10.1.2.3:6443", True),
+        ("https://11.1.2.3", False),
+        ("https://[fd00::1]:6443", True),
+        ("https://192.168.0.7", True),
+        ("https://api.corp", True),
+        ("https://10.corp.example", False),
+    ],
+)
+def test_the_environments_proxy_is_not_used_for_its_exceptions(
+    monkeypatch: pytest.MonkeyPatch, server: str, excepted: bool
+) -> None:
+    for name in ("https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.corp:3128")
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, fd00::/8,192.168.0.7,.corp")
+
+    assert (proxy_of_environment(server) is None) == excepted
