@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import threading
 import warnings
@@ -25,6 +26,7 @@ from kinetic.jobs.services import LOOK
 from kinetic.jobs.wait import WaitStopped
 from kinetic.testing import job_ids_of
 from kinetic.testing.fakes import FakeServices, a_record, raising, report_value
+from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.store import FolderStore
@@ -310,6 +312,34 @@ def test_lines_come_as_text_as_a_tail_and_one_by_one(
     assert list(job) == ["one", "two", "three"]
     assert job.logs(follow=True) is None
     assert capsys.readouterr().out == "one\ntwo\nthree\n"
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_followed_log_asks_for_a_login_once_on_stderr(
+    services: FakeServices,
+    job: JobHandle,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    handled: bool,
+) -> None:
+    logger = logging.getLogger("kinetic")
+    monkeypatch.setattr(logger, "propagate", handled)  # pytest has handlers for the messages.
+
+    def report(*_: object) -> None:
+        for host in range(2):
+            error = LoginRequiredError(f"Could not get Pod {host}.", hint="Log in with: sso login")
+            logger.warning("%s The log continues after that.", error)
+
+    services.journal.before("log_lines *", report)
+    services.backend.prints(job.job_id, "one")
+    services.backend.returns(job.job_id, None)
+    job.logs(follow=True)
+    logger.warning("later")
+
+    out, err = capsys.readouterr()
+    assert out == "one\n"
+    assert err.count("sso login") == (0 if handled else 1)
+    assert "later" not in err
 
 
 def test_hosts_are_told_apart_by_a_handle_that_knows_of_none(services: FakeServices) -> None:

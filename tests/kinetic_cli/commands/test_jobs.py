@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,12 @@ from kinetic.errors import (
     StoreError,
 )
 from kinetic.job_status import JobStatus
+from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.outcome import JobOutcome
+from kinetic.testing.fakes import FakeServices
+from kinetic_cli.app import App
 from kinetic_cli.testing import StubApp, StubJob, a_job, run
+from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
 
@@ -205,6 +210,31 @@ def test_an_interrupted_follow_leaves_the_job_alone(tmp_path: Path) -> None:
 
     assert (ran.exit_code, ran.stdout) == (130, "one\n")
     assert "left alone" in ran.stderr
+
+
+def test_a_followed_log_asks_for_a_login_once(tmp_path: Path) -> None:
+    services = FakeServices.make()
+    job = connected(handle_of(services.job()), services)
+
+    class FollowingApp(App):
+        def attach(self, job_id: str) -> JobHandle:
+            self._print_warnings()
+            return job
+
+    def report(*_: object) -> None:
+        for host in range(2):
+            error = LoginRequiredError(f"Could not get Pod {host}.", hint="Log in with: sso login")
+            logging.getLogger("kinetic").warning("%s The log continues after that.", error)
+
+    services.journal.before("log_lines *", report)
+    services.backend.prints(job.job_id, "one")
+    services.backend.returns(job.job_id, None)
+
+    ran = run("jobs", "logs", "-f", job.job_id, home=tmp_path, app=FollowingApp())
+
+    assert ran.stdout == "one\n"
+    assert ran.stderr.count("sso login") == 1, ran.stderr
+    assert ran.stderr.startswith("Warning: Could not get Pod 0.")
 
 
 @pytest.mark.parametrize(

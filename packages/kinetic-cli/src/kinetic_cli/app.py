@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -115,27 +115,10 @@ class App:
 
     def _print_warnings(self) -> None:
         """From now on, print warnings, for instance of a record that cannot be read."""
-        from kinetic.notices import reported_to
+        from kinetic.notices import logged_to, reported_to
 
         self.close()
         self._resources.enter_context(
             reported_to(lambda text: self.output.note(f"Warning: {text}"))
         )
-        self._resources.enter_context(_logged_to(self.output.note))
-
-
-@contextmanager
-def _logged_to(note: Callable[[str], None]) -> Iterator[None]:
-    """Within the block, pass logged warnings and errors to *note*."""
-    import logging
-
-    class Notes(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            note(f"{record.levelname.capitalize()}: {record.getMessage()}")
-
-    logger, handler = logging.getLogger("kinetic"), Notes(logging.WARNING)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
+        self._resources.enter_context(logged_to(self.output.note))

@@ -1,13 +1,15 @@
-"""Warnings: point at the user's line that called Kinetic, or pass the text to a program that reports it."""
+"""Warnings: point at the user's line that called Kinetic, or pass the text to what reports it."""
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.printable import printable
 
 _report: Callable[[str], None] | None = None
@@ -29,6 +31,53 @@ def reported_to(report: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         _report = before
+
+
+class _Reported(logging.Handler):
+    """Passes messages to *note*: each text once, and one for each way to log in."""
+
+    def __init__(self, note: Callable[[str], None], *, unless_handled: bool) -> None:
+        super().__init__(logging.WARNING)
+        self._note = note
+        self.unless_handled = unless_handled
+        self._reported: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.unless_handled and _others_handle(logging.getLogger(record.name)):
+            return
+        text = record.getMessage()
+        # Each request names itself in its error, but there is one login.
+        args = record.args if isinstance(record.args, tuple) else ()
+        logins = [each.hint for each in args if isinstance(each, LoginRequiredError) and each.hint]
+        cause = logins[0] if logins else text
+        if cause not in self._reported:
+            self._reported.add(cause)
+            self._note(f"{record.levelname.capitalize()}: {text}")
+
+
+@contextmanager
+def logged_to(note: Callable[[str], None], *, unless_handled: bool = False) -> Iterator[None]:
+    """Within the block, pass what Kinetic logs as a warning or an error to *note*, in the thread that logs.
+
+    Each text is passed once; of several about an expired login, the first. With *unless_handled*, none is
+    if the program has a handler for them.
+    """
+    logger, handler = logging.getLogger("kinetic"), _Reported(note, unless_handled=unless_handled)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+def _others_handle(logger: logging.Logger | None) -> bool:
+    while logger is not None:
+        for each in logger.handlers:
+            substitute = isinstance(each, _Reported) and each.unless_handled
+            if not substitute and not isinstance(each, logging.NullHandler):
+                return True
+        logger = logger.parent if logger.propagate else None
+    return False
 
 
 def warn_caller(text: str) -> None:

@@ -128,10 +128,16 @@ class JobHandle:
             return job_outcome(self._record, self._services, verify=self._verify)
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
-        """Iterate over log lines; with *follow*, until the job ends, its last line included."""
-        from kinetic.jobs.logs import log_lines
+        """Iterate over log lines; with *follow*, until the job ends, its last line included.
 
-        return log_lines(self._record, self._services, follow=follow, tail=tail)
+        With *follow*, what interrupts the log meanwhile, such as an expired login, is printed to stderr,
+        unless the program handles the messages of the logger `kinetic`.
+        """
+        from kinetic.jobs.logs import followed_lines, log_lines
+
+        if follow:
+            return followed_lines(self._record, self._services, tail)
+        return log_lines(self._record, self._services, tail=tail)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the log so far, line by line."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.jobs.services import Services
+from kinetic.notices import logged_to
 from kinetic_payload.records.job import JobRecord
 
 log = logging.getLogger("kinetic")
@@ -71,6 +72,16 @@ def ends(thread: threading.Thread, done: Callable[[], int], *, idle_seconds: flo
     while thread.is_alive() and before != (before := done()):
         thread.join(idle_seconds)
     return not thread.is_alive()
+
+
+def followed_lines(
+    record: JobRecord, services: Services, tail: int | None = None
+) -> Iterator[LogLine]:
+    """Iterate over the job's log until it ends; print the warnings about it to stderr."""
+    from kinetic.console import Console
+
+    with logged_to(Console.of_this_process().note, unless_handled=True):
+        yield from log_lines(record, services, follow=True, tail=tail)
 
 
 def log_lines(
