@@ -90,6 +90,45 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any(path == HERE or HERE in path.parents for path in named) else True
 
 
+SLICE_USERS = ("slice_of_two", "alone_on_the_node")
+"""Fixtures of tests that need the accelerators of the one node, or a whole node pool."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run tests that share the node's accelerators one after the other, in one process.
+
+    The node has one type of TPU at a time, and the pods of a JobSet keep those of others from its node pool.
+    """
+    for item in items:
+        if any(name in SLICE_USERS for name in getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("slice"))
+
+
+@pytest.fixture
+def alone_on_the_node() -> None:
+    """Run no other test beside this one that uses the node's accelerators."""
+
+
+@pytest.fixture
+def slice_of_two(bed: Bed) -> str:
+    """An accelerator with two hosts, which both fit on the bed's one node."""
+    bed.run(
+        "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",
+        "--nodepool", "np1",
+    )  # fmt: skip
+    return "v5p-8"
+
+
+@pytest.fixture(scope="session")
+def priority(bed: Bed, namespace: str) -> Iterator[str]:
+    """A priority of these tests: pods of JobSets that earlier tests left keep no other priority from the node."""
+    # JobSet makes the priority a label. A negative one is not a valid label: its pods would never be created.
+    value = (f"--value={1000 + secrets.randbelow(10**6)}", "--preemption-policy=Never")
+    bed.kubectl("create", "priorityclass", namespace, *value)
+    yield namespace
+    bed.kubectl("delete", "priorityclass", namespace)
+
+
 @pytest.fixture(scope="session")
 def bed() -> Bed:
     """The running test bed; several processes may ask for it at once."""

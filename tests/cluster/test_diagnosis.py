@@ -299,12 +299,12 @@ def is_in(cluster: ApiServer, spec: WorkloadSpec, state: State, reason: str) -> 
 
 
 @pytest.fixture
-def two_hosts(a_job: Make) -> Callable[..., JobSetSpec]:
+def two_hosts(a_job: Make, slice_of_two: str) -> Callable[..., JobSetSpec]:
     """Return what describes a job on two hosts, which may share the test bed's node with other jobs."""
 
     def make(program: str, **pod: Any) -> JobSetSpec:
         job = a_job(
-            program, accelerator=parse_accelerator("v5p-8"), grace=timedelta(seconds=2), **pod
+            program, accelerator=parse_accelerator(slice_of_two), grace=timedelta(seconds=2), **pod
         )
         return JobSetSpec(name=job.name, pod=job.pod, topology=None)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -113,21 +112,12 @@ def components(bed: Any) -> PathwaysComponents:
     )
 
 
-@pytest.fixture(scope="session")
-def priority(bed: Any, namespace: str) -> Iterator[str]:
-    """A priority of this process's own: JobSets keep the node to themselves only within their priority."""
-    # JobSet makes the priority a label, and the label "-10" is invalid: its pods would never be created.
-    value = (f"--value={1000 + secrets.randbelow(10**6)}", "--preemption-policy=Never")
-    bed.kubectl("create", "priorityclass", namespace, *value)
-    yield namespace
-    bed.kubectl("delete", "priorityclass", namespace)
-
-
 @pytest.fixture
 def start(
     cluster: ApiServer,
     a_job: Callable[..., JobSpec],
     components: PathwaysComponents,
+    slice_of_two: str,
     priority: str,
     look: Any,
 ) -> Iterator[Start]:

@@ -370,25 +370,6 @@ def proxy(bed: Any, tmp_path: Path) -> Iterator[Proxy]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def slice_of_two(bed: Any) -> str:
-    """An accelerator with two hosts, which both fit on the bed's one node."""
-    # Several processes may do this at once: it sets the same values.
-    bed.run(
-        "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",
-        "--nodepool", "np1",
-    )  # fmt: skip
-    return "v5p-8"
-
-
-@pytest.fixture(scope="session")
-def priority(bed: Any, namespace: str) -> Iterator[str]:
-    """A priority of these tests: JobSets of others keep the node to themselves only within their priority."""
-    bed.kubectl("create", "priorityclass", namespace, "--value=1", "--preemption-policy=Never")
-    yield namespace
-    bed.kubectl("delete", "priorityclass", namespace)
-
-
 @pytest.fixture
 def on_slice(project: Project, slice_of_two: str, priority: str) -> Project:
     """A project whose jobs run on two hosts, beside those of others."""

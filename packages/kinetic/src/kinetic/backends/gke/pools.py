@@ -19,7 +19,6 @@ _LIMIT: Final = 60.0
 """Seconds for a look-up of the cluster."""
 
 
-
 def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "") -> str | None:
     """Refuse a job on *accelerator* for which *gke* has no node pool, and will not add one.
 
