@@ -303,6 +303,14 @@ class Backend(Protocol):
         """
         ...
 
+    def release(self, record: JobRecord) -> None:
+        """Free what the resource of a job that has its outcome would hold without end.
+
+        It is called for each look at such a job, and must be cheap if there is nothing to free. It does not
+        raise errors, and relies only on an outcome that is signed with the job's key.
+        """
+        ...
+
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
         """Return the outcome of a job that vanished without one, decided from its hosts' reports.
 

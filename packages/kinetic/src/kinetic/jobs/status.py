@@ -64,6 +64,13 @@ def look(
         KineticError: The backend cannot be reached, or does not permit to look; the message names the job.
     """
     verify()
+    view = _look(record, services)
+    if view.outcome is not None:
+        services.backend.release(record)
+    return view
+
+
+def _look(record: JobRecord, services: Services) -> View:
     found = _outcome_or_forgery(services, record.job_id)
     if isinstance(found, StoredRecord):
         return _view_of(found.record)

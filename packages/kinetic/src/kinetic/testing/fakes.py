@@ -286,6 +286,9 @@ class FakeBackend:
         """Note the call."""
         self.journal.entries.append("collect_left")
 
+    def release(self, record: JobRecord) -> None:
+        """Do nothing: a resource that has ended holds nothing."""
+
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
         """Return the outcome to write for a job that vanished without one."""
         return Outcome(

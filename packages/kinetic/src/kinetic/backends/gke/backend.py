@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,9 +26,11 @@ from kinetic.backends.backend import (
 from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
-from kinetic.backends.gke.host_log import LogSources, has_outcome
+from kinetic.backends.gke.host_log import LogSources
+from kinetic.backends.gke.idle import KIND as IDLE_KIND
+from kinetic.backends.gke.idle import IdleWorkloads
 from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
-from kinetic.backends.gke.left import Left
+from kinetic.backends.gke.left import Left, job_of
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
@@ -116,6 +118,7 @@ class ClusterBackend:
         self._gke = gke
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
+        self._idle = IdleWorkloads(cluster, store, key_signer)
         self._workloads = Workloads(cluster)
 
     def check(self, request: JobRequest) -> Sequence[str]:
@@ -258,20 +261,12 @@ class ClusterBackend:
                 yield watch
         finally:
             for record in records:
-                self._end_idle(record)
+                self.release(record)
 
-    def _end_idle(self, record: JobRecord) -> None:
+    def release(self, record: JobRecord) -> None:
         """Delete the workload of a job that has its outcome, if it would never end by itself."""
-        if workload_of(record) == "LeaderWorkerSet":
-            with suppress(KineticError):  # The next look tries again.
-                if has_outcome(self._store, self._signer, record.job_id):
-                    self._delete_idle(record.job_id, record.k8s_name)
-
-    def _delete_idle(self, job_id: str, name: str) -> None:
-        cluster = with_short_timeout(self._cluster)
-        found = cluster.get("LeaderWorkerSet", name, brief=True)
-        if found is not None and belongs_to(found, job_id):
-            cluster.delete("LeaderWorkerSet", name, uid=found["metadata"]["uid"])
+        if workload_of(record) == IDLE_KIND:
+            self._idle.end(record.job_id, record.k8s_name)
 
     def log_lines(
         self,
@@ -297,7 +292,7 @@ class ClusterBackend:
 
     def _followed(self, record: JobRecord, lines: Iterator[LogLine]) -> Iterator[LogLine]:
         yield from lines
-        self._end_idle(record)
+        self.release(record)
 
     def forward(self, record: JobRecord) -> PortForward:
         """Return how the leader's pod is reached: through the API server."""
@@ -348,10 +343,9 @@ class ClusterBackend:
 
     def _end_listed(self, workload: Manifest, job_id: str) -> None:
         """Delete a listed workload if its job has an outcome and it would never end by itself."""
-        if WorkloadView(workload).kind == "LeaderWorkerSet":
-            with suppress(KineticError):
-                if has_outcome(self._store, self._signer, job_id):
-                    self._delete_idle(job_id, workload["metadata"]["name"])
+        view = WorkloadView(workload)
+        if view.kind == IDLE_KIND:
+            self._idle.end(job_id, view.name)
 
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: a pod stores its result itself, or the job has failed."""
@@ -364,7 +358,7 @@ class ClusterBackend:
         return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
 
     def collect_left(self, recorded: Set[str]) -> None:
-        """Remove what killed submits left behind, and warn of workloads without a record.
+        """Remove what killed submits left behind and ended jobs still hold; warn of workloads without a record.
 
         What is left in the bucket is removed by a process that is started at most once an hour. Jobs that
         are *recorded* keep everything, unless their submit was killed before it was complete.
@@ -380,6 +374,8 @@ class ClusterBackend:
         )
         try:
             found = left.find()
+            for each in found:
+                self._end_listed(each, job_of(each))
             left.report(found, recorded, time.time())
             left.remove(found, time.time())
         except KineticError as error:

@@ -441,6 +441,9 @@ class LocalBackend:
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         collect_left(self._home, self._store, recorded, inherited)
 
+    def release(self, record: JobRecord) -> None:
+        """Do nothing: a job's processes end with it."""
+
     def store_result(self, record: JobRecord) -> None:
         """Store the result that is in the job's folder because it could not be stored before.
 

@@ -1,0 +1,126 @@
+"""End workloads that would never end by themselves, once their job has its outcome."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from kinetic.backends.gke.observation import belongs_to
+from kinetic.backends.gke.timeouts import with_short_timeout
+from kinetic.errors import KineticError, ObjectNotFoundError, RecordError, SignatureError
+from kinetic.waiting import sleep
+from kinetic_k8s.cluster.cluster import Identity
+from kinetic_k8s.errors import ClusterError, NotAuthenticatedError, NotPermittedError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+
+if TYPE_CHECKING:
+    from kinetic.settings.keys import KeySigner
+    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_payload.stores.store import Store
+
+log = logging.getLogger("kinetic")
+
+KIND: Final = "LeaderWorkerSet"
+"""It restarts its pods whenever they end, so they stay up after the job, and are billed."""
+_TRIES: Final = 3
+_PAUSE: Final = 1.0
+_LOOK_AGAIN: Final = 60.0
+"""Seconds until a workload that could not be deleted is tried again."""
+
+
+class IdleWorkloads:
+    """Deletes each LeaderWorkerSet on *cluster* whose job has an outcome in *store*.
+
+    The outcome must be signed with the key of the namespace, even with KINETIC_TRUST_BUCKET: anybody who can
+    write to the bucket could otherwise end a running job.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        key_signer: KeySigner | None,
+        *,
+        pause: Callable[[float], object] = sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._key_signer = key_signer
+        self._pause = pause
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._next: dict[str, float] = {}
+        """Job → when its workload is looked at again; never after it was deleted."""
+        self._warned: set[str] = set()
+
+    def end(self, job_id: str, name: str) -> None:
+        """Delete the LeaderWorkerSet *name* of the job if the job has its outcome; at most once in a process.
+
+        A failure is tried again; then the user is told how to delete it.
+        """
+        with self._lock:
+            if self._clock() < self._next.get(job_id, 0.0):
+                return
+            self._next[job_id] = self._clock() + _LOOK_AGAIN
+        try:
+            if not self._has_outcome(job_id):
+                with self._lock:
+                    del self._next[job_id]
+                return
+        except KineticError as error:  # The next look tries again.
+            log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
+            return
+        if self._delete(job_id, name):
+            with self._lock:
+                self._next[job_id] = float("inf")
+
+    def _has_outcome(self, job_id: str) -> bool:
+        outcome = JobObjects(job_id).outcome
+        try:
+            data = read_record(self._store, outcome)
+            if self._key_signer is not None:
+                self._key_signer.verify(data, outcome, strictly=True)
+        except (ObjectNotFoundError, SignatureError, RecordError):
+            return False
+        return True
+
+    def _delete(self, job_id: str, name: str) -> bool:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                cluster = with_short_timeout(self._cluster)
+                found = cluster.get(KIND, name, brief=True)
+                if found is not None and belongs_to(found, job_id):
+                    cluster.delete(KIND, name, uid=found["metadata"]["uid"])
+            except ClusterError as error:
+                if tries_left and not isinstance(error, NotPermittedError | NotAuthenticatedError):
+                    self._pause(_PAUSE)
+                    continue
+                self._warn(job_id, name, error)
+                return False
+            return True
+        return False
+
+    def _warn(self, job_id: str, name: str, error: ClusterError) -> None:
+        if job_id not in self._warned:
+            self._warned.add(job_id)
+            log.warning(
+                "Job %s has ended, and its %s, which is still billed, could not be deleted: %s Delete it: %s",
+                job_id,
+                KIND,
+                error.message,
+                delete_command(KIND, name, self._cluster.identity),
+            )
+
+
+def delete_command(kind: str, name: str, where: Identity) -> str:
+    """Return the command of kubectl that deletes a workload in the namespace and the cluster *where*."""
+    command = ["kubectl", "delete", kind.lower(), name, "-n", where.namespace]
+    if where.context is not None:
+        command += ["--context", where.context]
+    return shlex.join(command)

@@ -1,0 +1,156 @@
+"""LeaderWorkerSets of jobs that have ended: they would stay, and be billed."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.backends.gke.backend import ClusterBackend
+from kinetic.backends.gke.idle import IdleWorkloads, delete_command
+from kinetic.jobs.services import Services
+from kinetic.jobs.status import look
+from kinetic.settings.keys import KeyFile, KeySigner
+from kinetic.testing.fakes import FakeBackend, FakeStore, a_record, create_outcome
+from kinetic_k8s.cluster import Identity
+from kinetic_k8s.errors import ClusterUnreachableError, NotPermittedError
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_payload.layout import Flag, JobObjects
+from kinetic_payload.records.encode import encode
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
+
+RECORD = a_record(backend="pathways", workload="LeaderWorkerSet", k8s_name="kn-train-0123456")
+ENDED = Outcome(job_id=RECORD.job_id, status="succeeded")
+
+
+class Serving:
+    """A cluster with the LeaderWorkerSet of a job."""
+
+    identity = Identity(server="https://cluster", namespace="team", context="the context")
+
+    def __init__(self, store: FakeStore | None = None, *errors: Exception) -> None:
+        container = {"name": "kinetic", "command": [Flag.STORE, str(store and store.location)]}
+        self.workload = {
+            "metadata": {
+                "name": RECORD.k8s_name,
+                "uid": "1",
+                "labels": {JOB_ID: RECORD.job_id},
+                "creationTimestamp": "2026-11-22T10:00:00Z",
+            },
+            "spec": {
+                "replicas": 1,
+                "leaderWorkerTemplate": {
+                    "size": 1,
+                    "workerTemplate": {"spec": {"containers": [container]}},
+                },
+            },
+        }
+        self.errors = list(errors)
+        self.deleted: list[str] = []
+        self.asked = 0
+
+    def within(self, seconds: float) -> Serving:
+        return self
+
+    def list(self, kind: str, **selectors: object) -> list[Manifest]:
+        return [self.workload] if kind == "LeaderWorkerSet" and not self.deleted else []
+
+    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
+        self.asked += 1
+        return self.workload if kind == "LeaderWorkerSet" and not self.deleted else None
+
+    def delete(self, kind: str, name: str, *, uid: str) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.deleted.append(uid)
+
+
+def ended(store: FakeStore | None = None) -> FakeStore:
+    store = store or FakeStore()
+    create_outcome(store, ENDED, None)
+    return store
+
+
+def test_a_list_of_jobs_deletes_what_has_its_outcome_and_nothing_else(tmp_path: Path) -> None:
+    store = FakeStore()
+    cluster: Any = Serving(store)
+    backend = ClusterBackend(cluster, store, tmp_path, None, {})
+
+    backend.collect_left({RECORD.job_id})
+    assert cluster.deleted == []
+    ended(store)
+    backend.collect_left({RECORD.job_id})
+    assert cluster.deleted == ["1"]
+
+
+def test_an_outcome_that_was_found_releases_the_workload_once(tmp_path: Path) -> None:
+    store = ended()
+    cluster: Any = Serving()
+    backend = ClusterBackend(cluster, store, tmp_path, None, {})
+
+    backend.release(a_record(workload="JobSet"))
+    assert cluster.asked == 0
+    backend.release(RECORD)
+    backend.release(RECORD)
+
+    assert (cluster.deleted, cluster.asked) == (["1"], 1)
+
+
+def test_a_look_at_an_ended_job_lets_the_backend_free_what_it_holds() -> None:
+    released = []
+
+    class Releasing(FakeBackend):
+        def release(self, record: JobRecord) -> None:
+            released.append(record.job_id)
+
+    store = FakeStore()
+    services = Services(store, Releasing(store))
+    look(RECORD, services)
+    assert released == []
+    ended(store)
+    look(RECORD, services)
+
+    assert released == [RECORD.job_id]
+
+
+def test_a_forged_outcome_deletes_nothing_even_if_the_bucket_is_trusted(tmp_path: Path) -> None:
+    store, cluster = FakeStore(), Serving()
+    signer = KeySigner(KeyFile(tmp_path), trusting=lambda: True)
+    name = JobObjects(RECORD.job_id).outcome
+    forged, written = encode(ENDED), signer.sign(encode(ENDED), name)
+
+    def end() -> list[str]:
+        there: Any = cluster
+        IdleWorkloads(there, store, signer).end(RECORD.job_id, RECORD.k8s_name)
+        return cluster.deleted
+
+    store.write(name, forged)
+    assert end() == []
+    store.write(name, written)
+    assert end() == ["1"]
+
+
+def test_a_failed_deletion_is_tried_again_and_then_reported_with_the_command(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def end(*errors: Exception) -> tuple[list[str], list[float]]:
+        cluster: Any = Serving(None, *errors)
+        pauses: list[float] = []
+        idle = IdleWorkloads(cluster, ended(), None, pause=pauses.append, clock=lambda: 100.0)
+        idle.end(RECORD.job_id, RECORD.k8s_name)
+        idle.end(RECORD.job_id, RECORD.k8s_name)
+        return cluster.deleted, pauses
+
+    outage = ClusterUnreachableError("It did not respond.")
+    with caplog.at_level(logging.WARNING):
+        deleted, pauses = end(outage, outage)
+        assert (deleted, len(pauses), caplog.text) == (["1"], 2, "")
+        assert end(outage, outage, outage) == ([], pauses)
+        assert end(NotPermittedError("Forbidden (403).")) == ([], [])
+    command = delete_command("LeaderWorkerSet", RECORD.k8s_name, Serving.identity)
+    assert caplog.text.count(command) == 2
+    assert command.endswith("-n team --context 'the context'")
