@@ -32,6 +32,10 @@ def test_the_line_that_says_where_is_read_back() -> None:
         "[kinetic] debugpy is listening on 0.0.0.0:1 {}",
         "[kinetic] debugpy is listening on 127.0.0.1:1",
         listening_line(Listening(1, "/x")) + "x",
+        '[kinetic] debugpy is listening on 127.0.0.1:1 {"project": "/x", "folder": 7}',
+        '[kinetic] debugpy is listening on 127.0.0.1:1 {"project": null}',
+        "[kinetic] debugpy is listening on 127.0.0.1:1 []",
+        listening_line(Listening(70000, "/x")),
     ],
 )
 def test_other_lines_announce_no_port(line: str) -> None:

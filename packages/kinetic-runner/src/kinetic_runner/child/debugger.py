@@ -50,9 +50,14 @@ def listening_in(line: str) -> Listening | None:
     if not (port.isascii() and port.isdigit()):
         return None
     try:
-        return Listening(int(port), **json.loads(where))
-    except (ValueError, TypeError):
+        found = json.loads(where)
+        # The function can print such a line, too.
+        if not all(isinstance(value, str) for value in found.values()):
+            return None
+        listening = Listening(int(port), **found)
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
+    return listening if 0 < listening.port < 1 << 16 else None
 
 
 def listen(port: int, project: str, folder: str = "") -> int:
