@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import ConfigurationError
+from kinetic.settings.profiles import Profile
 from kinetic.settings.settings import Settings, resolve
 
 
@@ -167,3 +168,11 @@ def test_this_process_environment_is_read_when_asked(
 
     assert settings.backend.source == "KINETIC_BACKEND"
     assert settings.zone.source == "argument"
+
+
+def test_settings_and_profiles_can_be_keys_with_pod_overrides_too(tmp_path: Path) -> None:
+    given = {"pod_overrides": {"nodeSelector": {"a": "b"}}}
+    first, same = (resolve(given, environ={}, user_home=tmp_path) for _ in range(2))
+
+    assert {first: 1}[same] == 1
+    assert {Profile(name="a", **given): 1}[Profile(name="a", **given)] == 1

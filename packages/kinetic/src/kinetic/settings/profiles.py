@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Profile:
     kube_context: str | None = None
     store_timeout: str | None = None
     service_account: str | None = None
-    pod_overrides: Mapping[str, Any] | None = None
+    pod_overrides: Mapping[str, Any] | None = field(default=None, hash=False)
     pathways_server_image: str | None = None
     pathways_proxy_image: str | None = None
     pathways_tag: str | None = None

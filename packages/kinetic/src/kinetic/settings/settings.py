@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -52,7 +52,7 @@ class Settings:
     kube_context: Setting[str | None]
     service_account: Setting[str | None]
     """None: the backend chooses."""
-    pod_overrides: Setting[Mapping[str, Any]]
+    pod_overrides: Setting[Mapping[str, Any]] = field(hash=False)
     pathways_server_image: Setting[str | None]
     """None here and below: the default of `PathwaysComponents`, which is Google's own."""
     pathways_proxy_image: Setting[str | None]
