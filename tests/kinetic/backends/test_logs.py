@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -10,15 +11,25 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import LogLine
-from kinetic.backends.gke.host_log import BROKEN, LogSources, position_after
+from kinetic.backends.gke.host_log import BROKEN, LogSources, Patience, position_after
 from kinetic.backends.gke.logs import JobLog, generations_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
-from kinetic_k8s.errors import ClusterUnreachableError
+from kinetic_k8s.errors import (
+    ClusterUnreachableError,
+    NotAuthenticatedError,
+    NotPermittedError,
+)
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.attempts import PodView
+from kinetic_payload.errors import (
+    KineticError,
+    RecordError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
 from kinetic_payload.layout import JobObjects, end_marker
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
@@ -197,3 +208,47 @@ def test_a_pod_that_replaces_one_host_of_an_indexed_job_is_of_the_same_attempt()
 
     assert len(set(generations_of(2, pods).values())) == 1
     assert len(set(generations_of(1, [a_pod_of(0, 1), a_pod_of(0, 9)]).values())) == 2
+
+
+def test_a_log_outlasts_expired_logins_and_an_unavailable_bucket(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    record = a_record(backend="gke", workload="Job")
+    errors: list[KineticError] = []
+
+    class Failing(FakeStore):
+        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+            if errors and name.startswith(record.job_id):
+                raise errors.pop()
+            return super().read(name, start=start, end=end)
+
+    store = Failing()
+    claim(store, record, 1, 0)
+
+    def lines(since: str | None) -> Iterator[str]:
+        errors.extend([StoreUnavailableError("No answer."), NotAuthenticatedError("Log in.")])
+        yield "a"
+        yield end_marker(record.job_id, 1, 0)
+
+    with caplog.at_level(logging.WARNING):
+        texts = [line.text for line in followed(record, Slice({0: lines}), store)]
+
+    assert texts == ["a"]
+    assert errors == []
+    assert caplog.text.count("Log in.") == 1
+
+
+def test_patience_ends_with_errors_that_do_not_pass() -> None:
+    now = [0.0]
+    login, outage = NotAuthenticatedError("Log in."), StorePermissionError("Forbidden.")
+    forbidden = NotPermittedError("Forbidden.")
+    at_first = Patience(set(), clock=lambda: now[0])
+    later = Patience(set(), reached=True, clock=lambda: now[0])
+
+    assert [at_first.bears(error) for error in (login, outage, forbidden)] == [False, False, True]
+    assert [later.bears(error) for error in (login, outage, forbidden)] == [True, True, True]
+    assert not later.bears(RecordError("Broken."))
+    now[0] = 11.0
+    assert [later.bears(error) for error in (login, outage, forbidden)] == [True, True, False]
+    later.reset()
+    assert later.bears(forbidden)

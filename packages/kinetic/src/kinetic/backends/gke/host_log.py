@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinetic.backends.backend import LogLine
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.jobs.stored_logs import follow_stored_host, stored_lines
+from kinetic.waiting import Backoff
 from kinetic_k8s.cluster.logs import PodLog
-from kinetic_k8s.errors import ClusterError
+from kinetic_k8s.cluster.watch import SETTLING
+from kinetic_k8s.errors import ClusterError, NotPermittedError
 from kinetic_k8s.reading.attempts import PodView
+from kinetic_payload.errors import (
+    KineticError,
+    LoginRequiredError,
+    StoreError,
+    UnavailableError,
+)
 from kinetic_payload.layout import JobObjects, is_end_marker
 from kinetic_payload.printable import printable_log
 from kinetic_payload.records.storage import read_verified
@@ -27,6 +37,10 @@ if TYPE_CHECKING:
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
 
+log = logging.getLogger("kinetic")
+
+T = TypeVar("T")
+
 _REMEMBERED: Final = 3
 """Lines that are compared to find where a live log begins or broke off in the stored log."""
 _POLL: Final = 2.0
@@ -38,6 +52,55 @@ MISSING: Final = "[kinetic] The live log broke off here. Lines may be missing."
 def has_outcome(store: Store, signer: Signing, job_id: str) -> bool:
     """Return whether the job has its final outcome, written by itself or by a client."""
     return read_verified(store, signer, JobObjects(job_id).outcome) is not None
+
+
+class Patience:
+    """Decides whether the reader of a live log tries again after an error, as the wait for its job does.
+
+    An expired login is logged unless *said* has it already. It and an outage pass only after a first success: a log does not begin
+    without access. A missing permission passes for as long as a server takes to start.
+    """
+
+    def __init__(
+        self,
+        said: set[str],
+        *,
+        reached: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._said = said
+        self._reached = reached
+        self._clock = clock
+        self._rejected: float | None = None
+        self._backoff = Backoff(0.5, 5.0)
+
+    def reach(self) -> None:
+        """Note the first success."""
+        self._reached = True
+
+    def reset(self) -> None:
+        """Note that everything works again."""
+        self._rejected = None
+        self._backoff.reset()
+
+    def bears(self, error: KineticError) -> bool:
+        """Return whether to try again after *error*."""
+        if isinstance(error, NotPermittedError):
+            now = self._clock()
+            self._rejected = now if self._rejected is None else self._rejected
+            return now - self._rejected <= SETTLING
+        if not isinstance(error, StoreError | UnavailableError | LoginRequiredError):
+            return False
+        login = error.hint or error.message
+        if isinstance(error, LoginRequiredError) and self._reached and login not in self._said:
+            self._said.add(login)
+            log.warning("%s The log continues after that.", error)
+        return self._reached
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next try."""
+        return self._backoff.next()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +117,8 @@ class LogSources:
     signer: Signing
     observer: Observer
     watches: JobWatches
+    said: set[str] = field(default_factory=set)
+    """The logins that were asked for."""
 
     @property
     def has_outcome(self) -> bool:
@@ -140,9 +205,11 @@ class HostLog:
         """
         live = self._live()
         first = next(live, None)  # This waits for the pod to start.
-        attempt = self._sources.attempt_of(self._pod, self._after + 1)
+        attempt = self._patiently(lambda: self._sources.attempt_of(self._pod, self._after + 1))
+        if attempt is None:
+            return
         host = self._pod.host
-        if first is None and not self._has_begun(attempt):
+        if first is None and not self._patiently(lambda: self._has_begun(attempt)):
             return
         yield Began(attempt)
         if first is None:
@@ -151,7 +218,9 @@ class HostLog:
         count: int | None = None
         """The lines of the attempt so far; None if they were not counted from its beginning."""
         if self._tail is None:
-            count = 0 if self._after else self._lost_beginning(attempt)
+            count = 0
+            if not self._after:
+                count = self._patiently(lambda: self._lost_beginning(attempt)) or 0
             yield from islice(self._sources.stored(attempt, host), count)
         last: deque[str] = deque(maxlen=_REMEMBERED)
         for text in chain([first], live):
@@ -160,6 +229,18 @@ class HostLog:
             yield LogLine(text, host, attempt)
         if not self._whole and not self._closed.is_set():
             yield from self._rest(attempt, list(last), count)
+
+    def _patiently(self, ask: Callable[[], T]) -> T | None:
+        """Return what *ask* returns, once an outage or an expired login has passed; None after `close`."""
+        patience = Patience(self._sources.said, reached=True)
+        while not self._closed.is_set():
+            try:
+                return ask()
+            except KineticError as error:
+                if not patience.bears(error):
+                    raise
+            self._closed.wait(patience.pause)
+        return None
 
     def _has_begun(self, attempt: int) -> bool:
         claimant = self._sources.observer.claimed_by(self._sources.record, attempt, self._pod.host)
@@ -188,7 +269,9 @@ class HostLog:
     def _rest(self, attempt: int, last: Sequence[str], count: int | None) -> Iterator[LogLine]:
         """Iterate over the lines of the attempt that only the bucket has: all after the lines *last*."""
         host = self._pod.host
-        position = position_after(last, count, self._sources.stored(attempt, host))
+        position = self._patiently(
+            lambda: position_after(last, count, self._sources.stored(attempt, host))
+        )
         if position is None:
             yield LogLine(MISSING, host, attempt)
             return
@@ -209,11 +292,13 @@ class HostLog:
 
     def _has_ended(self) -> bool:
         """Return whether the host writes nothing more to the bucket."""
-        if self._closed.is_set() or self._sources.has_outcome:
+        if self._closed.is_set():
             return True
         try:
+            if self._sources.has_outcome:
+                return True
             found = with_short_timeout(self._sources.cluster).get("Pod", self._pod.name)
-        except ClusterError:
+        except (ClusterError, StoreError):
             return False
         if found is None or found["metadata"].get("uid") != self._pod.uid:
             return True

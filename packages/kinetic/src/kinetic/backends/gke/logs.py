@@ -10,12 +10,13 @@ from typing import Final
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.arrivals import Arrivals
-from kinetic.backends.gke.host_log import Began, HostLog, LogSources
+from kinetic.backends.gke.host_log import Began, HostLog, LogSources, Patience
 from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.log_lines import interleaved, last_lines
 from kinetic.jobs.stored_logs import attempt_separator, latest_lines, stored_lines
-from kinetic_k8s.errors import ClusterUnreachableError
+from kinetic.waiting import sleep
 from kinetic_k8s.reading.attempts import PodView, views
+from kinetic_payload.errors import KineticError
 
 _LOOK_AGAIN: Final = 15.0
 _IDLE: Final = 1.0
@@ -257,21 +258,23 @@ class _Following:
 
     def _list_pods(self) -> None:
         """List the pods whenever that is wanted and something may have changed."""
-        reached = False
+        patience = Patience(self._sources.said)
         while self._wanted.wait() and not self._arrivals.closed:
             self._wanted.clear()
             try:
                 # Checked before the pods are listed: a last pod may start in between.
                 over = self._is_over()
                 pods = hosts_of(self._sources)
-            except ClusterUnreachableError:
-                if not reached:  # Otherwise the user would see no output and no reason.
+                patience.reach()
+                self._arrivals.put(_Pods(pods, over))
+                self._watch.wait(_LOOK_AGAIN)
+                patience.reset()
+            except KineticError as error:
+                # At the beginning, the user would see no output and no reason.
+                if not patience.bears(error):
                     raise
                 self._wanted.set()
-            else:
-                reached = True
-                self._arrivals.put(_Pods(pods, over))
-            self._watch.wait(_LOOK_AGAIN)
+                sleep(patience.pause)
 
     def _is_over(self) -> bool:
         """Return whether there will be no further pod."""
