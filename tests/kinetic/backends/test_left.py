@@ -14,7 +14,8 @@ from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import KindNotServedError
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.labels import HELD, JOB_ID
+from kinetic_k8s.reading.queue import QUEUE
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
@@ -46,12 +47,15 @@ def a_workload(**metadata: Any) -> Manifest:
 class Namespace:
     """A namespace with some JobSets, on a cluster that serves no LeaderWorkerSets."""
 
-    identity = Identity(server="https://cluster", namespace="team")
+    identity = Identity(server="https://cluster", namespace="team", context="mine")
 
     def __init__(self, *workloads: Manifest, there: tuple[str, ...] = ()) -> None:
         self.workloads = list(workloads)
         self.there = there
         self.asked: list[str] = []
+        self.pods: list[Manifest] = []
+        self.gets = 0
+        self.time = "2026-11-22T12:00:00Z"
 
     def within(self, seconds: float) -> Namespace:
         return self
@@ -60,9 +64,16 @@ class Namespace:
         self.asked.append(kind)
         if kind == "LeaderWorkerSet":
             raise KindNotServedError("There are none.")
+        if kind == "Pod":
+            return self.pods
         return self.workloads if kind == "JobSet" else []
 
+    def create(self, manifest: Manifest, *, dry_run: bool) -> Manifest:
+        assert dry_run
+        return {**manifest, "metadata": {**manifest["metadata"], "creationTimestamp": self.time}}
+
     def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
+        self.gets += 1
         return {} if name in self.there else None
 
     def delete(self, kind: str, name: str, *, uid: str) -> None:
@@ -71,7 +82,13 @@ class Namespace:
 
 def left_in(cluster: Any, store: FakeStore | None = None) -> Left:
     observer = Observer(cluster, store or FakeStore(), None)
-    return Left(cluster=cluster, workloads=Workloads(cluster), observer=observer, store=BUCKET)
+    return Left(
+        cluster=cluster,
+        workloads=Workloads(cluster),
+        observer=observer,
+        store=BUCKET,
+        reported=set(),
+    )
 
 
 def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
@@ -105,8 +122,9 @@ def test_a_job_without_a_record_is_left_out_with_a_warning(
     assert caplog.text == ""
     with caplog.at_level(logging.WARNING):
         left.report(found, set(), made + 3600)
-    assert RECORD.job_id in caplog.text
-    assert "kubectl delete jobset job -n team" in caplog.text
+        left.report(found, set(), made + 3600)
+    assert caplog.text.count(RECORD.job_id) == 1
+    assert "kubectl delete jobset job -n team --context mine" in caplog.text
 
 
 def test_what_waits_for_objects_that_nobody_creates_is_removed_after_an_hour(
@@ -129,3 +147,68 @@ def test_what_waits_for_objects_that_nobody_creates_is_removed_after_an_hour(
     assert complete.workloads == young.workloads == begun.workloads == [workload]
     assert killed.workloads == []
     assert "Secret job-env" in caplog.text
+
+
+def test_the_clock_of_the_cluster_decides_what_is_old(caplog: pytest.LogCaptureFixture) -> None:
+    workload = a_workload()
+    cluster = Namespace(workload)
+    cluster.time = "2026-11-22T10:59:00Z"
+
+    left_in(cluster).remove([workload], created_at(workload) + 2 * LEFT_AGE)
+    assert cluster.workloads == [workload]
+    cluster.time = ""
+    left_in(cluster).remove([workload], created_at(workload) + 2 * LEFT_AGE)
+    assert cluster.workloads == [workload]
+    assert caplog.text == ""
+
+
+def test_a_workload_that_its_submit_never_resumed_is_removed_but_none_of_a_queue() -> None:
+    there = ("job-env", "kn-runner-1")
+
+    def left_of(labels: dict[str, str], annotations: dict[str, str], suspend: bool) -> int:
+        workload = a_workload(annotations=annotations)
+        workload["metadata"]["labels"] |= labels
+        workload["spec"]["suspend"] = suspend
+        cluster = Namespace(workload, there=there)
+        left_in(cluster).remove([workload], created_at(workload) + LEFT_AGE + 1)
+        return len(cluster.workloads)
+
+    assert left_of({}, {HELD: "true"}, True) == 0
+    assert left_of({}, {HELD: "true"}, False) == 1
+    assert left_of({}, {}, True) == 1
+    assert left_of({QUEUE: "team"}, {HELD: "true"}, True) == 1
+
+
+def test_jobs_that_run_or_have_ended_cost_one_request_together() -> None:
+    running, ended = a_workload(), a_workload(uid="2")
+    ended["metadata"]["labels"] = {JOB_ID: "another"}
+    ended["status"] = {"conditions": [{"type": "Completed", "status": "True"}]}
+    cluster = Namespace(running, ended)
+    cluster.pods = [
+        {
+            "metadata": {"name": "pod", "uid": "3", "labels": {JOB_ID: RECORD.job_id}},
+            "status": {"containerStatuses": [{"name": "kinetic", "state": {"running": {}}}]},
+        }
+    ]
+
+    left_in(cluster).remove([running, ended], created_at(running) + LEFT_AGE + 1)
+
+    assert (cluster.asked, cluster.gets) == (["Pod"], 0)
+
+
+def test_one_call_looks_at_a_part_of_many_that_wait_and_the_next_one_at_others() -> None:
+    many = [a_workload(uid=str(number)) for number in range(45)]
+    cluster = Namespace(*many)
+    later = created_at(many[0]) + LEFT_AGE + 1
+
+    left_in(cluster).remove(many, later)
+    assert len(cluster.workloads) == 25
+    gone = {one["metadata"]["uid"] for one in many} - {
+        one["metadata"]["uid"] for one in cluster.workloads
+    }
+    cluster.workloads = list(many)
+    left_in(cluster).remove(many, later + 20)
+    assert gone.isdisjoint(
+        {one["metadata"]["uid"] for one in many}
+        - {one["metadata"]["uid"] for one in cluster.workloads}
+    )

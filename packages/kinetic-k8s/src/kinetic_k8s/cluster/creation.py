@@ -13,7 +13,7 @@ from kinetic_k8s.errors import AlreadyExistsError, ClusterError, InvalidManifest
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
 from kinetic_k8s.manifests.jobset import MESSAGE_PATTERNS, JobSetSpec
-from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.labels import HELD, JOB_ID
 from kinetic_k8s.manifests.names import KEY_SECRET, runner_config_map_name
 from kinetic_k8s.manifests.secrets import (
     added_owner,
@@ -32,6 +32,8 @@ SLOW: Final = 0.2
 Otherwise its pod may start before its Secret exists, and the kubelet tries again only 12 to 14 s later.
 A suspended start costs 1 s.
 """
+LONG: Final = 60.0
+"""Seconds after which a submit makes sure that its workload still exists: other clients remove old ones."""
 UNDO_LIMIT: Final = 10.0
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
@@ -99,17 +101,17 @@ def create_workload(
     environment: Mapping[str, str] | None = None,
     runner: Runner | None = None,
     notify: Callable[[str], object] = _ignore,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.time,
 ) -> Manifest:
     """Create the workload of *spec*, the Secret with its captured *environment*, and its *runner*'s ConfigMap.
 
     *spec* refers to the Secret as `environment_secret_name(spec.name)`, and to the ConfigMap as
     `runner.config_map`. The Secret is removed with the workload, and the ConfigMap with the last workload
     that uses it. After a failure, nothing of the job is left. *notify* is called with a warning if the cluster
-    lacks a feature that the job has to do without.
+    lacks a feature that the job has to do without. *clock* goes on while this machine sleeps.
 
     Raises:
-        ClusterError: The cluster does not accept one of these objects.
+        ClusterError: The cluster does not accept one of these objects, or the workload was removed meanwhile.
         InvalidRequestError: One of these objects cannot be rendered.
     """
     check_environment(environment or {})
@@ -122,15 +124,22 @@ def create_workload(
     spec = replace(spec, suspended=spec.suspended or hold)
     job: Manifest | None = None
     try:
-        job = _create(cluster, spec, notify)
+        job = _create(cluster, spec, notify, held=hold)
         if isinstance(spec, IndexedJobSpec):
             cluster.create(host_service(job))
         if environment:
             cluster.create(environment_secret(job, environment))
         if runner is not None:
             _ensure_runner(cluster, runner, job)
-        if hold and QUEUE not in job["metadata"]["labels"]:
-            job = _resume(cluster, spec) or job
+        if hold:
+            job = _resume(cluster, spec, queued=QUEUE in job["metadata"]["labels"])
+        elif clock() - started > LONG:
+            job = cluster.get(kind_of_workload(spec), spec.name)
+        if job is None:
+            raise ClusterError(
+                f"{kind_of_workload(spec)} {spec.name} in {cluster.identity} was removed before its submit ended.",
+                hint="Another client took the submit for an interrupted one, or somebody deleted it. Submit it again.",
+            )
     except BaseException as error:
         # A Job that existed before was not created here. If `_undo` fails too, the first error matters.
         if job is not None or not isinstance(error, AlreadyExistsError):
@@ -141,21 +150,26 @@ def create_workload(
 
 
 def _create(
-    cluster: Cluster, spec: WorkloadSpec, notify: Callable[[str], object], *, dry_run: bool = False
+    cluster: Cluster,
+    spec: WorkloadSpec,
+    notify: Callable[[str], object],
+    *,
+    dry_run: bool = False,
+    held: bool = False,
 ) -> Manifest:
-    """Create the workload; if it is a JobSet of an older version, without the rules that this lacks."""
+    """Create the workload, *held* with that annotation; if it is a JobSet of an older version, without the rules that this lacks."""
     server = cluster.identity.server
     if not isinstance(spec, JobSetSpec) or not spec.distinguishes_exit_codes:
-        return cluster.create(workload_manifest(spec), dry_run=dry_run)
+        return cluster.create(_manifest(spec, held=held), dry_run=dry_run)
     older = replace(spec, distinguishes_exit_codes=False)
     if server in _OLDER_JOBSETS:
-        return cluster.create(workload_manifest(older), dry_run=dry_run)
+        return cluster.create(_manifest(older, held=held), dry_run=dry_run)
     try:
-        return cluster.create(workload_manifest(spec), dry_run=dry_run)
+        return cluster.create(_manifest(spec, held=held), dry_run=dry_run)
     except InvalidManifestError as error:
         if MESSAGE_PATTERNS not in error.message:
             raise
-    found = cluster.create(workload_manifest(older), dry_run=dry_run)
+    found = cluster.create(_manifest(older, held=held), dry_run=dry_run)
     if server not in _OLDER_JOBSETS:
         _OLDER_JOBSETS.add(server)
         notify(
@@ -165,11 +179,21 @@ def _create(
     return found
 
 
-def _resume(cluster: Cluster, spec: WorkloadSpec) -> Manifest | None:
+def _manifest(spec: WorkloadSpec, *, held: bool) -> Manifest:
+    manifest = workload_manifest(spec)
+    if held:
+        manifest["metadata"].setdefault("annotations", {})[HELD] = "true"
+    return manifest
+
+
+def _resume(cluster: Cluster, spec: WorkloadSpec, *, queued: bool) -> Manifest | None:
+    """Resume the workload, unless a webhook has *queued* it; return None if it does not exist any more."""
     kind = kind_of_workload(spec)
-    change = {"replicas": 1} if kind == "LeaderWorkerSet" else {"suspend": False}
+    change: Manifest = {"metadata": {"annotations": {HELD: None}}}
+    if not queued:
+        change["spec"] = {"replicas": 1} if kind == "LeaderWorkerSet" else {"suspend": False}
     # Custom resources accept no strategic merge patch.
-    return cluster.patch(kind, spec.name, {"spec": change}, merge="plain")
+    return cluster.patch(kind, spec.name, change, merge="plain")
 
 
 def _undo(cluster: Cluster, spec: WorkloadSpec) -> None:

@@ -19,6 +19,8 @@ ACCELERATOR: Final = f"{PREFIX}accelerator"
 ROLE: Final = f"{PREFIX}role"
 """What a pod does for its job: `host` runs the function; a component of Pathways has its own name."""
 HOST_ROLE: Final = "host"
+HELD: Final = f"{PREFIX}held"
+"""Annotation of a workload that was created suspended, and that its submit resumes at the end."""
 NODE_POOL: Final = "cloud.google.com/gke-nodepool"
 """The label of nodes with the name of their node pool, which is one slice if it has several hosts."""
 

@@ -186,6 +186,12 @@ def _suspended(
     if queue is not None and (why := queued(queue)) is not None:
         return why
     name = workload.labels.get(QUEUE)
+    if name is None and workload.held:
+        return Diagnosis(
+            "suspended",
+            "Its submit is not complete, and resumes it at the end.",
+            "If the submit was interrupted, clean it up and submit it again. A list of jobs removes it after an hour.",
+        )
     if name is None:
         return Diagnosis(
             "suspended",

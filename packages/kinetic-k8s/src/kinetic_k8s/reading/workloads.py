@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import HOST_ROLE, ROLE
+from kinetic_k8s.manifests.labels import HELD, HOST_ROLE, ROLE
 from kinetic_k8s.reading.attempts import condition, is_true
 
 _FIRST_FAILED: Final = re.compile(r"first failed job: ([^)\s]+)")
@@ -105,6 +105,11 @@ class WorkloadView:
         return bool(self._spec.get("suspend")) or (
             self.kind == "LeaderWorkerSet" and self._spec.get("replicas") == 0
         )
+
+    @property
+    def held(self) -> bool:
+        """Whether it is suspended until its submit resumes it."""
+        return self.suspended and HELD in (self.manifest["metadata"].get("annotations") or {})
 
     @property
     def resume_patch(self) -> str:

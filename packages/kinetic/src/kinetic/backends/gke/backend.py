@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import (
     Environment,
@@ -88,6 +88,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("kinetic")
+
+_REPORTED: Final[set[str]] = set()
+"""The uids of workloads without a record that this process has reported."""
 
 
 class ClusterBackend:
@@ -371,6 +374,7 @@ class ClusterBackend:
             workloads=self._workloads,
             observer=self._observer,
             store=self._store.location,
+            reported=_REPORTED,
         )
         try:
             found = left.find()

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
 
+from kinetic.backends.gke.idle import delete_command
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.backends.gke.workloads import Workloads
 from kinetic.job_status import JobStatus
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.labels import JOB_ID, of_jobs
 from kinetic_k8s.manifests.names import (
     CONTAINER,
     environment_secret_name,
     is_runner_config_map,
 )
+from kinetic_k8s.reading.attempts import views
+from kinetic_k8s.reading.queue import QUEUE
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import Flag
 from kinetic_payload.stores.store import Location
+from kinetic_payload.threads import parallel_map
 
 log = logging.getLogger("kinetic")
 
@@ -32,6 +37,7 @@ LEFT_AGE: Final = 3600.0
 within seconds, and waits at most a minute for each."""
 _NEW: Final = 300.0
 """Seconds in which a workload may be newer than the list of records."""
+_PARALLEL: Final = 8
 _MOST: Final = 20
 """Workloads whose objects one call looks for."""
 
@@ -45,43 +51,80 @@ class Left:
     observer: Observer
     store: Location
 
+    reported: set[str]
+    """The uids of the workloads that this process has reported."""
+
     def report(self, workloads: Sequence[Manifest], recorded: Set[str], now: float) -> None:
-        """Warn of jobs without a record: they are skipped everywhere, and nobody sees what they cost."""
+        """Warn once of each job without a record: they are skipped everywhere, and nobody sees what they cost."""
         for each in workloads:
-            job_id = job_of(each)
-            if job_id in recorded or now - created_at(each) < _NEW:
+            job_id, view = job_of(each), WorkloadView(each)
+            known = job_id in recorded or view.uid in self.reported
+            if known or now - created_at(each) < _NEW:
                 continue
-            view = WorkloadView(each)
+            self.reported.add(view.uid)
             log.warning(
-                "Job %s is left out: it has no record in %s. Delete its %s: kubectl delete %s %s -n %s",
+                "Job %s is left out: it has no record in %s. Delete its %s: %s",
                 job_id,
                 self.store,
                 view.kind,
-                view.kind.lower(),
-                view.name,
-                self.cluster.identity.namespace,
+                delete_command(view.kind, view.name, self.cluster.identity),
             )
 
     def remove(self, workloads: Sequence[Manifest], now: float) -> None:
-        """Delete workloads that wait, for longer than `LEFT_AGE`, for objects that nobody will create any more.
+        """Delete workloads that wait, for longer than `LEFT_AGE`, for what only their killed submit would do.
 
-        Their pods may hold an accelerator. The jobs have failed then: their submit was interrupted.
+        That is to create their objects, or to resume them. Their pods may hold an accelerator. The jobs have
+        failed then. Each call looks at a part of the workloads that wait.
         """
         old = [each for each in workloads if now - created_at(each) > LEFT_AGE]
-        waiting = [each for each in old if self._is_pending(each)]
-        for each in waiting[:_MOST]:
-            if missing := self._missing(each):
-                view = WorkloadView(each)
-                log.warning(
-                    "Job %s is removed: its submit was interrupted before it created the %s.",
-                    job_of(each),
-                    missing,
-                )
-                with_short_timeout(self.cluster).delete(view.kind, view.name, uid=view.uid)
+        waiting = self._not_started(old) if old else []
+        first = int(now) % max(len(waiting), 1)
+        chosen = [*waiting[first:], *waiting[:first]][:_MOST]
+        lacks = parallel_map(self._lack, chosen, threads=_PARALLEL)
+        left = [(each, lack) for each, lack in zip(chosen, lacks, strict=True) if lack]
+        if not left:
+            return
+        server_now = self._server_time()  # This machine's clock may be wrong.
+        for each, lack in left:
+            if server_now - created_at(each) <= LEFT_AGE:
+                continue
+            view = WorkloadView(each)
+            log.warning(
+                "Job %s is removed: its submit was interrupted before it %s.", job_of(each), lack
+            )
+            with_short_timeout(self.cluster).delete(view.kind, view.name, uid=view.uid)
 
     def find(self) -> list[Manifest]:
         """Return the workloads of jobs whose objects are at the store."""
         return [each for each in self.workloads.list() if str(self.store) in stores_of(each)]
+
+    def _not_started(self, workloads: Sequence[Manifest]) -> list[Manifest]:
+        """Return those of *workloads* that have neither ended nor a pod that has started."""
+        pods = views(with_short_timeout(self.cluster).list("Pod", labels=of_jobs(())))
+        started = {pod.manifest["metadata"]["labels"].get(JOB_ID) for pod in pods if pod.started}
+        found = []
+        for each in workloads:
+            view = WorkloadView(each)
+            if job_of(each) not in started and not (view.succeeded or view.failure):
+                found.append(each)
+        return found
+
+    def _server_time(self) -> float:
+        """Return the time of the server: that at which it would create an object."""
+        name = f"kn-time-{secrets.token_hex(4)}"
+        draft = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+        drafted = with_short_timeout(self.cluster).create(draft, dry_run=True)
+        # Without a time, nothing is old enough.
+        return created_at(drafted) if drafted["metadata"].get("creationTimestamp") else 0.0
+
+    def _lack(self, workload: Manifest) -> str:
+        """Return what the submit of a pending workload has not done; empty if nothing, or if it is not pending."""
+        if not self._is_pending(workload):
+            return ""
+        if missing := self._missing(workload):
+            return f"created the {missing}"
+        view = WorkloadView(workload)
+        return "resumed it" if view.held and QUEUE not in view.labels else ""
 
     def _is_pending(self, workload: Manifest) -> bool:
         return self.observer.of(workload, (), job_of(workload)).status is JobStatus.PENDING
@@ -122,11 +165,13 @@ def needs_of(workload: Manifest) -> set[tuple[str, str]]:
     own = environment_secret_name(workload["metadata"]["name"])
     for container in _containers(workload):
         for source in container.get("envFrom") or ():
-            if (source.get("secretRef") or {}).get("name") == own:
+            secret = source.get("secretRef") or {}
+            if secret.get("name") == own and not secret.get("optional"):
                 found.add(("Secret", own))
     for volume in _volumes(workload):
-        name = (volume.get("configMap") or {}).get("name") or ""
-        if is_runner_config_map(name):
+        config_map = volume.get("configMap") or {}
+        name = config_map.get("name") or ""
+        if is_runner_config_map(name) and not config_map.get("optional"):
             found.add(("ConfigMap", name))
     return found
 
