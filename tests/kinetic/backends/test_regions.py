@@ -24,7 +24,7 @@ CONTEXT = "gke_my-project_us-central1-a_kinetic-cluster"
         ({"KINETIC_ZONE": "us-east1-b"}, "mine", None, "us-east1"),
         ({"KINETIC_ZONE": "here"}, "mine", None, None),
         ({}, "mine", None, None),
-        ({}, None, None, "us-central1"),
+        ({}, None, None, None),
         ({}, "mine", "northamerica-northeast1-c", "northamerica-northeast1"),
     ],
 )
