@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import LogLine
-from kinetic.backends.gke.host_log import BROKEN, LogSources, Patience, position_after
+from kinetic.backends.gke.host_log import BROKEN, LogSources, Patience, position_after, skip_past
 from kinetic.backends.gke.logs import JobLog, generations_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
@@ -172,6 +172,7 @@ def test_a_log_that_broke_off_goes_on_from_the_bucket_which_is_reported_once() -
         (["a", "b"], 2, ["a"], 2),
         (["a", "b"], 9, ["0", "a", "b", "c", *"defghijk"], 3),
         (["a", "b"], 2, ["0", "1", "2"], None),
+        (["x"], 3, ["x", "0", "1", "x", "2", "3", "4", "x"], 4),
     ],
 )
 def test_the_bucket_goes_on_after_the_last_line_that_was_read(
@@ -208,6 +209,43 @@ def test_a_pod_that_replaces_one_host_of_an_indexed_job_is_of_the_same_attempt()
 
     assert len(set(generations_of(2, pods).values())) == 1
     assert len(set(generations_of(1, [a_pod_of(0, 1), a_pod_of(0, 9)]).values())) == 2
+
+
+def test_lines_that_only_the_pod_has_do_not_hide_lines_of_a_bucket_that_is_behind() -> None:
+    record = a_record(backend="gke", workload="Job")
+    own, whole = ["[kinetic] first", "[kinetic] second"], ["one", "two", "three", "four", "last"]
+    names = JobObjects(record.job_id)
+    broken = threading.Event()
+
+    class Behind(FakeStore):
+        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+            if name == names.outcome and broken.is_set():  # The job has stored its last lines.
+                self.write(f"{names.log_chunks(1, 0)}00000001", b"three\nfour\nlast\n")
+            return super().read(name, start=start, end=end)
+
+    store = Behind()
+    store.write(f"{names.log_chunks(1, 0)}00000000", b"one\ntwo\n")
+    claim(store, record, 1, 0)
+
+    def rotated(since: str | None) -> list[str]:
+        if since is None:
+            return [*own, *whole[:3]]
+        broken.set()
+        return ["", "", "", "", "", "last"]
+
+    cluster = Slice({0: rotated})
+    cluster.running = 8
+
+    texts = [line.text for line in followed(record, cluster, store)]
+
+    assert texts == [*own, *whole[:3], BROKEN, *whole[3:]]
+
+
+def test_without_a_count_the_log_goes_on_once_the_bucket_has_the_last_lines() -> None:
+    later = (LogLine(text) for text in ["0", "a", "b", "c"])
+    assert skip_past(["a", "b"], later)
+    assert [line.text for line in later] == ["c"]
+    assert not skip_past(["a", "b"], iter([LogLine("a")]))
 
 
 def test_a_log_outlasts_expired_logins_and_an_unavailable_bucket(

@@ -43,6 +43,8 @@ T = TypeVar("T")
 
 _REMEMBERED: Final = 3
 """Lines that are compared to find where a live log begins or broke off in the stored log."""
+_MOST_OWN: Final = 100
+"""Lines at the beginning of a pod's log among which that of the log in the bucket is looked for."""
 _POLL: Final = 2.0
 """Seconds between two looks for new lines in the bucket."""
 BROKEN: Final = "[kinetic] The live log broke off here. It goes on from the bucket."
@@ -223,11 +225,16 @@ class HostLog:
                 count = self._patiently(lambda: self._lost_beginning(attempt)) or 0
             yield from islice(self._sources.stored(attempt, host), count)
         last: deque[str] = deque(maxlen=_REMEMBERED)
+        begin: list[str] = []
         for text in chain([first], live):
             last.append(text)
+            if len(begin) < _MOST_OWN:
+                begin.append(text)
             count = None if count is None else count + 1
             yield LogLine(text, host, attempt)
         if not self._whole and not self._closed.is_set():
+            if count is not None:
+                count -= self._patiently(lambda: self._own_lines(attempt, begin)) or 0
             yield from self._rest(attempt, list(last), count)
 
     def _patiently(self, ask: Callable[[], T]) -> T | None:
@@ -266,15 +273,21 @@ class HostLog:
             return 0
         return position_of(head, self._sources.stored(attempt, self._pod.host))
 
+    def _own_lines(self, attempt: int, begin: Sequence[str]) -> int:
+        """Return how many of the lines *begin*, the first that the pod has, precede the log in the bucket.
+
+        The runner prints them before it can store any.
+        """
+        stored = self._sources.stored(attempt, self._pod.host)
+        head = [line.text for line in islice(stored, _REMEMBERED)]
+        return position_of(head, (LogLine(text) for text in begin)) if head else 0
+
     def _rest(self, attempt: int, last: Sequence[str], count: int | None) -> Iterator[LogLine]:
         """Iterate over the lines of the attempt that only the bucket has: all after the lines *last*."""
         host = self._pod.host
         position = self._patiently(
             lambda: position_after(last, count, self._sources.stored(attempt, host))
         )
-        if position is None:
-            yield LogLine(MISSING, host, attempt)
-            return
         lines = follow_stored_host(
             self._sources.store,
             self._sources.record.job_id,
@@ -283,8 +296,11 @@ class HostLog:
             ended=self._has_ended,
             pause=lambda: self._closed.wait(_POLL),
         )
+        if position is None and (count is not None or not skip_past(last, lines)):
+            yield LogLine(MISSING, host, attempt)
+            return
         reported = False
-        for line in islice(lines, position, None):
+        for line in islice(lines, position or 0, None):
             if not reported:
                 yield LogLine(BROKEN, host, attempt)
             reported = True
@@ -320,20 +336,29 @@ def position_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
     return 0
 
 
+def skip_past(last: Sequence[str], lines: Iterator[LogLine]) -> bool:
+    """Take *lines* up to and with the lines *last*; return whether they came."""
+    window: deque[str] = deque(maxlen=len(last))
+    for line in lines:
+        window.append(line.text)
+        if list(window) == list(last):
+            return True
+    return False
+
+
 def position_after(last: Sequence[str], count: int | None, stored: Iterator[LogLine]) -> int | None:
     """Return how many lines of *stored* were read already; None if that is unknown.
 
     *last* are the last lines that were read, and *count* is the number of all of them, if it is known.
-    Lines may repeat, so the place where *count* and *last* agree is preferred.
+    Lines may repeat, so the place nearest to *count* is preferred, and the last one if *count* is not known.
     """
     window: deque[str] = deque(maxlen=len(last))
     found, total = None, 0
     for total, line in enumerate(stored, 1):
         window.append(line.text)
-        if list(window) == list(last):
+        nearer = count is None or found is None or abs(total - count) < abs(found - count)
+        if nearer and list(window) == list(last):
             found = total
-            if total == count:
-                return count
     if found is None and count is not None and total < count:
         return count  # The log in the bucket is behind.
     return found
