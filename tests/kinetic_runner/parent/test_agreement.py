@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
@@ -27,12 +28,29 @@ JOB = JobObjects("job")
 KEY = Signer(b"k" * 32)
 
 
+class Failing:
+    """A store that fails at the first writes whose name ends like this, with an error that `retry` raises."""
+
+    def __init__(self, store: Any, ending: str, times: int) -> None:
+        self.store, self.ending, self.left = store, ending, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def write(self, name: str, data: bytes, **options: Any) -> Any:
+        if name.endswith(self.ending) and self.left:
+            self.left -= 1
+            raise ObjectNotFoundError("The folder of the store is gone for a moment.")
+        return self.store.write(name, data, **options)
+
+
 class Pods:
     """Starts hosts of one job, each in a thread."""
 
     def __init__(self, store: Any, pool: ThreadPoolExecutor) -> None:
         self.store = store
         self.stop = threading.Event()
+        self.log: list[str] = []
         self._pool = pool
         self._pid = 1000
 
@@ -46,7 +64,7 @@ class Pods:
             restarts=restarts,
             claim=lambda number, pid=self._pid: claim(number, host, pid, restarts),  # type: ignore[misc]
             pause=lambda seconds: self.stop.wait(min(seconds, 0.05)),
-            log=lambda _: None,
+            log=self.log.append,
         )
         return self._pool.submit(agreement.reach)
 
@@ -157,3 +175,63 @@ def test_who_can_only_write_to_the_store_lets_no_host_begin(pods: Pods) -> None:
 
     assert pods.start(0, 2).result(60) == 1
     assert waiting.result(60) == 1
+
+
+def test_the_leader_begins_no_earlier_than_the_others_and_says_whom_it_waits_for(
+    pods: Pods,
+) -> None:
+    started = [pods.start(0), pods.start(1)]
+    with pytest.raises(StillWaiting):
+        started[0].result(0.8)
+    assert "Attempt 1 begins once all 3 hosts are there: waiting for host 2." in pods.log
+
+    started.append(pods.start(2))
+
+    assert [each.result(60) for each in started] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("ending", ["host-1.claim", "host-1.json", "gathered.json", "host-0.claim"])
+def test_what_the_store_did_not_take_is_written_later(
+    pods: Pods, wait_until: Any, ending: str
+) -> None:
+    for host in range(3):
+        pods.gone(1, host)
+    pods.store = Failing(pods.store, ending, times=3)
+
+    started = [pods.start(host) for host in (1, 2)]
+    if ending == "host-1.json":  # It reports for its predecessor.
+        wait_until(lambda: not pods.store.left)
+    started.append(pods.start(0))
+
+    assert [each.result(60) for each in started] == [2, 2, 2]
+    assert pods.store.left == 0
+
+
+def test_hosts_that_are_stopped_before_they_begin_report_that(pods: Pods) -> None:
+    started = [pods.start(0), pods.start(1)]
+    with pytest.raises(StillWaiting):
+        started[0].result(0.5)
+    pods.stop.set()
+
+    for each in started:
+        with pytest.raises(StoppedError):
+            each.result(60)
+
+    ends = read_host_ends(pods.store, KEY, JOB, 1, 3)
+    assert [(end.host, end.reason, end.exit_code) for end in ends] == [
+        (0, "terminated", 143),
+        (1, "terminated", 143),
+    ]
+    assert all(end.stopped_at for end in ends)
+
+
+def test_a_host_that_is_replaced_while_others_are_missing_begins_with_them(pods: Pods) -> None:
+    leader = pods.start(0)
+    pods.gone(1, 1)
+    others = [pods.start(1)]
+    with pytest.raises(StillWaiting):
+        others[0].result(0.5)
+
+    others.append(pods.start(2))
+
+    assert [each.result(60) for each in (leader, *others)] == [2, 2, 2]

@@ -38,3 +38,57 @@ def test_orphans_are_kept_before_there_can_be_any(tmp_path: Path) -> None:
 
     with pytest.raises(BeginsError):
         run_attempt(arguments, {}, child, signals)
+
+
+class Signals:
+    """Waits for no time; calls *then* once there were so many waits."""
+
+    def __init__(self, then: Any, *, after: int, stop: bool = False) -> None:
+        self.then, self.left, self.stop = then, after, stop
+        self.stop_requested = False
+        self.waited: list[float] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.waited.append(seconds)
+        self.left -= 1
+        if self.left == 0:
+            self.then()
+            self.stop_requested = self.stop
+        return self.stop_requested
+
+
+def unavailable(folder: Path) -> Path:
+    """Make a store that fails until the returned file is removed."""
+    there = folder / "job"
+    there.write_text("")
+    return there
+
+
+def arguments_for(folder: Path, **more: Any) -> Arguments:
+    return Arguments(
+        store=str(folder), job="job", payload_digest="0", workspace=str(folder), **more
+    )
+
+
+def test_a_pod_claims_its_attempt_however_long_the_store_is_away(tmp_path: Path) -> None:
+    child: Any = Told()
+    signals: Any = Signals(unavailable(tmp_path).unlink, after=6)
+
+    with pytest.raises(BeginsError):
+        run_attempt(arguments_for(tmp_path), {}, child, signals)
+
+    assert (tmp_path / "job/attempts/1/host-0.claim").exists()
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_pod_that_is_stopped_while_the_store_is_away_does_not_end_the_job(
+    tmp_path: Path, hosts: int
+) -> None:
+    child: Any = Told()
+    unavailable(tmp_path)
+    signals: Any = Signals(lambda: None, after=6, stop=True)
+    environment = {"KINETIC_HOST_INDEX": "0"}
+
+    code = run_attempt(arguments_for(tmp_path, hosts=hosts), environment, child, signals)
+
+    assert code == 143

@@ -7,14 +7,15 @@ the claim of a leader that is gone would otherwise mislead a host that was not t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Final
+from itertools import count
+from time import time
+from typing import Any, Final
 
-from kinetic_payload.errors import KineticError, RecordError, StoreError
-from kinetic_payload.layout import EXIT_TERMINATED, JobObjects, claim_of
+from kinetic_payload.errors import IntegrityError, KineticError, RecordError, StoreError
+from kinetic_payload.layout import EXIT_TERMINATED, JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -23,15 +24,19 @@ from kinetic_payload.records.storage import read_verified, write_once
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.claims import refuse_if_finished, try_claim
-from kinetic_runner.store_retries import REFUSED
+from kinetic_runner.store_retries import REFUSED, WAIT, retry
 
 _SHORTEST: Final = 0.1
 _LONGEST: Final = 2.0
 """Seconds between two looks of a host that waits for others."""
+_FIRST_NOTICE: Final = 8
+"""Looks, about nine seconds, after which the log says what a host waits for; then twice as many each time."""
+_STOP_SECONDS: Final = 10.0
+"""Seconds for which a stopped host tries to report; its grace is hardly ever shorter."""
 
 
 class StoppedError(KineticError):
-    """SIGTERM came while this host waited for the leader."""
+    """SIGTERM came while this host waited for the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,81 +54,74 @@ class Agreement:
     pause: Callable[[float], bool]
     """Waits; returns True once a stop is requested."""
     log: Callable[[str], object]
+    now: Callable[[], float] = time
 
     def reach(self) -> int:
-        """Claim the attempt that all hosts run; return its number.
+        """Claim the attempt that all hosts run, and wait until they have claimed it; return its number.
+
+        While the store does not respond, it is asked again. A host that is stopped reports that for the attempt
+        that it has claimed.
 
         Raises:
             AlreadyFinishedError: The job has ended.
             StoppedError: A stop was requested.
+            StoreError: The store refuses this host.
         """
-        refuse_if_finished(self.store, self.job, self.signer)
-        if not self.host.leader:
-            return self._follow()
-        number = self._first
-        while not self._try(number):
-            number += 1
-        threading.Thread(target=self._gather, args=(number,), name="gather", daemon=True).start()
-        return number
+        role = _Leader(self) if self.host.leader else _Follower(self)
+        for looks in count(1):
+            try:
+                refuse_if_finished(self.store, self.job, self.signer)
+                if role.look():
+                    return role.own
+            except REFUSED:
+                raise
+            except (StoreError, IntegrityError, OSError) as error:
+                problem = f" The store does not respond: {error}"
+            else:
+                problem = ""
+            if looks >= _FIRST_NOTICE and looks & (looks - 1) == 0:
+                self.log(f"{role.waits_for}{problem}")
+            if self.pause(min(_SHORTEST * 2 ** min(looks - 1, 8), _LONGEST)):
+                self._report_stop(role.own)
+                raise StoppedError("A stop was requested before all hosts were there.")
+        raise AssertionError("unreachable")
 
     @property
-    def _first(self) -> int:
+    def first(self) -> int:
+        """The first attempt that these restarts can have."""
         return (self.restarts or 0) + 1
 
-    def _try(self, number: int) -> bool:
+    def try_to_claim(self, number: int) -> bool:
+        """Claim the attempt *number* for this host; return whether the claim is this process's."""
         name = self.job.claim(number, self.host.index)
         return try_claim(self.store, self.signer, name, encode(self.claim(number)), self.pause)
 
-    def _gather(self, number: int) -> None:
-        """Let the other hosts begin once all of them have claimed the attempt *number*."""
-        delay = _SHORTEST
-        prefix = f"{self.job.attempts}{number}/"
-        wait = partial(threading.Event().wait)
-        while True:
-            try:
-                claims = {claim_of(info.name, self.job.job_id) for info in self.store.list(prefix)}
-                if all((number, host) in claims for host in range(self.host.count)):
-                    statement = encode(self.claim(number))
-                    write_once(self.store, self.signer, self.job.gathered(number), statement)
-                    return
-            except KineticError:
-                pass  # The store does not respond for a moment.
-            wait(delay)
-            delay = min(2 * delay, _LONGEST)
+    def has_claimed(self, number: int, host: int) -> bool:
+        """Tell whether *host* has claimed the attempt *number*."""
+        return self._read(self.job.claim(number, host)) is not None
 
-    def _follow(self) -> int:
-        own, latest, looks = 0, 0, 0
-        while True:
-            try:
-                found = self._latest(latest)
-                if found > latest:
-                    latest = found
-                    own = latest if self._try(latest) else 0
-                    if not own:
-                        self._report_predecessor(latest)
-                if own and self._has_gathered(own):
-                    return own
-                refuse_if_finished(self.store, self.job, self.signer)
-            except REFUSED:
-                raise
-            except StoreError:
-                pass  # The store does not respond for a moment.
-            if looks == 8:
-                self.log(f"Host {self.host.index} waits for the other hosts to begin an attempt.")
-            if self.pause(min(_SHORTEST * 2 ** min(looks, 8), _LONGEST)):
-                raise StoppedError("A stop was requested before all hosts were there.")
-            looks += 1
+    def has_ended(self, number: int) -> bool:
+        """Tell whether a host has reported on the attempt *number* already."""
+        listed = self.store.list(f"{self.job.attempts}{number}/")
+        own = {self.job.host_outcome(number, host) for host in range(self.host.count)}
+        return any(self._read(info.name) is not None for info in listed if info.name in own)
 
-    def _latest(self, known: int) -> int:
+    def gather(self, number: int) -> None:
+        """State that all hosts have claimed the attempt *number*."""
+        statement = encode(self.claim(number))
+        write_once(self.store, self.signer, self.job.gathered(number), statement)
+
+    def latest(self, known: int) -> int:
         """Return the latest attempt that a leader of these restarts has claimed; *known* is one, or 0."""
-        latest, number = known, max(known + 1, self._first)
+        latest, number = known, max(known + 1, self.first)
         while (data := self._read(self.job.claim(number, 0))) is not None:
             if fields_of(data).get("restarts") == self.restarts:
                 latest = number
             number += 1
         return latest
 
-    def _has_gathered(self, number: int) -> bool:
+    def has_gathered(self, number: int) -> bool:
+        """Tell whether the leader has seen the claims of all hosts for the attempt *number*."""
         return self._read(self.job.gathered(number)) is not None
 
     def _read(self, name: str) -> bytes | None:
@@ -132,21 +130,107 @@ class Agreement:
         except RecordError:
             return None  # Another process wrote it.
 
-    def _report_predecessor(self, number: int) -> None:
+    def report_predecessor(self, number: int) -> None:
         """Report for the process that claimed the attempt *number* on this host, unless it did that itself.
 
         Kubernetes starts a pod only after the one that it replaces has ended, so that process is gone. The leader
         may wait for its report.
         """
-        name = self.job.host_outcome(number, self.host.index)
+        message = f"The pod of host {self.host.index} was replaced before it had reported."
+        self._report(HostOutcome(**self._stopped(number), phase="call", message=message))
+
+    def report_over(self, number: int) -> None:
+        """Report that this host leaves the attempt *number*, because another one has ended it."""
+        message = f"Another host ended before attempt {number} began on host {self.host.index}."
+        self._report(HostOutcome(**self._stopped(number), phase="claim", message=message))
+
+    def _report_stop(self, number: int) -> None:
+        """Report that SIGTERM stopped this host in the attempt *number*; 0: it has claimed none."""
+        if not number:
+            return
+        now = self.now()
         outcome = HostOutcome(
-            job_id=self.job.job_id,
-            attempt=number,
-            host=self.host.index,
-            succeeded=False,
-            reason="terminated",
-            phase="call",
-            exit_code=EXIT_TERMINATED,
-            message=f"The pod of host {self.host.index} was replaced before it had reported.",
+            **self._stopped(number),
+            phase="claim",
+            message="SIGTERM came from outside before all hosts were there.",
+            stopped_at=now,
+            finished_at=now,
         )
+        with suppress(KineticError, OSError):
+            retry(lambda: self._report(outcome), seconds=_STOP_SECONDS, pause=WAIT)
+
+    def _stopped(self, number: int) -> dict[str, Any]:
+        return {
+            "job_id": self.job.job_id,
+            "attempt": number,
+            "host": self.host.index,
+            "succeeded": False,
+            "reason": "terminated",
+            "exit_code": EXIT_TERMINATED,
+        }
+
+    def _report(self, outcome: HostOutcome) -> None:
+        name = self.job.host_outcome(outcome.attempt, self.host.index)
         write_once(self.store, self.signer, name, encode(outcome))
+
+
+class _Leader:
+    """Claims the next free attempt, and lets the other hosts begin once all of them have claimed it."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        self.agreement = agreement
+        self.own = 0
+        self._candidate = agreement.first
+        self._there = 1
+
+    @property
+    def waits_for(self) -> str:
+        if not self.own:
+            return "The leader waits to claim an attempt."
+        hosts = self.agreement.host.count
+        return f"Attempt {self.own} begins once all {hosts} hosts are there: waiting for host {self._there}."
+
+    def look(self) -> bool:
+        """Go on as far as possible; return whether all hosts have claimed `own`."""
+        agreement = self.agreement
+        while not self.own:
+            if agreement.try_to_claim(self._candidate):
+                self.own, self._there = self._candidate, 1
+            self._candidate += 1
+        while self._there < agreement.host.count:
+            if not agreement.has_claimed(self.own, self._there):
+                return False
+            self._there += 1
+        if agreement.has_ended(self.own):
+            # A host that claimed it is gone, and its successor waits for another attempt.
+            agreement.report_over(self.own)
+            self.own = 0
+            return False
+        agreement.gather(self.own)
+        return True
+
+
+class _Follower:
+    """Claims the latest attempt that the leader has claimed, until all hosts are there."""
+
+    def __init__(self, agreement: Agreement) -> None:
+        self.agreement = agreement
+        self.own = 0
+        self._latest = 0
+
+    @property
+    def waits_for(self) -> str:
+        return f"Host {self.agreement.host.index} waits for the other hosts to begin an attempt."
+
+    def look(self) -> bool:
+        """Go on as far as possible; return whether all hosts have claimed `own`."""
+        agreement = self.agreement
+        found = agreement.latest(self._latest)
+        if found > self._latest:
+            if agreement.try_to_claim(found):
+                self.own = found
+            else:
+                self.own = 0
+                agreement.report_predecessor(found)
+            self._latest = found  # Only now: what the store did not take is tried again.
+        return bool(self.own) and agreement.has_gathered(self.own)

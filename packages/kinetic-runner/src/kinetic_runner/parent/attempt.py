@@ -40,7 +40,7 @@ from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter, print_li
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import TimeLimits, Watch
-from kinetic_runner.store_retries import NEW_POD_SECONDS, WAIT, retry_in_new_pod
+from kinetic_runner.store_retries import NEW_POD_SECONDS, REFUSED, WAIT, retry, retry_in_new_pod
 from kinetic_runner.task import Task
 
 _LINGER: Final = 10.0
@@ -98,7 +98,11 @@ def _run_once(
     try:
         claim = partial(_claim, arguments.job, host, os.uname().nodename, started, restarts)
         attempt = retry_in_new_pod(
-            lambda: _agree(arguments, store, job, host, signer, signals, claim),
+            lambda: _agree_despite_outages(
+                lambda: _agree(arguments, store, job, host, signer, signals, claim),
+                in_pod=arguments.lifeline is None,
+                pause=signals.wait,
+            ),
             seconds=_new_pod_seconds(arguments, began),
             pause=signals.wait,
             warn=print_line,
@@ -109,6 +113,10 @@ def _run_once(
     except AlreadyClaimedError as error:
         sys.stderr.write(f"[kinetic] {error}\n")
         return EXIT_NOT_PREPARED, False
+    except (KineticError, OSError):
+        if not signals.stop_requested:
+            raise
+        return EXIT_TERMINATED, False
     if attempt is None:
         return EXIT_TERMINATED, False
     reporter = _reporter(arguments, store, job, host, signals, signer)
@@ -154,6 +162,25 @@ def _run_once(
         watch.mark_end(marker)
         watch.tee.finish(_READER_SECONDS)
     return code, reporter.job_ended
+
+
+def _agree_despite_outages(
+    agree: Callable[[], int | None], *, in_pod: bool, pause: Callable[[float], bool]
+) -> int | None:
+    """Return what *agree* returns; in a pod, repeat it while the store does not respond.
+
+    A pod must not end because of an outage: the exit code 2 would end the job. A supervisor decides by itself.
+    """
+    if not in_pod:
+        return agree()
+    warned: list[Exception] = []
+
+    def warn_once(error: Exception) -> None:
+        if not warned:
+            warned.append(error)
+            print_line(f"The attempt cannot be claimed yet: {error} Retrying until it can.")
+
+    return retry(agree, seconds=inf, pause=pause, final=REFUSED, on_failure=warn_once)
 
 
 def _agree(
