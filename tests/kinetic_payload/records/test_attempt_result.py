@@ -139,7 +139,16 @@ def test_the_end_of_a_host_is_read_from_its_report() -> None:
         ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t")}, True),
         ({"reason": "exception", "error": ErrorInfo("ValueError", "m", "t")}, False),
         ({"reason": "timeout", "error": ErrorInfo(LOST, "m", "t")}, False),
-        ({"reason": "exception", "error": ErrorInfo("ConnectionResetError", "m", "t")}, True),
+        ({"reason": "exception", "error": ErrorInfo("ConnectionResetError", "m", "t")}, False),
+        (
+            {
+                "reason": "exception",
+                "error": ErrorInfo("kinetic_runner.child.distributed.DistributedError", "m", "t"),
+            },
+            True,
+        ),
+        ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t"), "exit_code": 4}, False),
+        ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t"), "exit_code": 2}, False),
         # User code raised it because of one of these.
         ({"reason": "exception", "error": ErrorInfo("app.E", "m", "t"), "lost_peer": True}, True),
         ({"reason": "exited", "lost_peer": True}, False),
@@ -147,7 +156,12 @@ def test_the_end_of_a_host_is_read_from_its_report() -> None:
 )
 def test_a_peer_may_be_lost_where_jax_aborts_or_raises(changes: dict[str, Any], lost: bool) -> None:
     outcome = HostOutcome(
-        job_id="job", attempt=1, host=1, succeeded=False, phase="call", exit_code=1, **changes
+        job_id="job",
+        attempt=1,
+        host=1,
+        succeeded=False,
+        phase="call",
+        **{"exit_code": 1, **changes},
     )
 
     assert is_loss_of_peer(outcome) is lost
@@ -196,11 +210,12 @@ CAUSES: dict[str, dict[str, Any]] = {
 
 
 def consequence(
-    luck: random.Random, host: int, since: float, *, raises: bool = False
+    luck: random.Random, host: int, since: float, *, raises: bool = False, marked: bool = True
 ) -> HostEnd | None:
     """How another host ends because of one that ended at *since*; None if it has not reported.
 
-    If it *raises*, user code may also have hidden what it lost.
+    If it *raises*, user code may also have hidden what it lost. *marked* is whether a host whose connection failed
+    says that it may have lost another one.
     """
     late, clock = luck.uniform(0, 4), luck.uniform(-2.5, 2.5)
     hidden = ["hidden"] if raises else []
@@ -209,8 +224,8 @@ def consequence(
             return lost_peer(host, since + late + clock)
         case "jax" | "socket" as kind:
             error = LOST if kind == "jax" else "ConnectionResetError"
-            at = since + late + clock
-            return end(host, "exception", error=error, finished_at=at, lost_peer=True)
+            at, says = since + late + clock, marked or kind == "jax"
+            return end(host, "exception", error=error, finished_at=at, lost_peer=says)
         case "stopped":
             # Once the host at fault has ended, the system stops all others.
             stopped = since + late + clock + 1
@@ -223,13 +238,14 @@ def consequence(
             return None
 
 
+@pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("kind", CAUSES)
-def test_whatever_follows_the_host_at_fault_is_named(kind: str) -> None:
+def test_whatever_follows_the_host_at_fault_is_named(kind: str, marked: bool) -> None:
     for seed in range(300):
-        check_first_cause(kind, random.Random(f"{kind} {seed}"))
+        check_first_cause(kind, random.Random(f"{kind} {seed}"), marked=marked)
 
 
-def check_first_cause(kind: str, luck: random.Random) -> None:
+def check_first_cause(kind: str, luck: random.Random, *, marked: bool) -> None:
     hosts = luck.choice([2, 3, 8])
     fault, since = luck.randrange(hosts), 1000.0
     changes: Any = {"finished_at": since + luck.uniform(-2.5, 2.5), **CAUSES[kind]}
@@ -237,7 +253,9 @@ def check_first_cause(kind: str, luck: random.Random) -> None:
         changes["stopped_at"] = since - luck.uniform(0, 30) + luck.uniform(-2.5, 2.5)
     killed = CAUSES[kind]["reason"] == "killed"
     others = [
-        consequence(luck, host, since, raises=killed) for host in range(hosts) if host != fault
+        consequence(luck, host, since, raises=killed, marked=marked)
+        for host in range(hosts)
+        if host != fault
     ]
     ends = [end(fault, **changes), *(other for other in others if other is not None)]
     luck.shuffle(ends)
@@ -250,6 +268,30 @@ def check_first_cause(kind: str, luck: random.Random) -> None:
     else:
         assert chosen.host == fault
         assert result == ("bad-node" if kind == "bad node" else "failed")
+
+
+def test_a_database_that_cannot_be_reached_is_a_failure_of_its_own() -> None:
+    refused = end(0, "exception", error="ConnectionRefusedError", finished_at=50.0)
+    others = [None, end(1, "returned"), end(1, "terminated", stopped_at=91.0)]
+
+    results = [
+        ended_attempts({1: [refused, *([other] if other else [])]}, 2)[1] for other in others
+    ]
+
+    assert results == ["failed", "failed", "failed"]
+    preempted = end(1, "terminated", stopped_at=40.0)
+    assert ended_attempts({1: [refused, preempted]}, 2) == {1: "disrupted"}
+
+
+def test_a_bad_node_is_never_a_loss_of_another_host() -> None:
+    bad = HostOutcome(
+        job_id="job", attempt=1, host=1, succeeded=False, reason="exception", phase="call",
+        exit_code=4, error=ErrorInfo("RuntimeError", "Unable to initialize backend", "t"),
+        finished_at=50.0, lost_peer=True,
+    )  # fmt: skip
+    ends = [lost_peer(0, 40.0), parse_host_end(1, encode(bad))]
+
+    assert (deciding(ends).host, ended_attempts({1: ends}, 3)) == (1, {1: "bad-node"})
 
 
 def test_hosts_that_lost_one_that_says_nothing_do_not_know_why() -> None:

@@ -234,6 +234,11 @@ JAX_WITH_A_BUSY_TPU = {
     "jax/_src/__init__.py": "",
     "jax/_src/xla_bridge.py": f"def backends(): raise RuntimeError({BUSY!r})\n",
 }
+BUSY_BECAUSE_OF_ANOTHER_ERROR = f"""class JaxRuntimeError(RuntimeError): pass
+def backends():
+    try: raise JaxRuntimeError("FAILED_PRECONDITION")
+    except JaxRuntimeError: raise RuntimeError({BUSY!r})
+"""
 
 
 @pytest.mark.parametrize("at_import", [False, True])
@@ -253,6 +258,20 @@ def test_an_accelerator_that_does_not_start_is_the_nodes_fault(job: Job, at_impo
     assert outcome["message"] == f"The accelerator of the node node-7 cannot be used: {BUSY}"
 
 
+def test_a_bad_node_has_lost_no_peer_although_jax_failed_first(job: Job) -> None:
+    for name, text in JAX_WITH_A_BUSY_TPU.items():
+        (job.project / name).parent.mkdir(parents=True, exist_ok=True)
+        (job.project / name).write_text(text)
+    (job.project / "jax/_src/xla_bridge.py").write_text(BUSY_BECAUSE_OF_ANOTHER_ERROR)
+    job.env = {"KINETIC_DEVICES": "tpu:4"}
+    job.code = "import jax\ndef train(): return jax.devices()\n"
+
+    outcome = job.run().outcome
+
+    assert outcome["exit_code"] == 4
+    assert "lost_peer" not in outcome
+
+
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="JAX is not installed")
 def test_components_of_pathways_for_another_jax_are_an_error(job: Job) -> None:
     job.env = {"KINETIC_PATHWAYS": "jax-0.1.0", "JAX_PLATFORMS": "proxy"}
@@ -265,13 +284,23 @@ def test_components_of_pathways_for_another_jax_are_an_error(job: Job) -> None:
 
 def test_an_exception_because_of_a_lost_peer_says_so(job: Job) -> None:
     job.code = (
+        "class JaxRuntimeError(RuntimeError): pass\n"
         "def train():\n"
-        "    try: raise ConnectionResetError\n"
-        "    except OSError as error: raise RuntimeError('step failed') from error\n"
+        "    try: raise JaxRuntimeError\n"
+        "    except RuntimeError as error: raise RuntimeError('step failed') from error\n"
     )
 
     assert job.run().outcome["lost_peer"] is True
-    job.code = "def train(): raise RuntimeError\n"
+    for code in ("raise RuntimeError", "raise ConnectionResetError"):
+        job.code = f"def train(): {code}\n"
+        job.told.unlink()
+        assert "lost_peer" not in job.run().outcome
+    # A database, most likely.
+    job.code = (
+        "def train():\n"
+        "    try: raise ConnectionResetError\n"
+        "    except OSError: raise ValueError('no data')\n"
+    )
     job.told.unlink()
     assert "lost_peer" not in job.run().outcome
 
@@ -656,3 +685,20 @@ def test_importing_jax_joins_the_hosts_of_a_slice(job: Job, hosts: int, joined: 
     job.code = "import jax\ndef train(): return jax.distributed.calls\n"
 
     assert job.run().value == joined
+
+
+@pytest.mark.parametrize("at_import", [False, True])
+def test_a_host_that_cannot_join_may_have_lost_a_peer(job: Job, at_import: bool) -> None:
+    (job.project / "jax").mkdir()
+    (job.project / "jax" / "__init__.py").write_text("from jax import distributed\n")
+    (job.project / "jax" / "distributed.py").write_text(
+        "def initialize(**more): raise RuntimeError('DEADLINE_EXCEEDED')\n"
+    )
+    job.task, job.env = {"hosts": 2}, {"KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:9"}
+    job.code = "import jax\ndef train(): pass\n" if at_import else "def train():\n    import jax\n"
+
+    outcome = job.run().outcome
+
+    assert (outcome["exit_code"], outcome["reason"]) == (1, "exception")
+    assert outcome["lost_peer"] is True
+    assert "could not join" in outcome["message"]

@@ -19,7 +19,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
-from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores import open_store
@@ -354,6 +354,30 @@ def test_hosts_that_all_lost_each_other_fail_at_once(store):
 
     assert time.passed == 0
     assert (final(store)["status"], final(store)["host"]) == ("failed", 0)
+
+
+def test_a_failed_connection_lets_a_preempted_host_decide_and_else_is_a_failure(store):
+    refused = ErrorInfo("ConnectionRefusedError", "m", "t")
+    changes: Any = {"lost_peer": None, "exit_code": 1, "reason": "exception", "error": refused}
+    time = Time()
+    assert waiting(store, time, 1, retries=0, linger=40.0).report(lost(1, **changes)) == 1
+    assert (time.passed, final(store)["host"]) == (40, 1)
+
+    store.delete(JOB.outcome)
+    stopped = {"reason": "terminated", "exit_code": 143, "stopped_at": 490.0}
+    reporter(store, 0, 2).report(failed(0, attempt=2, **stopped))
+    ending = waiting(store, Time(stop=30), 1, retries=0, linger=40.0)
+    assert (ending.report(lost(1, attempt=2, **changes)), final(store)) == (143, None)
+
+
+def test_the_last_bad_node_of_a_slice_ends_the_job_although_the_others_lost_it(store):
+    for attempt in range(1, 5):
+        reporter(store, 0, 2, retries=0).report(lost(0, attempt=attempt))
+        bad = lost(1, attempt=attempt, exit_code=4, reason="exception", node=f"n{attempt}")
+        waiting(store, Time(), 1, retries=0, linger=40.0).report(bad)
+
+    assert (final(store)["status"], final(store)["host"]) == ("failed", 1)
+    assert "n1, n2, n3, n4" in final(store)["message"]
 
 
 class Away:

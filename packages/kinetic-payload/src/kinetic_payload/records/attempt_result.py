@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from kinetic_payload.errors import RecordError
-from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_TERMINATED
+from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, EXIT_TERMINATED
 from kinetic_payload.printable import printable
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.host_outcome import HostOutcome, Reason
@@ -18,14 +18,21 @@ _UNREPORTED: Final = frozenset({"killed", "unreported"})
 _LOST_A_PEER: Final = (
     "JaxRuntimeError",
     "XlaRuntimeError",
-    "ConnectionResetError",
-    "ConnectionAbortedError",
-    "ConnectionRefusedError",
-    "BrokenPipeError",
     "torch.distributed.DistBackendError",
     "torch.distributed.DistNetworkError",
+    "kinetic_runner.child.distributed.DistributedError",
 )
-"""Errors that JAX, PyTorch and sockets raise when a host is gone that they talk to, and for other reasons."""
+"""Errors that JAX and PyTorch raise when a host is gone that they talk to, and for other reasons."""
+_CONNECTION: Final = frozenset(
+    {
+        "ConnectionError",
+        "ConnectionResetError",
+        "ConnectionAbortedError",
+        "ConnectionRefusedError",
+        "BrokenPipeError",
+    }
+)
+"""Errors of sockets: of a database as well as of another host. They say nothing unless another host has ended."""
 _SIGABRT: Final = 6
 _SIGNALS: Final = 128
 """Exit codes beyond this one are those of signals."""
@@ -81,7 +88,7 @@ def parse_host_end(host: int, data: bytes) -> HostEnd:
         error=error.get("type", "") if isinstance(error, dict) else "",
         finished_at=outcome.get("finished_at", 0.0),
         digest=hashlib.sha256(data).hexdigest(),
-        lost_peer=outcome.get("lost_peer") is True,
+        lost_peer=outcome.get("lost_peer") is True and outcome.get("exit_code") != EXIT_BAD_NODE,
         stopped_at=outcome.get("stopped_at", 0.0),
         node=outcome.get("node") or outcome.get("hostname", ""),
     )
@@ -112,12 +119,19 @@ def is_loss_of_peer(outcome: HostOutcome) -> bool:
     error = outcome.error
     if outcome.reason != "exception" or error is None:
         return False
+    if outcome.exit_code in (EXIT_BAD_NODE, EXIT_NOT_PREPARED):
+        return False  # The node, or what the job needs, is the reason.
     return outcome.lost_peer is True or is_error_of_lost_peer(error.type)
 
 
 def is_error_of_lost_peer(type_name: str) -> bool:
-    """Tell whether an exception of the type *type_name* may say that another host is gone."""
+    """Tell whether an exception of the type *type_name* is one of JAX or PyTorch that says a host may be gone."""
     return type_name.endswith(_LOST_A_PEER)
+
+
+def is_error_of_connection(type_name: str) -> bool:
+    """Tell whether an exception of the type *type_name* is a socket's: another host may have been at its end."""
+    return type_name in _CONNECTION
 
 
 def deciding(ends: Sequence[HostEnd]) -> HostEnd:
@@ -125,12 +139,15 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
 
     It is the leader if all hosts succeeded, else the host whose failure explains the others.
     A host that died first, or that the system stopped, explains why others lost it. A host that Kinetic stopped
-    explains nothing. A host whose JAX failed may only have lost another host. Among equals the lowest counts.
+    explains nothing. A host whose JAX failed may only have lost another host, and so may one whose connection
+    failed. A bad node explains everything. Among equals the lowest counts.
     """
     failed = [end for end in ends if not end.succeeded]
     if not failed:
         return min(ends, key=lambda end: end.host)
-    lost = [end for end in failed if end.lost_peer]
+    if bad := [end for end in failed if end.exit_code == EXIT_BAD_NODE]:
+        return min(bad, key=lambda end: end.host)
+    lost = [end for end in failed if may_have_lost_peer(end)]
     if lost:
         # If all lost a peer, the earliest is the cause. Hosts stopped later were stopped because of it.
         earliest = min(lost, key=lambda end: (end.finished_at, end.host))
@@ -138,14 +155,19 @@ def deciding(ends: Sequence[HostEnd]) -> HostEnd:
         failed = [
             end
             for end in failed
-            if not end.lost_peer and (end.reason != "terminated" or end.stopped_at <= until)
+            if not may_have_lost_peer(end)
+            and (end.reason != "terminated" or end.stopped_at <= until)
         ] or [earliest]
     return min(failed, key=_rank)
 
 
+def may_have_lost_peer(end: HostEnd) -> bool:
+    """Tell whether another host that ended explains the failure of *end*. If none did, the failure is its own."""
+    failed_by_connection = end.reason == "exception" and is_error_of_connection(end.error)
+    return end.lost_peer or (failed_by_connection and end.exit_code != EXIT_NOT_PREPARED)
+
+
 def _rank(end: HostEnd) -> tuple[int, float, int]:
-    if end.exit_code == EXIT_BAD_NODE:
-        return -1, 0, end.host
     if end.reason in _UNREPORTED:
         # JAX aborts when a peer is gone. The abort may be seen before the peer has reported why it ended.
         if end.first:
@@ -155,7 +177,7 @@ def _rank(end: HostEnd) -> tuple[int, float, int]:
         return (0 if is_cause else 5), 0, end.host
     if end.reason not in _OWN:
         return (2 if end.first else 6), 0, end.host
-    if is_error_of_lost_peer(end.error):
+    if is_error_of_lost_peer(end.error) and end.exit_code != EXIT_NOT_PREPARED:
         # If all lost a peer, the earliest is the cause.
         return 4, end.finished_at, end.host
     return 1, 0, end.host

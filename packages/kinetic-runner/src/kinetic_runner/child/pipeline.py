@@ -287,8 +287,8 @@ class _Host:
                 code = layout.EXIT_FUNCTION_FAILED
                 if (fault := self.devices.fault_of(error)) is not None:
                     message, code = fault.message, fault.exit_code
-                lost = any(is_error_of_lost_peer(type_name(each)) for each in causes_of(error))
                 outcome = self.outcome("exception", code, message, self.info(error))
+                lost = code == layout.EXIT_FUNCTION_FAILED and _is_of_lost_peer(error)
                 return replace(outcome, lost_peer=True) if lost else outcome
 
     def report_value(self, value: Any, store: Store) -> HostOutcome:
@@ -332,6 +332,10 @@ class _Host:
             fault := self.devices.fault_of(error)
         ) is not None:  # A module of the user looked for devices.
             message, code = fault.message, fault.exit_code
+        elif _is_of_failed_join(error):
+            # Another host, or the network between them, is the reason: the next attempt may do better.
+            outcome = self.outcome("exception", layout.EXIT_FUNCTION_FAILED, message, info)
+            return replace(outcome, lost_peer=True)
         return self.outcome("exception", code, message, info)
 
     def info(self, error: BaseException) -> ErrorInfo:
@@ -404,6 +408,15 @@ def _verify(path: Path, expected: str) -> None:
             f"The payload has the digest {found[:12]}…, the job was submitted with {expected[:12]}….",
             hint="It was changed in the store. Submit the job again.",
         )
+
+
+def _is_of_lost_peer(error: BaseException) -> bool:
+    return any(is_error_of_lost_peer(type_name(each)) for each in causes_of(error))
+
+
+def _is_of_failed_join(error: BaseException) -> bool:
+    kind = getattr(sys.modules.get("kinetic_runner.child.distributed"), "DistributedError", None)
+    return kind is not None and any(isinstance(each, kind) for each in causes_of(error))
 
 
 def _is_debugged(task: Task) -> bool:

@@ -13,6 +13,7 @@ from kinetic_payload.records.attempt_result import (
     HostEnd,
     Result,
     deciding,
+    may_have_lost_peer,
     parse_host_end,
     result_of,
 )
@@ -89,7 +90,9 @@ class HostEnds:
             self.by_host[host] = unreported(host, message)
 
     def _has_failure(self) -> bool:
-        return any(not end.succeeded and not end.lost_peer for end in self.by_host.values())
+        return any(
+            not end.succeeded and not may_have_lost_peer(end) for end in self.by_host.values()
+        )
 
     def _read_new(self) -> None:
         prefix = f"{self.job.attempts}{self.attempt}/"

@@ -17,7 +17,12 @@ from kinetic_payload.layout import (
     REPORT_SECONDS,
     JobObjects,
 )
-from kinetic_payload.records.attempt_result import HostEnd, other_failures, parse_host_end
+from kinetic_payload.records.attempt_result import (
+    HostEnd,
+    is_error_of_connection,
+    other_failures,
+    parse_host_end,
+)
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
@@ -152,7 +157,7 @@ class Reporter:
             return outcome
         nodes = sorted({*self._bad_nodes_before(outcome.attempt), outcome.node or outcome.hostname})
         message = f"{earlier.bad_nodes + 1} attempts met a bad node ({', '.join(nodes)}). {outcome.message}"
-        return replace(outcome, exit_code=EXIT_NOT_PREPARED, message=message)
+        return replace(outcome, exit_code=EXIT_NOT_PREPARED, message=message, lost_peer=None)
 
     def _report(self, outcome: HostOutcome) -> int:
         name = self.job.host_outcome(outcome.attempt, self.host.index)
@@ -165,10 +170,11 @@ class Reporter:
         ends = self._host_ends(outcome.attempt, written)
         if outcome.succeeded:
             return self._succeed(ends)
-        if outcome.lost_peer and self._linger(ends):
+        lost = outcome.lost_peer or _failed_by_connection(outcome)
+        if lost and self.linger and self._linger(ends):
             return EXIT_TERMINATED
         if outcome.reason != "terminated" and self.retries is not None:
-            if not outcome.lost_peer:
+            if not lost:
                 ends.gather(_FAILURE_SECONDS)
             self._fail(ends, prepared=outcome.exit_code != EXIT_NOT_PREPARED)
         return outcome.exit_code
@@ -219,7 +225,9 @@ class Reporter:
         until = self.clock() + self.linger
         if ends.gather(self.linger, first_pause=_POLL_SECONDS):
             return True
-        if ends.result == "failed" and ends.chosen.lost_peer:
+        if ends.result == "failed" and (
+            ends.chosen.lost_peer or self.host.index == ends.chosen.host
+        ):
             return False
         return self.pause(max(0.0, until - self.clock()))
 
@@ -344,6 +352,14 @@ class Reporter:
             self.warn(text)
             if self.pending_uploads is not None:
                 self.pending_uploads.note(text)
+
+
+def _failed_by_connection(outcome: HostOutcome) -> bool:
+    """Return whether a socket failed: another host may be at its other end, and its end then decides."""
+    error = outcome.error
+    if outcome.reason != "exception" or outcome.exit_code == EXIT_NOT_PREPARED or error is None:
+        return False
+    return is_error_of_connection(error.type)
 
 
 def _ended_by_itself(outcome: HostOutcome) -> bool:
