@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import json
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kinetic_payload.errors import InvalidRequestError
 from kinetic_runner.command_line import Arguments
 from kinetic_runner.parent.attempt import run_attempt
 
@@ -92,3 +95,34 @@ def test_a_pod_that_is_stopped_while_the_store_is_away_does_not_end_the_job(
     code = run_attempt(arguments_for(tmp_path, hosts=hosts), environment, child, signals)
 
     assert code == 143
+
+
+def test_a_leader_that_would_be_started_again_waits_longer_and_longer_before_it_begins(
+    tmp_path: Path, capsys: Any
+) -> None:
+    child: Any = Told()
+    signals: Any = Signals(lambda: None, after=9, stop=True)
+    environment = {"KINETIC_SIGNING_KEY": "no key"}
+
+    code = run_attempt(arguments_for(tmp_path, idle=True), environment, child, signals)
+
+    assert code == 143
+    assert signals.waited == [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0, 600.0]
+    assert "SIGNING_KEY is not hexadecimal" in capsys.readouterr().err
+    with pytest.raises(InvalidRequestError):
+        run_attempt(arguments_for(tmp_path), environment, child, signals)
+
+
+def test_a_leader_whose_container_was_killed_too_often_ends_its_job(tmp_path: Path) -> None:
+    child: Any = SimpleNamespace(kill=lambda: None)
+    for attempt in (1, 2):
+        signals: Any = Signals(lambda: None, after=1, stop=True)
+        idle = arguments_for(tmp_path, idle=True, retries=1)
+        with pytest.raises(BeginsError):
+            run_attempt(idle, {}, Told(), signals)  # type: ignore[arg-type]
+        assert (tmp_path / f"job/attempts/{attempt}/host-0.claim").exists()
+
+    assert run_attempt(idle, {}, child, signals) == 2
+
+    assert json.loads((tmp_path / "job/outcome.json").read_text())["status"] == "failed"
+    assert signals.waited == [inf]

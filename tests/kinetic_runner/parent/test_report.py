@@ -232,6 +232,32 @@ def test_failures_that_others_report_are_not_counted(store):
     assert final(store) is None
 
 
+@pytest.mark.parametrize(
+    ("earlier", "silent", "ends"),
+    [
+        (["unknown", "unknown"], True, True),
+        (["unknown", "unknown"], False, False),
+        (["unknown"], True, False),
+        (["exception", "unknown"], True, True),
+        (["terminated", "terminated", "unknown"], True, False),
+    ],
+)
+def test_attempts_without_a_report_consume_retries_where_nothing_else_limits_them(
+    store, earlier, silent, ends
+):
+    attempts(store, *earlier)
+    number = len(earlier) + 1
+    refusal = reporter(
+        store, signer=KEY, retries=1, silent_failures=silent
+    ).refuse_if_out_of_retries(number)
+
+    assert bool(refusal) is ends
+    assert (final(store) is not None) is ends
+    if ends:
+        assert "2 attempts failed; retries=1 allows 2" in final(store)["message"]
+        assert (final(store)["status"], final(store)["attempt"]) == ("failed", number - 1)
+
+
 def test_disruptions_beyond_those_that_are_allowed_end_the_job(store):
     attempts(store, "terminated", "exception", "terminated", "unknown")
     here = reporter(store, signer=KEY)

@@ -32,14 +32,26 @@ def read_host_ends(
     return found
 
 
-def tally_before(store: Store, signer: Signer, job: JobObjects, attempt: int, hosts: int) -> Tally:
+def tally_before(
+    store: Store,
+    signer: Signer,
+    job: JobObjects,
+    attempt: int,
+    hosts: int,
+    *,
+    silent_failures: bool = False,
+) -> Tally:
     """Count the failures, the disruptions and the bad nodes among the attempts before *attempt*.
+
+    With *silent_failures*, an attempt of which no host has reported counts as a failure.
 
     Raises:
         StoreError: A host outcome could not be read.
     """
     earlier = (read_host_ends(store, signer, job, number, hosts) for number in range(1, attempt))
-    return tally_of(result_of(ends, hosts) for ends in earlier)
+    return tally_of(
+        result_of(ends, hosts) if ends or not silent_failures else "failed" for ends in earlier
+    )
 
 
 def bad_nodes_before(

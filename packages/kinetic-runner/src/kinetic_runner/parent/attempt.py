@@ -54,6 +54,9 @@ _ORPHAN_SECONDS: Final = 2.0
 _READER_SECONDS: Final = 5.0
 _LATE_SECONDS: Final = 5.0
 """Seconds to store a line of Kinetic's own that follows the end of the log."""
+_FIRST_BACKOFF: Final = 10.0
+_LONGEST_BACKOFF: Final = 600.0
+"""Seconds between two tries to begin where the system would start an ended container at once."""
 _AFTER_GRACE: Final = 10.0
 """Seconds beyond the grace for which a host that lost another one waits to be stopped."""
 
@@ -69,12 +72,24 @@ def run_attempt(
     """Claim an attempt, give *child* its task, watch it, and report; return the exit code.
 
     With `Flag.IDLE`, return only after a stop was requested, once the job has its final outcome. Before, the
-    system starts the container again, which then runs the next attempt.
+    system starts the container again, which then runs the next attempt. If an attempt cannot be claimed, try that
+    again, more and more seldom: the system would not wait.
 
     Raises:
-        KineticError: Nothing was claimed, so there is nothing to report on.
+        KineticError: Nothing was claimed, so there is nothing to report on. Never with `Flag.IDLE`.
     """
-    code, job_ended = _run_once(arguments, environment, child, signals, linger)
+    delay = _FIRST_BACKOFF
+    while True:
+        try:
+            code, job_ended = _run_once(arguments, environment, child, signals, linger)
+            break
+        except KineticError as error:
+            if not arguments.idle:
+                raise
+            print_line(f"{error}\nThe attempt cannot begin. Trying again in {delay:g} s.")
+        if signals.wait(delay):
+            return EXIT_TERMINATED
+        delay = min(2 * delay, _LONGEST_BACKOFF)
     if arguments.idle and job_ended:
         child.kill()
         signals.wait(inf)
@@ -239,6 +254,7 @@ def _reporter(
         host=host,
         pause=signals.wait,
         retries=retries,
+        silent_failures=arguments.idle,
         other_hosts_seconds=inf if alone else OTHER_HOSTS_SECONDS,
         linger=arguments.grace + _AFTER_GRACE if alone and host.count > 1 else 0.0,
         signer=signer,
@@ -263,12 +279,14 @@ def _is_refused(
 ) -> bool:
     """End the job instead of running *attempt* if that is of no use; print why.
 
-    That is so if too many attempts were preempted, and, where each host is *replaced_alone*, if one will not run
-    again.
+    That is so if too many attempts were preempted, or were killed without a report, and, where each host is
+    *replaced_alone*, if one will not run again.
     """
     refusal = ""
     if preemptions is not None:
         refusal = reporter.refuse_if_preempted(attempt, preemptions)
+    if not refusal:
+        refusal = reporter.refuse_if_out_of_retries(attempt)
     if replaced_alone and not refusal:
         refusal = reporter.refuse_if_host_is_over(attempt)
     if refusal:

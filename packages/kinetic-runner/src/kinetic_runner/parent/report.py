@@ -65,6 +65,8 @@ class Reporter:
     """Waits between retries of a write; SIGTERM does not end this wait."""
     retries: int | None = None
     """How many failures of the job are followed by another attempt; None: this host does not decide that."""
+    silent_failures: bool = False
+    """Whether attempts without a report consume retries: where nothing else limits how often they are repeated."""
     other_hosts_seconds: float = OTHER_HOSTS_SECONDS
     """How long the leader waits for the other hosts. Infinite without a supervisor: SIGTERM ends the wait."""
     linger: float = 0.0
@@ -117,6 +119,24 @@ class Reporter:
         if disruptions <= preemptions:
             return ""
         message = f"Preempted {disruptions} times; preemptions={preemptions} allows {preemptions}."
+        self._write_final("failed", attempt - 1, message=message)
+        return message
+
+    def refuse_if_out_of_retries(self, attempt: int) -> str:
+        """End the job if the attempts before *attempt* have used up its retries without a report.
+
+        Return the message of the failure, or an empty text if the function may run.
+        """
+        self._until = monotonic() + self.seconds
+        if not self.silent_failures or self.retries is None or attempt - 1 <= self.retries:
+            return ""
+        failures = self._tally_before(attempt).failures
+        if failures <= self.retries:
+            return ""
+        message = (
+            f"{failures} attempts failed; retries={self.retries} allows {self.retries + 1}. The last one left no "
+            "report: its container was killed, possibly because it ran out of memory."
+        )
         self._write_final("failed", attempt - 1, message=message)
         return message
 
@@ -256,7 +276,14 @@ class Reporter:
         from kinetic_payload.records.stored_outcomes import tally_before
 
         return retry(
-            lambda: tally_before(self.store, self.signer, self.job, attempt, self.host.count),
+            lambda: tally_before(
+                self.store,
+                self.signer,
+                self.job,
+                attempt,
+                self.host.count,
+                silent_failures=self.silent_failures,
+            ),
             seconds=self._seconds_left,
             pause=self.wait,
             on_failure=self._warn_once,
