@@ -14,7 +14,7 @@ import pytest
 import kinetic_payload
 import kinetic_runner
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_runner.child.devices import DeviceCheck, DevicesError, Expected
+from kinetic_runner.child.devices import DeviceCheck, DevicesError, Expected, is_plugin_installed
 
 SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
 BUSY = (
@@ -54,10 +54,12 @@ Start = Callable[..., DeviceCheck]
 
 @pytest.fixture
 def start(monkeypatch: Any) -> Start:
-    def checked(jax: Jax, expected: str = "tpu:4", **variables: str) -> DeviceCheck:
+    def checked(
+        jax: Jax, expected: str = "tpu:4", *, plugin: bool = False, **variables: str
+    ) -> DeviceCheck:
         monkeypatch.setitem(sys.modules, "jax", jax)
         named = {"KINETIC_DEVICES": expected, "KINETIC_NODE_NAME": "node-7", **variables}
-        check = DeviceCheck(named, seen.append)
+        check = DeviceCheck(named, seen.append, has_plugin=lambda _: plugin)
         check.wrap(jax.bridge)
         return check
 
@@ -105,6 +107,28 @@ def test_a_missing_accelerator_is_an_error_each_time_it_is_looked_for(
     fault = check.fault_of(caught.value)
     assert fault is not None
     assert fault.exit_code == code
+
+
+def test_no_visible_gpu_is_the_nodes_fault_if_the_image_has_its_part(start: Start) -> None:
+    jax = Jax(cpu=1, platforms="cuda,cpu")
+    check = start(jax, "gpu:1", plugin=True)
+
+    with pytest.raises(DevicesError, match="broken") as caught:
+        jax.bridge.backends()
+
+    fault = check.fault_of(caught.value)
+    assert fault is not None
+    assert (fault.exit_code, "node-7" in fault.message) == (4, True)
+
+
+def test_the_plugin_for_gpus_is_found_by_its_place(tmp_path: Path, monkeypatch: Any) -> None:
+    assert not is_plugin_installed("tpu")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "jax_plugins").mkdir()
+    assert not is_plugin_installed("gpu")
+    (tmp_path / "jax_plugins/xla_cuda12").mkdir()
+    (tmp_path / "jax_plugins/xla_cuda12/__init__.py").write_text("")
+    assert is_plugin_installed("gpu")
 
 
 def test_devices_that_the_user_leaves_out_are_not_missed(start: Start) -> None:

@@ -96,18 +96,22 @@ class Fault:
 class DeviceCheck:
     """Watches how JAX initialises its backends in this process.
 
-    *on_seen* is called once, with the devices that JAX found.
+    *on_seen* is called once, with the devices that JAX found. *has_plugin* tells whether JAX's support for a
+    platform is installed.
     """
 
     def __init__(
         self,
         environment: Mapping[str, str],
         on_seen: Callable[[str], object] = lambda _: None,
+        *,
+        has_plugin: Callable[[str], bool] | None = None,
     ) -> None:
         self._environment = environment
         text = environment.get(Env.DEVICES, "")
         self.expected = Expected.parse(text) if text else None
         self._on_seen = on_seen
+        self._has_plugin = has_plugin or is_plugin_installed
         self._seen: dict[str, int] = {}
         self._failure: BaseException | None = None
         self._pid = os.getpid()
@@ -153,7 +157,7 @@ class DeviceCheck:
         failure = str(self._failure)
         if isinstance(self._failure, DevicesError):
             none_at_all = not self._seen.get(self.expected.platform)
-            if none_at_all:
+            if none_at_all and not self._has_plugin(self.expected.platform):
                 return Fault(failure, EXIT_NOT_PREPARED)
         elif not any(sign in failure for sign in BAD_NODE_SIGNS):
             return None
@@ -181,7 +185,7 @@ class DeviceCheck:
             return None  # User code chose another platform, or all is well.
         hint = (
             "Some of them may be broken."
-            if self._seen.get(name)
+            if self._seen.get(name) or self._has_plugin(name)
             else f"JAX needs its support for {expected.platform.upper()} in the image. "
             "To compute on the CPU on purpose, set JAX_PLATFORMS=cpu."
         )
@@ -196,6 +200,21 @@ class DeviceCheck:
             return True
         config = getattr(sys.modules.get("jax"), "config", None)
         return getattr(config, "jax_cuda_visible_devices", "all") != "all"
+
+
+def is_plugin_installed(platform: str) -> bool:
+    """Tell whether JAX's support for NVIDIA GPUs is installed; False for other platforms.
+
+    JAX finds its plugins in this namespace package, and skips that for CUDA if no device is visible:
+    https://github.com/jax-ml/jax/blob/jax-v0.10.2/jax/_src/xla_bridge.py, `discover_pjrt_plugins`. Of a TPU that
+    cannot be used it tells by itself.
+    """
+    import importlib.util
+    import pkgutil
+
+    found = importlib.util.find_spec("jax_plugins") if platform == "gpu" else None
+    folders = found.submodule_search_locations if found is not None else None
+    return any(plugin.name.startswith("xla_cuda") for plugin in pkgutil.iter_modules(folders or ()))
 
 
 def _text_of(seen: Mapping[str, int]) -> str:
