@@ -21,6 +21,7 @@ from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified, write_once
+from kinetic_payload.records.stored_outcomes import read_host_ends
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.claims import refuse_if_finished, try_claim
@@ -106,6 +107,16 @@ class Agreement:
         own = {self.job.host_outcome(number, host) for host in range(self.host.count)}
         return any(self._read(info.name) is not None for info in listed if info.name in own)
 
+    def has_host_that_is_over(self, number: int) -> bool:
+        """Tell whether a host succeeded before the attempt *number*, where hosts are replaced alone."""
+        if self.restarts is not None:
+            return False
+        earlier = (
+            read_host_ends(self.store, self.signer, self.job, each, self.host.count)
+            for each in range(1, number)
+        )
+        return any(end.succeeded for ends in earlier for end in ends)
+
     def gather(self, number: int) -> None:
         """State that all hosts have claimed the attempt *number*."""
         statement = encode(self.claim(number))
@@ -182,6 +193,7 @@ class _Leader:
         self.own = 0
         self._candidate = agreement.first
         self._there = 1
+        self._host_is_over = False
 
     @property
     def waits_for(self) -> str:
@@ -196,7 +208,10 @@ class _Leader:
         while not self.own:
             if agreement.try_to_claim(self._candidate):
                 self.own, self._there = self._candidate, 1
+                self._host_is_over = agreement.has_host_that_is_over(self.own)
             self._candidate += 1
+        if self._host_is_over:
+            return True  # It will not come, and the leader then ends the job.
         while self._there < agreement.host.count:
             if not agreement.has_claimed(self.own, self._there):
                 return False

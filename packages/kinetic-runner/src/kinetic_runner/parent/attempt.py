@@ -112,12 +112,9 @@ def _run_once(
     job = JobObjects(arguments.job)
     try:
         claim = partial(_claim, arguments.job, host, os.uname().nodename, started, restarts)
+        agree = partial(_agree, arguments, store, job, host, signer, signals, claim)
         attempt = retry_in_new_pod(
-            lambda: _agree_despite_outages(
-                lambda: _agree(arguments, store, job, host, signer, signals, claim),
-                in_pod=arguments.lifeline is None,
-                pause=signals.wait,
-            ),
+            lambda: _agree_despite_outages(agree, arguments.lifeline is None, signals.wait),
             seconds=_new_pod_seconds(arguments, began),
             pause=signals.wait,
             warn=print_line,
@@ -180,7 +177,9 @@ def _run_once(
 
 
 def _agree_despite_outages(
-    agree: Callable[[], int | None], *, in_pod: bool, pause: Callable[[float], bool]
+    agree: Callable[[], int | None],
+    in_pod: bool,  # noqa: FBT001
+    pause: Callable[[float], bool],
 ) -> int | None:
     """Return what *agree* returns; in a pod, repeat it while the store does not respond.
 
