@@ -193,7 +193,7 @@ class _Leader:
         self.own = 0
         self._candidate = agreement.first
         self._there = 1
-        self._host_is_over = False
+        self._host_is_over: bool | None = None
 
     @property
     def waits_for(self) -> str:
@@ -208,8 +208,10 @@ class _Leader:
         while not self.own:
             if agreement.try_to_claim(self._candidate):
                 self.own, self._there = self._candidate, 1
-                self._host_is_over = agreement.has_host_that_is_over(self.own)
+                self._host_is_over = None
             self._candidate += 1
+        if self._host_is_over is None:
+            self._host_is_over = agreement.has_host_that_is_over(self.own)
         if self._host_is_over:
             return True  # It will not come, and the leader then ends the job.
         while self._there < agreement.host.count:

@@ -178,7 +178,7 @@ def _run_once(
 
 def _agree_despite_outages(
     agree: Callable[[], int | None],
-    in_pod: bool,  # noqa: FBT001
+    in_pod: bool,
     pause: Callable[[float], bool],
 ) -> int | None:
     """Return what *agree* returns; in a pod, repeat it while the store does not respond.
