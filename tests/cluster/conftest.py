@@ -94,6 +94,7 @@ SLICE_USERS = ("slice_of_two", "alone_on_the_node")
 """Fixtures of tests that need the accelerators of the one node, or a whole node pool."""
 
 
+@pytest.hookimpl(tryfirst=True)  # Before xdist reads the groups.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests that share the node's accelerators one after the other, in one process.
 
