@@ -43,7 +43,7 @@ def main(uv: str) -> int:
     was_running = status.returncode == 0
     try:
         return subprocess.call(
-            [uv, "run", "--no-sync", "pytest", "-q", "--dist=loadgroup", "tests/cluster"],
+            [uv, "run", "--no-sync", "pytest", "-q", "tests/cluster"],
             env={**os.environ, REQUIRED: "required"},
             cwd=ROOT,
         )

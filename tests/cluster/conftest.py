@@ -7,6 +7,7 @@ it run; the folder `kube` there has `down`. Runs that do not name this folder le
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -90,28 +91,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any(path == HERE or HERE in path.parents for path in named) else True
 
 
-SLICE_USERS = ("slice_of_two", "alone_on_the_node")
-"""Fixtures of tests that need the accelerators of the one node, or a whole node pool."""
-
-
-@pytest.hookimpl(tryfirst=True)  # Before xdist reads the groups.
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run tests that share the node's accelerators one after the other, in one process.
+@pytest.fixture
+def alone_on_the_node(bed: Bed) -> Iterator[None]:
+    """Hold the one node's accelerators and drivers, which tests in other processes want to change, too.
 
     The node has one type of TPU at a time, and the pods of a JobSet keep those of others from its node pool.
     """
-    for item in items:
-        if any(name in SLICE_USERS for name in getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("slice"))
+    with Path(bed.environment["KUBE_BED_DIR"], "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
-def alone_on_the_node() -> None:
-    """Run no other test beside this one that uses the node's accelerators."""
-
-
-@pytest.fixture
-def slice_of_two(bed: Bed) -> str:
+def slice_of_two(bed: Bed, alone_on_the_node: None) -> str:
     """An accelerator with two hosts, which both fit on the bed's one node."""
     bed.run(
         "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",

@@ -87,6 +87,9 @@ class Lamp:
     def start(self, launch: Launch) -> None:
         self.on.append(launch.record)
 
+    def release(self, _: object) -> None:
+        pass
+
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         if record in self.on:
             self.on.remove(record)

@@ -978,6 +978,7 @@ def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is
             assert timeout is not None
 
         unreported = bucket.backend.unreported
+        release = bucket.backend.release
 
     away = replace(bucket, backend=cast("Any", Lost()))
     with pytest.raises(JobFailedError, match="since noon") as caught:

@@ -183,7 +183,7 @@ def test_the_leader_begins_no_earlier_than_the_others_and_says_whom_it_waits_for
     started = [pods.start(0), pods.start(1)]
     with pytest.raises(StillWaiting):
         started[0].result(0.8)
-    assert "Attempt 1 begins once all 3 hosts are there: waiting for host 2." in pods.log
+    assert "Waiting for host 2: attempt 1 begins once all 3 hosts are there." in pods.log
 
     started.append(pods.start(2))
 

@@ -200,7 +200,7 @@ class _Leader:
         if not self.own:
             return "The leader waits to claim an attempt."
         hosts = self.agreement.host.count
-        return f"Attempt {self.own} begins once all {hosts} hosts are there: waiting for host {self._there}."
+        return f"Waiting for host {self._there}: attempt {self.own} begins once all {hosts} hosts are there."
 
     def look(self) -> bool:
         """Go on as far as possible; return whether all hosts have claimed `own`."""
