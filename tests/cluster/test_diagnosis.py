@@ -227,9 +227,8 @@ def test_the_autoscalers_events_stand_beside_the_schedulers_words(
     found: dict[str, Diagnosis | None] = {}
     with Watch(cluster, [Watched(kind="Pod"), Watched(kind="Event")]) as watch:
         for cause, spec in specs.items():
-            while (found.get(cause) or Diagnosis("", "")).cause != "no-node":
-                assert watch.wait(60), found
-                found[cause] = diagnose(cluster, spec)
+            while (why := diagnose(cluster, spec)) is None or why.cause != "no-node":
+                assert watch.wait(60), (cause, why)
     for cause, (reason, message) in AUTOSCALER.items():
         [pod] = cluster.list("Pod", labels=of_job(specs[cause].pod.job_id))
         cluster.create(an_event(pod, reason, message))
