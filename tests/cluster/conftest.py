@@ -7,7 +7,6 @@ it run; the folder `kube` there has `down`. Runs that do not name this folder le
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -40,6 +39,7 @@ HERE = Path(__file__).parent
 sys.path += [str(ROOT / ".ci"), str(HERE)]
 
 from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
+from locks import locked  # noqa: E402
 from testcloud import testcloud  # noqa: E402
 
 
@@ -54,6 +54,11 @@ class Bed:
     @property
     def kubeconfig(self) -> str:
         return self.environment["KUBECONFIG"]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of what runs: it is new whenever the bed is."""
+        return Path(self.environment["KUBE_BED_DIR"])
 
     def access(self, namespace: str, *, token: str = "kube-bed-admin") -> Access:
         """Return how the cluster is reached as its administrator.
@@ -91,35 +96,51 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if any(path == HERE or HERE in path.parents for path in named) else True
 
 
-@pytest.fixture
-def alone_on_the_node(bed: Bed) -> Iterator[None]:
-    """Hold the one node's accelerators and drivers, which tests in other processes want to change, too.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Limit the time of a test without its fixtures, which wait for tests of other processes."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.timeout(600, func_only=True))
 
-    The node has one type of TPU at a time, and the pods of a JobSet keep those of others from its node pool.
-    """
-    with Path(bed.environment["KUBE_BED_DIR"], "tests.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+
+@pytest.fixture
+def other_accelerators(bed: Bed) -> Iterator[None]:
+    """Hold the accelerators of the one node, to give it others; it has none afterwards."""
+    with locked(bed.folder, "accelerators"):
+        yield
+        bed.run("accel", "clear")
+
+
+@pytest.fixture
+def drivers(bed: Bed) -> Iterator[None]:
+    """Hold the drivers that are announced to the cluster."""
+    with locked(bed.folder, "drivers"):
         yield
 
 
 @pytest.fixture
-def slice_of_two(bed: Bed, alone_on_the_node: None) -> str:
-    """An accelerator with two hosts, which both fit on the bed's one node."""
-    bed.run(
-        "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",
-        "--nodepool", "np1",
-    )  # fmt: skip
-    return "v5p-8"
+def slice_of_two(bed: Bed) -> Iterator[str]:
+    """An accelerator with two hosts. Both fit on the bed's one node, and those of other tests beside them."""
+    with locked(bed.folder, "accelerators", shared=True):
+        with locked(bed.folder, "slices"):
+            nodes = json.loads(bed.kubectl("get", "nodes", "-o", "json"))["items"]
+            if not any(node["status"]["capacity"].get("google.com/tpu") == "64" for node in nodes):
+                bed.run(
+                    "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",
+                    "--nodepool", "np1",
+                )  # fmt: skip
+        yield "v5p-8"
 
 
-@pytest.fixture(scope="session")
-def priority(bed: Bed, namespace: str) -> Iterator[str]:
-    """A priority of these tests: pods of JobSets that earlier tests left keep no other priority from the node."""
+@pytest.fixture
+def priority(bed: Bed) -> Iterator[str]:
+    """A priority of this test's own: a JobSet keeps only others of its priority from its node pool."""
     # JobSet makes the priority a label. A negative one is not a valid label: its pods would never be created.
-    value = (f"--value={1000 + secrets.randbelow(10**6)}", "--preemption-policy=Never")
-    bed.kubectl("create", "priorityclass", namespace, *value)
-    yield namespace
-    bed.kubectl("delete", "priorityclass", namespace)
+    number = 1000 + secrets.randbelow(10**6)
+    name = f"kn-test-{number}"
+    bed.kubectl("create", "priorityclass", name, f"--value={number}", "--preemption-policy=Never")
+    yield name
+    bed.kubectl("delete", "priorityclass", name)
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +185,7 @@ def a_job() -> Callable[..., JobSpec]:
             "accelerator": parse_accelerator("cpu"),
             "image": "kinetic.test/python:3.11",
             "command": ("python3", "-u", "-c", program),
-            "resources": Resources(cpu="20m", memory="64Mi"),
+            "resources": Resources(cpu="50m", memory="64Mi"),
         }
         return JobSpec(name=f"kn-test-{suffix}", pod=PodSpec(**{**values, **pod}), retries=retries)
 

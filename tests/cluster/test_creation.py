@@ -221,7 +221,7 @@ def test_pods_fit_the_baseline_of_pod_security_and_by_overrides_the_restricted_p
         look.bed.kubectl("label", "namespace", look.namespace, f"{name}-")
 
 
-@pytest.mark.usefixtures("alone_on_the_node")
+@pytest.mark.usefixtures("other_accelerators")
 def test_a_job_runs_on_the_machine_that_its_accelerator_names(
     bed: Any, cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
 ) -> None:
@@ -238,5 +238,4 @@ def test_a_job_runs_on_the_machine_that_its_accelerator_names(
         (waiting,) = look.pods(specs[2])
         assert "nodeName" not in waiting["spec"]
     finally:
-        bed.run("accel", "clear")
         cluster.delete("Job", specs[2].name)

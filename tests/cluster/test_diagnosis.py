@@ -26,7 +26,7 @@ from kinetic_k8s.reading.status import State, status_of
 
 Make = Callable[..., JobSpec]
 Manifest = dict[str, Any]
-SMALL = Resources(cpu="20m", memory="64Mi")
+SMALL = Resources(cpu="50m", memory="64Mi")
 
 CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     # What is wrong with the pod → the cause, a part of its reason, a part of the remedy.
@@ -264,9 +264,7 @@ def an_event(pod: Manifest, reason: str, message: str) -> Manifest:
 def test_of_two_hosts_the_one_that_waits_and_the_one_that_ended_first_are_named(
     cluster: ApiServer, a_job: Make, two_hosts: Callable[..., JobSetSpec]
 ) -> None:
-    wait = two_hosts(
-        "import time; time.sleep(600)", resources=Resources(cpu="1100m", memory="64Mi")
-    )
+    wait = two_hosts("import time; time.sleep(600)", resources=Resources(cpu="50m", memory="13Gi"))
     crash = two_hosts(
         "import os, time\n"
         "time.sleep(2)\n"

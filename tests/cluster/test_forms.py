@@ -32,7 +32,7 @@ from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.workload import kind_of_workload
 
 RECORDED = Path(__file__).parents[1] / "kinetic_k8s" / "manifests"
-TINY = Resources(cpu="10m", memory="48Mi")
+TINY = Resources(cpu="50m", memory="48Mi")
 SLICE = replace(parse_accelerator("v5p-8"), chips_per_host=1)
 """Two hosts. Others use the same node, so each takes one of its chips only."""
 HOSTS = """

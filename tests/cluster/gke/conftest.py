@@ -8,6 +8,7 @@ import importlib.metadata
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,8 +21,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pods
 import pytest
 import urllib3
+from locks import locked
 from standins import PROXY, SCRATCH, SERVER, push
 
 from kinetic.waiting import sleep
@@ -109,6 +112,11 @@ def image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
 
     It is made without docker, once: its tag names its parts.
     """
+    with locked(bed.folder, "images"):
+        return _image_of(bed, folder, requirements)
+
+
+def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
     registry = Registry(bed.environment["KUBE_BED_REGISTRY"])
     base = registry.manifest("base/python", "3.11")
     parts = json.dumps([base["config"]["digest"], requirements])
@@ -266,6 +274,7 @@ def project(
     root.mkdir()
     (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
     (root / "gates.py").write_text(GATE)
+    shutil.copy(pods.__file__, root)
     return Project(root, warm(tmp_path / "home"), bed, namespace, image, bucket)
 
 
@@ -381,7 +390,7 @@ def on_slice(project: Project, slice_of_two: str, priority: str) -> Project:
 def components(bed: Any) -> dict[str, str]:
     """Settings that put stand-ins with few resources in the place of the components of Pathways."""
     registry = bed.environment["KUBE_BED_REGISTRY"]
-    tiny = "cpu=20m,memory=64Mi"
+    tiny = "cpu=50m,memory=64Mi"
     return {
         "KINETIC_PATHWAYS_SERVER_IMAGE": push(registry, "pathways-server", SERVER),
         "KINETIC_PATHWAYS_PROXY_IMAGE": push(registry, "pathways-proxy", PROXY),

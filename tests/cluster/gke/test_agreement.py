@@ -8,8 +8,12 @@ from typing import Any
 PROGRAM = """
 import os, kinetic
 from gates import gate
+from pods import small
 
-@kinetic.run("v5p-8", container_image=os.environ["IMAGE"], cpu="100m", memory="128Mi", capture_env_vars=["JAX_*"])
+@kinetic.run(
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi", capture_env_vars=["JAX_*"],
+    pod_overrides=small(),
+)
 def function():
     attempt, host = os.environ["KINETIC_ATTEMPT"], os.environ["KINETIC_HOST_INDEX"]
     if attempt == "1":
@@ -22,10 +26,11 @@ if __name__ == "__main__":
 
 
 def test_a_suspended_jobset_runs_its_next_attempt_when_it_is_resumed(
-    project: Any, slice_of_two: str, wait_for: Any
+    on_slice: Any, wait_for: Any
 ) -> None:
+    project = on_slice
     (project.root / "main.py").write_text(PROGRAM)
-    done = project.run("main.py", KINETIC_BACKEND="gke", JAX_PLATFORMS="cpu")
+    done = project.run("main.py")
     assert done.returncode == 0, done.stdout + done.stderr
     job_id = done.stdout.split()[-1]
     project.await_gate("agreement-0")

@@ -19,8 +19,9 @@ class Client:
 """
 PROGRAM = """
 import os, time, kinetic
+from pods import small
 
-@kinetic.run("v5p-8", container_image=os.environ["IMAGE"], cpu="100m", memory="128Mi")
+@kinetic.run(os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small())
 def function():
     import jax
 
@@ -37,7 +38,8 @@ if __name__ == "__main__":
 """
 
 
-def test_another_attempt_follows_and_the_node_is_named(project: Any, slice_of_two: str) -> None:
+def test_another_attempt_follows_and_the_node_is_named(on_slice: Any) -> None:
+    project = on_slice
     package = project.root / "jax" / "_src"
     package.mkdir(parents=True)
     (package.parent / "__init__.py").write_text(
@@ -50,7 +52,7 @@ def test_another_attempt_follows_and_the_node_is_named(project: Any, slice_of_tw
     (package / "xla_bridge.py").write_text(BRIDGE)
     (project.root / "main.py").write_text(PROGRAM)
 
-    done = project.run("main.py", KINETIC_BACKEND="gke")
+    done = project.run("main.py")
 
     assert done.returncode == 0, done.stdout + done.stderr
     value, message, job_id = done.stdout.splitlines()[-3:]

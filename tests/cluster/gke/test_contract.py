@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pods import small
 
 from kinetic.testing import (
     BackendContract,
@@ -55,14 +56,16 @@ class TestOnTwoHosts(OnACluster, BackendHosts):
     several_hosts: Mapping[str, Any] = {}
 
     @pytest.fixture(autouse=True)
-    def a_slice(self, a_cluster: None, slice_of_two: str, priority: str) -> None:
+    def a_slice(
+        self, a_cluster: None, slice_of_two: str, priority: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.accelerator = slice_of_two
-        self.overrides = {"spec": {"priorityClassName": priority}}
+        monkeypatch.setenv("PRIORITY", priority)
 
     def make_client(self, folder: Path) -> Client:
         return RegisteredClient(
-            backend="gke", accelerator=self.accelerator, container_image=self.image, cpu="250m",
-            memory="128Mi", pod_overrides=self.overrides,
+            backend="gke", accelerator=self.accelerator, container_image=self.image,
+            memory="128Mi", pod_overrides=small(),
         )  # fmt: skip
 
 
@@ -77,21 +80,25 @@ class TestUnderPathways(OnACluster, BackendValues):
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         self.accelerator = slice_of_two
-        self.overrides = {"spec": {"priorityClassName": priority}}
-        for name, value in {**components, "KINETIC_BACKEND": "pathways"}.items():
+        variables = {**components, "KINETIC_BACKEND": "pathways", "PRIORITY": priority}
+        for name, value in variables.items():
             monkeypatch.setenv(name, value)
 
     def make_client(self, folder: Path) -> Client:
         return RegisteredClient(
-            backend="pathways", accelerator=self.accelerator, container_image=self.image, cpu="250m",
-            memory="128Mi", pod_overrides=self.overrides,
+            backend="pathways", accelerator=self.accelerator, container_image=self.image,
+            memory="128Mi", pod_overrides=small(),
         )  # fmt: skip
 
 
 class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
     def make_client(self, folder: Path) -> Client:
         return RegisteredClient(
-            backend="gke", accelerator="cpu", container_image=self.image, cpu="400m", memory="256Mi"
+            backend="gke",
+            accelerator="cpu",
+            container_image=self.image,
+            memory="256Mi",
+            pod_overrides=small(),
         )
 
     @contextmanager

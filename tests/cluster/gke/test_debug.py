@@ -156,8 +156,10 @@ def test_after_an_eviction_the_same_port_leads_to_the_next_attempt(
     debugged.kinetic("jobs", "cleanup", job_id)
 
 
-def test_of_several_hosts_the_leader_is_debugged(debugged: Any, slice_of_two: str) -> None:
-    environment = {"KINETIC_NO_TTY_DEBUG": "1", "ACCELERATOR": slice_of_two}
+def test_of_several_hosts_the_leader_is_debugged(
+    debugged: Any, slice_of_two: str, priority: str
+) -> None:
+    environment = {"KINETIC_NO_TTY_DEBUG": "1", "ACCELERATOR": slice_of_two, "PRIORITY": priority}
     process = debugged.start("main.py", "call", environment=environment)
     configuration, told = configuration_from(process.stderr)
 

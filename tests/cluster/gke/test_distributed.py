@@ -14,9 +14,11 @@ pytestmark = pytest.mark.skipif(
 
 PROGRAM = """
 import os, kinetic
+from pods import small
 
 @kinetic.run(
-    "v5p-8", container_image=os.environ["IMAGE"], cpu="250m", memory="700Mi", capture_env_vars=["JAX_*"]
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="700Mi", capture_env_vars=["JAX_*"],
+    pod_overrides=small(),
 )
 def function():
     import jax
@@ -32,10 +34,11 @@ if __name__ == "__main__":
 """
 
 
-def test_two_pods_compute_together(project: Any, slice_of_two: str, image_with_jax: str) -> None:
+def test_two_pods_compute_together(on_slice: Any, image_with_jax: str) -> None:
+    project = on_slice
     (project.root / "main.py").write_text(PROGRAM)
 
-    done = project.run("main.py", KINETIC_BACKEND="gke", JAX_PLATFORMS="cpu", IMAGE=image_with_jax)
+    done = project.run("main.py", IMAGE=image_with_jax)
 
     assert done.returncode == 0, done.stdout + done.stderr
     *_, value, job_id = done.stdout.splitlines()

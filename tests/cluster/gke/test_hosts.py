@@ -9,10 +9,11 @@ HEAD = """
 import os, sys
 import kinetic
 from gates import gate
+from pods import small
 
 on_slice = kinetic.run(
-    os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi",
-    capture_env_vars=["JAX_*"], pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi",
+    capture_env_vars=["JAX_*"], pod_overrides=small(),
 )
 """
 SUBMIT = """

@@ -11,9 +11,11 @@ HEAD = """
 import os, sys
 import kinetic
 from gates import gate
+from pods import small
 
 on_cluster = kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], cpu="400m", memory="128Mi", capture_env_vars=["TOKEN"]
+    "cpu", container_image=os.environ["IMAGE"], memory="128Mi", capture_env_vars=["TOKEN"],
+    pod_overrides=small(),
 )
 """
 SUBMIT = """
@@ -178,7 +180,8 @@ def test_a_disruption_uses_up_no_retry_and_the_log_goes_on(project: Any, wait_fo
         project,
         """
 @kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], cpu="400m", memory="128Mi", retries=1, preemptions=1
+    "cpu", container_image=os.environ["IMAGE"], memory="128Mi", retries=1, preemptions=1,
+    pod_overrides=small(),
 )
 def function():
     attempt = int(os.environ["KINETIC_ATTEMPT"])

@@ -15,8 +15,9 @@ SCRIPT = """
 import os
 import kinetic
 from gates import gate
+from pods import small
 
-@kinetic.run("cpu", container_image=os.environ["IMAGE"], cpu="20m", memory="128Mi")
+@kinetic.run("cpu", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small())
 def function(name):
     print("before", flush=True)
     gate(name)

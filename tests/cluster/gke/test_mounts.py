@@ -20,7 +20,7 @@ PHOTOS = Data("gs://photos/2026/", fuse=True)
 STORE = Location("gs", "jobs/team")
 
 
-@pytest.mark.usefixtures("alone_on_the_node")
+@pytest.mark.usefixtures("drivers")
 def test_without_the_driver_a_mount_is_refused_with_the_command_that_enables_it(
     relayed: ApiServer,
 ) -> None:
@@ -37,7 +37,7 @@ def test_who_may_not_look_for_the_driver_is_warned(bed: Any) -> None:
     assert DRIVER in str(check_mount(PHOTOS, STORE, user))
 
 
-@pytest.mark.usefixtures("alone_on_the_node")
+@pytest.mark.usefixtures("drivers")
 def test_with_the_driver_mounts_are_accepted_and_it_is_looked_up_once(
     bed: Any, relayed_access: Access, relay: Any
 ) -> None:

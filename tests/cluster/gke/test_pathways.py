@@ -8,11 +8,11 @@ from typing import Any
 MAIN = """
 import os
 import kinetic
+from pods import small
 from workers import workers
 
 @kinetic.run(
-    os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi",
-    pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small(),
 )
 def function(fails=False):
     print("on the head", flush=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pods import small
 
 from kinetic.job_status import JobStatus
 from kinetic.jobs.status import explained, look
@@ -42,16 +43,16 @@ def client(
         "KINETIC_NAMESPACE": namespace,
         "KINETIC_STORE": f"gs://jobs/{secrets.token_hex(4)}",
         "JAX_PLATFORMS": "cpu",
+        "PRIORITY": priority,
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     options: dict[str, Any] = {
         "backend": "gke",
         "container_image": image,
-        "cpu": "250m",
         "memory": "128Mi",
         "capture_env_vars": ["JAX_*"],
-        "pod_overrides": {"spec": {"priorityClassName": priority}},
+        "pod_overrides": small(),
     }
     services = RegisteredClient(**options).services
     with users_project(tmp_path / "project") as functions:

@@ -105,7 +105,7 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
 
 
 @pytest.fixture
-def driver(bed: Any, alone_on_the_node: None) -> Iterator[None]:
+def driver(bed: Any, drivers: None) -> Iterator[None]:
     """The object that announces the driver of buckets; there is no driver behind it."""
     announced = {
         "apiVersion": "storage.k8s.io/v1",
@@ -149,9 +149,10 @@ def test_the_function_finds_mounted_data_as_an_argument_and_as_a_volume(
         f"""
         import json, os, kinetic
         from pathlib import Path
+        from pods import small
 
         @kinetic.run(
-            "cpu", container_image=os.environ["IMAGE"], cpu="400m", memory="128Mi",
+            "cpu", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small(),
             volumes={{"/photos": kinetic.Data("gs://{bucket}/2026/", fuse=True)}},
         )
         def function(folder, file):
@@ -178,7 +179,7 @@ def test_the_function_finds_mounted_data_as_an_argument_and_as_a_volume(
     assert {one["mountOptions"] for one in attributes} == {"implicit-dirs,only-dir=2026"}
 
 
-@pytest.mark.usefixtures("alone_on_the_node")
+@pytest.mark.usefixtures("drivers")
 def test_what_the_cluster_cannot_run_is_refused_before_anything_is_uploaded(project: Any) -> None:
     stored = project.bucket.names("jobs")
     (project.root / "photos.txt").write_text("1")

@@ -2,6 +2,7 @@ import os
 import sys
 
 from helper import double
+from pods import small
 
 import kinetic
 
@@ -10,8 +11,8 @@ import kinetic
     os.environ.get("ACCELERATOR", "cpu"),
     backend="gke",
     container_image=os.environ["IMAGE"],
-    cpu="300m",
     memory="256Mi",
+    pod_overrides=small(),
     debug=True,
 )
 def function(x):
