@@ -8,10 +8,10 @@ import os
 from typing import Any
 
 
-def small() -> dict[str, Any]:
-    """Return the overrides of such a pod, with the test's own priority if it has one."""
+def small(priority: str = "") -> dict[str, Any]:
+    """Return the overrides of such a pod, with a priority if one is given or set."""
     little = {"name": "kinetic", "resources": {"requests": {"cpu": "50m"}}}
-    priority = os.environ.get("PRIORITY")  # noqa: TID251 - set by a fixture
+    priority = priority or os.environ.get("PRIORITY", "")  # noqa: TID251 - set by a fixture
     return {
         "spec": {
             "containers": [little],

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pods import small
 from standins import FUNCTION, PROXY, SCRATCH, SERVER, push
 
 from kinetic.waiting import sleep
@@ -136,9 +137,9 @@ def start(
             program,
             accelerator=SLICE,
             grace=timedelta(seconds=5),
-            resources=TINY,
+            resources=Resources(memory="48Mi"),
             field_variables=fields,
-            overrides={"spec": {"priorityClassName": priority}},
+            overrides=small(priority),
         )
         if issubclass(form, JobSetSpec):
             more.setdefault("topology", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -45,8 +44,7 @@ def test_a_watch_and_a_call_survive_a_server_that_stops_and_one_that_forgets(
 
         # The test bed starts an empty cluster then: every known version is one of the future.
         send(second, "kube-apiserver", signal.SIGKILL)
-        command = [bed.commands / "up", "--no-node", "--dir", second["KUBE_BED_DIR"]]
-        subprocess.run(command, check=True, capture_output=True)
+        bed.run_beside("up", "--no-node", "--dir", second["KUBE_BED_DIR"])
         assert cluster.get("ConfigMap", "during") is None
         watch.wait(60)
         create(cluster, "after")
