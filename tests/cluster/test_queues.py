@@ -38,7 +38,7 @@ def queue(bed: Any, namespace: str) -> Iterator[str]:
                             {
                                 "name": namespace,
                                 "resources": [
-                                    {"name": "cpu", "nominalQuota": "30m"},
+                                    {"name": "cpu", "nominalQuota": "80m"},
                                     {"name": "memory", "nominalQuota": "10Gi"},
                                 ],
                             }
@@ -88,6 +88,6 @@ def test_a_job_in_a_queue_is_told_its_position_and_who_holds_the_quota(
     assert found is not None
     assert found.cause == "queued"
     assert f"in the queue {queue!r}, at position 1 of 1: couldn't assign flavors" in found.reason
-    assert found.reason.endswith(f"The quota is held by {first.name} (cpu 20m).")
+    assert found.reason.endswith(f"The quota is held by {first.name} (cpu 50m).")
     # Whoever may not read Kueue's objects learns the name of the queue.
     assert plain == Diagnosis("queued", f"The job waits in the queue {queue!r}.")
