@@ -23,7 +23,7 @@ SLEEP = "import time; time.sleep(600)"
 
 @pytest.fixture(scope="module")
 def queue(bed: Any, namespace: str) -> Iterator[str]:
-    """A queue for one job of 20m of cpu, in the tests' namespace."""
+    """A queue for one job of 50m of cpu, in the tests' namespace."""
     bed.run("up", "--kueue")
     objects = [
         ("ResourceFlavor", {}),

@@ -69,8 +69,9 @@ class Ada:
         role = {**self.role, "rules": [rule for rule in rules if rule["verbs"]]}
         self.bed.kubectl("apply", "-n", self.namespace, "-f", "-", given=json.dumps(role))
         # The API server learns of the change a moment later.
-        while not all(self.is_permitted(*each) is (each != all_but) for each in NEEDED[form]):
-            sleep(0.1)
+        for each in [all_but] if any(all_but) else NEEDED[form]:
+            while self.is_permitted(*each) is (each == all_but):
+                sleep(0.1)
 
     def is_permitted(self, resource: str, verb: str) -> bool:
         groups = {
@@ -112,6 +113,11 @@ class Ada:
             sleep(0.1)
         remove_workload(self.cluster, kind_of_workload(spec), spec.name, pods=labels, timeout=60)
 
+    def use_until_refused(self, form: type[WorkloadSpec]) -> None:
+        """Use the role again and again: pods are deleted only if they have not disappeared with their job."""
+        while True:
+            self.use(form)
+
 
 @pytest.fixture
 def ada(
@@ -138,8 +144,7 @@ def test_with_the_role_of_the_file_jobs_are_created_and_removed_and_an_error_nam
     for resource, verb in NEEDED[form]:
         ada.may(form, all_but=(resource, verb))
         with pytest.raises(NotPermittedError) as caught:
-            while True:  # Pods are deleted only if they have not disappeared with their job.
-                ada.use(form)
+            ada.use_until_refused(form)
         assert (caught.value.resource.partition(".")[0], caught.value.verb) == (resource, verb)
         assert f"permits {verb!r} on '{caught.value.resource}'" in (caught.value.hint or "")
     ada.may(form)
