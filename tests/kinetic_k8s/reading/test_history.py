@@ -58,21 +58,11 @@ def test_each_attempt_of_a_job_on_one_host_has_its_node_and_its_end() -> None:
     assert [attempt.hosts[0].node for attempt in found] == ["n1", "n1", "n2"]
 
 
-def test_numbers_that_were_claimed_count_the_attempts_whose_pods_are_gone() -> None:
-    found = attempts_of(a_job(), [a_pod("b", 1)], claimed={"b": 4})
-
-    assert [attempt.number for attempt in found] == [4]
-
-
 def test_what_the_queue_took_away_has_not_failed() -> None:
     queued = {"kueue.x-k8s.io/queue-name": "research"}
     waits = attempts_of(a_job(suspend=True, **queued), [a_pod("a", 143)])
-    resumed = attempts_of(
-        a_job(**queued), [a_pod("a", 143), a_pod("b", None, second=9)], stopped=[1]
-    )
 
     assert states(waits) == [(1, "disrupted", "The queue stopped it.")]
-    assert states(resumed) == [(1, "disrupted", "The queue stopped it."), (2, "running", "")]
 
 
 def test_of_several_hosts_the_first_to_end_decides() -> None:

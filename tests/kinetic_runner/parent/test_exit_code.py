@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -80,3 +81,22 @@ def test_every_end_has_a_reason_a_code_and_words(end, reason, code, words):
     assert (outcome.succeeded, outcome.reason, outcome.exit_code) == (False, reason, code)
     assert words in outcome.message
     assert outcome.phase == end.phase
+
+
+@pytest.mark.parametrize(
+    ("limit", "peak", "words"),
+    [
+        (64, 63, "The limit of the container is 64 Mi, and the most that it used is 63 Mi. Use less memory, or try memory='128Mi'."),
+        (2048, None, "The limit of the container is 2,048 Mi. Use less memory, or try memory='3Gi'."),
+        (None, 63, "the kernel ran out of memory."),
+    ],
+)  # fmt: skip
+def test_a_lack_of_memory_names_the_limit_the_peak_and_what_to_try(limit, peak, words):
+    mebi = 2**20
+    end = ChildEnd(phase="call", status=9, oom_killed=True, memory_limit=limit and limit * mebi)
+    blank = replace(BLANK, peak_memory=peak and peak * mebi)
+
+    message = outcome_of(end, blank).message
+
+    assert message.endswith(words)
+    assert "memory=" not in outcome_of(replace(end, oom_killed=False), blank).message

@@ -36,7 +36,6 @@ def diagnosis_of(
     events: Sequence[Manifest] = (),
     *,
     queue: QueuePlace | None = None,
-    peak: int | None = None,
     waited: float = 0.0,
 ) -> Diagnosis | None:
     """Return why a job does not run or has failed; None if no rule matches.
@@ -48,7 +47,6 @@ def diagnosis_of(
             are reported nowhere else: a missing service account, a quota, a volume that cannot be mounted.
             `event_fields` returns the selectors that find them.
         queue: The job's place in its queue, if Kueue admits it.
-        peak: The most memory that a process of the job was seen to use, in bytes.
         waited: For how many seconds nothing is known to have changed. After a while, that is reported too.
     """
     found = views(pods)
@@ -57,7 +55,7 @@ def diagnosis_of(
     seen = WorkloadView(workload)
     hosts = hosts_of(found)
     if seen.failure:
-        return _component_failed(seen, found) or _failed(seen, hosts, peak)
+        return _component_failed(seen, found) or _failed(seen, hosts)
     if seen.succeeded:
         return None
     if seen.suspended and not any(pod.alive for pod in hosts):
@@ -68,7 +66,7 @@ def diagnosis_of(
     return (
         _waiting(seen, [pod for pod in hosts if pod.alive and not pod.started], events)
         or _crashing([pod for pod in hosts if pod.alive])
-        or _first_ending(seen, hosts, peak)
+        or _first_ending(seen, hosts)
         or _not_created(seen, hosts, components, events)
         or _components(components, events)
         or (silent(seen, hosts, events, waited) if waited >= LONG else None)
@@ -208,7 +206,7 @@ def _suspended(
     return Diagnosis("queued", f"The job waits in the queue {name!r}.{why_stopped}")
 
 
-def _failed(workload: WorkloadView, hosts: Sequence[PodView], peak: int | None) -> Diagnosis | None:
+def _failed(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | None:
     reason = str(workload.failure.get("reason") or "")
     message = str(workload.failure.get("message") or reason or "no details")
     if reason == "DeadlineExceeded":
@@ -227,7 +225,7 @@ def _failed(workload: WorkloadView, hosts: Sequence[PodView], peak: int | None) 
         return Diagnosis(
             "pod-deleted", f"{whose} was deleted, by a person or a program: {message}."
         )
-    return _first_ending(workload, hosts, peak)
+    return _first_ending(workload, hosts)
 
 
 def _was_deleted(workload: WorkloadView, first: PodView, hosts: Sequence[PodView]) -> bool:
@@ -246,15 +244,13 @@ _BACKOFF: Final = ("BackoffLimitExceeded", "ReachedMaxRestarts", "FailedJobs")
 """Reasons of a failure after which nothing more is known than that a pod failed or was deleted."""
 
 
-def _first_ending(
-    workload: WorkloadView, hosts: Sequence[PodView], peak: int | None
-) -> Diagnosis | None:
+def _first_ending(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | None:
     """Return how the host ended that ended first, unless none has failed."""
     if all(pod.alive for pod in hosts):
         return None
     # The grace period of a host that the cluster ends may last longer than the hosts that lose it.
     first = first_to_fail([pod for pod in hosts if not pod.alive or pod.disruption])
-    if first is None or (why := ending_of(first, peak=peak)) is None:
+    if first is None or (why := ending_of(first)) is None:
         return None
     if workload.hosts == 1:
         return why

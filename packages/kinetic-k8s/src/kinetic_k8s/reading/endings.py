@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from fractions import Fraction
 from typing import Any, Final
 
 from kinetic_k8s.quantity import parse_quantity
 from kinetic_k8s.reading.attempts import NEVER_STARTED, PodView, named
 from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_payload.layout import EXIT_BAD_NODE
+from kinetic_payload.memory import memory_to_try
 
 _SIGNALS: Final = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
 _KILLED: Final = 128 + 9
@@ -30,13 +30,10 @@ _REQUIREMENT: Final = re.compile(
 _LOST_CONTAINER: Final = "ContainerStatusUnknown"
 """The kubelet's reason if it does not find the container of a pod. Its exit code is then always 137."""
 _NODE_LOST: Final = ("DeletionByPodGC", "DeletionByTaintManager")
-_MI: Final = 2**20
-_LARGE: Final = 1024
-"""From this number of mebibytes on, whole gibibytes are suggested."""
 
 
-def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
-    """Return how *pod* ended, unless it succeeded; *peak*: the most memory that was seen, in bytes."""
+def ending_of(pod: PodView) -> Diagnosis | None:
+    """Return how *pod* ended, unless it succeeded."""
     if pod.phase == "Succeeded":
         return None
     if pod.disruption:
@@ -58,7 +55,7 @@ def ending_of(pod: PodView, *, peak: int | None = None) -> Diagnosis | None:
         return None
     # If a child of the command ran out of memory, the exit code is the command's own, even 0.
     if ended.get("reason") == "OOMKilled":
-        return _out_of_memory(pod, peak)
+        return _out_of_memory(pod)
     if ended.get("reason") == _LOST_CONTAINER:
         return Diagnosis(
             "container-lost",
@@ -200,37 +197,25 @@ def _evicted(text: str) -> Diagnosis:
     return Diagnosis("evicted", reason)
 
 
-def _out_of_memory(pod: PodView, peak: int | None) -> Diagnosis:
+def _out_of_memory(pod: PodView) -> Diagnosis:
+    """Return that a process of *pod* was killed; the whole container had then used all of its limit.
+
+    If only a process of the function was killed, the runner reports the peak of what the container used.
+    """
     limit = pod.container_spec.get("resources", {}).get("limits", {}).get("memory")
-    seen = f" The most that was seen is {_in_mebibytes(peak)}." if peak else ""
-    if pod.ends.get("exitCode") != _KILLED:
-        seen = f"{seen} The container ended with {exit_of(pod.ends)}"
+    others = pod.ends.get("exitCode") != _KILLED
+    ended = f" The container ended with {exit_of(pod.ends)}" if others else ""
     if limit is None:
         return Diagnosis(
             "out-of-memory",
-            f"A process was killed because the node ran out of memory.{seen}",
-            f"Request what the job needs, for example memory={_next(peak)!r}."
-            if peak
-            else "Request what the job needs: memory=",
+            f"A process was killed because the node ran out of memory.{ended}",
+            "Request what the job needs: memory=",
         )
-    most = max(parse_quantity(limit) or 0, peak or 0)
     return Diagnosis(
         "out-of-memory",
-        f"A process was killed: the container used more than its limit of {limit} of memory.{seen}",
-        f"Use less memory, or try memory={_next(most)!r}.",
+        f"A process was killed: the container used more than its limit of {limit} of memory.{ended}",
+        f"Use less memory, or try memory={memory_to_try(int(parse_quantity(limit) or 0))!r}.",
     )
-
-
-def _next(amount: Fraction | int) -> str:
-    """Return one and a half times *amount*, rounded up to whole gibibytes, or to 64 Mi if it is small."""
-    wanted = -int(-amount * 3 // (2 * _MI))
-    if wanted >= _LARGE:
-        return f"{-(-wanted // _LARGE)}Gi"
-    return f"{-(-wanted // 64) * 64}Mi"
-
-
-def _in_mebibytes(amount: int) -> str:
-    return f"{amount / _MI:,.0f} Mi"
 
 
 def _last_line(terminated: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -50,25 +50,16 @@ class AttemptView:
     """How it ended: how the host did that ended first."""
 
 
-def attempts_of(
-    workload: Manifest,
-    pods: Sequence[Manifest],
-    *,
-    claimed: Mapping[str, int] | None = None,
-    stopped: Collection[int] = (),
-) -> list[AttemptView]:
+def attempts_of(workload: Manifest, pods: Sequence[Manifest]) -> list[AttemptView]:
     """Return the attempts whose pods still exist, the first one first.
 
     A JobSet removes the pods of an attempt when it restarts, and evicted pods are removed everywhere: there
-    may be earlier attempts, of which only the store has reports.
+    may be earlier attempts, of which only the store has reports. Without a count of restarts on a pod, pods
+    are counted: those that are gone are missing in the count.
 
     Args:
         workload: The Job, JobSet or LeaderWorkerSet.
         pods: All pods of the job.
-        claimed: The attempt that each pod has claimed, by name, as far as that is known. Otherwise pods are
-            counted: those that are gone are missing in the count.
-        stopped: Attempts whose reports say that SIGTERM ended them. When Kueue suspends a job, nothing on
-            the pod shows that this was no failure.
     """
     seen = WorkloadView(workload)
     grouped: defaultdict[int, list[PodView]] = defaultdict(list)
@@ -78,17 +69,14 @@ def attempts_of(
             continue
         before[pod.host] += 1
         number = before[pod.host] if pod.restarts is None else pod.restarts + 1
-        grouped[(claimed or {}).get(pod.name, number)].append(pod)
-    return [_attempt(seen, number, grouped[number], stopped) for number in sorted(grouped)]
+        grouped[number].append(pod)
+    return [_attempt(seen, number, grouped[number]) for number in sorted(grouped)]
 
 
-def _attempt(
-    workload: WorkloadView, number: int, pods: Sequence[PodView], stopped: Collection[int]
-) -> AttemptView:
-    taken_away = workload.suspended or number in stopped
+def _attempt(workload: WorkloadView, number: int, pods: Sequence[PodView]) -> AttemptView:
     by = "The queue" if QUEUE in workload.labels else "The cluster"
     hosts = {
-        pod.host: _host(pod, f"{by} stopped it." if taken_away and was_stopped(pod) else "")
+        pod.host: _host(pod, f"{by} stopped it." if workload.suspended and was_stopped(pod) else "")
         for pod in pods
     }
     ordered = tuple(hosts[host] for host in sorted(hosts))

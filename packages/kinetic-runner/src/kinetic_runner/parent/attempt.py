@@ -35,7 +35,7 @@ from kinetic_runner.parent.child_process import Child
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.parent.exit_code import ChildEnd, outcome_of
 from kinetic_runner.parent.log_upload import LogUploader
-from kinetic_runner.parent.memory import oom_kills, peak_memory
+from kinetic_runner.parent.memory import memory_limit, oom_kills, peak_memory
 from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter, print_line
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
@@ -313,6 +313,7 @@ def _watch_and_report(
     kills = oom_kills()
     end = watch.run(lambda: _was_oom_killed(kills))
     blank = replace(blank, finished_at=time(), peak_memory=peak_memory(in_container=in_container))
+    end = replace(end, memory_limit=memory_limit() if in_container else None)
     outcome = outcome_of(_with_claim(end, claim_seconds), blank)
     lost = bool(reporter.linger) and is_loss_of_peer(outcome)
     outcome = replace(outcome, lost_peer=True if lost else None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, EXIT_TERMINATED
+from kinetic_payload.memory import in_mebibytes, memory_to_try
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 
 Cause = Literal["timeout", "terminated", "orphaned"]
@@ -35,6 +36,8 @@ class ChildEnd:
     """What JAX found in the child, as in `HostOutcome`."""
     oom_killed: bool | None = None
     """Whether the kernel's counter of OOM kills rose; None where there is no counter."""
+    memory_limit: int | None = None
+    """The most bytes that the container may use; None without a container, or without a limit."""
     phases: dict[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -66,7 +69,7 @@ def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
         phases=end.phases,
         devices_seen=end.devices_seen,
         warnings=(*end.warnings, *blank.warnings),
-        **(_ended_by_parent(end) if end.cause else _ended_by_itself(end)),
+        **(_ended_by_parent(end) if end.cause else _ended_by_itself(end, blank.peak_memory)),
     )
 
 
@@ -140,7 +143,7 @@ def _ended_by_parent(end: ChildEnd) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ended_by_itself(end: ChildEnd) -> dict[str, Any]:
+def _ended_by_itself(end: ChildEnd, peak: int | None) -> dict[str, Any]:
     where = "the function" if end.phase == "call" else f"the phase {end.phase!r}"
     if end.status is None:
         return _fields("killed", 137, f"The process was killed in {where}, but did not end.")
@@ -162,7 +165,19 @@ def _ended_by_itself(end: ChildEnd) -> dict[str, Any]:
         message += ": native code crashed"
     elif number == signal.SIGABRT:
         message += ": native code aborted; with several hosts, often because another host ended"
-    return {**_fields("killed", 128 + number, message + "."), "signal": number}
+    message += "."
+    if number == signal.SIGKILL and end.oom_killed and end.memory_limit:
+        message += _out_of_memory(end.memory_limit, peak)
+    return {**_fields("killed", 128 + number, message), "signal": number}
+
+
+def _out_of_memory(limit: int, peak: int | None) -> str:
+    used = f", and the most that it used is {in_mebibytes(peak)}" if peak else ""
+    wanted = memory_to_try(max(limit, peak or 0))
+    return (
+        f" The limit of the container is {in_mebibytes(limit)}{used}. "
+        f"Use less memory, or try memory={wanted!r}."
+    )
 
 
 def _fields(reason: Reason, exit_code: int, message: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Memory of this process's control group: OOM kills that the kernel counted, and the peak of its use."""
+"""Memory of this process's control group: its limit, the peak of its use, and OOM kills that the kernel counted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T")
+
+_NO_LIMIT: Final = 2**60
+"""The first version of control groups writes a number of about 2**63 where there is no limit."""
 
 
 def oom_kills() -> int | None:
@@ -33,6 +36,15 @@ def peak_memory(*, in_container: bool) -> int | None:
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     # Kibibytes on Linux, bytes on macOS: getrusage(2) of both.
     return largest * (1 if sys.platform == "darwin" else 1024) or None
+
+
+def memory_limit() -> int | None:
+    """Return the most bytes that this control group may use; None if it has no limit, or none that is shown.
+
+    In a container this is the container's limit.
+    """
+    limit = _first(_number_in, "memory.max", "memory.limit_in_bytes")
+    return None if limit is None or limit >= _NO_LIMIT else limit
 
 
 def _first(read: Callable[[str], T | None], second_version: str, first_version: str) -> T | None:
