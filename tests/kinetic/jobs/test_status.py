@@ -230,6 +230,20 @@ def test_of_several_attempts_each_is_told_with_its_cause(services: FakeServices)
     )
 
 
+def test_an_attempt_that_waited_for_a_host_and_was_stopped_was_preempted(
+    services: FakeServices,
+) -> None:
+    job = services.job(hosts=2)
+    services.backend.runs(job.job_id)
+    ended = {"succeeded": False, "reason": "terminated", "exit_code": 143, "phase": "claim"}
+    leader = a_report(job.job_id, **ended, message="SIGTERM came.")  # type: ignore[arg-type]
+    services.store.write(JobObjects(job.job_id).host_outcome(1, 0), encode(leader))
+
+    message = job_outcome(job, services).message
+
+    assert message == "Attempt 1 was preempted or stopped: SIGTERM came."
+
+
 def test_a_running_job_has_no_message_but_the_reason_why_it_does_not_run_yet(
     services: FakeServices,
 ) -> None:

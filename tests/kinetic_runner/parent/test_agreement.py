@@ -13,6 +13,7 @@ import pytest
 
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.attempt_result import result_of
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
@@ -223,6 +224,9 @@ def test_hosts_that_are_stopped_before_they_begin_report_that(pods: Pods) -> Non
         (1, "terminated", 143),
     ]
     assert all(end.stopped_at for end in ends)
+    # The leader knows that the third host, which never came, has not failed.
+    assert result_of(ends, 3) == "disrupted"
+    assert result_of(ends[1:], 3) == "unknown"
 
 
 def test_a_host_that_is_replaced_while_others_are_missing_begins_with_them(pods: Pods) -> None:

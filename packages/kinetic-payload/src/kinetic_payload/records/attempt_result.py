@@ -69,6 +69,8 @@ class HostEnd:
     """When SIGTERM arrived, in seconds since the epoch; 0 if it did not arrive, or if that is not known."""
     node: str = ""
     """The name of the Kubernetes node, or else of the machine."""
+    began: bool = True
+    """Whether it may have begun its attempt. If the leader has not, no host has."""
 
 
 def parse_host_end(host: int, data: bytes) -> HostEnd:
@@ -91,6 +93,7 @@ def parse_host_end(host: int, data: bytes) -> HostEnd:
         lost_peer=outcome.get("lost_peer") is True and outcome.get("exit_code") != EXIT_BAD_NODE,
         stopped_at=outcome.get("stopped_at", 0.0),
         node=outcome.get("node") or outcome.get("hostname", ""),
+        began=outcome.get("phase") != "claim",
     )
     texts = (end.reason, end.message, end.error, end.node)
     numbers = (end.exit_code, end.finished_at, end.stopped_at)
@@ -198,13 +201,15 @@ def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
     """Return the result of an attempt on *hosts* hosts; *ends* has an item for each host that has reported.
 
     If a host has not reported, hosts that lost it do not know whether it failed or was preempted. Hosts that
-    were stopped with it do not know either.
+    were stopped with it do not know either, unless the leader was still waiting for all hosts to be there: then the
+    function has begun on none of them.
     """
     if not ends:
         return "unknown"
     chosen = deciding(ends)
     explained = not (chosen.succeeded or chosen.lost_peer or chosen.reason == "terminated")
-    if len(ends) < hosts and not explained:
+    never_began = any(end.host == 0 and not end.began for end in ends)
+    if len(ends) < hosts and not (explained or never_began):
         return "unknown"
     if chosen.succeeded:
         return "succeeded"

@@ -226,4 +226,5 @@ def _end_of(report: HostOutcome) -> HostEnd:
         finished_at=report.finished_at,
         lost_peer=bool(report.lost_peer),
         stopped_at=report.stopped_at or 0.0,
+        began=report.phase != "claim",
     )
