@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -165,6 +166,50 @@ def test_a_peer_may_be_lost_where_jax_aborts_or_raises(changes: dict[str, Any], 
     )
 
     assert is_loss_of_peer(outcome) is lost
+
+
+GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:58054"
+
+
+@pytest.mark.parametrize(
+    ("message", "lost"),
+    [
+        (GLOO, True),
+        ("[../gloo/transport/tcp/pair.cc:589] Read error [10.0.0.2]:25266: Connection reset by peer", True),
+        ("[../gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation", True),
+        ("Application timeout caused pair closure", True),
+        ("NCCL error in: ../ProcessGroupNCCL.cpp:825, remote process exited or there was a network error", True),
+        ("NCCL error in: ../NCCLUtils.hpp:317, unhandled system error\nncclSystemError: System call failed. "
+         "It can be also caused by unexpected exit of a remote peer, you can check NCCL warnings", True),
+        ("NCCL communicator was aborted on rank 2.", True),
+        ("[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by "
+         "key '0', but store->get('0') got error: Connection reset by peer", True),
+        ("UNAVAILABLE: Failed to send RPC to coordination service. Either the leader task was preempted", True),
+        ("Timed out while calling /tensorflow.CoordinationService/Barrier:", True),
+        # The host's own failures.
+        ("[../gloo/transport/tcp/pair.cc:185] listen: Address already in use", False),
+        ("[enforce fail at /gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 6232 vs 4", False),
+        ("NCCL error in: ../ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1", False),
+        ("The database closed the connection: Connection closed by peer", False),
+        ("CUDA out of memory. Tried to allocate 2.00 GiB", False),
+    ],
+)  # fmt: skip
+def test_the_text_of_a_plain_error_tells_that_a_host_may_be_gone(message: str, lost: bool) -> None:
+    outcome = HostOutcome(
+        job_id="job", attempt=1, host=0, succeeded=False, phase="call", reason="exception", exit_code=1,
+        message=f"RuntimeError: {message}", error=ErrorInfo("RuntimeError", message, "t"),
+    )  # fmt: skip
+    own = end(1, "exception", error="ValueError")
+    plain = parse_host_end(0, encode(outcome))
+
+    assert is_loss_of_peer(outcome) is lost
+    assert not is_loss_of_peer(replace(outcome, error=ErrorInfo("app.E", message, "t")))
+    # It gives way to a failure of another host, and hides nothing where there is none.
+    assert deciding([plain, own]).host == (1 if lost else 0)
+    assert deciding([plain, end(1, "returned")]).host == 0
+    assert ended_attempts({1: [replace(plain, lost_peer=lost), end(1, "returned")]}, 2) == {
+        1: "failed"
+    }
 
 
 def test_an_attempt_is_what_its_hosts_tell_of_it() -> None:

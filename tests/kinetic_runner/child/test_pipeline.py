@@ -291,6 +291,10 @@ def test_an_exception_because_of_a_lost_peer_says_so(job: Job) -> None:
     )
 
     assert job.run().outcome["lost_peer"] is True
+    text = "[gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:58054"
+    job.code = f"def train(): raise RuntimeError({text!r})\n"
+    job.told.unlink()
+    assert job.run().outcome["lost_peer"] is True
     for code in ("raise RuntimeError", "raise ConnectionResetError"):
         job.code = f"def train(): {code}\n"
         job.told.unlink()

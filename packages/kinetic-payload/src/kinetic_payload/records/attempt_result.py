@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
@@ -20,9 +21,27 @@ _LOST_A_PEER: Final = (
     "XlaRuntimeError",
     "torch.distributed.DistBackendError",
     "torch.distributed.DistNetworkError",
+    "torch.distributed.DistStoreError",
     "kinetic_runner.child.distributed.DistributedError",
 )
 """Errors that JAX and PyTorch raise when a host is gone that they talk to, and for other reasons."""
+_PLAIN: Final = "RuntimeError"
+"""The type of errors of the same kind that have no type of their own: the text decides about them."""
+_TEXT_OF_LOST_PEER: Final = re.compile(
+    # gloo names the place in its own source. It has other errors, for instance of an address in use.
+    r"gloo/\S+:\d+\].*(?:Connection (?:closed|reset) by peer|Connection refused|Connection timed out"
+    r"|Broken pipe|Timed out waiting)"
+    r"|Application timeout caused pair closure"
+    # NCCL, and what PyTorch adds to its errors.
+    r"|ncclRemoteError|remote process exited or there was a network error"
+    r"|unexpected exit of a remote peer|NCCL communicator was aborted on rank"
+    r"|Watchdog caught collective operation timeout|c10d key-value store .* got error"
+    # The coordination service of JAX.
+    r"|RPC to coordination service|tensorflow\.CoordinationService"
+    r"|JAX distributed service detected fatal errors",
+    re.DOTALL,
+)
+"""What gloo, NCCL and the coordination service of JAX write when a host is gone that they talk to."""
 _CONNECTION: Final = frozenset(
     {
         "ConnectionError",
@@ -124,11 +143,16 @@ def is_loss_of_peer(outcome: HostOutcome) -> bool:
         return False
     if outcome.exit_code in (EXIT_BAD_NODE, EXIT_NOT_PREPARED):
         return False  # The node, or what the job needs, is the reason.
-    return outcome.lost_peer is True or is_error_of_lost_peer(error.type)
+    return outcome.lost_peer is True or is_error_of_lost_peer(error.type, error.message)
 
 
-def is_error_of_lost_peer(type_name: str) -> bool:
-    """Tell whether an exception of the type *type_name* is one of JAX or PyTorch that says a host may be gone."""
+def is_error_of_lost_peer(type_name: str, message: str) -> bool:
+    """Tell whether an exception is one of JAX, PyTorch or their libraries that says a host may be gone.
+
+    *type_name* and *message* are its own. Whether a host is gone, only the reports of the others show.
+    """
+    if type_name == _PLAIN:
+        return _TEXT_OF_LOST_PEER.search(message) is not None
     return type_name.endswith(_LOST_A_PEER)
 
 
@@ -180,7 +204,7 @@ def _rank(end: HostEnd) -> tuple[int, float, int]:
         return (0 if is_cause else 5), 0, end.host
     if end.reason not in _OWN:
         return (2 if end.first else 6), 0, end.host
-    if is_error_of_lost_peer(end.error) and end.exit_code != EXIT_NOT_PREPARED:
+    if is_error_of_lost_peer(end.error, end.message) and end.exit_code != EXIT_NOT_PREPARED:
         # If all lost a peer, the earliest is the cause.
         return 4, end.finished_at, end.host
     return 1, 0, end.host

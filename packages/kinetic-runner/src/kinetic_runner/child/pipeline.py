@@ -411,7 +411,9 @@ def _verify(path: Path, expected: str) -> None:
 
 
 def _is_of_lost_peer(error: BaseException) -> bool:
-    return any(is_error_of_lost_peer(type_name(each)) for each in causes_of(error))
+    return any(
+        is_error_of_lost_peer(type_name(each), message_of(each)) for each in causes_of(error)
+    )
 
 
 def _is_of_failed_join(error: BaseException) -> bool:
