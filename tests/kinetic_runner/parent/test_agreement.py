@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.errors import ObjectNotFoundError
+from kinetic_payload.errors import ObjectNotFoundError, StorePermissionError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.attempt_result import result_of
 from kinetic_payload.records.claim import Claim
@@ -45,6 +45,19 @@ class Failing:
         return self.store.write(name, data, **options)
 
 
+class Rejecting:
+    """A store that rejects all requests while `rejects` is set."""
+
+    def __init__(self, store: Any) -> None:
+        self.store = store
+        self.rejects = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        if self.rejects.is_set():
+            raise StorePermissionError("gs://b: the permission was revoked.")
+        return getattr(self.store, name)
+
+
 class Pods:
     """Starts hosts of one job, each in a thread."""
 
@@ -55,7 +68,9 @@ class Pods:
         self._pool = pool
         self._pid = 1000
 
-    def start(self, host: int, hosts: int = 3, *, restarts: int | None = None) -> Future[int]:
+    def start(
+        self, host: int, hosts: int = 3, *, restarts: int | None = None, **more: float
+    ) -> Future[int]:
         self._pid += 1
         agreement = Agreement(
             store=self.store,
@@ -66,6 +81,7 @@ class Pods:
             claim=lambda number, pid=self._pid: claim(number, host, pid, restarts),  # type: ignore[misc]
             pause=lambda seconds: self.stop.wait(min(seconds, 0.05)),
             log=self.log.append,
+            **more,  # type: ignore[arg-type]
         )
         return self._pool.submit(agreement.reach)
 
@@ -206,6 +222,39 @@ def test_what_the_store_did_not_take_is_written_later(
 
     assert [each.result(60) for each in started] == [2, 2, 2]
     assert pods.store.left == 0
+
+
+def test_a_host_that_the_store_rejects_while_it_waits_goes_on(pods: Pods, wait_until: Any) -> None:
+    pods.store = Rejecting(pods.store)
+    started = [pods.start(0), pods.start(1)]
+    wait_until(lambda: pods.store.stat(JOB.claim(1, 1)) is not None)
+
+    pods.store.rejects.set()
+    wait_until(lambda: len(pods.log) >= 2)
+    pods.store.rejects.clear()
+    started.append(pods.start(2))
+
+    assert [each.result(60) for each in started] == [1, 1, 1]
+    assert "gs://b: the permission was revoked. Retrying for up to 60 min." in pods.log
+
+
+def test_a_host_that_the_store_rejects_from_the_beginning_or_for_long_ends(
+    pods: Pods, wait_until: Any
+) -> None:
+    pods.store = Rejecting(pods.store)
+    pods.store.rejects.set()
+    with pytest.raises(StorePermissionError):
+        pods.start(0).result(60)
+    assert pods.log == []
+
+    pods.store.rejects.clear()
+    waits = pods.start(0, refused_seconds=0.2)
+    wait_until(lambda: pods.store.stat(JOB.claim(1, 0)) is not None)
+    with pytest.raises(StillWaiting):
+        waits.result(0.5)
+    pods.store.rejects.set()
+    with pytest.raises(StorePermissionError):
+        waits.result(60)
 
 
 def test_hosts_that_are_stopped_before_they_begin_report_that(pods: Pods) -> None:

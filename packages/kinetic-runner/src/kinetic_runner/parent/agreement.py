@@ -11,11 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
-from time import time
+from time import monotonic, time
 from typing import Any, Final
 
 from kinetic_payload.errors import IntegrityError, KineticError, RecordError, StoreError
-from kinetic_payload.layout import EXIT_TERMINATED, JobObjects
+from kinetic_payload.layout import EXIT_TERMINATED, REPORT_SECONDS, JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -25,7 +25,7 @@ from kinetic_payload.records.stored_outcomes import read_host_ends
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.claims import refuse_if_finished, try_claim
-from kinetic_runner.store_retries import REFUSED, WAIT, retry
+from kinetic_runner.store_retries import GONE, REFUSED, WAIT, retry, retry_notice
 
 _SHORTEST: Final = 0.1
 _LONGEST: Final = 2.0
@@ -55,31 +55,44 @@ class Agreement:
     pause: Callable[[float], bool]
     """Waits; returns True once a stop is requested."""
     log: Callable[[str], object]
+    refused_seconds: float = REPORT_SECONDS
+    """For how long to wait on while the store rejects this host, which it accepted before."""
     now: Callable[[], float] = time
+    clock: Callable[[], float] = monotonic
 
     def reach(self) -> int:
         """Claim the attempt that all hosts run, and wait until they have claimed it; return its number.
 
-        While the store does not respond, it is asked again. A host that is stopped reports that for the attempt
-        that it has claimed.
+        While the store does not respond, it is asked again. So it is if it rejects credentials or permissions that
+        it accepted before: they may be restored, and the job would end with this host. A host that is stopped
+        reports that for the attempt that it has claimed.
 
         Raises:
             AlreadyFinishedError: The job has ended.
             StoppedError: A stop was requested.
-            StoreError: The store refuses this host.
+            StoreError: The store rejects this host from the beginning, or for too long.
         """
         role = _Leader(self) if self.host.leader else _Follower(self)
+        accepted, refused_at = False, None
         for looks in count(1):
             try:
                 refuse_if_finished(self.store, self.job, self.signer)
                 if role.look():
                     return role.own
-            except REFUSED:
+            except GONE:
                 raise
+            except REFUSED as error:
+                now, accepted = self.clock(), accepted or role.own > 0
+                if refused_at is None and accepted:
+                    self.log(f"{error} {retry_notice(self.refused_seconds)}")
+                refused_at = now if refused_at is None else refused_at
+                if not accepted or now - refused_at >= self.refused_seconds:
+                    raise
+                problem = f" The store rejects this host: {error}"
             except (StoreError, IntegrityError, OSError) as error:
                 problem = f" The store does not respond: {error}"
             else:
-                problem = ""
+                problem, accepted, refused_at = "", True, None
             if looks >= _FIRST_NOTICE and looks & (looks - 1) == 0:
                 self.log(f"{role.waits_for}{problem}")
             if self.pause(min(_SHORTEST * 2 ** min(looks - 1, 8), _LONGEST)):

@@ -228,6 +228,7 @@ def _agree(
         claim=claim,
         pause=signals.wait,
         log=print_line,
+        refused_seconds=arguments.report_seconds,
     )
     try:
         return agreement.reach()
