@@ -276,6 +276,32 @@ def test_a_log_outlasts_expired_logins_and_an_unavailable_bucket(
     assert caplog.text.count("Log in.") == 1
 
 
+def test_an_outage_while_the_rest_of_a_log_is_read_from_the_bucket_is_reported_and_ends_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    record = a_record(backend="gke", workload="Job")
+    outages = [StoreUnavailableError("No answer."), StoreUnavailableError("No answer.")]
+    names = JobObjects(record.job_id)
+
+    class Failing(FakeStore):
+        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+            if outages and name.endswith("00000001"):
+                raise outages.pop()
+            return super().read(name, start=start, end=end)
+
+    store = Failing()
+    claim(store, record, 1, 0)
+    for number in range(3):
+        store.write(f"{names.log_chunks(1, 0)}{number:08d}", f"line {number}\n".encode())
+
+    with caplog.at_level(logging.WARNING):
+        texts = [line.text for line in followed(record, Slice({0: lambda _: iter(())}), store)]
+
+    assert texts == ["line 0", "line 1", "line 2"]
+    assert outages == []
+    assert caplog.text.count("No answer. The log goes on as soon as it can be read again.") == 1
+
+
 def test_patience_ends_with_errors_that_do_not_pass() -> None:
     now = [0.0]
     login, outage = NotAuthenticatedError("Log in."), StorePermissionError("Forbidden.")

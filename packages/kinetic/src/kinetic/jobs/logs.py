@@ -63,7 +63,8 @@ class LiveLog:
                 emit(line)
                 self._emitted += 1
         except Exception as error:  # noqa: BLE001 - a lost live log must not cost the result
-            self._warn(f"The live log of {record.job_id} broke off: {error}")
+            if not self._stopped.is_set():
+                self._warn(f"The live log of {record.job_id} broke off: {error}")
 
 
 def ends(thread: threading.Thread, done: Callable[[], int], *, idle_seconds: float) -> bool:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.arrivals import Arrivals
 from kinetic.backends.gke.host_log import Began, HostLog, LogSources, Patience
 from kinetic.backends.gke.watch import JobWatch
+from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.log_lines import interleaved, last_lines
 from kinetic.jobs.stored_logs import attempt_separator, latest_lines, stored_lines
 from kinetic.waiting import sleep
 from kinetic_k8s.reading.attempts import PodView, views
 from kinetic_payload.errors import KineticError
+
+if TYPE_CHECKING:
+    from kinetic.jobs.attempts import Verify
+    from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.store import Store
 
 _LOOK_AGAIN: Final = 15.0
 _IDLE: Final = 1.0
@@ -48,7 +54,7 @@ class JobLog:
     def __init__(self, sources: LogSources) -> None:
         self._sources = sources
         self._record = sources.record
-        self._stored_job = sources.store, sources.record, sources.signer.verify
+        self._stored_job = _stored_job(sources)
 
     def read(self, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt as far as it is written."""
@@ -109,7 +115,11 @@ class JobLog:
         """
         arrivals: Arrivals[_Event] = Arrivals()
         with self._sources.watches.open([self._record]) as watch, arrivals:
-            following = _Following(self._sources, arrivals, watch, tail)
+            over_outages = lasting(
+                self._sources.store, stopped=lambda: arrivals.closed or stopped()
+            )
+            sources = replace(self._sources, store=over_outages)
+            following = _Following(sources, arrivals, watch, tail)
             while not stopped():
                 item = arrivals.take(_IDLE)
                 if isinstance(item, LogLine):
@@ -117,24 +127,11 @@ class JobLog:
                 elif isinstance(item, Began):
                     before, following.attempt = following.attempt, item.attempt
                     if before and item.attempt > before:
-                        yield from self._between(before, item.attempt)
+                        yield from _between(sources, before, item.attempt)
                 elif item is not None and following.is_over_after(item):
                     if not following.attempt:
-                        yield from latest_lines(*self._stored_job, tail=tail)
+                        yield from latest_lines(*_stored_job(sources), tail=tail)
                     return
-
-    def _between(self, before: int, attempt: int) -> Iterator[LogLine]:
-        """Iterate over the logs of attempts whose pods were never listed, and the lines between attempts."""
-        for missed in range(before + 1, attempt):
-            yield attempt_separator(*self._stored_job, before, missed)
-            yield from stored_lines(
-                self._sources.store,
-                self._record.job_id,
-                attempts=[missed],
-                most=self._record.hosts,
-            )
-            before = missed
-        yield attempt_separator(*self._stored_job, before, attempt)
 
     def _pods(self) -> list[PodView]:
         return hosts_of(self._sources)
@@ -145,6 +142,20 @@ class JobLog:
         latest = max(generations.values(), default=None)
         found = [pod for pod in pods if generations[pod.uid] == latest]
         return sorted({pod.host: pod for pod in found}.values(), key=lambda pod: pod.host)
+
+
+def _stored_job(sources: LogSources) -> tuple[Store, JobRecord, Verify]:
+    return sources.store, sources.record, sources.signer.verify
+
+
+def _between(sources: LogSources, before: int, attempt: int) -> Iterator[LogLine]:
+    """Iterate over the logs of attempts whose pods were never listed, and the lines between attempts."""
+    job, record = _stored_job(sources), sources.record
+    for missed in range(before + 1, attempt):
+        yield attempt_separator(*job, before, missed)
+        yield from stored_lines(sources.store, record.job_id, attempts=[missed], most=record.hosts)
+        before = missed
+    yield attempt_separator(*job, before, attempt)
 
 
 def hosts_of(sources: LogSources) -> list[PodView]:

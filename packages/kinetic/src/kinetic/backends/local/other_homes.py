@@ -14,6 +14,7 @@ from kinetic.backends.local.keepers import Unreachable
 from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
@@ -82,11 +83,12 @@ class OtherHome:
             return latest_lines(self._store, record, UNSIGNED.verify, tail=tail)
         outcome = JobObjects(record.job_id).outcome
         began = time.monotonic()
+        store = lasting(self._store, stopped=stopped)
         return follow_stored(
-            self._store,
+            store,
             record,
             tail=tail,
-            ended=lambda: stopped() or self._store.stat(outcome) is not None,
+            ended=lambda: stopped() or store.stat(outcome) is not None,
             pause=lambda: sleep(max(_LEAST, poll_interval(time.monotonic() - began))),
         )
 

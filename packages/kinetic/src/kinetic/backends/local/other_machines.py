@@ -12,11 +12,12 @@ from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError, RecordError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify, attempts_of
+from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.presence import STARTING, Heartbeat, Presence, presence_of
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import Deadline, sleep
-from kinetic_payload.errors import ObjectNotFoundError
+from kinetic_payload.errors import ObjectNotFoundError, StoreError
 from kinetic_payload.layout import LEASE_SECONDS, JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.decode import decode
@@ -94,11 +95,18 @@ class OtherMachines:
         if not follow:
             return latest_lines(self._store, record, self._verify, tail=tail)
         pauses = _Pauses()
+
+        def ended() -> bool:
+            try:
+                return stopped() or self._is_over(record)
+            except StoreError:
+                return False  # The log itself reports an outage.
+
         return follow_stored(
-            self._store,
+            lasting(self._store, stopped=stopped),
             record,
             tail=tail,
-            ended=lambda: stopped() or self._is_over(record),
+            ended=ended,
             pause=lambda: sleep(pauses.next()),
             verify=self._verify,
         )

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kinetic.jobs.lasting_store import lasting
+from kinetic.jobs.stored_logs import follow_stored
+from kinetic.testing.fakes import FakeStore, a_record
+from kinetic_payload.errors import (
+    BucketNotFoundError,
+    ObjectNotFoundError,
+    StoreError,
+    StorePermissionError,
+    StoreUnavailableError,
+)
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.stores.store import ObjectInfo, Store
+
+OUTAGE = StoreUnavailableError("gs://b does not respond.")
+
+
+class Flaky(FakeStore):
+    """A store whose every second request fails, each list after its first object."""
+
+    def __init__(self, error: StoreError = OUTAGE) -> None:
+        super().__init__(remote=True)
+        self.error = error
+        self.requests = 0
+        self.works = True
+
+    def fail(self) -> None:
+        self.requests += 1
+        if not self.works and self.requests % 2:
+            raise self.error
+
+    def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+        self.fail()
+        return super().read(name, start=start, end=end)
+
+    def stat(self, name: str) -> ObjectInfo | None:
+        self.fail()
+        return super().stat(name)
+
+    def list(self, prefix: str = "", *, start_after: str = "") -> Iterator[ObjectInfo]:
+        for info in super().list(prefix, start_after=start_after):
+            yield info
+            self.fail()
+
+
+def through_outages(store: FakeStore, told: list[str], *, stopped: bool = False) -> Store:
+    return lasting(store, stopped=lambda: stopped, pause=lambda _: None, warn=told.append)
+
+
+def test_a_log_that_is_followed_outlasts_outages_without_a_line_lost_or_repeated() -> None:
+    record, store, told = a_record(hosts=2), Flaky(), []  # type: ignore[var-annotated]
+    names = JobObjects(record.job_id)
+    for host in (0, 1):
+        for number in range(20):
+            chunk = f"{names.log_chunks(1, host)}{number:08d}"
+            store.write(chunk, f"{host} {number}\nand ".encode())
+    reached = through_outages(store, told)
+    assert reached.stat("nothing") is None
+    store.works = False
+
+    lines = follow_stored(reached, record, tail=None, ended=lambda: True, pause=lambda: None)
+    texts = [line.text.removeprefix("and ") for line in lines]
+
+    expected = [f"{host} {number}" for host in (0, 1) for number in range(20)]
+    assert [text for text in texts if text] == expected
+    assert set(told) == {
+        "gs://b does not respond. The log goes on as soon as it can be read again."
+    }
+
+
+def test_an_outage_is_reported_once_and_ends_when_the_log_is_stopped() -> None:
+    class Down(Flaky):
+        def fail(self) -> None:
+            if not self.works:
+                self.requests += 1
+                if self.requests < 5 or stops:
+                    raise self.error
+
+    stops: list[Any] = []
+    store, told = Down(StorePermissionError("gs://b refuses.")), []  # type: ignore[var-annotated]
+    store.write("name", b"data")
+    reached = lasting(store, stopped=lambda: bool(stops), pause=lambda _: None, warn=told.append)
+    assert reached.read("name") == b"data"
+    store.works = False
+
+    assert reached.read("name") == b"data"
+    assert len(told) == 1
+    stops.append(True)
+    with pytest.raises(StorePermissionError):
+        reached.read("name")
+
+
+def test_what_no_repetition_changes_is_raised_and_so_is_a_store_that_was_never_reached() -> None:
+    store, told = Flaky(), []  # type: ignore[var-annotated]
+    store.works = False
+    with pytest.raises(StoreUnavailableError):
+        through_outages(store, told).read("name")
+    store.works = True
+    with pytest.raises(ObjectNotFoundError):
+        through_outages(store, told).read("name")
+    store.works, store.error, store.requests = False, BucketNotFoundError("No bucket."), 1
+    gone = through_outages(store, told)
+    assert gone.stat("name") is None
+    with pytest.raises(BucketNotFoundError):
+        gone.stat("name")
+    assert told == []
