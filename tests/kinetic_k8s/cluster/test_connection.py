@@ -6,8 +6,10 @@ import json
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,12 +18,13 @@ import pytest
 import trustme
 
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.connection import Access, Connection
+from kinetic_k8s.cluster.connection import Access, Connection, Credentials
 from kinetic_k8s.cluster.kubeconfig import access_of
 from kinetic_k8s.errors import ClusterChangedError, ClusterUnreachableError
 
 CA = trustme.CA().cert_pem.bytes()
 OTHER_CA = trustme.CA().cert_pem.bytes()
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 class Server(ThreadingHTTPServer):
@@ -179,6 +182,70 @@ def test_a_look_up_has_the_rest_of_the_limit_and_does_not_block_other_threads(
     assert found is not None
     assert len(limits) == 1
     assert 0 < limits[0] <= 5
+
+
+class SlowLogin:
+    """Credentials of an hour; all but the first take until `done`. They are counted from 1."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.waiting, self.done = threading.Event(), threading.Event()
+
+    def __call__(self) -> Credentials:
+        self.calls += 1
+        number = self.calls
+        if number > 1:
+            self.waiting.set()
+            assert self.done.wait(60)
+        headers = {"Authorization": str(number)}
+        return Credentials(headers=headers, renew_at=NOON + timedelta(hours=number))
+
+
+def test_while_one_thread_waits_for_a_login_others_use_credentials_that_are_accepted(
+    servers: tuple[Server, Server],
+) -> None:
+    login, times = SlowLogin(), [NOON]
+    access = Access(server=servers[0].url, credentials=login)
+    connection = Connection(access, now=lambda: times[0])
+    cluster = ApiServer(access, connection=connection)
+    assert cluster.get("Job", "j") is not None
+    times[0] = NOON + timedelta(hours=1)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(cluster.get, "Job", "j")
+        assert login.waiting.wait(60)
+
+        assert cluster.get("Job", "j") is not None
+        assert not first.done()
+        # The server does not accept the old ones any more: this request waits for the new ones.
+        servers[0].answers = [401, 401]
+        rejected = [pool.submit(cluster.get, "Job", "j") for _ in range(2)]
+        while servers[0].answers:
+            login.done.wait(0.01)
+        login.done.set()
+        assert None not in (first.result(60), *(each.result(60) for each in rejected))
+
+    assert login.calls == 2
+    assert servers[0].tokens[:4] == ["1"] * 4
+    assert servers[0].tokens[4:] == ["2"] * 3
+
+
+def test_a_new_address_that_is_found_during_a_login_is_not_lost(
+    servers: tuple[Server, Server],
+) -> None:
+    login = SlowLogin()
+    new = Access(server=servers[1].url, cluster_id="c", credentials=login)
+    old = replace(new, server=servers[0].url, look_up=lambda _: new)
+    connection = Connection(old, now=lambda: NOON)
+    opened = connection.opened()
+    with ThreadPoolExecutor(1) as pool:
+        renewal = pool.submit(connection.renew, opened)
+        assert login.waiting.wait(60)
+        assert connection.moved(opened, limit=5)
+        login.done.set()
+        renewal.result(60)
+
+    assert connection.opened().server == servers[1].url
+    assert login.calls == 3
 
 
 def test_the_user_of_a_proxy_is_sent_to_it_and_not_shown(servers: tuple[Server, Server]) -> None:

@@ -168,6 +168,9 @@ class Connection:
         self._access = access
         self._now = now
         self._lock = threading.Lock()
+        """Guards the attributes; held only for moments."""
+        self._renewal = threading.Lock()
+        """Held by the one thread that gets credentials, which may take long: a plugin may wait for a person."""
         self._process = os.getpid()
         self._opened: Opened | None = None
         self.served: frozenset[str] | None = None
@@ -193,18 +196,24 @@ class Connection:
         Raises:
             NotAuthenticatedError: There are no credentials.
         """
-        if self._process != os.getpid():  # The sockets are the parent's, and its lock may be taken.
-            self._process, self._lock, self._opened = os.getpid(), threading.Lock(), None
+        if (
+            self._process != os.getpid()
+        ):  # The sockets are the parent's, and its locks may be taken.
+            self._process, self._opened = os.getpid(), None
+            self._lock, self._renewal = threading.Lock(), threading.Lock()
         with self._lock:
-            if self._opened is None:
-                self._opened = self._open(self._credentials())
-            elif self._renew_at is not None and self._now() >= self._renew_at:
-                try:
-                    self._opened = self._open(self._credentials())
-                except ClusterError:
-                    # The server decides whether it still accepts the present ones.
-                    self._renew_at = self._now() + _RETRY_RENEWAL
-            return self._opened
+            opened, due = self._opened, self._is_due()
+        if opened is None:
+            return self._replaced(None)
+        if due and self._renewal.acquire(blocking=False):
+            # Other threads go on with the present credentials: the server decides whether it accepts them.
+            try:
+                return self._renewed() if self._is_due() else self._opened or opened
+            except ClusterError:
+                self._renew_at = self._now() + _RETRY_RENEWAL
+            finally:
+                self._renewal.release()
+        return opened
 
     def renew(self, rejected: Opened) -> None:
         """Get new credentials, unless another thread has already replaced the *rejected* connections.
@@ -212,9 +221,28 @@ class Connection:
         Raises:
             NotAuthenticatedError: There are no new credentials.
         """
-        with self._lock:
-            if self._opened is rejected:
-                self._opened = self._open(self._credentials())
+        self._replaced(rejected)
+
+    def _is_due(self) -> bool:
+        return self._renew_at is not None and self._now() >= self._renew_at
+
+    def _replaced(self, rejected: Opened | None) -> Opened:
+        """Return connections other than *rejected*, with new credentials unless another thread was first."""
+        with self._renewal:
+            opened = self._opened
+            return opened if opened is not None and opened is not rejected else self._renewed()
+
+    def _renewed(self) -> Opened:
+        """Open connections with new credentials; the caller holds `_renewal`."""
+        while True:
+            access = self._access
+            credentials = self._credentials(access)
+            with self._lock:
+                if self._access is access:
+                    self._renew_at = credentials.renew_at
+                    self._opened = self._open(credentials)
+                    return self._opened
+            # Meanwhile another thread found that the cluster has a new address.
 
     def moved(self, failed: Opened, *, limit: float) -> bool:
         """Look the cluster up, because the connections *failed*; return whether it has a new address.
@@ -255,11 +283,11 @@ class Connection:
             self.permitted.clear()
         return True
 
-    def _credentials(self) -> Credentials:
+    def _credentials(self, access: Access) -> Credentials:
         if self._refused is not None and self._now() < self._refused[1]:
             raise copy.copy(self._refused[0])
         try:
-            found = self._access.credentials()
+            found = access.credentials()
         except NotAuthenticatedError as error:
             pause = _FIRST_LOGIN_PAUSE
             if self._refused is not None:
@@ -267,7 +295,6 @@ class Connection:
             self._refused = copy.copy(error), self._now() + pause, pause
             raise
         self._refused = None
-        self._renew_at = found.renew_at
         return found
 
     def _open(self, credentials: Credentials) -> Opened:
