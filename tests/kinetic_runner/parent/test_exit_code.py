@@ -100,3 +100,17 @@ def test_a_lack_of_memory_names_the_limit_the_peak_and_what_to_try(limit, peak, 
 
     assert message.endswith(words)
     assert "memory=" not in outcome_of(replace(end, oom_killed=False), blank).message
+    assert outcome_of(end, blank).warnings == ()
+
+
+def test_a_lack_of_memory_of_another_process_is_a_note_on_the_failure():
+    failed = replace(DONE, succeeded=False, reason="exception", exit_code=1, warnings=("mind",))
+    end = ChildEnd(phase="call", status=0, reported=failed, oom_killed=True, memory_limit=2**30)
+    exited = replace(end, reported=None, status=7 << 8)
+
+    mind, note = outcome_of(end, BLANK).warnings
+    assert (mind, note.endswith("try memory='2Gi'.")) == ("mind", True)
+    assert "killed a process that the function had started" in note
+    assert outcome_of(exited, BLANK).warnings == (note,)
+    for changes in ({"oom_killed": False}, {"memory_limit": None}):
+        assert outcome_of(replace(end, **changes), BLANK).warnings == ("mind",)

@@ -45,6 +45,7 @@ class ChildEnd:
 def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
     """Return the outcome for *end*; job, attempt, host and times come from *blank*."""
     reported = end.reported
+    notes = _memory_notes(end, blank.peak_memory)
     if reported is not None and end.reported_in_time:
         return replace(
             reported,
@@ -56,7 +57,7 @@ def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
             phases={**end.phases, **reported.phases},
             python=reported.python or blank.python,
             hostname=reported.hostname or blank.hostname,
-            warnings=(*reported.warnings, *blank.warnings),
+            warnings=(*reported.warnings, *blank.warnings, *notes),
             node=blank.node,
             devices_expected=blank.devices_expected,
             devices_seen=end.devices_seen,
@@ -68,7 +69,7 @@ def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
         phase=end.phase,
         phases=end.phases,
         devices_seen=end.devices_seen,
-        warnings=(*end.warnings, *blank.warnings),
+        warnings=(*end.warnings, *blank.warnings, *notes),
         **(_ended_by_parent(end) if end.cause else _ended_by_itself(end, blank.peak_memory)),
     )
 
@@ -167,15 +168,28 @@ def _ended_by_itself(end: ChildEnd, peak: int | None) -> dict[str, Any]:
         message += ": native code aborted; with several hosts, often because another host ended"
     message += "."
     if number == signal.SIGKILL and end.oom_killed and end.memory_limit:
-        message += _out_of_memory(end.memory_limit, peak)
+        message += f" {_out_of_memory(end.memory_limit, peak)}"
     return {**_fields("killed", 128 + number, message), "signal": number}
+
+
+def _memory_notes(end: ChildEnd, peak: int | None) -> tuple[str, ...]:
+    """Return a note if the kernel killed another process than the function's own, such as one of a pool.
+
+    The function then fails with an error that does not say why, if at all. Outside of a container, the killed
+    process may be one of another program.
+    """
+    own = end.status is not None and _signal_of(end.status) == signal.SIGKILL
+    if not end.oom_killed or end.memory_limit is None or own:
+        return ()
+    killed = "The kernel killed a process that the function had started, for lack of memory."
+    return (f"{killed} {_out_of_memory(end.memory_limit, peak)}",)
 
 
 def _out_of_memory(limit: int, peak: int | None) -> str:
     used = f", and the most that it used is {in_mebibytes(peak)}" if peak else ""
     wanted = memory_to_try(max(limit, peak or 0))
     return (
-        f" The limit of the container is {in_mebibytes(limit)}{used}. "
+        f"The limit of the container is {in_mebibytes(limit)}{used}. "
         f"Use less memory, or try memory={wanted!r}."
     )
 
