@@ -160,6 +160,20 @@ def test_a_name_may_get_its_address_late_but_not_never() -> None:
     assert now == pytest.approx(-70.0, abs=0.2)
 
 
+def test_a_first_look_up_that_takes_too_long_is_repeated() -> None:
+    now = 0.0
+
+    def look_up(_name: str, _: None) -> list[Any]:
+        nonlocal now
+        if now == 0:
+            now = 40.0
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(socket.AF_INET, None, 0, "", ("10.0.0.7", 0))]
+
+    more: Any = {"pause": lambda _: None, "clock": lambda: now, "look_up": look_up}
+    assert wait_for_addresses("job-0.svc", **more) == ["10.0.0.7"]
+
+
 def test_nothing_imports_jax_by_itself() -> None:
     done = subprocess.run(
         [
