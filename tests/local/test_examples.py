@@ -12,10 +12,10 @@ from kinetic_payload.testing.gcs import GcsServer
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run(name: str, home: Path, **environment: str) -> str:
+def run(name: str, home: Path, *arguments: str, **environment: str) -> str:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
+        [sys.executable, str(EXAMPLES / name), *arguments],
         env={**kept, "KINETIC_HOME": str(home), **environment},
         capture_output=True,
         text=True,
@@ -47,3 +47,17 @@ def test_the_same_training_keeps_its_checkpoints_in_a_bucket(tmp_path: Path) -> 
     assert "attempt 2 begins at step 30" in said
     saved = [name.partition("/broken/")[2] for name in kept if name.startswith("outputs/")]
     assert [name for name in saved if name] == ["000050.npz", "000060.npz"]
+
+
+def test_a_training_on_one_host_is_continued_on_two(tmp_path: Path) -> None:
+    again = ("--run", "mine", "--output-dir", str(tmp_path / "kept"))
+    one = run("digits/training.py", tmp_path / "home", "--accelerator", "cpu", *again)
+    # The newest checkpoint is not complete.
+    (tmp_path / "kept" / "mine" / "000060" / "complete").unlink()
+    on_two = ("--accelerator", "tpu-v4-8", *again)
+    two = run("digits/training.py", tmp_path / "home", *on_two, KINETIC_BACKEND="local-gke")
+
+    assert "attempt 1 begins after epoch 0" in one
+    for host in range(2):
+        assert f"[host {host}] attempt 1 begins after epoch 50" in two
+    assert "began_at=50, devices=8, processes=2" in two
