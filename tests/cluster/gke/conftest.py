@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import hashlib
 import importlib.metadata
@@ -102,15 +103,16 @@ def image(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def image_with_jax(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same with JAX, which makes it large: it is made only where it is needed."""
-    jax = f"jax=={importlib.metadata.version('jax')}"
-    return image_of(bed, tmp_path_factory.mktemp("image"), (*REQUIREMENTS, jax))
+    """The same with JAX and scikit-learn, which make it large: it is made only where it is needed."""
+    folder = tmp_path_factory.mktemp("image")
+    more = (f"{name}=={importlib.metadata.version(name)}" for name in ("jax", "scikit-learn"))
+    return image_of(bed, folder, (*REQUIREMENTS, *more))
 
 
 def image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
     """Return the address of an image with Python and *requirements*, which are unpacked in *folder*.
 
-    It is made without docker, once: its tag names its parts.
+    It is made without docker, once: its tag names its parts, and other processes wait while one makes it.
     """
     with locked(bed.folder, "images"):
         return _image_of(bed, folder, requirements)
@@ -123,8 +125,18 @@ def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
     tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
     name = "kinetic-tests/custom"
     address = f"{registry.address}/{name}:{tag}"
-    if registry.has(name, tag):
-        return address
+    with Path(bed.environment["KUBE_BED_DIR"], f"image-{tag}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not registry.has(name, tag):
+            make_image(registry, name, tag, folder, requirements)
+    return address
+
+
+def make_image(
+    registry: Registry, name: str, tag: str, folder: Path, requirements: Sequence[str]
+) -> None:
+    """Push an image with Python and *requirements* to the registry."""
+    base = registry.manifest("base/python", "3.11")
     subprocess.run(
         [
             *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
@@ -156,7 +168,6 @@ def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
         headers={"Content-Type": _MANIFEST},
     )
     assert stored.status == 201, stored.data
-    return address
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,125 @@
+"""The digits example on a real cluster: on one host, on two hosts, and preempted while it trains."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed"
+)
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "digits"
+
+
+@pytest.fixture
+def digits(project: Any, image_with_jax: str) -> Any:
+    """A project with the files of the example."""
+    for path in EXAMPLE.glob("*.py"):
+        shutil.copy(path, project.root)
+    project.variables["IMAGE"] = image_with_jax
+    return project
+
+
+def test_the_example_trains_on_one_host(digits: Any) -> None:
+    image, place = digits.variables["IMAGE"], "gs://jobs/one-host"
+    done = digits.run(
+        *("training.py", "--accelerator", "cpu", "--image", image, "--cpu", "700m"),
+        *("--memory", "700Mi", "--output-dir", place, "--run", "mine"),
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    *log, value = done.stdout.splitlines()
+    found = eval(value, {"Trained": dict})
+    assert found["accuracy"] > 0.95
+    assert (found["attempt"], found["began_at"], found["processes"]) == (1, 0, 1)
+    assert log[0] == "attempt 1 begins after epoch 0"
+    saved = digits.bucket.names("jobs", "one-host/mine/")
+    assert [name for name in saved if name.endswith("complete")] == [
+        f"one-host/mine/{epoch:06d}/complete" for epoch in range(10, 61, 10)
+    ]
+
+
+def test_two_hosts_train_the_same_model_together(on_slice: Any, digits: Any) -> None:
+    shown = digits.script(
+        """
+        import os, json
+        import kinetic, training
+
+        @kinetic.run(
+            os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="500m", memory="700Mi",
+            capture_env_vars=["JAX_*"], pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
+        )
+        def function():
+            import numpy as np
+            from jax.experimental.multihost_utils import process_allgather
+
+            trained = training.train(epochs=20)
+            return vars(trained), process_allgather(np.float32(trained.loss)).tolist()
+
+        if __name__ == "__main__":
+            print(json.dumps(function()))
+        """
+    )
+
+    found, losses = json.loads(shown.splitlines()[-1])
+    assert found["accuracy"] > 0.9
+    assert (found["processes"], found["devices"], found["began_at"]) == (2, 2, 0)
+    assert losses[0] == losses[1] < 0.2
+
+
+def test_a_preempted_training_resumes_from_its_last_complete_checkpoint(
+    digits: Any, look: Any
+) -> None:
+    (digits.root / "main.py").write_text("""
+import json, os
+import kinetic, training
+from checkpointing import Checkpoints, outputs
+from gates import gate
+
+class Interrupted:
+    def __init__(self, store):
+        self.store = store
+
+    def __getattr__(self, name):
+        return getattr(self.store, name)
+
+    def write(self, name, data):
+        'Stop in the first attempt, after the arrays of a checkpoint, before it is marked as complete.'
+        if name.endswith("000030/complete") and os.environ["KINETIC_ATTEMPT"] == "1":
+            gate("torn")
+        return self.store.write(name, data)
+
+@kinetic.run("cpu", container_image=os.environ["IMAGE"], cpu="700m", memory="700Mi", preemptions=1)
+def function():
+    broken = training.train(epochs=40, checkpoints=Checkpoints(Interrupted(outputs()), "broken"))
+    return vars(broken), vars(training.train("whole", epochs=40))
+
+if __name__ == "__main__":
+    job = function.run_async()
+    print(job.job_id, flush=True)
+    values = job.result(cleanup=False)
+    attempts = job.outcome().attempts.values()
+    job.cleanup()
+    print(json.dumps([*values, [host.reason for hosts in attempts for host in hosts]]))
+""")
+    process = digits.start("main.py")
+    job_id = process.stdout.readline().strip()
+    digits.await_gate("torn")
+    torn = digits.bucket.names("jobs", f"outputs/{job_id}/broken/000030/")
+    (pod,) = digits.objects("pod", job_id)
+    look.evict(pod["metadata"]["name"])
+    out, err = process.communicate()
+
+    assert process.returncode == 0, out + err
+    broken, whole, reasons = json.loads(out.splitlines()[-1])
+    assert [name.rpartition("/")[2] for name in torn] == ["b1.npy", "b2.npy", "w1.npy", "w2.npy"]
+    assert (broken["attempt"], broken["began_at"], whole["began_at"]) == (2, 20, 0)
+    assert (broken["loss"], broken["accuracy"]) == (whole["loss"], whole["accuracy"])
+    assert whole["accuracy"] > 0.95
+    assert reasons[0] == "terminated"
