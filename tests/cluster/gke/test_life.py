@@ -210,6 +210,39 @@ def function():
     assert said == ["attempt 1", "attempt 2", "attempt 3"], out + err
 
 
+def test_sigterm_reaches_the_function_and_leaves_it_its_child_processes(project: Any) -> None:
+    job_id = submit(
+        project,
+        """
+import signal, subprocess
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
+
+@on_cluster
+def function():
+    outputs = open_store(parse_location(os.environ["KINETIC_OUTPUT_DIR"]))
+    if os.environ["KINETIC_ATTEMPT"] == "2":
+        return outputs.read("saved").decode()
+    helper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def save(*_):
+        saved, _ = helper.communicate(b"by the helper")
+        outputs.write("saved", saved + b", which ended with %d" % helper.returncode)
+        sys.exit()
+
+    signal.signal(signal.SIGTERM, save)
+    gate("sigterm")
+""",
+    )
+    project.await_gate("sigterm")
+    (pod,) = project.objects("pod", job_id)
+    evict(project, pod["metadata"]["name"])
+
+    value = project.kinetic("jobs", "result", job_id)
+
+    assert "by the helper, which ended with 0" in value
+
+
 def evict(project: Any, pod: str) -> None:
     path = f"/api/v1/namespaces/{project.namespace}/pods/{pod}/eviction"
     body = {
