@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import importlib.metadata
@@ -125,18 +124,8 @@ def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
     tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
     name = "kinetic-tests/custom"
     address = f"{registry.address}/{name}:{tag}"
-    with Path(bed.environment["KUBE_BED_DIR"], f"image-{tag}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not registry.has(name, tag):
-            make_image(registry, name, tag, folder, requirements)
-    return address
-
-
-def make_image(
-    registry: Registry, name: str, tag: str, folder: Path, requirements: Sequence[str]
-) -> None:
-    """Push an image with Python and *requirements* to the registry."""
-    base = registry.manifest("base/python", "3.11")
+    if registry.has(name, tag):
+        return address
     subprocess.run(
         [
             *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
@@ -168,6 +157,7 @@ def make_image(
         headers={"Content-Type": _MANIFEST},
     )
     assert stored.status == 201, stored.data
+    return address
 
 
 @pytest.fixture(scope="session")

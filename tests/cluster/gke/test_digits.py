@@ -50,10 +50,11 @@ def test_two_hosts_train_the_same_model_together(on_slice: Any, digits: Any) -> 
         """
         import os, json
         import kinetic, training
+        from pods import small
 
         @kinetic.run(
-            os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="500m", memory="700Mi",
-            capture_env_vars=["JAX_*"], pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
+            os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="700Mi",
+            capture_env_vars=["JAX_*"], pod_overrides=small(),
         )
         def function():
             import numpy as np
@@ -81,6 +82,7 @@ import json, os
 import kinetic, training
 from checkpointing import Checkpoints, outputs
 from gates import gate
+from pods import small
 
 class Interrupted:
     def __init__(self, store):
@@ -95,7 +97,9 @@ class Interrupted:
             gate("torn")
         return self.store.write(name, data)
 
-@kinetic.run("cpu", container_image=os.environ["IMAGE"], cpu="700m", memory="700Mi", preemptions=1)
+@kinetic.run(
+    "cpu", container_image=os.environ["IMAGE"], memory="700Mi", preemptions=1, pod_overrides=small()
+)
 def function():
     broken = training.train(epochs=40, checkpoints=Checkpoints(Interrupted(outputs()), "broken"))
     return vars(broken), vars(training.train("whole", epochs=40))
