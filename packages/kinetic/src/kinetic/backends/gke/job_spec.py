@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,11 @@ from kinetic_k8s.manifests.pod import (
     SecretVariable,
 )
 from kinetic_k8s.manifests.pod import Resources as PodResources
-from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
     from kinetic.resources import Resources
+    from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
 
@@ -72,14 +72,13 @@ def workload_spec(launch: Launch, options: SpecOptions) -> WorkloadSpec:
     """
     record, form = launch.record, options.form
     single = form == "indexed-job"  # It makes one attempt alone.
-    spec = WorkloadSpec(
-        name=record.k8s_name,
-        pod=_pod(launch, options, once=single),
-        retries=record.retries,
-        fatal_exit_codes=(EXIT_NOT_PREPARED,),
-        uncounted_exit_codes=(EXIT_BAD_NODE,),
-    )
-    values: dict[str, Any] = {each.name: getattr(spec, each.name) for each in fields(spec)}
+    values: dict[str, Any] = {
+        "name": record.k8s_name,
+        "pod": _pod(launch, options, once=single),
+        "retries": record.retries,
+        "fatal_exit_codes": (EXIT_NOT_PREPARED,),
+        "uncounted_exit_codes": (EXIT_BAD_NODE,),
+    }
     match form:
         case "job":
             return JobSpec(**values)
