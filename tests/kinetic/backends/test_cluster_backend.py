@@ -10,7 +10,7 @@ import pytest
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.backend import ClusterBackend
-from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
+from kinetic.backends.gke.forms import form_on, warnings_of
 from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
 from kinetic.backends.gke.observation import observation_of
 from kinetic.settings.settings import resolve
@@ -22,7 +22,7 @@ from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import NotPermittedError, UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_k8s.manifests.workload import Form, kind_of_workload, workload_manifest
+from kinetic_k8s.manifests.workload import KIND_OF_FORM, Form, workload_manifest
 from kinetic_k8s.reading.queue import QUEUE
 from kinetic_payload.stores.store import Location
 
@@ -130,11 +130,11 @@ def test_each_form_renders_its_kind_and_tells_the_runner_what_to_expect(
 ) -> None:
     for form in ("indexed-job", "jobset"):
         spec = spec_of(form, backend="gke")
-        assert kind_of_workload(spec) == KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
+        assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
         assert spec.pod.environment["KINETIC_DEVICES"] == "tpu:4"
     for form in ("pathways", "pathways-lws"):
         spec = spec_of(form, backend="pathways")
-        assert kind_of_workload(spec) == KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
+        assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
         assert spec.pod.environment["KINETIC_PATHWAYS"] == "jax-0.10.0"
         assert spec.pod.environment["JAX_PLATFORMS"] == "proxy"
         assert ("--idle-after-report" in spec.pod.command) is (form == "pathways-lws")

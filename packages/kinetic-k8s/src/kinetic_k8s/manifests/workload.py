@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Literal
+from typing import Final, Literal
 
 from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
@@ -22,6 +22,13 @@ Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws"]
 
 KINDS: tuple[Kind, ...] = ("Job", "JobSet", "LeaderWorkerSet")
 """The kinds of Kubernetes objects that can run a job."""
+KIND_OF_FORM: Final[dict[Form, Kind]] = {
+    "job": "Job",
+    "indexed-job": "Job",
+    "jobset": "JobSet",
+    "pathways": "JobSet",
+    "pathways-lws": "LeaderWorkerSet",
+}
 
 
 def form_of(
@@ -102,11 +109,5 @@ def checked_job(workload: Manifest) -> Manifest | None:
 
 def kind_of_workload(spec: WorkloadSpec) -> Kind:
     """Return the kind of the object that `workload_manifest` renders."""
-    match spec:
-        case JobSpec() | IndexedJobSpec():
-            return "Job"
-        case JobSetSpec():
-            return "JobSet"
-        case LeaderWorkerSetSpec():
-            return "LeaderWorkerSet"
-    raise TypeError(f"There is no workload for {type(spec).__name__}.")
+    kind: Kind = workload_manifest(spec)["kind"]
+    return kind

@@ -25,7 +25,7 @@ from kinetic.backends.backend import (
 )
 from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.forms import KIND_OF_FORM, form_on, warnings_of
+from kinetic.backends.gke.forms import form_on, warnings_of
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.idle import KIND as IDLE_KIND
 from kinetic.backends.gke.idle import IdleWorkloads
@@ -67,6 +67,7 @@ from kinetic_k8s.errors import (
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
+from kinetic_k8s.manifests.workload import KIND_OF_FORM
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError

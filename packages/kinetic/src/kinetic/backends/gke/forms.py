@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kinetic.backends.gke.timeouts import with_timeout
-from kinetic_k8s.manifests.workload import Form, Kind, form_of
+from kinetic_k8s.manifests.workload import Form, form_of
 
 if TYPE_CHECKING:
     from kinetic.backends.registry import Semantics
     from kinetic_k8s.accelerators import Accelerator
     from kinetic_k8s.cluster.cluster import Cluster
-
-KIND_OF_FORM: Final[dict[Form, Kind]] = {
-    "job": "Job",
-    "indexed-job": "Job",
-    "jobset": "JobSet",
-    "pathways": "JobSet",
-    "pathways-lws": "LeaderWorkerSet",
-}
 
 
 def form_on(cluster: Cluster, accelerator: Accelerator, semantics: Semantics) -> Form:
