@@ -327,9 +327,17 @@ def test_what_a_cluster_serves_is_asked_once_and_never_guessed(
     assert len(relay.requests) == asked + 1
 
 
-def test_a_kind_that_a_cluster_does_not_serve(relay: Any, relayed: ApiServer) -> None:
+def test_a_kind_that_a_cluster_does_not_serve_is_found_once_it_is_installed(
+    relay: Any, relayed_access: Access
+) -> None:
+    now = 0.0
+    relayed = ApiServer(relayed_access, clock=lambda: now)
     only = {"name": "batch", "versions": [{"groupVersion": "batch/v1", "version": "v1"}]}
     relay.fail("GET /apis", 200, json.dumps({"kind": "APIGroupList", "groups": [only]}).encode())
 
     assert relayed.serves("Job")
     assert not relayed.serves("JobSet")
+    now = 59.0
+    assert not relayed.serves("JobSet")
+    now = 60.0
+    assert relayed.serves("JobSet")

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 from pods import small
 
+import kinetic
+from kinetic.errors import SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.status import explained, look
 from kinetic.testing import RegisteredClient, ServicesClient, users_project
+from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET
+from kinetic_payload.records.signing import KEY_SIZE
 from kinetic_payload.testing.gcs import GcsServer
 
 
@@ -62,14 +66,22 @@ def client(
         client.close()
 
 
+@pytest.fixture
+def program(client: ServicesClient) -> Iterator[RegisteredClient]:
+    """A program that calls `kinetic.run`, which connects for each job."""
+    program = RegisteredClient(**client._options)
+    yield program
+    program.close()
+
+
 def test_a_warm_submit_and_a_status_take_few_requests(
-    client: ServicesClient, relay: Any, bucket: GcsServer
+    client: ServicesClient, program: RegisteredClient, relay: Any, bucket: GcsServer
 ) -> None:
     full = {"memory": "400Gi"}  # Its pods never run.
-    client.submit(client.functions.wait, 1, options=full)
+    program.submit(client.functions.wait, 1, options=full)
     relay.requests.clear()
     before = len(bucket.requests)
-    job = client.submit(client.functions.wait, 2, options=full)
+    job = program.submit(client.functions.wait, 2, options=full)
     submit, stored = list(relay.requests), list(bucket.requests)[before:]
     relay.requests.clear()
     view = look(job._record, client.services)
@@ -78,13 +90,31 @@ def test_a_warm_submit_and_a_status_take_few_requests(
     why = explained(job._record, view, client.services)
     diagnosis = list(relay.requests)
 
-    # One of them checks the fields of the user in a Job.
-    assert len(submit) <= 7, submit
+    # The key, the runner, the JobSet, its Secret, and twice again the runner, which it then owns, too.
+    assert len(submit) <= 6, submit
     assert len(stored) <= 6, [(one.method, one.path) for one in stored]
     assert view.status is JobStatus.PENDING
     assert len(status) <= 2, status
     assert "memory" in why
     assert len(diagnosis) <= 2, diagnosis
+
+
+def test_a_warm_submit_signs_with_the_key_that_is_there_now(
+    client: ServicesClient, program: RegisteredClient, bed: Any, namespace: str
+) -> None:
+    full = {"memory": "400Gi"}
+    before = program.submit(client.functions.wait, 1, options=full)
+    bed.kubectl("delete", "secret", KEY_SECRET, "-n", namespace)
+    made = program.submit(client.functions.wait, 2, options=full)
+    other = f"--from-literal={KEY_IN_SECRET}={secrets.token_hex(KEY_SIZE)}"
+    bed.kubectl("delete", "secret", KEY_SECRET, "-n", namespace)
+    bed.kubectl("create", "secret", "generic", KEY_SECRET, other, "-n", namespace)
+    replaced = program.submit(client.functions.wait, 3, options=full)
+
+    assert kinetic.attach(replaced.job_id).status() is JobStatus.PENDING
+    for job in (before, made):
+        with pytest.raises(SignatureError):
+            kinetic.attach(job.job_id).status()
 
 
 def test_a_wait_survives_a_dropped_watch_a_lost_answer_and_a_server_that_is_away(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster import Identity
-from kinetic_k8s.cluster.creation import create_workload
+from kinetic_k8s.cluster.creation import check_workload, create_workload
 from kinetic_k8s.errors import ClusterError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import JobSpec
@@ -107,6 +108,30 @@ def test_a_workload_that_was_removed_meanwhile_fails_its_submit(step: float) -> 
     times = iter([0.0, 0.1, 3700.0])
     with pytest.raises(ClusterError, match="removed before its submit ended"):
         create_workload(server, SPEC, environment={"A": "1"}, clock=lambda: next(times))
+
+
+def test_a_workload_is_checked_once_and_again_if_more_than_its_job_differs() -> None:
+    asked: list[Manifest] = []
+
+    class Checking(Server):
+        identity = Identity(server="https://cluster", namespace="checked")
+
+        def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
+            assert dry_run
+            asked.append(manifest)
+            if len(asked) == 1:
+                raise ClusterError("Not now.")
+            return manifest
+
+    server: Any = Checking()
+    with pytest.raises(ClusterError):  # What was refused is checked again.
+        check_workload(server, SPEC)
+    for job_id in ("j-1", "j-2"):
+        check_workload(server, replace(SPEC, pod=replace(SPEC.pod, job_id=job_id)))
+    assert len(asked) == 2
+    check_workload(server, replace(SPEC, retries=1))
+
+    assert len(asked) == 3
 
 
 def test_a_quick_submit_marks_nothing() -> None:

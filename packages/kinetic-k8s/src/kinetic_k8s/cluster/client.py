@@ -39,6 +39,8 @@ _RBAC_LOAD_SECONDS: Final = 0.5
 """Seconds for which an API server that has just started may reject permitted requests."""
 SETTLING: Final = 10.0
 """Seconds for which a rejection (403, 404 of a kind) is retried if the same request was accepted before."""
+_ASK_AGAIN: Final = 60.0
+"""Seconds after which the server is asked again for a kind that it did not serve: it may be installed meanwhile."""
 _LONGEST_RETRY_AFTER: Final = 30.0
 _LARGEST_MESSAGE: Final = 65536
 
@@ -95,7 +97,12 @@ class ApiServer:
     def serves(self, kind: str) -> bool:
         """Return whether the cluster serves *kind*; see `Cluster.serves`."""
         found = kind_of(kind)
-        if self._connection.served is None:
+        if "/" not in found.api:
+            return True
+        served = self._connection.served
+        if served is None or (
+            found.api not in served and self._clock() >= self._connection.ask_again_at
+        ):
             request = Request(verb="list", resource="apis", kind="API")
             answer = self._send("GET", request, "/apis")
             if answer.refusal is not None:
@@ -103,10 +110,12 @@ class ApiServer:
             groups = answer.manifest().get("groups")
             if not isinstance(groups, list):
                 raise ClusterError(f"Could not {request} in {self.identity}: it is no API server.")
-            self._connection.served = frozenset(
+            served = frozenset(
                 version["groupVersion"] for group in groups for version in group["versions"]
             )
-        return "/" not in found.api or found.api in self._connection.served
+            self._connection.served = served
+            self._connection.ask_again_at = self._clock() + _ASK_AGAIN
+        return found.api in served
 
     def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
         """Create an object; see `Cluster.create`."""

@@ -120,7 +120,8 @@ class Cluster(Protocol):
     def serves(self, kind: str) -> bool:
         """Return whether the cluster serves *kind*, such as `JobSet`.
 
-        The first call asks the cluster; later calls return what it answered then.
+        The first call asks the cluster; later calls return what it answered then. A kind that it did not
+        serve is asked for again, at most once a minute.
         """
         ...
 

@@ -175,6 +175,8 @@ class Connection:
         self._opened: Opened | None = None
         self.served: frozenset[str] | None = None
         """The API versions that the server serves, such as `batch/v1`; None: not asked yet."""
+        self.ask_again_at = 0.0
+        """When the server is asked again for a kind that it did not serve, by the clock of `ApiServer`."""
         self._certificate: tuple[str, str] | None = None
         self._renew_at: datetime | None = None
         self._refused: tuple[NotAuthenticatedError, datetime, timedelta] | None = None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_k8s.cluster.cluster import Cluster, Identity
 from kinetic_k8s.errors import AlreadyExistsError, ClusterError, InvalidManifestError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
@@ -81,17 +83,24 @@ def check_workload(
 ) -> None:
     """Raise unless *cluster* would accept the workload of *spec*; create nothing.
 
+    A workload that differs only in its job id from one that this process has checked is not checked again.
     *notify* is called with a warning if the cluster lacks a feature that the job has to do without.
 
     Raises:
         ClusterError: The cluster does not accept it.
         InvalidRequestError: It cannot be rendered.
     """
+    manifest = workload_manifest(spec)
+    alike = json.dumps(manifest, sort_keys=True).replace(spec.pod.job_id, "")
+    checked = (cluster.identity, hashlib.sha256(alike.encode()).digest())
+    if checked in _ACCEPTED:
+        return
     _create(cluster, spec, notify, dry_run=True)
     # Kinetic's own pods are valid: without fields of the user, a second request would find nothing.
-    job = checked_job(workload_manifest(spec)) if spec.pod.overrides else None
+    job = checked_job(manifest) if spec.pod.overrides else None
     if job is not None:
         cluster.create(job, dry_run=True)
+    _ACCEPTED.add(checked)
 
 
 def create_workload(
@@ -224,5 +233,7 @@ def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:
 
 
 _ATTEMPTS: Final = 5
+_ACCEPTED: Final[set[tuple[Identity, bytes]]] = set()
+"""Where this process has checked a workload, and the digest of its manifest without the job id."""
 _OLDER_JOBSETS: Final[set[str]] = set()
 """The servers whose JobSets were found to lack `onJobFailureMessagePatterns` by this process."""

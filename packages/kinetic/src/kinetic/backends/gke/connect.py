@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_payload.stores.store import Location
 
+_LATEST: Final[deque[Cluster]] = deque(maxlen=8)
+"""The clusters of the latest calls of `connect`. Their connections stay open, so that a program which submits
+again neither connects nor authenticates anew."""
 GKE_ENDPOINT: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
 """The variable with which `gcloud`, too, uses another address of the GKE API."""
 
@@ -44,6 +48,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     variables = environment()
     found = find_cluster(target, settings, variables)
     cluster = found.cluster
+    _LATEST.append(cluster)
     home = Path(settings.home.value)
     store = open_at(location, home)
     key_signer = key_signer_of(location, ClusterKey(cluster))
