@@ -55,7 +55,7 @@ class Services:
             SignatureError: It was signed with another key.
         """
         if self.key_signer is not None:
-            self.key_signer.verify(data, name, strictly=True)
+            self.key_signer.strict.verify(data, name)
 
 
 def looking() -> AbstractContextManager[None]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.observation import belongs_to
 from kinetic.backends.gke.timeouts import with_short_timeout
-from kinetic.errors import KineticError, ObjectNotFoundError, RecordError, SignatureError
+from kinetic.errors import KineticError
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.cluster import Identity
 from kinetic_k8s.errors import ClusterError, NotAuthenticatedError, NotPermittedError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.limits import read_record
+from kinetic_payload.records.signing import UNSIGNED, Signing
+from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner
@@ -51,7 +52,7 @@ class IdleWorkloads:
     ) -> None:
         self._cluster = cluster
         self._store = store
-        self._key_signer = key_signer
+        self._signer: Signing = UNSIGNED if key_signer is None else key_signer.strict
         self._pause = pause
         self._clock = clock
         self._lock = threading.Lock()
@@ -69,7 +70,7 @@ class IdleWorkloads:
                 return
             self._next[job_id] = self._clock() + _LOOK_AGAIN
         try:
-            if not self._has_outcome(job_id):
+            if read_verified(self._store, self._signer, JobObjects(job_id).outcome) is None:
                 with self._lock:
                     del self._next[job_id]
                 return
@@ -79,16 +80,6 @@ class IdleWorkloads:
         if self._delete(job_id, name):
             with self._lock:
                 self._next[job_id] = float("inf")
-
-    def _has_outcome(self, job_id: str) -> bool:
-        outcome = JobObjects(job_id).outcome
-        try:
-            data = read_record(self._store, outcome)
-            if self._key_signer is not None:
-                self._key_signer.verify(data, outcome, strictly=True)
-        except (ObjectNotFoundError, SignatureError, RecordError):
-            return False
-        return True
 
     def _delete(self, job_id: str, name: str) -> bool:
         for tries_left in reversed(range(_TRIES)):

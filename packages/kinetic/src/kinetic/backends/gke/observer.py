@@ -148,7 +148,7 @@ class Observer:
         try:
             data = read_record(self._store, name)
             if self._key_signer is not None:  # Verify even with KINETIC_TRUST_BUCKET.
-                self._key_signer.verify(data, name, strictly=True)
+                self._key_signer.strict.verify(data, name)
         except ObjectNotFoundError:
             return False
         except SignatureError as error:
