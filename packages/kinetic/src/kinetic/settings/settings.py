@@ -190,6 +190,7 @@ def resolve(
     requested = Setting(profile, "argument") if profile else _variable(environ, "KINETIC_PROFILE")
     active = _active_profile(Path(profiles_file.value), requested)
     sources = _Sources(arguments, environ, active)
+    pathways = {name: sources.text(name) for name in known if name.startswith("pathways_")}
     return Settings(
         project=sources.text("project", also="GOOGLE_CLOUD_PROJECT"),
         zone=sources.required("zone", DEFAULT_ZONE),
@@ -202,19 +203,7 @@ def resolve(
         kube_context=sources.text("kube_context"),
         service_account=sources.text("service_account"),
         pod_overrides=_pod_overrides(active),
-        pathways_server_image=sources.text("pathways_server_image"),
-        pathways_proxy_image=sources.text("pathways_proxy_image"),
-        pathways_tag=sources.text("pathways_tag"),
-        pathways_scratch=sources.text("pathways_scratch"),
-        pathways_manager=sources.text("pathways_manager"),
-        pathways_proxy=sources.text("pathways_proxy"),
-        pathways_function=sources.text("pathways_function"),
-        pathways_worker=sources.text("pathways_worker"),
-        pathways_head_selector=sources.text("pathways_head_selector"),
-        pathways_head_tolerations=sources.text("pathways_head_tolerations"),
-        pathways_head_topology=sources.text("pathways_head_topology"),
-        pathways_worker_selector=sources.text("pathways_worker_selector"),
-        pathways_worker_tolerations=sources.text("pathways_worker_tolerations"),
+        **pathways,
         home=home,
         profiles_file=profiles_file,
         profile=_profile_setting(active, requested),
