@@ -12,7 +12,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
@@ -114,34 +114,9 @@ def join(
     *addresses_of* looks up a name in DNS.
     """
     original = jax.distributed.initialize
-    supported = inspect.signature(original).parameters
-    explicit: dict[str, Any] = {
-        "coordinator_address": slice_.coordinator,
-        "num_processes": slice_.hosts,
-        "process_id": slice_.host,
-        # All values are known; asking metadata servers for them costs time, or hangs.
-        "cluster_detection_method": "deactivate",
-    }
     if slice_.bind_address is not None:
-        explicit["coordinator_bind_address"] = slice_.bind_address
-        # Heartbeats time out by wall clock: on a laptop that slept, those of all hosts would. On one machine
-        # the supervisor sees at once that a host has ended.
-        if "heartbeat_timeout_seconds" in supported:
-            explicit["heartbeat_timeout_seconds"] = _TEN_YEARS
         keep_collectives_on_loopback()
-    else:
-        name, _, port = slice_.coordinator.rpartition(":")
-        addresses = addresses_of(name.strip("[]"))
-        own = own_address(addresses) if slice_.host == 0 else None
-        if own is not None:
-            # JAX's default is all addresses of the pod, `[::]`, which needs IPv6.
-            explicit["coordinator_bind_address"] = (
-                f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
-            )
-    if slice_.debugged:
-        # Heartbeats go on while a debugger holds Python's threads; these limits are of five minutes.
-        waits = {"initialization_timeout", "shutdown_timeout_seconds"}
-        explicit |= dict.fromkeys(waits & set(supported), _TEN_YEARS)
+    explicit = _arguments(slice_, set(inspect.signature(original).parameters), addresses_of)
     wait_interruptibly()
 
     def initialize(*args: Any, **kwargs: Any) -> None:
@@ -167,6 +142,37 @@ def join(
     # Before JAX's own exit handler, and after those that are registered from now on.
     atexit.register(take_connection)
     on_joined()
+
+
+def _arguments(slice_: Slice, supported: Set[str], addresses_of: AddressesOf) -> dict[str, Any]:
+    """Return the arguments with which this host joins *slice_*; *supported* are those that JAX knows."""
+    explicit: dict[str, Any] = {
+        "coordinator_address": slice_.coordinator,
+        "num_processes": slice_.hosts,
+        "process_id": slice_.host,
+        # All values are known; asking metadata servers for them costs time, or hangs.
+        "cluster_detection_method": "deactivate",
+    }
+    if slice_.bind_address is not None:
+        explicit["coordinator_bind_address"] = slice_.bind_address
+        # Heartbeats time out by wall clock: on a laptop that slept, those of all hosts would. On one machine
+        # the supervisor sees at once that a host has ended.
+        if "heartbeat_timeout_seconds" in supported:
+            explicit["heartbeat_timeout_seconds"] = _TEN_YEARS
+    else:
+        name, _, port = slice_.coordinator.rpartition(":")
+        addresses = addresses_of(name.strip("[]"))
+        own = own_address(addresses) if slice_.host == 0 else None
+        if own is not None:
+            # JAX's default is all addresses of the pod, `[::]`, which needs IPv6.
+            explicit["coordinator_bind_address"] = (
+                f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
+            )
+    if slice_.debugged:
+        # Heartbeats go on while a debugger holds Python's threads; these limits are of five minutes.
+        waits = {"initialization_timeout", "shutdown_timeout_seconds"}
+        explicit |= dict.fromkeys(waits & supported, _TEN_YEARS)
+    return explicit
 
 
 def keep_collectives_on_loopback() -> None:
