@@ -151,7 +151,8 @@ def test_an_older_jobset_is_created_without_the_rules_that_it_lacks_and_reported
     relay: Any, relayed: ApiServer, a_job: Callable[..., JobSpec]
 ) -> None:
     job = a_job("pass", accelerator=parse_accelerator("v4-8"))
-    spec = JobSetSpec(name=job.name, pod=job.pod, suspended=True)
+    # Fields of the user would be checked in a further request.
+    spec = JobSetSpec(name=job.name, pod=replace(job.pod, overrides={}), suspended=True)
     # Recorded from a JobSet that got another unknown field.
     field = "spec.failurePolicy.rules[0].onJobFailureMessagePatterns"
     refusal = (
