@@ -75,43 +75,9 @@ def test_two_hosts_train_the_same_model_together(on_slice: Any, digits: Any) -> 
 
 
 def test_a_preempted_training_resumes_from_its_last_complete_checkpoint(
-    digits: Any, look: Any
+    digits: Any, look: Any, copy_project: Any
 ) -> None:
-    (digits.root / "main.py").write_text("""
-import json, os
-import kinetic, training
-from checkpointing import Checkpoints, outputs
-from gates import gate
-from pods import small
-
-class Interrupted:
-    def __init__(self, store):
-        self.store = store
-
-    def __getattr__(self, name):
-        return getattr(self.store, name)
-
-    def write(self, name, data):
-        'Stop in the first attempt, after the arrays of a checkpoint, before it is marked as complete.'
-        if name.endswith("000030/complete") and os.environ["KINETIC_ATTEMPT"] == "1":
-            gate("torn")
-        return self.store.write(name, data)
-
-@kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], memory="700Mi", preemptions=1, pod_overrides=small()
-)
-def function():
-    broken = training.train(epochs=40, checkpoints=Checkpoints(Interrupted(outputs()), "broken"))
-    return vars(broken), vars(training.train("whole", epochs=40))
-
-if __name__ == "__main__":
-    job = function.run_async()
-    print(job.job_id, flush=True)
-    values = job.result(cleanup=False)
-    attempts = job.outcome().attempts.values()
-    job.cleanup()
-    print(json.dumps([*values, [host.reason for hosts in attempts for host in hosts]]))
-""")
+    copy_project("preempted", digits.root)
     process = digits.start("main.py")
     job_id = process.stdout.readline().strip()
     digits.await_gate("torn")
