@@ -1,0 +1,241 @@
+"""Submits that are killed (SIGKILL) between any two of their requests, to the bucket and to the API server."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import kinetic
+from kinetic.backends.gke.left import LEFT_AGE, Left, needs_of
+from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.workloads import Workloads
+from kinetic.job_status import JobStatus
+from kinetic.testing import kill_hard
+from kinetic.testing.fakes import FakeStore
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_payload.layout import is_job_id
+from kinetic_payload.stores.store import parse_location
+from kinetic_payload.testing.gcs import Fault
+
+SUBMITS = """
+import os, sys
+import google.cloud.storage, kubernetes.config, yaml  # What a submit imports.
+import kinetic
+
+@kinetic.run("cpu", container_image=os.environ["IMAGE"], cpu="20m", memory="400Gi", capture_env_vars=["TOKEN"])
+def killed():
+    pass
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        if (child := os.fork()) == 0:
+            killed.run_async()
+            os._exit(0)
+        print(child, flush=True)
+        print(os.waitpid(child, 0)[1], flush=True)
+"""
+"""For each line that it reads, it submits a job whose pod fits on no node."""
+
+
+class Gate:
+    """Counts the requests of a submit to both of its servers, and holds one, which is never served."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._at = 0
+        self.names: list[str] = []
+        self.reached = threading.Event()
+        self.released = threading.Event()
+
+    def hold(self, at: int) -> None:
+        """Count from 1 again, and hold the request *at*; 0: none."""
+        with self._lock:
+            self._at = at
+            self.names.clear()
+            self.reached.clear()
+            self.released.clear()
+
+    def holds(self, name: str) -> bool:
+        """Count a request; return whether it is to be held."""
+        with self._lock:
+            self.names.append(name)
+            held = len(self.names) == self._at
+        if held:
+            self.reached.set()
+        return held
+
+
+class HeldInTheBucket(Fault):
+    """Holds the gate's request if it is one to *bucket*, and breaks its connection at the end."""
+
+    gate: Gate
+
+    @property
+    def holds(self) -> bool:
+        return not self.gate.released.is_set()
+
+    def matches(self, method: str, operation: str, bucket: str, name: str) -> bool:
+        return bucket == self.bucket and self.gate.holds(f"{method} {operation} {name}")
+
+
+@pytest.fixture
+def own_namespace(bed: Any) -> Iterator[str]:
+    """A namespace in which no other test's jobs are, and no key."""
+    name = f"kn-kills-{secrets.token_hex(3)}"
+    bed.kubectl("create", "namespace", name)
+    bed.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s", "-n", name)
+    yield name
+    bed.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def gate(
+    project: Any, relay: Any, own_namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Gate]:
+    """The gate of the project's submits, which have a namespace and a bucket of their own."""
+    gate, pass_on, bucket = Gate(), relay.take, own_namespace
+
+    def take(request: str) -> Any:
+        if gate.holds(request):
+            gate.released.wait(300)
+            raise ConnectionAbortedError
+        return pass_on(request)
+
+    relay.take = take
+    relay.handle_error = lambda *_: None  # Killed clients break their connections.
+    project.bucket.create_bucket(bucket)
+    fault = HeldInTheBucket(bucket=bucket, held=True, reset="before")
+    fault.gate = gate
+    project.bucket.faults.add(fault)
+    project.namespace = own_namespace
+    project.variables |= {
+        "KINETIC_STORE": f"gs://{bucket}",
+        "KINETIC_SERVICE_ACCOUNT": "default",
+        "TOKEN": "a-secret-value",
+    }
+    # This process looks at what is left.
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    yield gate
+    gate.released.set()
+    project.bucket.faults.clear()
+
+
+def test_a_submit_that_is_killed_between_any_requests_leaves_what_is_listed_and_removed(
+    project: Any, relay: Any, gate: Gate, wait_for: Any
+) -> None:
+    config = json.loads(Path(project.bed.kubeconfig).read_text())
+    config["clusters"][0]["cluster"] = {"server": relay.url}
+    (project.root / "kubeconfig").write_text(json.dumps(config))
+    (project.root / "main.py").write_text(SUBMITS)
+    process = subprocess.Popen(
+        [sys.executable, "main.py"],
+        cwd=project.root,
+        env={**project.environment, "KUBECONFIG": str(project.root / "kubeconfig")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    orders, answers = process.stdin, process.stdout
+
+    def submit(at: int) -> int:
+        """Submit, and kill that at a request; return how the process ended."""
+        (project.root / "salt.txt").write_text(str(at))  # Each time, the snapshot is another one.
+        gate.hold(at)
+        print(file=orders, flush=True)
+        child = int(answers.readline())
+        if at:
+            wait_for(lambda: gate.reached.is_set() or not psutil.pid_exists(child))
+            kill_hard(child)
+        ended = int(answers.readline())
+        gate.released.set()
+        return ended
+
+    with process:
+        ended = [submit(0)]
+        # At a request that only reads, what is left is the same as at the next one.
+        writes = [n for n, name in enumerate(gate.names, 1) if is_write(name)]
+        check_and_remove(project, wait_for)
+        for at in writes:
+            ended.append(submit(at))
+            check_and_remove(project, wait_for)
+        orders.close()
+
+    assert ended == [0] + [signal.SIGKILL] * len(writes)
+    # The key, the call, the snapshot, the record, the Job, its values and its runner.
+    assert len(writes) >= 7
+
+
+def is_write(request: str) -> bool:
+    return not request.startswith("GET") and "dryRun" not in request
+
+
+def check_and_remove(project: Any, wait_for: Any) -> None:
+    """Look at what a submit has left, and remove it."""
+    jobs = {job.job_id: job for job in kinetic.list_jobs()}
+    there = {each["metadata"]["labels"][JOB_ID] for each in objects(project, "jobs")}
+    stored = {tuple(name.split("/")[:2]) for name in project.bucket.names(project.namespace)}
+    # Nothing in the cluster lacks a record; in the bucket, what a day later is removed.
+    assert there <= set(jobs)
+    assert {part[1] for part in stored if is_job_id(part[0]) and part[0] not in jobs} <= {
+        "payload.pkl"
+    }
+    assert all(job.status() is JobStatus.PENDING for job in jobs.values())
+    remove_after_an_hour(project)
+    for each in objects(project, "jobs"):
+        # What is left would run, and end.
+        assert not each["spec"].get("suspend")
+        for kind, name in needs_of(each):
+            project.bed.kubectl("get", kind, name, "-n", project.namespace)
+    for job in jobs.values():
+        job.cleanup()
+        assert not project.bucket.names(project.namespace, f"{job.job_id}/")
+    assert not objects(project, "jobs,pods")
+    # The next submit finds neither the key nor the runner.
+    wait_for(
+        lambda: (
+            {each["metadata"]["name"] for each in objects(project, "secrets,configmaps")}
+            <= {"kinetic-key", "kube-root-ca.crt"}
+        )
+    )
+    project.bed.kubectl("delete", "secret", "--all", "-n", project.namespace)
+
+
+def objects(project: Any, kinds: str) -> list[Manifest]:
+    asked = ("get", kinds, "-n", project.namespace, "-o", "json")
+    found: list[Manifest] = json.loads(project.bed.kubectl(*asked))["items"]
+    return found
+
+
+def remove_after_an_hour(project: Any) -> None:
+    """Do what a list of jobs does an hour later."""
+    cluster = ApiServer(project.bed.access(project.namespace))
+    left = Left(
+        cluster=cluster,
+        workloads=Workloads(cluster),
+        observer=Observer(cluster, FakeStore(), None),
+        store=parse_location(project.variables["KINETIC_STORE"]),
+        reported=set(),
+    )
+    earlier = (datetime.now(UTC) - timedelta(seconds=LEFT_AGE + 60)).isoformat()
+    old = [
+        {**each, "metadata": {**each["metadata"], "creationTimestamp": earlier}}
+        for each in left.find()
+    ]
+    left.remove(old, time.time())
