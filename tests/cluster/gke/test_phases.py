@@ -1,0 +1,166 @@
+"""Evictions of a pod in each phase of its runner."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kinetic_payload.testing.gcs import Fault, Faults
+
+JOBS = """
+import json, os, sys
+from urllib.request import Request
+import kinetic
+from gates import HOST, ask, gate
+
+on_cluster = kinetic.run(
+    "cpu", container_image=os.environ["IMAGE"], cpu="200m", memory="128Mi", preemptions=1
+)
+
+def run(phase):
+    attempt = os.environ["KINETIC_ATTEMPT"]
+    ask(Request(f"{HOST}/upload/storage/v1/b/gates/o?uploadType=media&name=ran-{phase}-{attempt}", b""))
+    return int(attempt)
+
+@on_cluster
+def before_claim(mark):
+    return run("before-claim" + mark)
+
+@on_cluster
+def while_downloading(mark):
+    return run("while-downloading" + mark)
+
+@on_cluster
+def in_function(mark):
+    attempt = run("in-function" + mark)
+    if attempt == 1:
+        gate("in-function" + mark)
+    return attempt
+
+@on_cluster
+def while_uploading(mark):
+    return run("while-uploading" + mark), b"x" * 300_000
+
+@on_cluster
+def after_outcome(mark):
+    return run("after-outcome" + mark)
+
+if __name__ == "__main__":
+    for function in (before_claim, while_downloading, in_function, while_uploading, after_outcome):
+        print(function.run_async(sys.argv[1]).job_id)
+"""
+ENDS = """
+import json, sys, kinetic
+
+for job_id in sys.argv[1:]:
+    job = kinetic.attach(job_id)
+    value = job.result(cleanup=False)
+    outcome = job.outcome()
+    ends = {n: [host.reason for host in hosts] for n, hosts in outcome.attempts.items()}
+    print(json.dumps([value if isinstance(value, int) else value[0], ends, outcome.message]))
+    job.cleanup()
+"""
+
+
+class After(Fault):
+    """Hits requests after *first* has hit one."""
+
+    def __init__(self, first: Fault, **what: Any) -> None:
+        super().__init__(**what)
+        self.first = first
+
+    def matches(self, *request: str) -> bool:
+        return self.first.hits > 0 and super().matches(*request)
+
+
+def evict(project: Any, pod: str) -> None:
+    """Evict a pod that gets 3 s to end."""
+    path = f"/api/v1/namespaces/{project.namespace}/pods/{pod}/eviction"
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod, "namespace": project.namespace},
+        "deleteOptions": {"gracePeriodSeconds": 3},
+    }
+    project.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
+
+
+@pytest.fixture
+def faults(project: Any) -> Iterator[Faults]:
+    """The faults of the project's bucket; none is left."""
+    yield project.bucket.faults
+    project.bucket.faults.clear()
+
+
+def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
+    project: Any, faults: Faults, wait_for: Any
+) -> None:
+    mark = f"-{secrets.token_hex(3)}"
+    held: list[Fault] = []
+
+    def hold(function: str, name: str, **more: Any) -> None:
+        """Hold a request of the job of *function*; it is lost with its pod."""
+        what = {"name": f"cpu-{function}-*/{name}", "times": 1, "held": True, "reset": "before"}
+        held.append(faults.add(**{**what, **more}))
+
+    hold("before-claim", "attempts/1/host-0.claim", method="POST")
+    hold("while-downloading", "payload.pkl", operation="objects.get.media")
+    hold("while-uploading", "attempts/1/host-0.pkl", method="POST")
+    # The outcome is stored, and the runner does not learn that.
+    lost = Fault(name="cpu-after-outcome-*/outcome.json", method="POST", times=1, reset="after")
+    held.append(faults.add(After(lost, name=lost.name, times=1, held=True, reset="before")))
+    faults.add(lost)
+    (project.root / "main.py").write_text(JOBS)
+    submitted = project.run("main.py", mark)
+    assert submitted.returncode == 0, submitted.stderr
+    jobs = submitted.stdout.split()
+    project.await_gate(f"in-function{mark}")
+    wait_for(lambda: all(fault.hits for fault in held))
+    first = {}
+    for job_id in jobs:
+        (pod,) = project.objects("pod", job_id)
+        first[job_id] = pod["metadata"]["uid"]
+        evict(project, pod["metadata"]["name"])
+    wait_for(
+        lambda: (
+            not any(
+                pod["metadata"]["uid"] == first[job_id]
+                for job_id in jobs
+                for pod in project.objects("pod", job_id)
+            )
+        )
+    )
+    for fault in held:
+        fault.release()
+    project.pass_gate(f"in-function{mark}")
+    # The pod that replaces the last one finds an outcome.
+    (last,) = project.objects("job", jobs[-1])
+    complete = ("wait", "--for=condition=Complete", f"job/{last['metadata']['name']}")
+    project.bed.kubectl(*complete, "--timeout=240s", "-n", project.namespace)
+    (project.root / "ends.py").write_text(ENDS)
+    done = project.run("ends.py", *jobs)
+    assert done.returncode == 0, done.stderr
+    ends = [json.loads(line) for line in done.stdout.splitlines()]
+    ran = {name for name in project.bucket.names("gates") if name.startswith("ran-")}
+
+    # What has not begun is no attempt, and nothing runs after the outcome.
+    expected = {
+        "before-claim": [1],
+        "while-downloading": [2],
+        "in-function": [1, 2],
+        "while-uploading": [1, 2],
+        "after-outcome": [1],
+    }
+    assert {name for name in ran if mark in name} == {
+        f"ran-{phase}{mark}-{attempt}" for phase, runs in expected.items() for attempt in runs
+    }
+    for (value, reported, message), (phase, runs) in zip(ends, expected.items(), strict=True):
+        assert value == runs[-1], phase
+        assert reported.pop(str(value)) == ["returned"], phase
+        # A runner that is killed while it waits for the bucket cannot report.
+        assert reported in ({}, {"1": ["terminated"]}) if value == 2 else not reported, phase
+        assert ("Attempt 1 was preempted or stopped" in message) == bool(reported), message
