@@ -1,0 +1,108 @@
+"""A job that Kueue suspends in favour of another one, and resumes, as its user sees it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+JOBS = """
+import os, sys
+import kinetic
+from gates import gate
+
+@kinetic.run(
+    "cpu", container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi", preemptions=1,
+    labels={
+        "kueue.x-k8s.io/queue-name": os.environ["QUEUE"],
+        "kueue.x-k8s.io/priority-class": os.environ["QUEUE"] + "-" + sys.argv[1],
+    } if __name__ == "__main__" else None,
+)
+def function(name):
+    attempt = int(os.environ["KINETIC_ATTEMPT"])
+    print("attempt", attempt, "of", name, flush=True)
+    if attempt == 1:
+        gate(name)
+    return name, attempt
+
+if __name__ == "__main__":
+    print(function.run_async(sys.argv[1]).job_id)
+"""
+
+
+@pytest.fixture
+def queue(bed: Any, project: Any) -> Iterator[str]:
+    """A queue for one job, which a job of the priority `high` takes from one of the priority `low`."""
+    bed.run("up", "--kueue")
+    name = f"kn-queue-{secrets.token_hex(3)}"
+    resources = [
+        {"name": "cpu", "nominalQuota": "300m"},
+        {"name": "memory", "nominalQuota": "10Gi"},
+    ]
+    group = {
+        "coveredResources": ["cpu", "memory"],
+        "flavors": [{"name": name, "resources": resources}],
+    }
+    cluster_queue = {
+        "namespaceSelector": {},
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+        "resourceGroups": [group],
+    }
+    objects: list[tuple[str, str, dict[str, Any]]] = [
+        ("ResourceFlavor", name, {"spec": {}}),
+        ("WorkloadPriorityClass", f"{name}-low", {"value": 1}),
+        ("WorkloadPriorityClass", f"{name}-high", {"value": 2}),
+        ("ClusterQueue", name, {"spec": cluster_queue}),
+        ("LocalQueue", name, {"spec": {"clusterQueue": name}}),
+    ]
+    for kind, each, fields in objects:
+        metadata = {"name": each}
+        manifest = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata}
+        given = json.dumps({**manifest, **fields})
+        bed.kubectl("create", "-n", project.namespace, "-f", "-", given=given)
+    project.variables["QUEUE"] = name
+    yield name
+    for kind, each, _ in reversed(objects):
+        what = f"{kind.lower()}.kueue.x-k8s.io"
+        bed.kubectl("delete", what, each, "-n", project.namespace, "--wait=false")
+
+
+def test_a_job_that_kueue_suspends_for_another_one_goes_on_and_uses_up_no_retry(
+    project: Any, queue: str, wait_for: Any
+) -> None:
+    (project.root / "main.py").write_text(JOBS)
+    low = project.run("main.py", "low").stdout.strip()
+    project.await_gate("low")
+    high = project.run("main.py", "high").stdout.strip()
+    project.await_gate("high")
+    waits = wait_for(
+        lambda: said if "PENDING" in (said := project.kinetic("jobs", "status", low)) else None
+    )
+    listed = {
+        one["job_id"]: one["status"]
+        for one in json.loads(project.kinetic("jobs", "list", "--json"))
+    }
+    project.pass_gate("high")
+    first = project.kinetic("jobs", "result", high)
+    (project.root / "ends.py").write_text(f"""
+import kinetic
+job = kinetic.attach("{low}")
+print(job.result(cleanup=False))
+print(job.outcome().message)
+print(job.logs())
+job.cleanup()
+""")
+    done = project.run("ends.py")
+
+    assert "It was suspended while it ran" in waits
+    assert f"in the queue '{queue}', at position 1 of 1" in waits
+    assert "Preempted to accommodate a workload" in waits
+    assert (listed[low], listed[high]) == ("PENDING", "RUNNING")
+    assert "('high', 1)" in first
+    value, message, *log = done.stdout.splitlines()
+    assert value == "('low', 2)", done.stderr
+    assert message.startswith("Attempt 1 was preempted or stopped")
+    assert "attempt 2 of low" in log
