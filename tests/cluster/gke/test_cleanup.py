@@ -1,0 +1,96 @@
+"""What `result` and `cleanup` leave of jobs that are JobSets or LeaderWorkerSets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kinetic
+from kinetic.job_status import JobStatus
+
+JOBS = """
+import os, sys
+import kinetic
+
+@kinetic.run(
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="150m", memory="128Mi",
+    capture_env_vars=["JAX_*"], pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
+)
+def function(fails=False):
+    if fails:
+        raise ValueError("the words of the function")
+    return "value"
+
+if __name__ == "__main__":
+    for fails in map(int, sys.argv[1:]):
+        print(function.run_async(fails).job_id)
+"""
+
+
+def submitted(project: Any, monkeypatch: pytest.MonkeyPatch, *fails: int) -> list[Any]:
+    """Submit jobs; return their handles in this process."""
+    (project.root / "main.py").write_text(JOBS)
+    done = project.run("main.py", *map(str, fails))
+    assert done.returncode == 0, done.stderr
+    for name, value in project.environment.items():
+        monkeypatch.setenv(name, value)
+    return [kinetic.attach(job_id) for job_id in done.stdout.split()]
+
+
+def left(project: Any, job: Any, kind: str) -> tuple[bool, bool]:
+    """Return whether the job's workload and its objects are still there."""
+    return bool(project.objects(kind, job.job_id)), bool(project.kept(job.job_id))
+
+
+def test_a_jobset_is_kept_after_a_failure_or_on_request_and_each_part_is_removed_alone(
+    on_slice: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Any
+) -> None:
+    project, kind = on_slice, "jobset"
+    ended, failed = submitted(project, monkeypatch, 0, 1)
+
+    assert ended.result(cleanup=False) == "value"
+    with pytest.raises(ValueError, match="the words of the function"):
+        failed.result(cleanup=True)
+    kept = [left(project, job, kind) for job in (ended, failed)]
+    ended.cleanup(gcs=False)
+    without_workload = left(project, ended, kind), ended.status()
+    assert kinetic.attach(ended.job_id).result(cleanup=True) == "value"
+    failed.cleanup(k8s=False)
+    without_objects = left(project, failed, kind)
+    failed.cleanup()
+
+    assert kept == [(True, True)] * 2
+    assert without_workload == ((False, True), JobStatus.SUCCEEDED)
+    assert without_objects == (True, False)
+    for job in (ended, failed):
+        assert left(project, job, kind) == (False, False)
+        wait_for(lambda job=job: not project.objects("job,pod,secret", job.job_id))
+
+
+def test_a_leaderworkerset_never_outlives_its_outcome_and_its_objects_stay_on_request(
+    on_slice: Any,
+    components: dict[str, str],
+    proxy: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_for: Any,
+) -> None:
+    project, kind = on_slice, "leaderworkerset"
+    project.variables |= {**components, "KINETIC_BACKEND": "", "KUBECONFIG": proxy.kubeconfig}
+    del project.variables["JAX_PLATFORMS"]
+    proxy.hidden |= {"jobset.x-k8s.io"}
+    ended, failed = submitted(project, monkeypatch, 0, 1)
+
+    assert ended.result(cleanup=False) == "value"
+    with pytest.raises(ValueError, match="the words of the function"):
+        failed.result()
+    for job in (ended, failed):
+        wait_for(lambda job=job: not project.objects(f"{kind},pod,secret", job.job_id))
+    kept = [left(project, job, kind) for job in (ended, failed)]
+    statuses = ended.status(), failed.status()
+    ended.cleanup(k8s=False)
+    failed.cleanup()
+
+    assert kept == [(False, True)] * 2
+    assert statuses == (JobStatus.SUCCEEDED, JobStatus.FAILED)
+    assert project.kept(ended.job_id) == project.kept(failed.job_id) == []
