@@ -12,10 +12,11 @@ from kinetic.job_status import JobStatus
 JOBS = """
 import os, sys
 import kinetic
+from pods import small
 
 @kinetic.run(
-    os.environ["SLICE"], container_image=os.environ["IMAGE"], cpu="150m", memory="128Mi",
-    capture_env_vars=["JAX_*"], pod_overrides={"spec": {"priorityClassName": os.environ["PRIORITY"]}},
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi",
+    capture_env_vars=["JAX_*"], pod_overrides=small(),
 )
 def function(fails=False):
     if fails:

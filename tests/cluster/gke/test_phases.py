@@ -16,9 +16,10 @@ import json, os, sys
 from urllib.request import Request
 import kinetic
 from gates import HOST, ask, gate
+from pods import small
 
 on_cluster = kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], cpu="200m", memory="128Mi", preemptions=1
+    "cpu", container_image=os.environ["IMAGE"], memory="128Mi", preemptions=1, pod_overrides=small()
 )
 
 def run(phase):

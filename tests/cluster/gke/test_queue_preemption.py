@@ -13,9 +13,10 @@ JOBS = """
 import os, sys
 import kinetic
 from gates import gate
+from pods import small
 
 @kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], cpu="250m", memory="128Mi", preemptions=1,
+    "cpu", container_image=os.environ["IMAGE"], memory="128Mi", preemptions=1, pod_overrides=small(),
     labels={
         "kueue.x-k8s.io/queue-name": os.environ["QUEUE"],
         "kueue.x-k8s.io/priority-class": os.environ["QUEUE"] + "-" + sys.argv[1],
@@ -39,7 +40,7 @@ def queue(bed: Any, project: Any) -> Iterator[str]:
     bed.run("up", "--kueue")
     name = f"kn-queue-{secrets.token_hex(3)}"
     resources = [
-        {"name": "cpu", "nominalQuota": "300m"},
+        {"name": "cpu", "nominalQuota": "80m"},
         {"name": "memory", "nominalQuota": "10Gi"},
     ]
     group = {
