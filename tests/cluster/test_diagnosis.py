@@ -35,7 +35,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
         ("no-node", "didn't match Pod's node affinity/selector", "gke-accelerator=nvidia-h100-80gb"),
     ),
     "no-room": (
-        {"resources": Resources(cpu="900")},
+        {"resources": Resources(cpu="900"), "overrides": {}},
         ("insufficient", "Insufficient cpu", "requests 900 of cpu"),
     ),
     "image": (
