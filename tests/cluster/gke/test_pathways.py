@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kinetic_k8s.manifests.jobset import EXCLUSIVE
+
 MAIN = """
 import os
 import kinetic
@@ -45,14 +47,23 @@ def prepared(project: Any, components: dict[str, str], main: str) -> Any:
     return project
 
 
+def share_the_node_pool(created: Any) -> None:
+    """Let workers run beside their head: the test cluster has one node, so one node pool."""
+    if created["kind"] == "JobSet":
+        for job in created["spec"]["replicatedJobs"]:
+            job["template"]["metadata"]["annotations"].pop(EXCLUSIVE, None)
+
+
 def test_the_function_runs_once_on_the_head_and_sees_the_whole_slice(
-    on_slice: Any, components: dict[str, str], wait_for: Any
+    on_slice: Any, components: dict[str, str], proxy: Any, wait_for: Any
 ) -> None:
     project = prepared(on_slice, components, """
 if __name__ == "__main__":
     job = function.run_async()
     print(job.job_id, job.backend)
 """)  # fmt: skip
+    proxy.change = share_the_node_pool
+    project.variables["KUBECONFIG"] = proxy.kubeconfig
 
     job_id, backend = project.run("main.py").stdout.split()
     (workload,) = wait_for(lambda: project.objects("jobset", job_id))
