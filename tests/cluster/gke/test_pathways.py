@@ -51,7 +51,7 @@ def share_the_node_pool(created: Any) -> None:
     """Let workers run beside their head: the test cluster has one node, so one node pool."""
     if created["kind"] == "JobSet":
         for job in created["spec"]["replicatedJobs"]:
-            job["template"]["metadata"]["annotations"].pop(EXCLUSIVE, None)
+            job["template"]["metadata"].get("annotations", {}).pop(EXCLUSIVE, None)
 
 
 def test_the_function_runs_once_on_the_head_and_sees_the_whole_slice(

@@ -11,61 +11,6 @@ import pytest
 
 from kinetic_payload.testing.gcs import Fault, Faults
 
-JOBS = """
-import json, os, sys
-from urllib.request import Request
-import kinetic
-from gates import HOST, ask, gate
-from pods import small
-
-on_cluster = kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], memory="128Mi", preemptions=1, pod_overrides=small()
-)
-
-def run(phase):
-    attempt = os.environ["KINETIC_ATTEMPT"]
-    ask(Request(f"{HOST}/upload/storage/v1/b/gates/o?uploadType=media&name=ran-{phase}-{attempt}", b""))
-    return int(attempt)
-
-@on_cluster
-def before_claim(mark):
-    return run("before-claim" + mark)
-
-@on_cluster
-def while_downloading(mark):
-    return run("while-downloading" + mark)
-
-@on_cluster
-def in_function(mark):
-    attempt = run("in-function" + mark)
-    if attempt == 1:
-        gate("in-function" + mark)
-    return attempt
-
-@on_cluster
-def while_uploading(mark):
-    return run("while-uploading" + mark), b"x" * 300_000
-
-@on_cluster
-def after_outcome(mark):
-    return run("after-outcome" + mark)
-
-if __name__ == "__main__":
-    for function in (before_claim, while_downloading, in_function, while_uploading, after_outcome):
-        print(function.run_async(sys.argv[1]).job_id)
-"""
-ENDS = """
-import json, sys, kinetic
-
-for job_id in sys.argv[1:]:
-    job = kinetic.attach(job_id)
-    value = job.result(cleanup=False)
-    outcome = job.outcome()
-    ends = {n: [host.reason for host in hosts] for n, hosts in outcome.attempts.items()}
-    print(json.dumps([value if isinstance(value, int) else value[0], ends, outcome.message]))
-    job.cleanup()
-"""
-
 
 class After(Fault):
     """Hits requests after *first* has hit one."""
@@ -98,7 +43,7 @@ def faults(project: Any) -> Iterator[Faults]:
 
 
 def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
-    project: Any, faults: Faults, wait_for: Any
+    project: Any, faults: Faults, copy_project: Any, wait_for: Any
 ) -> None:
     mark = f"-{secrets.token_hex(3)}"
     held: list[Fault] = []
@@ -115,7 +60,7 @@ def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
     lost = Fault(name="cpu-after-outcome-*/outcome.json", method="POST", times=1, reset="after")
     held.append(faults.add(After(lost, name=lost.name, times=1, held=True, reset="before")))
     faults.add(lost)
-    (project.root / "main.py").write_text(JOBS)
+    copy_project("phases", project.root)
     submitted = project.run("main.py", mark)
     assert submitted.returncode == 0, submitted.stderr
     jobs = submitted.stdout.split()
@@ -142,7 +87,6 @@ def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
     (last,) = project.objects("job", jobs[-1])
     complete = ("wait", "--for=condition=Complete", f"job/{last['metadata']['name']}")
     project.bed.kubectl(*complete, "--timeout=240s", "-n", project.namespace)
-    (project.root / "ends.py").write_text(ENDS)
     done = project.run("ends.py", *jobs)
     assert done.returncode == 0, done.stderr
     ends = [json.loads(line) for line in done.stdout.splitlines()]
