@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
-import shlex
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +25,7 @@ import urllib3
 
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.connection import Access, Credentials
+from kinetic_k8s.cluster.connection import Access
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.labels import of_job
@@ -38,72 +35,10 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 sys.path += [str(ROOT / ".ci"), str(HERE)]
 
+from bed import Bed, exported, start  # noqa: E402
 from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
 from locks import locked  # noqa: E402
 from pods import small  # noqa: E402
-from testcloud import testcloud  # noqa: E402
-
-
-@dataclass(frozen=True)
-class Bed:
-    """The test bed, as its `up` describes it."""
-
-    commands: Path
-    """The folder with `up`, `down`, `accel` and others."""
-    environment: Mapping[str, str]
-
-    @property
-    def kubeconfig(self) -> str:
-        return self.environment["KUBECONFIG"]
-
-    @property
-    def folder(self) -> Path:
-        """The folder of what runs: it is new whenever the bed is."""
-        return Path(self.environment["KUBE_BED_DIR"])
-
-    def access(self, namespace: str, *, token: str = "kube-bed-admin") -> Access:
-        """Return how the cluster is reached as its administrator.
-
-        As `kube-bed-user` a few things are permitted in the namespace `default` only.
-        """
-        return Access(
-            server=self.environment["KUBE_BED_SERVER"],
-            ca=Path(self.environment["KUBE_BED_CA"]).read_text(),
-            namespace=namespace,
-            credentials=lambda: Credentials(headers={"Authorization": f"Bearer {token}"}),
-        )
-
-    def kubectl(self, *arguments: str, given: str | None = None) -> str:
-        """Run kubectl: what these tests know independently of our code."""
-        done = subprocess.run(
-            [self.environment["KUBE_BED_KUBECTL"], *arguments],
-            env={**os.environ, **self.environment},  # noqa: TID251 - a child's begins with ours
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def run(self, command: str, *arguments: str) -> None:
-        """Run one of the bed's own commands."""
-        subprocess.run([self.commands / command, *arguments], check=True, capture_output=True)
-
-    def run_beside(self, command: str, *arguments: str | Path) -> str:
-        """Run a command of a second bed, which has no node; return what it printed.
-
-        Its clean-up kills all containers of a cgroup that it shares with this bed, so cgroups are hidden.
-        """
-        hidden = ("unshare", "--mount", "sh", "-c", 'umount -lR /sys/fs/cgroup && exec "$@"', "sh")
-        done = subprocess.run(
-            [*hidden, self.commands / command, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -165,11 +100,7 @@ def bed() -> Bed:
     required = os.environ.get(REQUIRED) == "required"  # noqa: TID251 - these tests' own
     if (why := obstacle()) is not None:
         pytest.fail(why) if required else pytest.skip(why)
-    folder = testcloud()
-    assert folder is not None
-    done = subprocess.run([folder / "kube" / "up"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return Bed(folder / "kube", exported(done.stdout))
+    return start()
 
 
 @pytest.fixture(scope="session")
@@ -216,12 +147,6 @@ def second(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
         yield exported(bed.run_beside("up", "--no-node", "--dir", folder))
     finally:
         bed.run_beside("down", "--dir", folder)
-
-
-def exported(text: str) -> dict[str, str]:
-    """Return the variables that a script exports."""
-    exports = re.findall(r"^export (\w+)=(.*)$", text, re.MULTILINE)
-    return {name: shlex.split(value)[0] for name, value in exports}
 
 
 @dataclass(frozen=True)

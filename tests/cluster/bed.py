@@ -1,0 +1,92 @@
+"""The test bed: a real Kubernetes on this machine. Benchmarks use it as well; they import this file by its path."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testcloud import testcloud
+
+from kinetic_k8s.cluster.connection import Access, Credentials
+
+
+@dataclass(frozen=True)
+class Bed:
+    """The test bed, as its `up` describes it."""
+
+    commands: Path
+    """The folder with `up`, `down`, `accel` and others."""
+    environment: Mapping[str, str]
+
+    @property
+    def kubeconfig(self) -> str:
+        return self.environment["KUBECONFIG"]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of what runs: it is new whenever the bed is."""
+        return Path(self.environment["KUBE_BED_DIR"])
+
+    def access(self, namespace: str, *, token: str = "kube-bed-admin") -> Access:
+        """Return how the cluster is reached as its administrator.
+
+        As `kube-bed-user` a few things are permitted in the namespace `default` only.
+        """
+        return Access(
+            server=self.environment["KUBE_BED_SERVER"],
+            ca=Path(self.environment["KUBE_BED_CA"]).read_text(),
+            namespace=namespace,
+            credentials=lambda: Credentials(headers={"Authorization": f"Bearer {token}"}),
+        )
+
+    def kubectl(self, *arguments: str, given: str | None = None) -> str:
+        """Run kubectl: what these tests know independently of our code."""
+        done = subprocess.run(
+            [self.environment["KUBE_BED_KUBECTL"], *arguments],
+            env={**os.environ, **self.environment},  # noqa: TID251 - a child's begins with ours
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(self, command: str, *arguments: str) -> None:
+        """Run one of the bed's own commands."""
+        subprocess.run([self.commands / command, *arguments], check=True, capture_output=True)
+
+    def run_beside(self, command: str, *arguments: str | Path) -> str:
+        """Run a command of a second bed, which has no node; return what it printed.
+
+        Its clean-up kills all containers of a cgroup that it shares with this bed, so cgroups are hidden.
+        """
+        hidden = ("unshare", "--mount", "sh", "-c", 'umount -lR /sys/fs/cgroup && exec "$@"', "sh")
+        done = subprocess.run(
+            [*hidden, self.commands / command, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def start() -> Bed:
+    """Start the test bed unless it runs; it keeps running afterwards."""
+    folder = testcloud()
+    assert folder is not None, "ask `obstacle` first"
+    done = subprocess.run([folder / "kube" / "up"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Bed(folder / "kube", exported(done.stdout))
+
+
+def exported(text: str) -> dict[str, str]:
+    """Return the variables that a script exports."""
+    exports = re.findall(r"^export (\w+)=(.*)$", text, re.MULTILINE)
+    return {name: shlex.split(value)[0] for name, value in exports}

@@ -1,0 +1,109 @@
+"""Images for the test bed, made without docker. Benchmarks use them as well; they import this file by its path."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.metadata
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from locks import locked
+
+REQUIREMENTS = tuple(
+    f"{name}=={importlib.metadata.version(name)}"
+    for name in ("cloudpickle", "debugpy", "google-cloud-storage")
+)
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_FOLDER = "usr/local/lib/python3.11/dist-packages"
+
+
+class Registry:
+    """The test bed's registry, over HTTP."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._http = urllib3.PoolManager()
+
+    def ask(self, method: str, path: str, **options: Any) -> urllib3.BaseHTTPResponse:
+        url = path if path.startswith("http") else f"http://{self.address}/v2/{path}"
+        return self._http.request(method, url, **options)
+
+    def has(self, repository: str, tag: str) -> bool:
+        found = self.ask("HEAD", f"{repository}/manifests/{tag}", headers={"Accept": _MANIFEST})
+        return found.status == 200
+
+    def manifest(self, repository: str, tag: str) -> Any:
+        found = self.ask("GET", f"{repository}/manifests/{tag}", headers={"Accept": _MANIFEST})
+        return json.loads(found.data)
+
+    def push(self, repository: str, data: bytes) -> str:
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        place = self.ask("POST", f"{repository}/blobs/uploads/").headers["Location"]
+        mark = "&" if "?" in place else "?"
+        stored = self.ask("PUT", f"{place}{mark}digest={digest}", body=data)
+        assert stored.status == 201, stored.data
+        return digest
+
+    def mount(self, repository: str, digest: str, source: str) -> None:
+        path = f"{repository}/blobs/uploads/?mount={digest}&from={source}"
+        assert self.ask("POST", path).status == 201
+
+
+def image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
+    """Return the address of an image with Python and *requirements*, which are unpacked in *folder*.
+
+    It is made without docker, once: its tag names its parts, and other processes wait while one makes it.
+    """
+    with locked(bed.folder, "images"):
+        return _image_of(bed, folder, requirements)
+
+
+def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
+    registry = Registry(bed.environment["KUBE_BED_REGISTRY"])
+    base = registry.manifest("base/python", "3.11")
+    parts = json.dumps([base["config"]["digest"], requirements])
+    tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
+    name = "kinetic-tests/custom"
+    address = f"{registry.address}/{name}:{tag}"
+    if registry.has(name, tag):
+        return address
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
+            *("--python-version", "3.11", "--compile-bytecode", *requirements),
+        ],
+        check=True,
+    )
+    unpacked = io.BytesIO()
+    with tarfile.open(fileobj=unpacked, mode="w") as archive:
+        archive.add(folder, _FOLDER)
+    layer = gzip.compress(unpacked.getvalue(), compresslevel=1)
+    config = json.loads(registry.ask("GET", f"base/python/blobs/{base['config']['digest']}").data)
+    config["rootfs"]["diff_ids"].append(f"sha256:{hashlib.sha256(unpacked.getvalue()).hexdigest()}")
+    config.pop("history", None)
+    data = json.dumps(config).encode()
+    for each in base["layers"]:
+        registry.mount(name, each["digest"], "base/python")
+    added = {
+        "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
+        "digest": registry.push(name, layer),
+        "size": len(layer),
+    }
+    described = {**base["config"], "digest": registry.push(name, data), "size": len(data)}
+    manifest = {**base, "config": described, "layers": [*base["layers"], added]}
+    stored = registry.ask(
+        "PUT",
+        f"{name}/manifests/{tag}",
+        body=json.dumps(manifest).encode(),
+        headers={"Content-Type": _MANIFEST},
+    )
+    assert stored.status == 201, stored.data
+    return address
