@@ -12,15 +12,17 @@ Verdict = Literal["ok", "noisy", "over", ""]
 
 @dataclass(frozen=True)
 class Budget:
-    """The limit of DESIGN §11: a value, or a ratio to the floor."""
+    """The limit of DESIGN §11: a value, a ratio to the floor, or a value above the floor."""
 
     limit: float
-    kind: Literal["value", "ratio", "speed"] = "value"
+    kind: Literal["value", "above", "ratio", "speed"] = "value"
     """`speed` is the floor's time divided by Kinetic's. It is the only kind where more is better."""
 
     def text(self, unit: str) -> str:
         if self.kind == "value":
             return f"≤ {self.limit:g} {unit}".rstrip()
+        if self.kind == "above":
+            return f"≤ floor + {self.limit:g} {unit}".rstrip()
         return f"{'≥' if self.kind == 'speed' else '≤'} {self.limit:g}×"
 
 
@@ -67,6 +69,9 @@ class Figure:
     def _keeps(self, budget: Budget, *, best: bool) -> bool:
         if budget.kind == "value":
             return (self.best if best else self.median) <= budget.limit
+        if budget.kind == "above":
+            take = min if best else statistics.median
+            return take(self.samples) - take(self.floor_samples) <= budget.limit
         ratio = self.ratio(best=best)
         if ratio is None:
             return False
