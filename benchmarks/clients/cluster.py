@@ -105,7 +105,7 @@ def end(rounds: int) -> Any:
     def one_round() -> dict[str, float]:
         job = one.run_async()
         made = next(each for each in reversed(sent) if each.to_cluster)
-        pods = f"/api/v1/namespaces/{job.namespace}/pods?watch=1&labelSelector="
+        pods = f"/api/v1/namespaces/{job.namespace}/pods?watch=1&timeoutSeconds=300&labelSelector="
         url = made.origin + pods + quote(f"kinetic.dev/job-id={job.job_id}")
         headers = {"Authorization": made.headers["Authorization"]}
         signal = watching.submit(bare.end_of_container, url, headers)
