@@ -42,16 +42,17 @@ signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
 host, restarts = int(os.environ["KINETIC_HOST_INDEX"]), int(os.environ["KINETIC_RESTART_ATTEMPT"])
 names = os.environ["KINETIC_HOST_NAMES"].split(",")
 assert os.environ["KINETIC_COORDINATOR_ADDRESS"] == f"{names[0]}:8482" and len(names) == 2
-for name in names:
-    while True:
-        try:
-            socket.gethostbyname(name)
-            break
-        except OSError:
-            time.sleep(0.2)
+server = socket.create_server(("", 8482))
+while True:
+    try:
+        socket.create_connection((names[1 - host], 8482), 5)
+        break
+    except OSError:
+        time.sleep(0.2)
+server.accept()
 print("ready", flush=True)
 """
-"""The beginning of a program on two hosts: each finds both names."""
+"""The beginning of a program on two hosts: each connects to the other by its name, which ends with its pod."""
 WAIT = "time.sleep(600)"
 ONCE = HOSTS + f"if restarts == 0: sys.exit(CODE) if host == 1 else {WAIT}"
 """Host 1 fails in the first attempt, and the other host waits."""
