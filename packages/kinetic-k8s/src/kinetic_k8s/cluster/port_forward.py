@@ -62,6 +62,9 @@ class PortForward:
                     _receive(client, stream)
             except KineticError as error:
                 report(error.message)
+            finally:
+                with suppress(OSError):
+                    client.shutdown(socket.SHUT_RDWR)
 
     def _open(self, port: int) -> ByteStream:
         leader = leader_of(views(self._cluster.list("Pod", labels=self._labels)))
@@ -81,9 +84,6 @@ def _receive(client: socket.socket, stream: ByteStream) -> None:
         # Errors of the cluster can be of this class, too; else the client has gone.
         if isinstance(error, KineticError):
             raise
-    finally:
-        with suppress(OSError):
-            client.shutdown(socket.SHUT_RDWR)
 
 
 def _send(client: socket.socket, stream: ByteStream) -> None:
