@@ -317,6 +317,22 @@ def test_what_keeps_a_job_from_running_is_said_once_it_has_run_as_well() -> None
     assert observation_of(None, []).status is JobStatus.NOT_FOUND
 
 
+def test_what_keeps_a_container_from_starting_is_explained_once_and_as_soon_as_it_is_known() -> (
+    None
+):
+    creating = observation_of(a_job(), [a_pod(waiting={"reason": "ContainerCreating"})])
+    pulling = observation_of(a_job(), [a_pod(**PULLING)])
+    message = f'Back-off pulling image "i:1": ErrImagePull: {PULLING["waiting"]["message"]}'
+    pausing = observation_of(
+        a_job(), [a_pod(waiting={"reason": "ImagePullBackOff", "message": message})]
+    )
+
+    # A wait asks for an explanation if an observation differs from the one before.
+    assert creating == observation_of(a_job(), [a_pod(waiting={"reason": "PodInitializing"})])
+    assert creating != pulling == pausing
+    assert explanation_of(pulling, []).text == explanation_of(pausing, []).text
+
+
 class Kubelet:
     """A cluster with one pod, which has ended and whose log has lost its beginning."""
 

@@ -20,6 +20,12 @@ NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
 """Reasons of the end of a container whose program could not be started."""
 
 
+_STARTING: Final = frozenset(("", "ContainerCreating", "PodInitializing"))
+"""Reasons of a container that waits as usual."""
+_PAUSES: Final = {"ImagePullBackOff": "ErrImagePull"}
+"""Reasons during the pause after an error → the reason during the error."""
+
+
 @dataclass(frozen=True)
 class PodView:
     """The state of one pod, from its manifest."""
@@ -102,6 +108,19 @@ class PodView:
     def waiting(self) -> Mapping[str, Any]:
         """Why the command's container does not run yet; empty once it has started."""
         return (self.container.get("state") or {}).get("waiting") or {}
+
+    @property
+    def obstacles(self) -> frozenset[str]:
+        """The kubelet's reasons why containers cannot start, such as `ErrImagePull`; empty while they start."""
+        statuses = [
+            *(self.status.get("initContainerStatuses") or ()),
+            *(self.status.get("containerStatuses") or ()),
+        ]
+        reasons = {
+            str(((each.get("state") or {}).get("waiting") or {}).get("reason") or "")
+            for each in statuses
+        }
+        return frozenset(_PAUSES.get(each, each) for each in reasons - _STARTING)
 
     @property
     def terminated(self) -> Mapping[str, Any]:

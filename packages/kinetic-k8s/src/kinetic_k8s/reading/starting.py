@@ -159,6 +159,10 @@ def _crash(
     )
 
 
+_BACK_OFF: Final = re.compile(r'^Back-off pulling image "[^"]*": \w+: ')
+"""What the kubelet writes before the error while it waits for its next try."""
+
+
 def _image(image: str, message: str, events: Sequence[Manifest]) -> Diagnosis:
     # Between two pulls the status may contain only the wait for the next one; the event has the cause.
     pulls = [
@@ -167,6 +171,7 @@ def _image(image: str, message: str, events: Sequence[Manifest]) -> Diagnosis:
         if text.startswith("Failed to pull image") and image in text
     ]
     text = message if ":" in message.partition('"')[2].partition('"')[2] or not pulls else pulls[-1]
+    text = _BACK_OFF.sub("", text).rstrip(".")
     remedy = ""
     lower = text.lower()
     if "no match for platform" in lower:
@@ -177,7 +182,7 @@ def _image(image: str, message: str, events: Sequence[Manifest]) -> Diagnosis:
         remedy = f"Check the name and the tag of the image {image!r}."
     elif any(word in lower for word in ("no such host", "timeout", "connection refused")):
         remedy = "The nodes cannot reach the registry: check its name and the nodes' network."
-    return Diagnosis("image", f"The image cannot be pulled: {text}", remedy)
+    return Diagnosis("image", f"The image cannot be pulled: {text}.", remedy)
 
 
 def _config(message: str) -> Diagnosis:

@@ -38,6 +38,8 @@ _AT_ONCE: Final = timedelta(seconds=5)
 class JobObservation(Observation):
     """An observation with the workload and the pods that it was decided from."""
 
+    obstacles: frozenset[str] = frozenset()
+    """Why containers cannot start: a wait explains the job again when this changes."""
     job: Manifest | None = field(default=None, compare=False, repr=False)
     pods: tuple[Manifest, ...] = field(default=(), compare=False, repr=False)
 
@@ -54,6 +56,7 @@ def observation_of(
         found.reason,
         () if job is None else _attempts(job, pods),
         vanished=ended and found.over,
+        obstacles=frozenset().union(*(pod.obstacles for pod in views(pods))),
         job=job,
         pods=tuple(pods),
     )
