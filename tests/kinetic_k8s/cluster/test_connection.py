@@ -229,6 +229,27 @@ def test_while_one_thread_waits_for_a_login_others_use_credentials_that_are_acce
     assert servers[0].tokens[4:] == ["2"] * 3
 
 
+def test_a_client_certificate_that_is_written_anew_to_its_file_is_used(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+
+    def issue() -> None:
+        issued = trustme.CA().issue_cert("ada.example.com")
+        issued.cert_chain_pems[0].write_to_path(certificate)
+        issued.private_key_pem.write_to_path(key)
+
+    issue()
+    paths = Credentials(certificate=(str(certificate), str(key)))
+    connection = Connection(Access(server="https://localhost", credentials=lambda: paths))
+    first = connection.opened()
+    connection.renew(first)
+    unchanged = connection.opened()
+    issue()
+    connection.renew(unchanged)
+
+    assert unchanged.pool is first.pool
+    assert connection.opened().pool is not first.pool
+
+
 def test_a_new_address_that_is_found_during_a_login_is_not_lost(
     servers: tuple[Server, Server],
 ) -> None:

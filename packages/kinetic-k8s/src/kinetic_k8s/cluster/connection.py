@@ -7,9 +7,10 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -177,7 +178,8 @@ class Connection:
         """The API versions that the server serves, such as `batch/v1`; None: not asked yet."""
         self.ask_again_at = 0.0
         """When the server is asked again for a kind that it did not serve, by the clock of `ApiServer`."""
-        self._certificate: tuple[str, str] | None = None
+        self._certificate: tuple[bytes, ...] | None = None
+        """The contents of the client certificate's files; empty without a certificate."""
         self._renew_at: datetime | None = None
         self._refused: tuple[NotAuthenticatedError, datetime, timedelta] | None = None
         """The error of the latest attempt to get credentials, when it is repeated, and the pause until then."""
@@ -302,9 +304,14 @@ class Connection:
     def _open(self, credentials: Credentials) -> Opened:
         access = self._access
         server, headers = access.server.rstrip("/"), dict(credentials.headers)
-        if self._opened is not None and credentials.certificate == self._certificate:
+        certificate = _contents(credentials.certificate or ())
+        if (
+            self._opened is not None
+            and certificate is not None
+            and certificate == self._certificate
+        ):
             return replace(self._opened, headers=headers)
-        self._certificate = credentials.certificate
+        self._certificate = certificate
         context = _tls(access, credentials)
         name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
         options: dict[str, Any] = {
@@ -324,6 +331,14 @@ class Connection:
             headers,
             dial=lambda timeout: _dial(access, context, timeout),
         )
+
+
+def _contents(paths: Iterable[str]) -> tuple[bytes, ...] | None:
+    """Return what the files contain, which may be written anew in place; None if one cannot be read."""
+    try:
+        return tuple(Path(path).read_bytes() for path in paths)
+    except OSError:
+        return None
 
 
 def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.socket:
