@@ -83,14 +83,19 @@ def test_an_outage_is_reported_once_and_ends_when_the_log_is_stopped() -> None:
                     raise self.error
 
     stops: list[Any] = []
-    store, told = Down(StorePermissionError("gs://b refuses.")), []  # type: ignore[var-annotated]
+    store, told = Down(StorePermissionError("gs://b refuses", hint="Log in.")), []  # type: ignore[var-annotated]
     store.write("name", b"data")
     reached = lasting(store, stopped=lambda: bool(stops), pause=lambda _: None, warn=told.append)
     assert reached.read("name") == b"data"
     store.works = False
 
     assert reached.read("name") == b"data"
-    assert len(told) == 1
+    assert told == ["gs://b refuses. Log in. The log goes on as soon as it can be read again."]
+    with pytest.raises(ObjectNotFoundError):  # The store responds, so a failure is another outage.
+        reached.read("missing")
+    store.requests = 0
+    assert reached.read("name") == b"data"
+    assert len(told) == 2
     stops.append(True)
     with pytest.raises(StorePermissionError):
         reached.read("name")

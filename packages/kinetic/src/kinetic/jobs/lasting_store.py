@@ -98,7 +98,8 @@ class _Lasting:
             try:
                 found = request()
             except _FINAL as error:
-                self._reached = self._reached or not isinstance(error, BucketNotFoundError)
+                if not isinstance(error, BucketNotFoundError):
+                    self._reached, self._warned = True, False  # The store has responded.
                 raise
             except StoreError as error:
                 if not self._reached:
@@ -113,7 +114,8 @@ class _Lasting:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            self._warn(f"{error.message} The log goes on as soon as it can be read again.")
+            known = [f"{text.rstrip('.')}." for text in (error.message, error.hint) if text]
+            self._warn(" ".join([*known, "The log goes on as soon as it can be read again."]))
 
     def _wait(self, seconds: float, error: StoreError) -> None:
         while seconds > 0:
