@@ -11,14 +11,16 @@ import pytest
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.forms import form_on, warnings_of
-from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
+from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
 from kinetic.backends.gke.observation import observation_of
+from kinetic.errors import SubmitError
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster import Identity
+from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.errors import NotPermittedError, UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
@@ -66,6 +68,21 @@ def test_a_refused_cancel_says_that_the_accelerator_is_still_billed(tmp_path: Pa
 
     assert "tpu-v5p-8 is still billed" in stop(Refusing())
     assert "billed" not in stop(Refusing("Completed"))
+
+
+def test_a_job_is_not_created_as_another_kind_than_its_record_has(tmp_path: Path) -> None:
+    # JobSets were served when the record was written.
+    backend = ClusterBackend(Refusing(), FakeStore(), tmp_path, None, {})  # type: ignore[arg-type]
+    launch = Launch(
+        record=RECORD,
+        request=a_request(tmp_path, backend="gke"),
+        environment=ClusterEnvironment(
+            "image:1", runner=Runner(digest="0" * 64, name="r.py", content=b"")
+        ),
+    )
+
+    with pytest.raises(SubmitError, match=r"announced as a JobSet, .* as a Job now"):
+        backend.start(launch)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ from kinetic_k8s.errors import (
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
-from kinetic_k8s.manifests.workload import KIND_OF_FORM
+from kinetic_k8s.manifests.workload import KIND_OF_FORM, kind_of_workload
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
@@ -203,9 +203,17 @@ class ClusterBackend:
         runner = launch.environment.runner
         try:
             account = service_account_of(self._cluster, launch.request.service_account)
+            spec = self._spec(launch, runner, account.name)
+            kind, announced = kind_of_workload(spec), launch.record.workload
+            if announced not in (None, kind):
+                raise SubmitError(
+                    f"Job {launch.record.job_id} was announced as a {announced}, and the cluster would run it as a "
+                    f"{kind} now: what it serves has changed.",
+                    hint="Submit it again.",
+                )
             create_workload(
                 with_timeout(self._cluster),
-                self._spec(launch, runner, account.name),
+                spec,
                 environment=launch.request.captured_env,
                 runner=runner,
             )
