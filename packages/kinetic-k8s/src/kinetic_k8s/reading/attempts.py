@@ -20,8 +20,10 @@ NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
 """Reasons of the end of a container whose program could not be started."""
 
 
-_STARTING: Final = frozenset(("", "ContainerCreating", "PodInitializing"))
-"""Reasons of a container that waits as usual."""
+_STARTING: Final = frozenset(
+    ("", "ContainerCreating", "PodInitializing", "CreateContainerConfigError")
+)
+"""Reasons of a container that waits as usual; a pod may start a moment before its Secret is created."""
 _PAUSES: Final = {"ImagePullBackOff": "ErrImagePull"}
 """Reasons during the pause after an error → the reason during the error."""
 
