@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, EXIT_TERMINATED
 from kinetic_payload.memory import in_mebibytes, memory_to_try
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 
+_NEAR: Final = 0.9
+"""The share of its limit from which on a container is taken to have reached it."""
 Cause = Literal["timeout", "terminated", "orphaned"]
 """Why the parent ended the child: the time limit was reached, SIGTERM came, or the supervisor died."""
 
@@ -186,6 +188,11 @@ def _memory_notes(end: ChildEnd, peak: int | None) -> tuple[str, ...]:
 
 
 def _out_of_memory(limit: int, peak: int | None) -> str:
+    if peak and peak < limit * _NEAR:
+        return (
+            f"The node ran out of memory: the container used {in_mebibytes(peak)} at most, and its limit is "
+            f"{in_mebibytes(limit)}. Request what the job needs: memory="
+        )
     used = f", and the most that it used is {in_mebibytes(peak)}" if peak else ""
     wanted = memory_to_try(max(limit, peak or 0))
     return (
