@@ -88,6 +88,7 @@ def test_every_end_has_a_reason_a_code_and_words(end, reason, code, words):
     [
         (64, 63, "The limit of the container is 64 Mi, and the most that it used is 63 Mi. Use less memory, or try memory='128Mi'."),
         (2048, None, "The limit of the container is 2,048 Mi. Use less memory, or try memory='3Gi'."),
+        (64, 32, "The node ran out of memory: the container used 32 Mi at most, and its limit is 64 Mi. Request what the job needs: memory="),
         (None, 63, "the kernel ran out of memory."),
     ],
 )  # fmt: skip
