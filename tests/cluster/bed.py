@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,8 +62,17 @@ class Bed:
         """Run one of the bed's own commands."""
         subprocess.run([self.commands / command, *arguments], check=True, capture_output=True)
 
+    def start_beside(self, folder: Path) -> dict[str, str]:
+        """Start a second bed without a node in *folder*, or what ended of it; return its variables.
+
+        On a busy machine it may give up before all of it runs. It is asked once more then.
+        """
+        with suppress(AssertionError):
+            return exported(self.run_beside("up", "--no-node", "--dir", folder))
+        return exported(self.run_beside("up", "--no-node", "--dir", folder))
+
     def run_beside(self, command: str, *arguments: str | Path) -> str:
-        """Run a command of a second bed, which has no node; return what it printed.
+        """Run a command of a second bed; return what it printed.
 
         Its clean-up kills all containers of a cgroup that it shares with this bed, so cgroups are hidden.
         """

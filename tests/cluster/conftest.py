@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 sys.path += [str(ROOT / ".ci"), str(HERE)]
 
-from bed import Bed, exported, start  # noqa: E402
+from bed import Bed, start  # noqa: E402
 from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
 from locks import locked  # noqa: E402
 from pods import small  # noqa: E402
@@ -139,14 +139,15 @@ def a_job() -> Callable[..., JobSpec]:
     return make
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def second(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A second API server, without nodes, as its `up` describes it."""
-    folder = tmp_path_factory.mktemp("second")
-    try:
-        yield exported(bed.run_beside("up", "--no-node", "--dir", folder))
-    finally:
-        bed.run_beside("down", "--dir", folder)
+    """A second API server, without nodes, as its `up` describes it. A third one might take a port of it."""
+    folder = tmp_path_factory.mktemp("second")  # Its path must be short.
+    with locked(bed.folder, "second"):
+        try:
+            yield bed.start_beside(folder)
+        finally:
+            bed.run_beside("down", "--dir", folder)
 
 
 @dataclass(frozen=True)

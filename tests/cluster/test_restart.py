@@ -44,7 +44,7 @@ def test_a_watch_and_a_call_survive_a_server_that_stops_and_one_that_forgets(
 
         # The test bed starts an empty cluster then: every known version is one of the future.
         send(second, "kube-apiserver", signal.SIGKILL)
-        bed.run_beside("up", "--no-node", "--dir", second["KUBE_BED_DIR"])
+        bed.start_beside(Path(second["KUBE_BED_DIR"]))
         assert cluster.get("ConfigMap", "during") is None
         watch.wait(60)
         create(cluster, "after")
