@@ -200,9 +200,8 @@ class Connection:
         Raises:
             NotAuthenticatedError: There are no credentials.
         """
-        if (
-            self._process != os.getpid()
-        ):  # The sockets are the parent's, and its locks may be taken.
+        if self._process != os.getpid():
+            # The sockets are the parent's, and its locks may be taken.
             self._process, self._opened = os.getpid(), None
             self._lock, self._renewal = threading.Lock(), threading.Lock()
         with self._lock:

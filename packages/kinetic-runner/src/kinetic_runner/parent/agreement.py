@@ -63,9 +63,9 @@ class Agreement:
     def reach(self) -> int:
         """Claim the attempt that all hosts run, and wait until they have claimed it; return its number.
 
-        While the store does not respond, it is asked again. So it is if it rejects credentials or permissions that
-        it accepted before: they may be restored, and the job would end with this host. A host that is stopped
-        reports that for the attempt that it has claimed.
+        While the store does not respond, it is asked again. It is also asked again if it rejects credentials that
+        it accepted before: they may be restored, and if this host gave up, the job would end. A host that is
+        stopped reports that for the attempt that it has claimed.
 
         Raises:
             AlreadyFinishedError: The job has ended.
