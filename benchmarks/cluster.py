@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,27 +57,14 @@ def figures(bench: Bench) -> Iterator[Figure]:
     project = write_project(bench.folder / "project", FILES)
     arguments = ("--host", bed.environment["KUBE_BED_HOST"], "--no-md5")
     with GcsProcess(*BUCKETS, arguments=arguments) as server:
-        with namespace(bed) as name:
+        with bed.new_namespace() as name:
             here = Cluster(bench, bed, server, image, project, name, BUCKETS[0])
             yield from submitting(here)
             yield from ending(here)
             yield from starting(here)
             yield from waiting(here)
-        with namespace(bed) as name:
+        with bed.new_namespace() as name:
             yield from listing(Cluster(bench, bed, server, image, project, name, BUCKETS[1]))
-
-
-@contextmanager
-def namespace(bed: Bed) -> Iterator[str]:
-    """Provide a namespace; it is deleted with everything in it."""
-    name = f"kn-bench-{secrets.token_hex(3)}"
-    bed.kubectl("create", "namespace", name)
-    try:
-        # Pods need it, and it is made a moment after its namespace.
-        bed.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s", "-n", name)
-        yield name
-    finally:
-        bed.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @dataclass(frozen=True)
@@ -172,7 +157,7 @@ def starting(cluster: Cluster) -> Iterator[Figure]:
     yield Figure(
         what="start of a container → function",
         samples=starts,
-        floor="python3 -c pass in such a container",
+        floor="python3 -c in such a container",
         floor_samples=floors,
         budgets=(Budget(1.0, "above"),),
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import subprocess
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,19 @@ class Bed:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    @contextmanager
+    def new_namespace(self) -> Iterator[str]:
+        """Provide a namespace; it is deleted with everything in it."""
+        name = f"kn-test-{secrets.token_hex(3)}"
+        self.kubectl("create", "namespace", name)
+        try:
+            # Pods need this account, which is made a moment after its namespace.
+            account = ("serviceaccount/default", "--timeout=60s", "-n", name)
+            self.kubectl("wait", "--for=create", *account)
+            yield name
+        finally:
+            self.kubectl("delete", "namespace", name, "--wait=false")
 
     def run(self, command: str, *arguments: str) -> None:
         """Run one of the bed's own commands."""

@@ -106,12 +106,8 @@ def bed() -> Bed:
 @pytest.fixture(scope="session")
 def namespace(bed: Bed) -> Iterator[str]:
     """A namespace of this process's own."""
-    name = f"kn-test-{secrets.token_hex(3)}"
-    bed.kubectl("create", "namespace", name)
-    # Pods need it, and it is made a moment after its namespace.
-    bed.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s", "-n", name)
-    yield name
-    bed.kubectl("delete", "namespace", name, "--wait=false")
+    with bed.new_namespace() as name:
+        yield name
 
 
 @pytest.fixture(scope="session")
@@ -170,14 +166,16 @@ class Look:
             "-n", self.namespace,
         )  # fmt: skip
 
-    def evict(self, pod: str) -> None:
-        """Evict a pod, as a preemption would."""
+    def evict(self, pod: str, *, grace: int | None = None) -> None:
+        """Evict a pod, as a preemption would; *grace*: the seconds that it gets to end, if not its own."""
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
-        body = {
+        body: dict[str, Any] = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"name": pod, "namespace": self.namespace},
         }
+        if grace is not None:
+            body["deleteOptions"] = {"gracePeriodSeconds": grace}
         self.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
 
 

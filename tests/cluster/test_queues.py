@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from queues import queue_for_one_job
 
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.queues import place_in_queue
@@ -24,38 +24,8 @@ SLEEP = "import time; time.sleep(600)"
 @pytest.fixture(scope="module")
 def queue(bed: Any, namespace: str) -> Iterator[str]:
     """A queue for one job of 50m of cpu, in the tests' namespace."""
-    bed.run("up", "--kueue")
-    objects = [
-        ("ResourceFlavor", {}),
-        (
-            "ClusterQueue",
-            {
-                "namespaceSelector": {},
-                "resourceGroups": [
-                    {
-                        "coveredResources": ["cpu", "memory"],
-                        "flavors": [
-                            {
-                                "name": namespace,
-                                "resources": [
-                                    {"name": "cpu", "nominalQuota": "80m"},
-                                    {"name": "memory", "nominalQuota": "10Gi"},
-                                ],
-                            }
-                        ],
-                    }
-                ],
-            },
-        ),
-        ("LocalQueue", {"clusterQueue": namespace}),
-    ]
-    for kind, spec in objects:
-        object_ = {"kind": kind, "metadata": {"name": namespace}, "spec": spec}
-        manifest = {"apiVersion": "kueue.x-k8s.io/v1beta2", **object_}
-        bed.kubectl("create", "-n", namespace, "-f", "-", given=json.dumps(manifest))
-    yield namespace
-    for kind in ("localqueue", "clusterqueue", "resourceflavor"):
-        bed.kubectl("delete", f"{kind}.kueue.x-k8s.io", namespace, "-n", namespace, "--wait=false")
+    with queue_for_one_job(bed, namespace, namespace) as name:
+        yield name
 
 
 def test_a_job_in_a_queue_is_told_its_position_and_who_holds_the_quota(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import signal
 import subprocess
 import sys
@@ -95,11 +94,8 @@ class HeldInTheBucket(Fault):
 @pytest.fixture
 def own_namespace(bed: Any) -> Iterator[str]:
     """A namespace in which no other test's jobs are, and no key."""
-    name = f"kn-kills-{secrets.token_hex(3)}"
-    bed.kubectl("create", "namespace", name)
-    bed.kubectl("wait", "--for=create", "serviceaccount/default", "--timeout=60s", "-n", name)
-    yield name
-    bed.kubectl("delete", "namespace", name, "--wait=false")
+    with bed.new_namespace() as name:
+        yield name
 
 
 @pytest.fixture

@@ -175,7 +175,9 @@ except kinetic.JobCancelledError as error:
     assert left == []
 
 
-def test_a_disruption_uses_up_no_retry_and_the_log_goes_on(project: Any, wait_for: Any) -> None:
+def test_a_disruption_uses_up_no_retry_and_the_log_goes_on(
+    project: Any, look: Any, wait_for: Any
+) -> None:
     job_id = submit(
         project,
         """
@@ -197,7 +199,7 @@ def function():
     project.await_gate("evicted")
     first = follow.stdout.readline()  # It follows the first attempt.
     (pod,) = project.objects("pod", job_id)
-    evict(project, pod["metadata"]["name"])
+    look.evict(pod["metadata"]["name"])
     # Between two pods the cluster shows nothing of a job that ran.
     wait_for(lambda: not project.objects("pod", job_id))
     between = project.kinetic("jobs", "status", job_id)
@@ -210,7 +212,9 @@ def function():
     assert said == ["attempt 1", "attempt 2", "attempt 3"], out + err
 
 
-def test_sigterm_reaches_the_function_and_leaves_it_its_child_processes(project: Any) -> None:
+def test_sigterm_reaches_the_function_and_leaves_it_its_child_processes(
+    project: Any, look: Any
+) -> None:
     job_id = submit(
         project,
         """
@@ -236,21 +240,11 @@ def function():
     )
     project.await_gate("sigterm")
     (pod,) = project.objects("pod", job_id)
-    evict(project, pod["metadata"]["name"])
+    look.evict(pod["metadata"]["name"])
 
     value = project.kinetic("jobs", "result", job_id)
 
     assert "by the helper, which ended with 0" in value
-
-
-def evict(project: Any, pod: str) -> None:
-    path = f"/api/v1/namespaces/{project.namespace}/pods/{pod}/eviction"
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": project.namespace},
-    }
-    project.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
 
 
 def test_a_job_that_is_deleted_while_it_runs_has_failed(project: Any) -> None:

@@ -23,18 +23,6 @@ class After(Fault):
         return self.first.hits > 0 and super().matches(*request)
 
 
-def evict(project: Any, pod: str) -> None:
-    """Evict a pod that gets 3 s to end."""
-    path = f"/api/v1/namespaces/{project.namespace}/pods/{pod}/eviction"
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": project.namespace},
-        "deleteOptions": {"gracePeriodSeconds": 3},
-    }
-    project.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
-
-
 @pytest.fixture
 def faults(project: Any) -> Iterator[Faults]:
     """The faults of the project's bucket; none is left."""
@@ -43,7 +31,7 @@ def faults(project: Any) -> Iterator[Faults]:
 
 
 def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
-    project: Any, faults: Faults, copy_project: Any, wait_for: Any
+    project: Any, faults: Faults, look: Any, copy_project: Any, wait_for: Any
 ) -> None:
     mark = f"-{secrets.token_hex(3)}"
     held: list[Fault] = []
@@ -70,7 +58,7 @@ def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
     for job_id in jobs:
         (pod,) = project.objects("pod", job_id)
         first[job_id] = pod["metadata"]["uid"]
-        evict(project, pod["metadata"]["name"])
+        look.evict(pod["metadata"]["name"], grace=3)
     wait_for(
         lambda: (
             not any(

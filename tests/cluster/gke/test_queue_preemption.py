@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from queues import queue_for_one_job
 
 JOBS = """
 import os, sys
@@ -37,38 +38,14 @@ if __name__ == "__main__":
 @pytest.fixture
 def queue(bed: Any, project: Any) -> Iterator[str]:
     """A queue for one job, which a job of the priority `high` takes from one of the priority `low`."""
-    bed.run("up", "--kueue")
     name = f"kn-queue-{secrets.token_hex(3)}"
-    resources = [
-        {"name": "cpu", "nominalQuota": "80m"},
-        {"name": "memory", "nominalQuota": "10Gi"},
-    ]
-    group = {
-        "coveredResources": ["cpu", "memory"],
-        "flavors": [{"name": name, "resources": resources}],
-    }
-    cluster_queue = {
-        "namespaceSelector": {},
-        "preemption": {"withinClusterQueue": "LowerPriority"},
-        "resourceGroups": [group],
-    }
-    objects: list[tuple[str, str, dict[str, Any]]] = [
-        ("ResourceFlavor", name, {"spec": {}}),
-        ("WorkloadPriorityClass", f"{name}-low", {"value": 1}),
-        ("WorkloadPriorityClass", f"{name}-high", {"value": 2}),
-        ("ClusterQueue", name, {"spec": cluster_queue}),
-        ("LocalQueue", name, {"spec": {"clusterQueue": name}}),
-    ]
-    for kind, each, fields in objects:
-        metadata = {"name": each}
-        manifest = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata}
-        given = json.dumps({**manifest, **fields})
-        bed.kubectl("create", "-n", project.namespace, "-f", "-", given=given)
-    project.variables["QUEUE"] = name
-    yield name
-    for kind, each, _ in reversed(objects):
-        what = f"{kind.lower()}.kueue.x-k8s.io"
-        bed.kubectl("delete", what, each, "-n", project.namespace, "--wait=false")
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    priorities = {"low": 1, "high": 2}
+    with queue_for_one_job(
+        bed, project.namespace, name, preemption=preemption, priorities=priorities
+    ):
+        project.variables["QUEUE"] = name
+        yield name
 
 
 def test_a_job_that_kueue_suspends_for_another_one_goes_on_and_uses_up_no_retry(

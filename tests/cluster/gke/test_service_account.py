@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,10 +17,8 @@ from kinetic_k8s.cluster.connection import Access
 @pytest.fixture
 def own_namespace(bed: Any) -> Iterator[str]:
     """A namespace that no test has looked at before: a process looks once."""
-    name = f"kn-test-{secrets.token_hex(3)}"
-    bed.kubectl("create", "namespace", name)
-    yield name
-    bed.kubectl("delete", "namespace", name, "--wait=false")
+    with bed.new_namespace() as name:
+        yield name
 
 
 @pytest.fixture
