@@ -230,6 +230,25 @@ def test_of_several_attempts_each_is_told_with_its_cause(services: FakeServices)
     )
 
 
+def test_an_attempt_without_a_report_has_ended_if_a_later_one_began(
+    services: FakeServices,
+) -> None:
+    job = services.job()
+    services.backend.runs(job.job_id)
+    names = JobObjects(job.job_id)
+    services.store.write(names.claim(1, 0), b"{}")
+    first = job_outcome(job, services)
+    assert (first.message, first.attempts) == ("", {1: ()})
+
+    services.store.write(names.claim(2, 0), b"{}")
+    second = job_outcome(job, services)
+    services.store.write(names.outcome, encode(Outcome(job_id=job.job_id, status=CANCELLED)))
+
+    silent = "Attempt 1 ended without a report, as after SIGKILL or the loss of its machine."
+    assert (second.message, second.attempts) == (silent, {1: (), 2: ()})
+    assert job_outcome(job, services).message == silent
+
+
 def test_an_attempt_that_waited_for_a_host_and_was_stopped_was_preempted(
     services: FakeServices,
 ) -> None:

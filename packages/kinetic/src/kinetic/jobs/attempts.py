@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
@@ -92,6 +92,19 @@ def attempts_of(store: Store, record: JobRecord, verify: Verify) -> Attempts:
     return _Search(store, record, verify).attempts()
 
 
+def unreported_attempts(
+    store: Store, record: JobRecord, verify: Verify, reported: Collection[int]
+) -> tuple[int, ...]:
+    """Return the attempts with a claim that are not among those that *reported*, in order.
+
+    The last one of the job may be running; each earlier one ended without a report.
+
+    Raises:
+        StoreError: The store could not be read.
+    """
+    return _Search(store, record, verify).claimed(without=reported)
+
+
 def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int] | None:
     """Return the attempts whose log can be shown, in order; None if they are unknown, as after a clean-up.
 
@@ -129,15 +142,8 @@ class _Search:
         """Return the attempts that have begun."""
         from kinetic_payload.threads import parallel_map
 
-        listed = self._list_hosts()
-        # If there are too many objects to list, try all numbers: the job's own attempts have the first ones.
-        numbers: Iterable[int] = count(1) if listed is None else sorted(listed)
         ends: dict[int, list[HostEnd]] = {}
-        for number in numbers:
-            if self._exhausted:
-                break
-            every: Sequence[int] = range(self._hosts)
-            claims, reports = (every, every) if listed is None else listed[number]
+        for number, claims, reports in self._places():
             read = partial(self._end, number)
             found = parallel_map(read, reports, threads=self._store.concurrency)
             reported = [end for end in found if end is not None]
@@ -145,6 +151,26 @@ class _Search:
                 ends[number] = reported
         self.unverified -= set(ends)
         return Attempts(self._hosts, ends)
+
+    def claimed(self, *, without: Collection[int]) -> tuple[int, ...]:
+        """Return the attempts that a host has claimed, in order; those in *without* are left out."""
+        return tuple(
+            number
+            for number, claims, _ in self._places()
+            if number not in without and any(self.is_claimed(number, host) for host in claims)
+        )
+
+    def _places(self) -> Iterator[tuple[int, Sequence[int], Sequence[int]]]:
+        """Iterate over the attempts, each with the hosts that may have a claim and those that may have a report."""
+        listed = self._list_hosts()
+        every = range(self._hosts)
+        # If there are too many objects to list, try all numbers: the job's own attempts have the first ones.
+        numbers: Iterable[int] = count(1) if listed is None else sorted(listed)
+        for number in numbers:
+            if self._exhausted:
+                return
+            claims, reports = (every, every) if listed is None else listed[number]
+            yield number, claims, reports
 
     @property
     def _exhausted(self) -> bool:

@@ -163,11 +163,13 @@ class JobOutcome:
     """The durable outcome; None while there is none."""
     hosts: tuple[HostOutcome, ...]
     """Every report, in order of attempt and host."""
+    unreported: tuple[int, ...] = ()
+    """The attempts that have begun and of which no host has reported: one may run, the others ended."""
 
     @property
     def attempts(self) -> dict[int, tuple[HostOutcome, ...]]:
-        """The reports by attempt."""
-        numbers = sorted({host.attempt for host in self.hosts})
+        """The reports by attempt; empty for an attempt of which no host has reported."""
+        numbers = sorted({*self.unreported, *(host.attempt for host in self.hosts)})
         return {n: tuple(h for h in self.hosts if h.attempt == n) for n in numbers}
 
 
@@ -196,6 +198,11 @@ def with_earlier_attempts(
     for number, reports in sorted(attempts.items()):
         if last is not None and number >= last:
             break
+        if not reports:
+            # An attempt begins when the one before has ended, so only the latest one can be running.
+            if number < max(attempts):
+                sentences.append(f"Attempt {number} {_SILENT}.")
+            continue
         ends = [_end_of(report) for report in reports]
         verb = _VERBS[result_of(ends, hosts)]
         why = deciding(ends).message.rstrip(".")
@@ -213,6 +220,8 @@ _VERBS: Final[dict[Result, str]] = {
     "bad-node": "met a bad node",
     "unknown": "ended, and not every host reported",
 }
+
+_SILENT: Final = "ended without a report, as after SIGKILL or the loss of its machine"
 
 
 def _end_of(report: HostOutcome) -> HostEnd:

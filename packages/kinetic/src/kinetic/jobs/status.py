@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kinetic.backends.backend import Observation
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.attempts import unreported_attempts
 from kinetic.jobs.outcome import JobOutcome, deciding_host, status_of, with_earlier_attempts
 from kinetic.jobs.records import (
     StoredRecord,
@@ -161,7 +162,9 @@ def job_outcome(
     if view.outcome is not None:
         host = deciding_host(view.outcome, reports)
         message = view.outcome.message or (host.message if host else "") or message
-    found = JobOutcome(record.job_id, view.status, message, view.outcome, reports)
+    reported = {report.attempt for report in reports}
+    unreported = unreported_attempts(services.store, record, services.verify, reported)
+    found = JobOutcome(record.job_id, view.status, message, view.outcome, reports, unreported)
     last = None
     if view.status.terminal:
         last = (view.outcome and view.outcome.attempt) or max(found.attempts, default=None)
