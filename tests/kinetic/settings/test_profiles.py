@@ -6,6 +6,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,13 +84,27 @@ def test_a_name_may_be_64_characters_long(tmp_path: Path) -> None:
     assert create_profile(tmp_path / "profiles.json", a_profile(name)).current == name
 
 
-def test_only_a_local_profile_can_do_without_a_project(tmp_path: Path) -> None:
-    path = tmp_path / "profiles.json"
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({}, "no settings"),
+        ({"cluster": "c"}, "no project and no zone"),
+        ({"backend": "gke", "project": "p", "zone": "z"}, "no cluster"),
+        ({"backend": "local", "project": "p"}, ""),
+        ({"kube_context": "k", "cluster": "c"}, ""),
+        ({"pod_overrides": {"metadata": {}}}, ""),
+    ],
+)
+def test_a_profile_names_a_cluster_completely_or_not_at_all(
+    tmp_path: Path, settings: dict[str, Any], refused: str
+) -> None:
+    path, profile = tmp_path / "profiles.json", Profile(name="x", **settings)
 
-    with pytest.raises(ConfigurationError, match="no project and no zone"):
-        create_profile(path, Profile(name="x", cluster="c"))
-
-    assert create_profile(path, Profile(name="x", backend="local")).current == "x"
+    if refused:
+        with pytest.raises(ConfigurationError, match=refused):
+            create_profile(path, profile)
+    else:
+        assert create_profile(path, profile).current == "x"
 
 
 def test_a_name_that_is_taken_is_refused_and_nothing_changes(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_ls_marks_the_current_profile(tmp_path: Path) -> None:
         (["show", "nope"], "nope"),
         (["show"], "No profile is current"),
         (["create", "no good", *A], "'no good'"),
-        (["create", "one"], "no project"),
+        (["create", "one", "--zone", "z"], "no project"),
     ],
 )
 def test_what_cannot_be_done_is_exit_code_1_and_a_sentence(

@@ -170,13 +170,22 @@ def check_name(name: str) -> str:
 
 
 def _check_complete(profile: Profile) -> None:
-    if profile.backend is not None and entry_of(profile.backend).on_this_machine:
+    if not profile.values():
+        raise ConfigurationError(
+            f"Profile {profile.name!r} has no settings.",
+            hint="Name a cluster (--project, --zone and --cluster, or --kube-context), or the backend "
+            f"{LOCAL!r}, or another setting.",
+        )
+    on_this_machine = profile.backend is not None and entry_of(profile.backend).on_this_machine
+    if on_this_machine or profile.kube_context:
         return
-    missing = [key for key in ("project", "zone", "cluster") if not getattr(profile, key)]
-    if missing:
+    place = ("project", "zone", "cluster")
+    missing = [key for key in place if not getattr(profile, key)]
+    # A profile that names no place at all leaves it to the environment.
+    if missing and len(missing) < len(place):
         raise ConfigurationError(
             f"Profile {profile.name!r} has no {' and no '.join(missing)}.",
-            hint=f"Name them. Only a profile with the backend {LOCAL!r} does not need them.",
+            hint="Name project, zone and cluster together: those of two clusters would be mixed otherwise.",
         )
 
 
