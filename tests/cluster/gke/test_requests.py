@@ -15,6 +15,7 @@ from pods import small
 import kinetic
 from kinetic.errors import SignatureError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.status import explained, look
 from kinetic.testing import RegisteredClient, ServicesClient, users_project
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET
@@ -97,6 +98,22 @@ def test_a_warm_submit_and_a_status_take_few_requests(
     assert len(status) <= 2, status
     assert "memory" in why
     assert len(diagnosis) <= 2, diagnosis
+
+
+def test_a_list_of_jobs_with_statuses_lists_each_kind_of_object_once(
+    client: ServicesClient, program: RegisteredClient, relay: Any
+) -> None:
+    job = program.submit(client.functions.wait, 1, options={"memory": "400Gi"})
+    relay.requests.clear()
+    jobs = kinetic.list_jobs()
+    statuses = statuses_of(jobs)
+
+    listed = [each.partition("?")[0].rpartition("/")[2] for each in relay.requests]
+    assert sorted(set(listed) - {KEY_SECRET}) == ["jobs", "jobsets", "leaderworkersets", "pods"]
+    assert len(listed) == len(set(listed)), listed
+    assert dict(zip([each.job_id for each in jobs], statuses, strict=True)) == {
+        job.job_id: JobStatus.PENDING
+    }
 
 
 def test_a_warm_submit_signs_with_the_key_that_is_there_now(

@@ -110,6 +110,27 @@ def test_only_workloads_of_this_store_are_found_and_parts_of_them_are_not() -> N
     assert cluster.asked.count("LeaderWorkerSet") == 1
 
 
+def test_a_list_is_used_a_second_time_for_a_few_seconds_unless_a_workload_was_deleted() -> None:
+    there, now = a_workload(), [0.0]
+    cluster: Any = Namespace(there)
+    workloads = Workloads(cluster, clock=lambda: now[0])
+
+    def known_after(seconds: float, *, deleted: bool = False) -> bool:
+        cluster.workloads = [there]
+        workloads.list()
+        cluster.workloads = []
+        if deleted:
+            workloads.forget()
+        now[0] += seconds
+        found = workloads.recent()
+        assert workloads.recent() == []
+        return found == [there]
+
+    assert known_after(4)
+    assert not known_after(6)
+    assert not known_after(1, deleted=True)
+
+
 def test_a_job_without_a_record_is_left_out_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

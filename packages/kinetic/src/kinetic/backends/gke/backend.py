@@ -344,7 +344,7 @@ class ClusterBackend:
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a workload, finished ones too."""
         cluster = with_short_timeout(self._cluster)
-        workloads = self._workloads.list()
+        workloads = self._workloads.recent()
         pods: defaultdict[str, list[Manifest]] = defaultdict(list)
         for pod in cluster.list("Pod", labels=of_jobs(())):
             pods[pod["metadata"]["labels"].get(JOB_ID, "")].append(pod)

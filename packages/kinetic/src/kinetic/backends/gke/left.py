@@ -93,6 +93,7 @@ class Left:
                 "Job %s is removed: its submit was interrupted before it %s.", job_of(each), lack
             )
             with_short_timeout(self.cluster).delete(view.kind, view.name, uid=view.uid)
+            self.workloads.forget()
 
     def find(self) -> list[Manifest]:
         """Return the workloads of jobs whose objects are at the store."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
+from typing import Final
 
 from kinetic.backends.gke.observation import is_part
 from kinetic.backends.gke.timeouts import with_short_timeout
@@ -14,14 +17,36 @@ from kinetic_k8s.manifests.workload import KINDS
 
 log = logging.getLogger("kinetic")
 
+_RECENT: Final = 5.0
+"""Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
+
 
 class Workloads:
     """Lists the workloads in one namespace of *cluster*."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
+        self._clock = clock
         self._unserved: set[str] = set()
         """Kinds that the cluster does not serve: they are asked for once."""
+        self._last: tuple[float, list[Manifest]] | None = None
+
+    def recent(self) -> list[Manifest]:
+        """Return the workloads of the last `list` if it is a few seconds old and was not used here, else new ones.
+
+        Raises:
+            ClusterError: As in `list`.
+        """
+        last, self._last = self._last, None
+        if last is not None and self._clock() - last[0] <= _RECENT:
+            return last[1]
+        found = self.list()
+        self.forget()
+        return found
+
+    def forget(self) -> None:
+        """Let `recent` ask the cluster: a workload was deleted."""
+        self._last = None
 
     def list(self) -> list[Manifest]:
         """Return the workloads, finished ones too.
@@ -31,6 +56,7 @@ class Workloads:
         Raises:
             ClusterError: The cluster cannot be queried, or the user may not list Jobs.
         """
+        began = self._clock()
         found: list[Manifest] = []
         for kind in KINDS:
             if kind in self._unserved:
@@ -44,4 +70,6 @@ class Workloads:
                     raise
                 log.warning("Jobs that run as %s are left out: %s", kind, error.message)
         # The Jobs of a JobSet have the labels of the job, too.
-        return [each for each in found if not is_part(each)]
+        whole = [each for each in found if not is_part(each)]
+        self._last = began, whole
+        return whole
