@@ -19,7 +19,7 @@ from kinetic_k8s.manifests.labels import APP, APP_VALUE, of_job
 from kinetic_k8s.manifests.pod import MountedFile, Resources, SecretVariable
 from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.volumes import FuseMount, fuse_volumes
-from kinetic_k8s.manifests.workload import kind_of_workload, workload_manifest
+from kinetic_k8s.manifests.workload import workload_manifest
 from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.diagnosis import diagnosis_of, event_fields
 from kinetic_k8s.reading.status import State, status_of
@@ -76,7 +76,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
 
 def diagnose(cluster: ApiServer, spec: WorkloadSpec) -> Diagnosis | None:
     """Diagnose a job from its workload, its pods, and at most two lists of events."""
-    workload = cluster.get(kind_of_workload(spec), spec.name)
+    workload = cluster.get(spec.kind, spec.name)
     if workload is None:
         return None
     pods = cluster.list("Pod", labels=of_job(spec.pod.job_id))
@@ -290,7 +290,7 @@ def test_of_two_hosts_the_one_that_waits_and_the_one_that_ended_first_are_named(
 
 
 def is_in(cluster: ApiServer, spec: WorkloadSpec, state: State, reason: str) -> bool:
-    workload = cluster.get(kind_of_workload(spec), spec.name)
+    workload = cluster.get(spec.kind, spec.name)
     found = status_of(workload, cluster.list("Pod", labels=of_job(spec.pod.job_id)))
     return found.state is state and reason in found.reason
 

@@ -30,7 +30,6 @@ from kinetic_k8s.manifests.names import environment_secret_name
 from kinetic_k8s.manifests.pathways import PathwaysSpec
 from kinetic_k8s.manifests.pod import Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.workload import kind_of_workload
 
 RECORDED = Path(__file__).parents[1] / "kinetic_k8s" / "manifests"
 TINY = Resources(cpu="50m", memory="48Mi")
@@ -72,7 +71,7 @@ class Seen:
 
     def ended(self, condition: str) -> Manifest:
         """Wait for a condition of the workload; return its status."""
-        what = f"{kind_of_workload(self.spec)}/{self.spec.name}"
+        what = f"{self.spec.kind}/{self.spec.name}"
         self.kubectl("wait", f"--for=condition={condition}", what, "--timeout=600s")
         found: Manifest = json.loads(self.kubectl("get", what, "-o", "json"))["status"]
         return found
@@ -153,7 +152,7 @@ def start(
 
     yield make
     for spec in started:
-        cluster.delete(kind_of_workload(spec), spec.name)
+        cluster.delete(spec.kind, spec.name)
 
 
 def test_the_cluster_accepts_every_recorded_manifest(cluster: ApiServer) -> None:
@@ -266,7 +265,7 @@ def test_nothing_of_a_removed_job_is_left(
     name, labels = job.spec.name, of_job(job.spec.pod.job_id)
     job.pod(".*0")
 
-    remove_workload(cluster, kind_of_workload(job.spec), name, pods=labels, timeout=60)
+    remove_workload(cluster, job.spec.kind, name, pods=labels, timeout=60)
 
     assert cluster.list("Pod", labels=labels) == []
     job.kubectl("wait", "--for=delete", f"secret/{environment_secret_name(name)}")

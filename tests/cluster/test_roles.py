@@ -26,7 +26,6 @@ from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.names import KEY_SECRET
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.workload import kind_of_workload
 
 ROLES = Path(__file__).parents[2] / "docs" / "roles.yaml"
 USER = "ada@example.com"
@@ -111,7 +110,7 @@ class Ada:
         labels = of_job(spec.pod.job_id)
         while not self.cluster.list("Pod", labels=labels):
             sleep(0.1)
-        remove_workload(self.cluster, kind_of_workload(spec), spec.name, pods=labels, timeout=60)
+        remove_workload(self.cluster, spec.kind, spec.name, pods=labels, timeout=60)
 
     def use_until_refused(self, form: type[WorkloadSpec]) -> None:
         """Use the role again and again: pods are deleted only if they have not disappeared with their job."""

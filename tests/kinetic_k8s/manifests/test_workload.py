@@ -29,7 +29,6 @@ from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.workload import (
     checked_job,
     form_of,
-    kind_of_workload,
     workload_manifest,
 )
 from kinetic_payload.errors import InvalidRequestError
@@ -124,7 +123,7 @@ def test_the_schemas_of_several_versions_accept_them(version: str, name: str) ->
 def test_every_pod_belongs_to_its_job_and_one_role_runs_the_function(name: str) -> None:
     manifest = rendered()[name]
     spec = SPECS[name]
-    assert manifest["kind"] == kind_of_workload(spec)
+    assert manifest["kind"] == spec.kind
     pathways = isinstance(spec, PathwaysSpec | LeaderWorkerSetSpec)
     app = "kinetic-pathways" if pathways else "kinetic"
     for template in pod_templates(manifest):

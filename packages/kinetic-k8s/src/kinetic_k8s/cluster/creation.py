@@ -26,7 +26,7 @@ from kinetic_k8s.manifests.secrets import (
     runner_config_map,
 )
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.workload import checked_job, kind_of_workload, workload_manifest
+from kinetic_k8s.manifests.workload import checked_job, workload_manifest
 
 SLOW: Final = 0.2
 """If a round trip takes longer, in seconds, the Job is created suspended and resumed at the end.
@@ -143,10 +143,10 @@ def create_workload(
         if hold:
             job = _resume(cluster, spec, queued=QUEUE in job["metadata"]["labels"])
         elif clock() - started > LONG:
-            job = cluster.get(kind_of_workload(spec), spec.name)
+            job = cluster.get(spec.kind, spec.name)
         if job is None:
             raise ClusterError(
-                f"{kind_of_workload(spec)} {spec.name} in {cluster.identity} was removed before its submit ended.",
+                f"{spec.kind} {spec.name} in {cluster.identity} was removed before its submit ended.",
                 hint="Another client took the submit for an interrupted one, or somebody deleted it. Submit it again.",
             )
     except BaseException as error:
@@ -197,21 +197,19 @@ def _manifest(spec: WorkloadSpec, *, held: bool) -> Manifest:
 
 def _resume(cluster: Cluster, spec: WorkloadSpec, *, queued: bool) -> Manifest | None:
     """Resume the workload, unless a webhook has *queued* it; return None if it does not exist any more."""
-    kind = kind_of_workload(spec)
     change: Manifest = {"metadata": {"annotations": {HELD: None}}}
     if not queued:
-        change["spec"] = {"replicas": 1} if kind == "LeaderWorkerSet" else {"suspend": False}
+        change["spec"] = {"replicas": 1} if spec.kind == "LeaderWorkerSet" else {"suspend": False}
     # Custom resources accept no strategic merge patch.
-    return cluster.patch(kind, spec.name, change, merge="plain")
+    return cluster.patch(spec.kind, spec.name, change, merge="plain")
 
 
 def _undo(cluster: Cluster, spec: WorkloadSpec) -> None:
     """Delete the workload of *spec*, even if its creation is uncertain; its other objects are deleted with it."""
-    kind = kind_of_workload(spec)
-    found = cluster.get(kind, spec.name, brief=True)
+    found = cluster.get(spec.kind, spec.name, brief=True)
     if found is None or (found["metadata"].get("labels") or {}).get(JOB_ID) != spec.pod.job_id:
         return
-    cluster.delete(kind, spec.name, uid=found["metadata"]["uid"])
+    cluster.delete(spec.kind, spec.name, uid=found["metadata"]["uid"])
 
 
 def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.hosts import with_hosts
@@ -12,6 +13,7 @@ from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.secrets import owner_reference
 from kinetic_k8s.manifests.spec import (
     FAIL_ON_DISRUPTIONS,
+    Kind,
     WorkloadSpec,
     metadata_of,
     on_exit_codes,
@@ -27,6 +29,8 @@ class IndexedJobSpec(WorkloadSpec):
     fails or is preempted ends the job: `retries` and `uncounted_exit_codes` have no effect. Report this to
     the user.
     """
+
+    kind: ClassVar[Kind] = "Job"
 
 
 def indexed_job_manifest(spec: IndexedJobSpec) -> Manifest:

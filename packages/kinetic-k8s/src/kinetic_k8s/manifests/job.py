@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.names import check_job_name
 from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.spec import (
     IGNORE_DISRUPTIONS,
+    Kind,
     WorkloadSpec,
     metadata_of,
     on_exit_codes,
@@ -18,6 +20,8 @@ from kinetic_k8s.manifests.spec import (
 @dataclass(frozen=True, kw_only=True)
 class JobSpec(WorkloadSpec):
     """A job on one host."""
+
+    kind: ClassVar[Kind] = "Job"
 
 
 def job_manifest(job: JobSpec) -> Manifest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.hosts import with_hosts
@@ -12,6 +12,7 @@ from kinetic_k8s.manifests.names import check_host_names
 from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.spec import (
     FAIL_ON_DISRUPTIONS,
+    Kind,
     WorkloadSpec,
     metadata_of,
     on_exit_codes,
@@ -33,6 +34,7 @@ RESTARTS: Final = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
 class JobSetSpec(WorkloadSpec):
     """A job on several hosts, each of which runs the function."""
 
+    kind: ClassVar[Kind] = "JobSet"
     distinguishes_exit_codes: bool = True
     """Whether the cluster's JobSet has rules on the message of a failed Job (0.12 does). Without them, a fatal
     exit code would restart the hosts for ever, so it is treated like any other failure."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import (
@@ -14,7 +14,7 @@ from kinetic_k8s.manifests.components import (
 )
 from kinetic_k8s.manifests.labels import APP, NODE_POOL, PATHWAYS_VALUE
 from kinetic_k8s.manifests.names import check_pathways_name
-from kinetic_k8s.manifests.spec import WorkloadSpec, metadata_of
+from kinetic_k8s.manifests.spec import Kind, WorkloadSpec, metadata_of
 
 API: Final = "leaderworkerset.x-k8s.io/v1"
 _EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
@@ -31,6 +31,7 @@ class LeaderWorkerSetSpec(WorkloadSpec):
     exit of the command, and each disruption, restarts all pods.
     """
 
+    kind: ClassVar[Kind] = "LeaderWorkerSet"
     components: PathwaysComponents
     topology: str | None = NODE_POOL
     """The label of nodes whose value all workers share, with no other group. None: they run on any nodes."""

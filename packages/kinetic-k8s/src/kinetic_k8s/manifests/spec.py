@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.pod import PodSpec, pod_annotations, pod_labels
 
+Kind = Literal["Job", "JobSet", "LeaderWorkerSet"]
+"""The kind of the Kubernetes object that runs a job."""
 _DISRUPTED: Final = {"type": "DisruptionTarget", "status": "True"}
 IGNORE_DISRUPTIONS: Final[Manifest] = {"action": "Ignore", "onPodConditions": [_DISRUPTED]}
 """The rule for preempted pods: they are replaced without using up a retry."""
@@ -22,6 +24,7 @@ FAIL_ON_DISRUPTIONS: Final[Manifest] = {"action": "FailJob", "onPodConditions": 
 class WorkloadSpec:
     """A job in Kubernetes terms."""
 
+    kind: ClassVar[Kind]
     name: str
     pod: PodSpec
     """One host of the job; all hosts are alike."""

@@ -14,9 +14,8 @@ from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.jobset import JobSetSpec, jobset_manifest
 from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec, leaderworkerset_manifest
 from kinetic_k8s.manifests.pathways import PathwaysSpec, pathways_manifest
-from kinetic_k8s.manifests.spec import WorkloadSpec
+from kinetic_k8s.manifests.spec import Kind, WorkloadSpec
 
-Kind = Literal["Job", "JobSet", "LeaderWorkerSet"]
 Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws"]
 """How a job becomes a workload."""
 
@@ -105,9 +104,3 @@ def checked_job(workload: Manifest) -> Manifest | None:
         # Pods of a Job must end; those of a LeaderWorkerSet are started again.
         "spec": {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}},
     }
-
-
-def kind_of_workload(spec: WorkloadSpec) -> Kind:
-    """Return the kind of the object that `workload_manifest` renders."""
-    kind: Kind = workload_manifest(spec)["kind"]
-    return kind

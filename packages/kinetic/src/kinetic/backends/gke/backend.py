@@ -25,7 +25,7 @@ from kinetic.backends.backend import (
 )
 from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.forms import form_on, warnings_of
+from kinetic.backends.gke.forms import form_in, form_on, semantics_of, warnings_of, workload_of
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.idle import KIND as IDLE_KIND
 from kinetic.backends.gke.idle import IdleWorkloads
@@ -38,7 +38,6 @@ from kinetic.backends.gke.observation import (
     belongs_to,
     explanation_of,
     observation_of,
-    workload_of,
 )
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.pools import check_pools, placement_by_user
@@ -48,7 +47,7 @@ from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.gke.workloads import Workloads
 from kinetic.backends.local.paths import Home
-from kinetic.backends.registry import CLUSTER, entry_of
+from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
@@ -67,7 +66,7 @@ from kinetic_k8s.errors import (
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
-from kinetic_k8s.manifests.workload import KIND_OF_FORM, kind_of_workload
+from kinetic_k8s.manifests.workload import KIND_OF_FORM
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
@@ -77,7 +76,6 @@ from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
-    from kinetic.backends.registry import Semantics
     from kinetic.data import Data
     from kinetic.settings.keys import KeySigner
     from kinetic.submit.request import JobRequest
@@ -137,18 +135,18 @@ class ClusterBackend:
         """
         check_request(request, self._store.location)
         check_environment(request.captured_env)
+        form = form_on(self._cluster, request.accelerator, request.semantics)
         record = _draft(request, self._store.location)
         draft = Launch(record=record, request=request, environment=Environment(_image(request)))
         warnings: list[str] = []
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
-        spec = self._spec(draft, None, request.service_account)
+        spec = self._spec(draft, form, None, request.service_account)
         check_workload(with_timeout(self._cluster), spec, notify=warnings.append)
-        return [*warnings, *self._warnings(request)]
+        return [*warnings, *warnings_of(form), *self._warnings(request)]
 
     def _warnings(self, request: JobRequest) -> list[str]:
         """Return warnings about what the pods use; refuse what is certainly missing."""
-        account = service_account_of(self._cluster, request.service_account)
-        found = [*warnings_of(self._form(request)), account.warning]
+        found = [service_account_of(self._cluster, request.service_account).warning]
         if self._gke is not None:
             pathways = request.semantics == "pathways"
             placed_by = placement_by_user(
@@ -189,8 +187,8 @@ class ClusterBackend:
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Yield the completed record. While it is new, a job without a workload is reported as pending."""
         where = self._cluster.identity
-        accelerator, semantics = parse_accelerator(record.accelerator), _semantics_of(record)
-        kind = KIND_OF_FORM[form_on(self._cluster, accelerator, semantics)]
+        accelerator = parse_accelerator(record.accelerator)
+        kind = KIND_OF_FORM[form_on(self._cluster, accelerator, semantics_of(record))]
         yield replace(record, workload=kind, namespace=where.namespace, kube_context=where.context)
 
     def start(self, launch: Launch) -> None:
@@ -203,14 +201,7 @@ class ClusterBackend:
         runner = launch.environment.runner
         try:
             account = service_account_of(self._cluster, launch.request.service_account)
-            spec = self._spec(launch, runner, account.name)
-            kind, announced = kind_of_workload(spec), launch.record.workload
-            if announced not in (None, kind):
-                raise SubmitError(
-                    f"Job {launch.record.job_id} was announced as a {announced}, and the cluster would run it as a "
-                    f"{kind} now: what it serves has changed.",
-                    hint="Submit it again.",
-                )
+            spec = self._spec(launch, form_in(launch.record), runner, account.name)
             create_workload(
                 with_timeout(self._cluster),
                 spec,
@@ -225,19 +216,16 @@ class ClusterBackend:
             raise SubmitError(error.message, hint=error.hint) from error
 
     def _spec(
-        self, launch: Launch, runner: Runner | None, service_account: str | None
+        self, launch: Launch, form: Form, runner: Runner | None, service_account: str | None
     ) -> WorkloadSpec:
         options = SpecOptions(
-            form=self._form(launch.request),
+            form=form,
             store=self._store.location,
             runner=runner,
             variables=storage_variables(self._environment),
             service_account=service_account,
         )
         return workload_spec(launch, options)
-
-    def _form(self, request: JobRequest) -> Form:
-        return form_on(self._cluster, request.accelerator, request.semantics)
 
     def observe(self, record: JobRecord) -> Observation:
         """Observe the job's workload and pods once.
@@ -402,10 +390,6 @@ def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | 
     runs = "keeps running" if workload is not None else "may keep running"
     error.message += f" The job {runs}, and {record.accelerator} is still billed."
     error.args = (error.message,)
-
-
-def _semantics_of(record: JobRecord) -> Semantics:
-    return "pathways" if entry_of(record.backend).semantics == "pathways" else "gke"
 
 
 def _events(cluster: Cluster, job: Manifest, pods: Sequence[Manifest]) -> list[Manifest]:

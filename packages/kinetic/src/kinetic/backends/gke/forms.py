@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kinetic.backends.gke.timeouts import with_timeout
-from kinetic_k8s.manifests.workload import Form, form_of
+from kinetic.backends.registry import entry_of
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.manifests.workload import KINDS, Form, form_of
 
 if TYPE_CHECKING:
     from kinetic.backends.registry import Semantics
     from kinetic_k8s.accelerators import Accelerator
     from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.manifests.spec import Kind
+    from kinetic_payload.records.job import JobRecord
 
 
 def form_on(cluster: Cluster, accelerator: Accelerator, semantics: Semantics) -> Form:
@@ -26,6 +30,27 @@ def form_on(cluster: Cluster, accelerator: Accelerator, semantics: Semantics) ->
     asked = with_timeout(cluster)
     served = {kind for kind in ("JobSet", "LeaderWorkerSet") if asked.serves(kind)}
     return form_of(accelerator, semantics, served)
+
+
+def form_in(record: JobRecord) -> Form:
+    """Return the form of the job that has *record*, by the kind of workload in it.
+
+    Raises:
+        UnsupportedWorkloadError: No job on its accelerator runs as that kind.
+    """
+    accelerator = parse_accelerator(record.accelerator)
+    return form_of(accelerator, semantics_of(record), {workload_of(record)})
+
+
+def workload_of(record: JobRecord) -> Kind:
+    """Return the kind of the object that runs the job; a job of an earlier version is a Job."""
+    found: dict[str | None, Kind] = {kind: kind for kind in KINDS}
+    return found.get(record.workload, "Job")
+
+
+def semantics_of(record: JobRecord) -> Semantics:
+    """Return how the job that has *record* uses its accelerator."""
+    return "pathways" if entry_of(record.backend).semantics == "pathways" else "gke"
 
 
 def warnings_of(form: Form) -> tuple[str, ...]:

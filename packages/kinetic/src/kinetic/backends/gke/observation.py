@@ -11,7 +11,7 @@ from kinetic.backends.backend import AttemptView, Explanation, Observation
 from kinetic.job_status import JobStatus
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_k8s.manifests.workload import KINDS, Kind
+from kinetic_k8s.manifests.workload import KINDS
 from kinetic_k8s.reading.attempts import hosts_of, views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.history import AttemptState, attempts_of
@@ -20,7 +20,6 @@ from kinetic_k8s.reading.status import State, status_of
 
 if TYPE_CHECKING:
     from kinetic_k8s.reading.queue import QueuePlace
-    from kinetic_payload.records.job import JobRecord
 
 _STATUS: Final = {
     State.PENDING: JobStatus.PENDING,
@@ -105,12 +104,6 @@ def has_first_pod(job: Manifest, pods: Sequence[Manifest]) -> bool:
     begun = datetime.fromisoformat(job["metadata"]["creationTimestamp"])
     created = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in pods)
     return any(each - begun <= _AT_ONCE for each in created)
-
-
-def workload_of(record: JobRecord) -> Kind:
-    """Return the kind of the object that runs the job; a job of an earlier version is a Job."""
-    found: dict[str | None, Kind] = {kind: kind for kind in KINDS}
-    return found.get(record.workload, "Job")
 
 
 def is_part(manifest: Manifest) -> bool:

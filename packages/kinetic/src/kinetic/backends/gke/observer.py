@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import Observation
+from kinetic.backends.gke.forms import workload_of
 from kinetic.backends.gke.observation import (
     JobObservation,
     belongs_to,
     has_first_pod,
     observation_of,
-    workload_of,
 )
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError

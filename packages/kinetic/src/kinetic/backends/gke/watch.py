@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.observation import workload_of
+from kinetic.backends.gke.forms import workload_of
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.labels import of_jobs
