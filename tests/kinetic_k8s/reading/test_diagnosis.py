@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.diagnosis import diagnosis_of, event_fields
 from kinetic_k8s.reading.status import status_of
 
@@ -340,6 +341,18 @@ def test_jobsets_own_refusal_until_the_leader_has_a_node_is_no_cause() -> None:
 
     assert refusals
     assert diagnosis_of(occupied["workload"], [], refusals) is None
+
+
+def test_kueues_refusal_of_a_pod_whose_job_was_just_deleted_is_no_cause() -> None:
+    refused = 'Error creating: admission webhook "mpod.kb.io" denied the request: {} not found'
+
+    def why(what: str) -> Diagnosis | None:
+        return diagnosis_of(a_job(), [], [an_event("job", "FailedCreate", refused.format(what), 1)])
+
+    assert why('Job.batch "job"') is None
+    other = why('ConfigMap "job"')
+    assert other is not None
+    assert "mpod.kb.io" in other.reason
 
 
 CREATING: Manifest = {"waiting": {"reason": "ContainerCreating"}}

@@ -11,6 +11,9 @@ from kinetic_k8s.reading.status import State, WorkloadStatus, status_of
 Manifest = dict[str, Any]
 
 
+DELETED = {"deletionTimestamp": "now"}
+
+
 def a_job(*conditions: str, suspend: bool = False, **status: Any) -> Manifest:
     true = [
         {"type": kind, "status": "True", "reason": f"{kind}Reason", "message": "words."}
@@ -55,6 +58,8 @@ ENDING = "Its pod has ended; the job is about to end or retry."
         (a_job(), [a_pod("Pending")], 0, (State.PENDING, "", False)),
         (a_job(), [a_pod("Pending", WAITING)], 0, (State.PENDING, "", False)),
         (a_job(suspend=True), [], 0, (State.PENDING, "It is suspended.", False)),
+        (a_job() | {"metadata": DELETED}, [], 0, (State.PENDING, "It is being deleted.", False)),
+        (a_job() | {"metadata": DELETED}, [], 1, (State.RUNNING, "It is being deleted.", False)),
         # A counter decides nothing: this one counts a pod of an attempt that is retried.
         (a_job(failed=1), [], 1, (State.RUNNING, REPLACED, False)),
         # While it runs.

@@ -27,6 +27,7 @@ from kinetic_k8s.manifests.secrets import (
 )
 from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.workload import checked_job, workload_manifest
+from kinetic_k8s.reading.queue import QUEUE
 
 SLOW: Final = 0.2
 """If a round trip takes longer, in seconds, the Job is created suspended and resumed at the end.
@@ -37,7 +38,6 @@ A suspended start costs 1 s.
 LONG: Final = 60.0
 """Seconds after which a submit makes sure that its workload still exists: other clients remove old ones."""
 UNDO_LIMIT: Final = 10.0
-QUEUE: Final = "kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -230,12 +230,11 @@ def _failed(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | Non
 
 def _was_deleted(workload: WorkloadView, first: PodView, hosts: Sequence[PodView]) -> bool:
     """Return whether the *first* pod to end was certainly stopped by its deletion, and not with its job."""
-    deleted_with_job = "deletionTimestamp" in workload.manifest["metadata"]
     # If the pod of another host is gone, that one may have ended first.
     return (
         was_stopped(first)
         and first.leaving
-        and not deleted_with_job
+        and not workload.leaving  # They would have been deleted together.
         and len(hosts) == workload.hosts
     )
 

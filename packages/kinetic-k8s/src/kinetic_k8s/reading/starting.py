@@ -16,6 +16,10 @@ from kinetic_k8s.reading.events import message_of, unresolved
 _MISSING: Final = re.compile(r'(secret|configmap) "([^"]+)" not found')
 _FOLLOWER: Final = "follower pod node selector"
 """In what JobSet's webhook replies until the leader has a node: its pods follow it into the same node pool."""
+_OWNER_GONE: Final = re.compile(
+    r'(?i)\b(?:job|jobset|statefulset|leaderworkerset)s?\.[\w.-]+ "[^"]*" not found'
+)
+"""In what Kueue's webhook replies if the owner of the pod was deleted a moment ago."""
 _CREATED: Final = ("SuccessfulCreate",)
 _PROGRESS: Final = ("Pulling", "Pulled", "Created", "Started")
 """Reasons of events that follow the mounting of all volumes."""
@@ -47,7 +51,11 @@ def crash_of(pod: PodView) -> Diagnosis | None:
 def not_created(events: Sequence[Manifest]) -> Diagnosis | None:
     """Return why a pod cannot be created; *events* are those about its controllers, the oldest first."""
     latest = unresolved(events, ("FailedCreate", "JobCreationFailed"), until=_CREATED)
-    failures = [text for text in map(message_of, latest) if _FOLLOWER not in text]
+    failures = [
+        text
+        for text in map(message_of, latest)
+        if not (_FOLLOWER in text or _OWNER_GONE.search(text))
+    ]
     if not failures:
         return None
     # A StatefulSet begins otherwise: `create Pod p in StatefulSet s failed error: …`.

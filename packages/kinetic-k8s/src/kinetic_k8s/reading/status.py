@@ -82,6 +82,8 @@ def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) 
                 state, f"Its {'pods are' if several else 'pod is'} being stopped."
             )
         return WorkloadStatus(state, _waiting_for(workload, hosts))
+    if workload.leaving:
+        return WorkloadStatus(state, "It is being deleted.")
     if workload.suspended and not any(pod.alive for pod in pods):
         return WorkloadStatus(
             State.PENDING,

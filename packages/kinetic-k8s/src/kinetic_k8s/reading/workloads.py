@@ -107,6 +107,11 @@ class WorkloadView:
         )
 
     @property
+    def leaving(self) -> bool:
+        """Whether it is being deleted."""
+        return "deletionTimestamp" in self.manifest["metadata"]
+
+    @property
     def held(self) -> bool:
         """Whether it is suspended until its submit resumes it."""
         return self.suspended and HELD in (self.manifest["metadata"].get("annotations") or {})
