@@ -19,6 +19,7 @@ import pytest
 
 from kinetic_k8s.cluster.connect import connect
 from kinetic_k8s.errors import NotAuthenticatedError, UnknownContextError
+from kinetic_payload.errors import KineticError
 
 PLUGIN = """
 import json, pathlib, sys
@@ -95,6 +96,35 @@ def test_contexts_and_files_that_are_not_there_are_named(bed: Any, tmp_path: Pat
     (tmp_path / "broken").write_text("{")
     with pytest.raises(UnknownContextError, match="Cannot read the kubeconfig"):
         connect(kubeconfig=str(tmp_path / "broken"))
+
+
+@pytest.mark.parametrize(
+    ("part", "fields", "words"),
+    [
+        ("cluster", {"server": "api.example.com:443"}, "'api.example.com:443', which is no address"),
+        ("cluster", {"server": "https://10.0.0.1:65536"}, "which is no address"),
+        ("cluster", {"certificate-authority-data": "abc"}, "Cannot read the certificates"),
+        ("cluster", {"certificate-authority-data": "aGVsbG8="}, "CA certificates of .* are not valid"),
+        ("cluster", {"tls-server-name": "other"}, "'other' doesn't match"),
+        ("user", {"client-certificate-data": "aGVsbG8=", "client-key-data": "aGVsbG8="}, "client certificate"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_kubeconfig_is_reported_at_once(
+    kubeconfig: dict[str, Any], tmp_path: Path, part: str, fields: dict[str, str], words: str
+) -> None:
+    kubeconfig[f"{part}s"][0][part].update(fields)
+
+    with pytest.raises(KineticError, match=words):
+        connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
+
+
+def test_a_file_with_a_token_may_end_with_a_line_break(
+    kubeconfig: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("kube-bed-admin\n")
+    kubeconfig["users"][0]["user"] = {"tokenFile": str(tmp_path / "token")}
+
+    assert connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default") is not None
 
 
 def test_a_plugin_is_asked_again_when_its_token_is_rejected(

@@ -518,7 +518,8 @@ def _retry_after(response: urllib3.BaseHTTPResponse) -> float:
 
 def _is_untrusted_certificate(error: BaseException) -> bool:
     """Return whether the server's certificate is not trusted, so that a retry cannot help."""
-    return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
+    refused = ("CERTIFICATE_VERIFY_FAILED", "doesn't match")  # The second is about the name in it.
+    return isinstance(error, SSLError) and any(text in str(error) for text in refused)
 
 
 def _description(error: HTTPError) -> str:

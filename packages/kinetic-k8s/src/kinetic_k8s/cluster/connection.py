@@ -373,7 +373,13 @@ def _unbracketed(host: str | None) -> str:
 
 
 def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=access.ca)
+    try:
+        context = ssl.create_default_context(cadata=access.ca)
+    except ssl.SSLError as error:
+        raise InvalidRequestError(
+            f"The CA certificates of {access.title or access.server} are not valid: {error}.",
+            hint="Correct them where the cluster is named, such as in the kubeconfig.",
+        ) from error
     if access.ca is not None:
         # The CA certificates of many clusters lack extensions that Python requires from 3.13 on.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -381,7 +387,13 @@ def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if credentials.certificate is not None:
-        context.load_cert_chain(*credentials.certificate)
+        try:
+            context.load_cert_chain(*credentials.certificate)
+        except OSError as error:
+            raise NotAuthenticatedError(
+                f"The client certificate for {access.title or access.server} is not valid: {error}.",
+                hint="Correct it in the kubeconfig, or log in again.",
+            ) from error
     return context
 
 

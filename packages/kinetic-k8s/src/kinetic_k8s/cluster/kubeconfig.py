@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.cluster.proxies import proxy_of_environment, proxy_url
@@ -38,6 +39,11 @@ def access_of(
     server = str(cluster.get("server") or "")
     if not server:
         raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
+    if not _is_address(server):
+        raise UnknownContextError(
+            f"The context {name!r} of the kubeconfig {paths} has the server {server!r}, which is no address.",
+            hint="Correct it: https://HOST:PORT.",
+        )
 
     def again(_: float = 0.0) -> Access:
         return access_of(name, namespace=namespace, kubeconfig=paths)
@@ -98,7 +104,9 @@ class _Sections:
         """Return the *kind* of that name, and the folder to which its paths are relative."""
         for node in self._merged.get(f"{kind}s") or ():
             if node.value.get("name") == name:
-                return node.value.get(kind) or {}, Path(node.path).absolute().parent
+                found = node.value.get(kind) or {}
+                if isinstance(found, dict):
+                    return found, Path(node.path).absolute().parent
         raise UnknownContextError(
             f"The kubeconfig {self._paths} has no {kind} {name!r}.",
             hint=self._contexts_hint(name if kind == "context" else ""),
@@ -112,16 +120,24 @@ class _Sections:
         return f"Its contexts are: {', '.join(names) or 'none'}."
 
 
+def _is_address(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # The port is too large.
+        return False
+
+
 def _certificates(cluster: dict[str, Any], folder: Path) -> str | None:
-    if data := cluster.get("certificate-authority-data"):
-        return b64decode(str(data)).decode("ascii")
-    if path := cluster.get("certificate-authority"):
-        try:
+    try:
+        if data := cluster.get("certificate-authority-data"):
+            return b64decode(str(data)).decode("ascii")
+        if path := cluster.get("certificate-authority"):
             return (folder / str(path)).read_text(encoding="ascii")
-        except OSError as error:
-            raise UnknownContextError(
-                f"Cannot read the certificates of the cluster: {error}."
-            ) from error
+    except (OSError, ValueError) as error:
+        raise UnknownContextError(
+            f"Cannot read the certificates of the cluster: {error}."
+        ) from error
     return None
 
 
@@ -158,7 +174,8 @@ def _credentials(paths: str, context: str) -> Credentials:
             hint=f"Log in again; `kubectl --context {context} get pods` then succeeds as well.",
         )
     return Credentials(
-        headers={"Authorization": token} if token else {},
+        # The file of a token ends with a line break.
+        headers={"Authorization": token.strip()} if token else {},
         certificate=cast("tuple[str, str]", certificate) if all(certificate) else None,
         renew_at=renew_at,
     )

@@ -87,7 +87,8 @@ def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str
                     "Set KINETIC_KUBE_CONTEXT to the context that leads to that cluster here, or "
                 )
                 hint += "KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER to find it by its name."
-                raise UnknownContextError(error.message, hint=f"{error.hint} {hint}") from error
+                found = error.hint or ""
+                raise UnknownContextError(error.message, hint=f"{found} {hint}".lstrip()) from error
         if here.kube_context is not None and other:
             return _by_context(here.kube_context, target.namespace, variables)
         return _by_name(here, target.namespace, variables)
