@@ -281,17 +281,18 @@ HOST_INDEX_SOURCES: Final = (
 )
 """Variables with the index of a host. The first that is set counts; Kinetic's manifests set `HOST_INDEX`."""
 
-_END_MARKER: Final = "[kinetic:end]"
+END_MARKER: Final = "[kinetic:end]"
+"""How an `end_marker` begins."""
 
 
 def end_marker(job_id: str, attempt: int, host: int) -> str:
     """Return the line, without its end, that a runner prints last, after it has stored its outcome."""
-    return f"{_END_MARKER} {job_id} attempt {attempt} host {host}"
+    return f"{END_MARKER} {job_id} attempt {attempt} host {host}"
 
 
 def is_end_marker(line: str, job_id: str) -> bool:
     """Return whether *line*, with or without its end, is an `end_marker` of the job."""
-    start = f"{_END_MARKER} {job_id} attempt "
+    start = f"{END_MARKER} {job_id} attempt "
     attempt, _, host = line.rstrip("\r\n").removeprefix(start).partition(" host ")
     numbers = attempt.isdigit() and host.isdigit()
     return line.startswith(start) and line.isascii() and numbers

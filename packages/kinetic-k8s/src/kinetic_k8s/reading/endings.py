@@ -10,7 +10,7 @@ from typing import Any, Final
 from kinetic_k8s.quantity import parse_quantity
 from kinetic_k8s.reading.attempts import NEVER_STARTED, PodView, named
 from kinetic_k8s.reading.causes import Diagnosis
-from kinetic_payload.layout import EXIT_BAD_NODE
+from kinetic_payload.layout import END_MARKER, EXIT_BAD_NODE
 from kinetic_payload.memory import memory_to_try
 
 _SIGNALS: Final = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
@@ -220,4 +220,5 @@ def _out_of_memory(pod: PodView) -> Diagnosis:
 
 def _last_line(terminated: Mapping[str, Any]) -> str:
     lines = str(terminated.get("message") or "").strip().splitlines()
-    return lines[-1] if lines else ""
+    # With an end marker, the runner has reported; it tells nothing to people.
+    return next((line for line in reversed(lines) if not line.startswith(END_MARKER)), "")
