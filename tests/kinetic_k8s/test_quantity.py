@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from kinetic_k8s.quantity import near_quantities, parse_quantity
+from kinetic_k8s.quantity import near_quantities, parse_quantity, quantity_of
 
 
 # What `resource.ParseQuantity` of k8s.io/apimachinery makes of the text: its Value and MilliValue.
@@ -68,6 +68,11 @@ def test_exa_and_exponents_are_told_apart() -> None:
 )  # fmt: skip
 def test_what_is_none_to_kubernetes_is_none(text: str) -> None:
     assert parse_quantity(text) is None
+
+
+@pytest.mark.parametrize("text", ["400Gi", "1536Mi", "1Ti", "16G", "1500M", "1048577", "0"])
+def test_bytes_are_written_as_people_read_them(text: str) -> None:
+    assert quantity_of(int(parse_quantity(text) or 0)) == text
 
 
 def test_an_exponent_of_any_size_is_read_at_once() -> None:

@@ -200,7 +200,7 @@ def test_a_job_names_its_secrets_and_pins_what_it_runs(tmp_path: Path) -> None:
     assert "hunter2" not in json.dumps(manifest)
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     assert container["envFrom"] == [{"secretRef": {"name": "kn-train-0123456-env"}}]
-    assert container["resources"]["limits"] == {"cpu": "500m", "memory": str(2 << 30)}
+    assert container["resources"]["limits"] == {"cpu": "500m", "memory": "2Gi"}
     assert {each["name"] for each in container["env"]} >= {
         "KINETIC_SIGNING_KEY", "KINETIC_JOB_ID", "KINETIC_OUTPUT_DIR", "STORAGE_EMULATOR_HOST",
     }  # fmt: skip

@@ -41,6 +41,14 @@ def parse_quantity(text: str) -> Fraction | None:
     return -amount if found["sign"] == "-" else amount
 
 
+def quantity_of(amount: int) -> str:
+    """Return *amount*, in bytes, as a quantity that people can read: with the largest unit that divides it."""
+    for unit in ("Ei", "Pi", "Ti", "Gi", "Mi", "E", "P", "T", "G", "M"):
+        if amount and amount % _SCALE[unit] == 0:
+            return f"{amount // _SCALE[unit]}{unit}"
+    return str(amount)
+
+
 def near_quantities(text: str) -> list[str]:
     """Return valid quantities that the user may have meant by *text*: `500K` → `500k`, `500Ki`."""
     plain = unicodedata.normalize("NFKC", text[:_LONGEST]).replace("_", "")

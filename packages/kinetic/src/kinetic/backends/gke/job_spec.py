@@ -27,6 +27,7 @@ from kinetic_k8s.manifests.pod import (
     SecretVariable,
 )
 from kinetic_k8s.manifests.pod import Resources as PodResources
+from kinetic_k8s.quantity import quantity_of
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _accelerator_variables(launch: Launch, options: SpecOptions) -> dict[str, st
 def _resources(requested: Resources) -> PodResources:
     cpu, memory, shared = requested.cpu, requested.memory, requested.shared_memory
     return PodResources(
-        cpu=None if cpu is None else f"{round(cpu * 1000)}m",
-        memory=None if memory is None else str(memory),
-        shared_memory=None if shared is None else str(shared),
+        cpu=None if cpu is None else f"{max(1, round(cpu * 1000))}m",
+        memory=None if memory is None else quantity_of(memory),
+        shared_memory=None if shared is None else quantity_of(shared),
     )
