@@ -38,6 +38,15 @@ def test_other_proxies_are_refused_without_their_password(text: str, cause: str)
         ("https://192.168.0.7", True),
         ("https://api.corp", True),
         ("https://10.corp.example", False),
+        ("https://corp", False),
+        ("https://in.wild", True),
+        ("https://wild", False),
+        ("https://9.0.0.7", False),
+        ("https://ported:6443", True),
+        ("https://ported", False),
+        ("https://127.0.0.1:6443", True),
+        ("https://[::1]:6443", True),
+        ("https://localhost:6443", True),
     ],
 )
 def test_the_environments_proxy_is_not_used_for_its_exceptions(
@@ -46,6 +55,6 @@ def test_the_environments_proxy_is_not_used_for_its_exceptions(
     for name in ("https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", "proxy.corp:3128")
-    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, fd00::/8,192.168.0.7,.corp")
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, fd00::/8,192.168.0.7,.corp,*.wild,0.7,,PORTED:6443")
 
     assert (proxy_of_environment(server) is None) == excepted

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
+from contextlib import suppress
 from ipaddress import ip_address, ip_network
+from typing import Final
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.request import getproxies, getproxies_environment, proxy_bypass
 
 from kinetic_k8s.errors import InvalidRequestError
 
@@ -13,15 +16,21 @@ from kinetic_k8s.errors import InvalidRequestError
 def proxy_of_environment(server: str) -> str | None:
     """Return the proxy through which the system's settings lead to *server*; None: there is none.
 
-    As for `kubectl`, `no_proxy` may contain networks such as `10.0.0.0/8`.
+    As for `kubectl`, addresses of this machine have none, and `no_proxy` may contain networks such as
+    `10.0.0.0/8`, and ports.
 
     Raises:
         InvalidRequestError: The proxy is of a kind that is not supported, or its address is unusable.
     """
     address = urlsplit(server)
-    host, found = address.hostname or "", getproxies()
+    host, found = (address.hostname or "").lower(), getproxies()
     proxy = found.get(address.scheme)
-    if not proxy or proxy_bypass(host) or _is_in_networks(host, found.get("no", "")):
+    if not proxy or _is_of_this_machine(host):
+        return None
+    if not getproxies_environment() and proxy_bypass(host):  # They are the settings of the system.
+        return None
+    port = address.port or (443 if address.scheme == "https" else 80)
+    if any(_matches(entry.strip().lower(), host, port) for entry in found.get("no", "").split(",")):
         return None
     return proxy_url(proxy, f"{address.scheme}_proxy of this environment")
 
@@ -63,17 +72,49 @@ def proxy_headers(proxy: str) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {b64encode(user.encode()).decode()}"}
 
 
-def _is_in_networks(host: str, listed: str) -> bool:
-    """Return whether *host* is an address in one of the *listed* networks."""
+def _is_of_this_machine(host: str) -> bool:
+    return host == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+
+
+def _matches(entry: str, host: str, port: int) -> bool:
+    """Return whether *entry* of `no_proxy` excepts *host*, by the rules of Go's `httpproxy`.
+
+    `a.b` also excepts the hosts in `a.b`; `.a.b` and `*.a.b` except only these.
+    """
+    if entry == "*":
+        return True
+    with suppress(ValueError):
+        return _is_in(host, entry)
+    name, only = entry, ""
+    if found := _WITH_PORT.fullmatch(entry):
+        name, only = found[1], found[2]
+    if not name or only not in ("", str(port)):
+        return False
+    with suppress(ValueError):
+        return _is_in(host, name.strip("[]"))
+    if _is_address(host):
+        return False
+    if name.startswith("*."):
+        name = name[1:]
+    return host.endswith(f".{name.removeprefix('.')}") or host == name
+
+
+def _is_in(host: str, network: str) -> bool:
+    """Return whether *host* is an address in *network*, which may be one address.
+
+    Raises:
+        ValueError: *network* is neither.
+    """
+    found = ip_network(network, strict=False)
+    return _is_address(host) and ip_address(host) in found
+
+
+def _is_address(host: str) -> bool:
     try:
-        address = ip_address(host)
+        ip_address(host)
     except ValueError:
         return False
-    for entry in listed.split(","):
-        try:
-            network = ip_network(entry.strip(), strict=False)
-        except ValueError:  # It is the name of a host.
-            continue
-        if address in network:
-            return True
-    return False
+    return True
+
+
+_WITH_PORT: Final = re.compile(r"(\[.*\]|[^:]*):([^:]*)")
