@@ -15,6 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import urllib3
+from urllib3 import HTTPHeaderDict
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import parse_url
 
@@ -40,6 +41,7 @@ class Credentials:
     """The credentials of a request."""
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """An `HTTPHeaderDict` if one of them is sent several times, each with another value."""
     certificate: tuple[str, str] | None = None
     """Paths of a client certificate and its key."""
     renew_at: datetime | None = None
@@ -122,7 +124,7 @@ class Opened:
 
     pool: urllib3.PoolManager
     server: str
-    headers: Mapping[str, str] = field(repr=False)
+    headers: HTTPHeaderDict = field(repr=False)
     dial: Callable[[float], socket.socket] = field(repr=False)
     """Opens a connection that is not in the pool, for a protocol other than HTTP, within so many seconds.
 
@@ -145,11 +147,14 @@ class Opened:
 
         With *stream*, do not wait for its body.
         """
+        sent = self.headers.copy()
+        for name, value in (headers or {}).items():
+            sent[name] = value
         return self.pool.request(
             method,
             f"{self.server}{path}",
             body=body,
-            headers={**self.headers, **(headers or {})},
+            headers=sent,
             timeout=timeout,
             retries=False,
             redirect=False,
@@ -302,7 +307,7 @@ class Connection:
 
     def _open(self, credentials: Credentials) -> Opened:
         access = self._access
-        server, headers = access.server.rstrip("/"), dict(credentials.headers)
+        server, headers = access.server.rstrip("/"), HTTPHeaderDict(credentials.headers)
         certificate = _contents(credentials.certificate or ())
         if (
             self._opened is not None
@@ -388,10 +393,11 @@ def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     if credentials.certificate is not None:
         try:
-            context.load_cert_chain(*credentials.certificate)
+            # Without a password, OpenSSL would ask for that of an encrypted key in the terminal.
+            context.load_cert_chain(*credentials.certificate, password=lambda: "")
         except OSError as error:
             raise NotAuthenticatedError(
-                f"The client certificate for {access.title or access.server} is not valid: {error}.",
+                f"The client certificate {credentials.certificate[0]} cannot be used with its key: {error}.",
                 hint="Correct it in the kubeconfig, or log in again.",
             ) from error
     return context

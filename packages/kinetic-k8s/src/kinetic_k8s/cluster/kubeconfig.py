@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import difflib
-import logging
-from base64 import b64decode
+import os
+import ssl
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
-from urllib.parse import urlsplit
+from typing import Any, Final, cast
+from urllib.parse import quote, urlsplit
+
+from urllib3 import HTTPHeaderDict
 
 from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.cluster.proxies import proxy_of_environment, proxy_url
 from kinetic_k8s.errors import InvalidRequestError, NotAuthenticatedError, UnknownContextError
+
+_STANDARD: Final = "~/.kube/config"
+_IN_HEADER_NAMES: Final = "!#$&'*+^`|"
+"""Characters of the names of headers that `quote` would escape."""
 
 
 def access_of(
@@ -31,14 +40,16 @@ def access_of(
     # Imported here, because importing `kubernetes` takes 0.2 s.
     from kubernetes.config.kube_config import KUBE_CONFIG_DEFAULT_LOCATION
 
-    paths = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION
-    sections = _Sections(paths)
-    name = context or sections.current
-    found, _ = sections.entry("context", name)
-    cluster, folder = sections.entry("cluster", found.get("cluster") or "")
-    server = str(cluster.get("server") or "")
+    paths = kubeconfig or KUBE_CONFIG_DEFAULT_LOCATION or _STANDARD
+    config = _Kubeconfig.read(paths)
+    name = context or config.current
+    found = config.entry("context", name).fields
+    cluster = config.entry("cluster", found.get("cluster") or "")
+    server = str(cluster.fields.get("server") or "")
     if not server:
         raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
+    if "://" not in server:
+        server = f"http://{server}"
     if not _is_address(server):
         raise UnknownContextError(
             f"The context {name!r} of the kubeconfig {paths} has the server {server!r}, which is no address.",
@@ -54,67 +65,94 @@ def access_of(
             access.check_same_cluster(again())
         return _credentials(paths, name)
 
+    proxy = cluster.fields.get("proxy-url")
     access = Access(
         server=server,
         credentials=credentials,
         namespace=namespace or found.get("namespace") or "default",
         context=name,
-        ca=_certificates(cluster, folder),
-        verify=not cluster.get("insecure-skip-tls-verify"),
-        server_name=cluster.get("tls-server-name"),
+        ca=_certificates(cluster),
+        verify=not cluster.fields.get("insecure-skip-tls-verify"),
+        server_name=cluster.fields.get("tls-server-name") or None,
         proxy=proxy_url(str(proxy), f"the context {name!r}")
-        if (proxy := cluster.get("proxy-url"))
+        if proxy
         else proxy_of_environment(server),
         look_up=again,
     )
     return access
 
 
-class _Sections:
-    """The entries of one or several kubeconfig files; of entries with the same name, the first."""
+@dataclass(frozen=True)
+class _Entry:
+    """An entry of a kubeconfig, such as a user."""
 
-    def __init__(self, paths: str) -> None:
-        from kubernetes.config import ConfigException
-        from kubernetes.config.kube_config import KubeConfigMerger
-        from yaml import YAMLError
+    fields: dict[str, Any]
+    folder: Path
+    """The folder to which its paths are relative."""
 
-        self._paths = paths
-        try:
-            merged = KubeConfigMerger(paths).config  # type: ignore[no-untyped-call]
-        except (ConfigException, YAMLError, OSError, ValueError) as error:
-            raise UnknownContextError(f"Cannot read the kubeconfig {paths}: {error}.") from error
-        if merged is None:
+
+@dataclass(frozen=True)
+class _Kubeconfig:
+    """One or several kubeconfig files. As for `kubectl`, the first one that has a value decides."""
+
+    paths: str
+    files: tuple[_Entry, ...]
+
+    @classmethod
+    def read(cls, paths: str) -> _Kubeconfig:
+        """Read those files of *paths* that exist."""
+        from yaml import YAMLError, safe_load
+
+        files = []
+        for text in filter(None, paths.split(os.pathsep)):
+            path = Path(text).expanduser().absolute()
+            try:
+                found = safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+            except (YAMLError, OSError, ValueError) as error:
+                raise UnknownContextError(
+                    f"Cannot read the kubeconfig {paths}: {error}."
+                ) from error
+            if found is not None and not isinstance(found, dict):
+                raise UnknownContextError(f"Cannot read the kubeconfig {paths}: it is no object.")
+            if path.exists():
+                files.append(_Entry(found or {}, path.parent))
+        if not files:
             raise UnknownContextError(
                 f"There is no kubeconfig at {paths}.",
                 hint="For GKE: gcloud container clusters get-credentials CLUSTER --location=ZONE",
             )
-        self._merged = merged.value
+        return cls(paths, tuple(files))
 
     @property
     def current(self) -> str:
         """The name of the current context."""
-        name = self._merged.get("current-context")
-        if not name:
-            raise UnknownContextError(
-                f"The kubeconfig {self._paths} has no current context.", hint=self._contexts_hint()
-            )
-        return str(name)
-
-    def entry(self, kind: str, name: str) -> tuple[dict[str, Any], Path]:
-        """Return the *kind* of that name, and the folder to which its paths are relative."""
-        for node in self._merged.get(f"{kind}s") or ():
-            if node.value.get("name") == name:
-                found = node.value.get(kind) or {}
-                if isinstance(found, dict):
-                    return found, Path(node.path).absolute().parent
+        for file in self.files:
+            if name := file.fields.get("current-context"):
+                return str(name)
         raise UnknownContextError(
-            f"The kubeconfig {self._paths} has no {kind} {name!r}.",
+            f"The kubeconfig {self.paths} has no current context.", hint=self._contexts_hint()
+        )
+
+    def entry(self, kind: str, name: str) -> _Entry:
+        """Return the *kind* of that name."""
+        for each, folder in self._entries(kind):
+            if each.get("name") == name:
+                found = each.get(kind)
+                return _Entry(found if isinstance(found, dict) else {}, folder)
+        raise UnknownContextError(
+            f"The kubeconfig {self.paths} has no {kind} {name!r}.",
             hint=self._contexts_hint(name if kind == "context" else ""),
         )
 
+    def _entries(self, kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
+        for file in self.files:
+            for each in file.fields.get(f"{kind}s") or ():
+                if isinstance(each, dict):
+                    yield each, file.folder
+
     def _contexts_hint(self, wanted: str = "") -> str:
         """Return a hint with the contexts that are similar to *wanted*, or else with all."""
-        names = sorted(str(node.value.get("name")) for node in self._merged.get("contexts") or ())
+        names = sorted({str(each.get("name")) for each, _ in self._entries("context")})
         if near := difflib.get_close_matches(wanted, names, n=3):
             return f"Did you mean {' or '.join(map(repr, near))}?"
         return f"Its contexts are: {', '.join(names) or 'none'}."
@@ -128,76 +166,158 @@ def _is_address(server: str) -> bool:
         return False
 
 
-def _certificates(cluster: dict[str, Any], folder: Path) -> str | None:
+def _certificates(cluster: _Entry) -> str | None:
     try:
-        if data := cluster.get("certificate-authority-data"):
-            return b64decode(str(data)).decode("ascii")
-        if path := cluster.get("certificate-authority"):
-            return (folder / str(path)).read_text(encoding="ascii")
+        if data := cluster.fields.get("certificate-authority-data"):
+            found = b64decode(str(data))
+        elif path := cluster.fields.get("certificate-authority"):
+            found = (cluster.folder / str(path)).read_bytes()
+        else:
+            return None
+        # Comments between certificates may have any characters.
+        text = found.decode("ascii", errors="ignore")
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (OSError, ValueError) as error:
         raise UnknownContextError(
             f"Cannot read the certificates of the cluster: {error}."
         ) from error
-    return None
+    return text
 
 
 def _credentials(paths: str, context: str) -> Credentials:
-    """Return the credentials of *context*; run its credential plugin, if it names one."""
-    from kubernetes.client import Configuration
-    from kubernetes.config import ConfigException
-    from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
+    """Return the credentials of *context*; run its credential plugin, if it names one.
 
-    configuration = Configuration()
-    renew_at = None
-    with _collected_log_messages() as messages:
-        try:
-            # Without a persister it does not write renewed tokens to the user's file.
-            loader = KubeConfigLoader(  # type: ignore[no-untyped-call]
-                config_dict=KubeConfigMerger(paths).config,  # type: ignore[no-untyped-call]
-                active_context=context,
-                config_base_path=None,
-            )
-            loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
-            renew_at = getattr(loader, "expiry", None)
-        except (ConfigException, OSError, ValueError) as error:
-            messages.append(str(error))
-    token = configuration.api_key.get("BearerToken")
-    certificate = (configuration.cert_file, configuration.key_file)
-    if messages and not token and not all(certificate):
-        # It is in a terminal that plugins write their own message, and then `kubernetes` fails to read it.
-        causes = [each for each in messages if "NoneType" not in each] or [
-            "see the plugin's message"
-        ]
-        raise NotAuthenticatedError(
-            f"The context {context!r} of the kubeconfig {paths} provided no credentials: "
-            f"{'; '.join(causes)}.",
-            hint=f"Log in again; `kubectl --context {context} get pods` then succeeds as well.",
-        )
-    return Credentials(
-        # The file of a token ends with a line break.
-        headers={"Authorization": token.strip()} if token else {},
-        certificate=cast("tuple[str, str]", certificate) if all(certificate) else None,
-        renew_at=renew_at,
+    Raises:
+        NotAuthenticatedError: It has none that can be used.
+    """
+    from kubernetes.config import ConfigException
+
+    config = _Kubeconfig.read(paths)
+    found = config.entry("context", context).fields
+    cluster = config.entry("cluster", found.get("cluster") or "")
+    try:
+        user = config.entry("user", found.get("user") or "")
+    except UnknownContextError:
+        return Credentials()  # The server may accept requests of nobody.
+    log_in = f"Log in again; `kubectl --context {context} get pods` then succeeds as well."
+    try:
+        return _credentials_of(user, cluster)
+    except FileNotFoundError as error:
+        why = str(error)
+        plugin = user.fields.get("exec") or {}
+        if error.filename in (plugin.get("command"), _command_of(plugin, user.folder)):
+            why = f"its credential plugin {plugin.get('command')!r} is not installed"
+            log_in = str(plugin.get("installHint") or "").strip() or "Install it."
+    except (ConfigException, OSError, ValueError) as error:
+        why = str(error)
+    raise NotAuthenticatedError(
+        f"The context {context!r} of the kubeconfig {paths} provided no credentials: "
+        f"{why.strip().rstrip('.')}.",
+        hint=log_in,
     )
 
 
-@contextmanager
-def _collected_log_messages() -> Iterator[list[str]]:
-    """Collect log messages of `kubernetes`, which reports the failure of a credential plugin only there.
+def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
+    from kubernetes.client import Configuration
+    from kubernetes.config.kube_config import KubeConfigLoader
 
-    Without a handler, its first message would configure the logging of the whole process.
+    fields = {name: value for name, value in user.fields.items() if value not in (None, "")}
+    if path := fields.pop("tokenFile", None):
+        fields["token"] = (user.folder / str(path)).read_text(encoding="utf-8").strip()
+    renew_at = None
+    if (plugin := fields.pop("exec", None)) and "token" not in fields:
+        status = _ask_plugin(plugin, user.folder, cluster)
+        fields |= _from_plugin(status)
+        if expiry := status.get("expirationTimestamp"):
+            renew_at = datetime.fromisoformat(str(expiry)).astimezone()
+    provider = (fields.get("auth-provider") or {}).get("name")
+    if provider not in (None, "gcp", "oidc"):
+        raise ValueError(f"the auth provider {provider!r} is not supported, as by kubectl")
+    configuration = Configuration()
+    # Without a persister it does not write renewed tokens to the user's file.
+    loader = KubeConfigLoader(  # type: ignore[no-untyped-call]
+        config_dict={
+            "contexts": [{"name": "ours", "context": {"cluster": "ours", "user": "ours"}}],
+            "clusters": [{"name": "ours", "cluster": {"server": "https://-"}}],
+            "users": [{"name": "ours", "user": fields}],
+        },
+        active_context="ours",
+        config_base_path=str(user.folder),
+    )
+    loader.load_and_set(configuration)  # type: ignore[no-untyped-call]
+    headers = _impersonation(user.fields)
+    if token := configuration.api_key.get("BearerToken"):
+        if not (token.isascii() and token.isprintable()):
+            raise ValueError("the token has characters that cannot be sent, such as a line break")
+        headers["Authorization"] = token
+    certificate = (configuration.cert_file, configuration.key_file)
+    return Credentials(
+        headers=headers,
+        certificate=cast("tuple[str, str]", certificate) if all(certificate) else None,
+        renew_at=renew_at or getattr(loader, "expiry", None),
+    )
+
+
+def _ask_plugin(plugin: dict[str, Any], folder: Path, cluster: _Entry) -> dict[str, Any]:
+    """Run a credential plugin; return the status that it prints.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins
     """
-    messages: list[str] = []
+    from kubernetes.config.exec_provider import ExecProvider
+    from kubernetes.config.kube_config import ConfigNode
 
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if record.module == "kube_config":
-                messages.append(record.getMessage().strip().rstrip("."))
-
-    collector = Collector()
-    root = logging.getLogger()
-    root.addHandler(collector)
+    about = {**cluster.fields}
+    about.pop(
+        "certificate-authority", None
+    )  # It is relative to a file that the plugin does not know.
+    if (certificates := _certificates(cluster)) is not None:
+        about["certificate-authority-data"] = b64encode(certificates.encode()).decode()
+    settings = {**plugin, "command": _command_of(plugin, folder)}
     try:
-        yield messages
-    finally:
-        root.removeHandler(collector)
+        status = ExecProvider(  # type: ignore[no-untyped-call]
+            ConfigNode("exec", settings),  # type: ignore[no-untyped-call]
+            None,
+            ConfigNode("cluster", about),  # type: ignore[no-untyped-call]
+        ).run()
+    except (AttributeError, TypeError) as error:
+        # In a terminal, plugins write their own message, and then `kubernetes` fails to read it.
+        raise ValueError("see the plugin's message") from error
+    return status if isinstance(status, dict) else {}
+
+
+def _command_of(plugin: dict[str, Any], folder: Path) -> str:
+    """Return the program of *plugin*: as for `kubectl`, a relative path begins at the kubeconfig."""
+    command = str(plugin.get("command") or "")
+    return str(folder / command) if os.sep in command else command
+
+
+def _from_plugin(status: dict[str, Any]) -> dict[str, str]:
+    """Return the fields of a user for what a plugin returned."""
+    found = {}
+    if token := status.get("token"):
+        found["token"] = str(token)
+    certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+    if certificate and key:
+        found["client-certificate-data"] = b64encode(str(certificate).encode()).decode()
+        found["client-key-data"] = b64encode(str(key).encode()).decode()
+    if not found:
+        raise ValueError("the plugin returned neither a token nor a certificate with its key")
+    return found
+
+
+def _impersonation(user: dict[str, Any]) -> HTTPHeaderDict:
+    """Return the headers by which requests are those of another user.
+
+    https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
+    """
+    values = [("User", user.get("as")), ("Uid", user.get("as-uid"))]
+    values += [("Group", group) for group in user.get("as-groups") or ()]
+    for name, texts in (user.get("as-user-extra") or {}).items():
+        values += [
+            (f"Extra-{quote(str(name).lower(), safe=_IN_HEADER_NAMES)}", text) for text in texts
+        ]
+    headers = HTTPHeaderDict()
+    for name, value in values:
+        if value:
+            headers.add(f"Impersonate-{name}", str(value).encode().decode("latin-1"))
+    return headers

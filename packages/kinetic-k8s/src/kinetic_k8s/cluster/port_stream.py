@@ -46,7 +46,7 @@ def open_port(
         stream.connect(  # type: ignore[no-untyped-call]
             f"{opened.server}{path}".replace("http", "ws", 1),
             socket=connection,
-            header=[f"{name}: {value}" for name, value in opened.headers.items()],
+            header=[f"{name}: {value}" for name, value in opened.headers.iteritems()],
             subprotocols=[_PROTOCOL],
             suppress_origin=True,
             redirect_limit=0,
