@@ -109,7 +109,13 @@ def end_processes_below() -> Callable[[Path], object]:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+def with_bytecode() -> bool:
+    """Whether the runner of these tests' jobs has bytecode, as on this machine; on a cluster it has none."""
+    return True
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory, with_bytecode: bool) -> Callable[[Path], Path]:
     """Return what puts into a `KINETIC_HOME`, and returns it, what a first submit would make there.
 
     That is the runner's bundle: half a second of compiling for each of some hundred homes.
@@ -117,7 +123,8 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
     from kinetic.light import light_files
     from kinetic_runner.bundle import bundle_for
 
-    made = bundle_for(tmp_path_factory.mktemp("cache"), light_files())
+    cache = tmp_path_factory.mktemp("cache")
+    made = bundle_for(cache, light_files(), bytecode=with_bytecode)
 
     def put(home: Path) -> Path:
         home.mkdir(mode=0o700, exist_ok=True)

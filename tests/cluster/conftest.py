@@ -54,6 +54,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(600, func_only=True))
 
 
+@pytest.fixture(scope="session")
+def with_bytecode() -> bool:
+    return False
+
+
 @pytest.fixture
 def other_accelerators(bed: Bed) -> Iterator[None]:
     """Hold the accelerators of the one node, to give it others; it has none afterwards."""
@@ -148,16 +153,14 @@ def second(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
 
 @dataclass(frozen=True)
 class Look:
-    """What a test sees of a job through kubectl."""
+    """What a test sees of a job independently of our code."""
 
     bed: Bed
     namespace: str
 
     def pods(self, spec: JobSpec) -> list[Manifest]:
         """Return the pods of a job."""
-        asked = ("get", "pods", "-n", self.namespace, "-l", of_job(spec.pod.job_id), "-o", "json")
-        found: list[Manifest] = json.loads(self.bed.kubectl(*asked))["items"]
-        return found
+        return self.bed.objects("pod", self.namespace, of_job(spec.pod.job_id))
 
     def wait(self, spec: JobSpec, condition: str, *, seconds: int = 120) -> None:
         """Wait for a condition of the Job, such as `condition=Complete`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import importlib.metadata
 import io
@@ -44,7 +43,7 @@ class Registry:
         found = self.ask("GET", f"{repository}/manifests/{tag}", headers={"Accept": _MANIFEST})
         return json.loads(found.data)
 
-    def push(self, repository: str, data: bytes) -> str:
+    def push(self, repository: str, data: bytes | memoryview) -> str:
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         place = self.ask("POST", f"{repository}/blobs/uploads/").headers["Location"]
         mark = "&" if "?" in place else "?"
@@ -85,17 +84,17 @@ def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
     unpacked = io.BytesIO()
     with tarfile.open(fileobj=unpacked, mode="w") as archive:
         archive.add(folder, _FOLDER)
-    layer = gzip.compress(unpacked.getvalue(), compresslevel=1)
+    layer = registry.push(name, unpacked.getbuffer())
     config = json.loads(registry.ask("GET", f"base/python/blobs/{base['config']['digest']}").data)
-    config["rootfs"]["diff_ids"].append(f"sha256:{hashlib.sha256(unpacked.getvalue()).hexdigest()}")
+    config["rootfs"]["diff_ids"].append(layer)  # It is not compressed, which would take longer.
     config.pop("history", None)
     data = json.dumps(config).encode()
     for each in base["layers"]:
         registry.mount(name, each["digest"], "base/python")
     added = {
-        "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
-        "digest": registry.push(name, layer),
-        "size": len(layer),
+        "mediaType": "application/vnd.oci.image.layer.v1.tar",
+        "digest": layer,
+        "size": unpacked.tell(),
     }
     described = {**base["config"], "digest": registry.push(name, data), "size": len(data)}
     manifest = {**base, "config": described, "layers": [*base["layers"], added]}

@@ -138,10 +138,9 @@ def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
 
     assert job["spec"]["suspend"] is False
     look.wait(spec, "condition=Complete")
-    events = look.bed.kubectl("get", "events", "-n", look.namespace, "-o", "json")
     reasons = {
         event["reason"]
-        for event in json.loads(events)["items"]
+        for event in look.bed.objects("event", look.namespace)
         if event["involvedObject"]["name"] == spec.name
     }
     assert {"Suspended", "Resumed"} <= reasons

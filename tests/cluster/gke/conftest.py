@@ -135,9 +135,8 @@ class Project:
         return done.stdout
 
     def objects(self, kind: str, job_id: str) -> list[Manifest]:
-        """Return the objects of a job, by kubectl."""
-        asked = ("get", kind, "-n", self.namespace, "-l", f"{JOB_ID}={job_id}", "-o", "json")
-        found: list[Manifest] = json.loads(self.bed.kubectl(*asked))["items"]
+        """Return the objects of a job, independently of our code; *kind* may be several."""
+        found: list[Manifest] = self.bed.objects(kind, self.namespace, f"{JOB_ID}={job_id}")
         return found
 
     def pass_gate(self, name: str) -> None:

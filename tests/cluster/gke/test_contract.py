@@ -107,11 +107,11 @@ class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
         one = "kube-root-ca.crt"
         # Tests that ran before in this namespace leave failed jobs and ConfigMaps, some without an owner.
         self.bed.kubectl("delete", "jobs", "--all", "-n", self.namespace)
-        for name in set(self.names("configmaps")) - {one}:
+        for name in set(self.names("configmap")) - {one}:
             self.bed.kubectl(
                 "delete", "configmap", name, "-n", self.namespace, "--ignore-not-found"
             )
-        self.wait_for(lambda: self.names("configmaps") == [one])
+        self.wait_for(lambda: self.names("configmap") == [one])
         quota = {
             "apiVersion": "v1",
             "kind": "ResourceQuota",
@@ -131,5 +131,4 @@ class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
         yield {"memory": "1000Ti"}
 
     def names(self, kind: str) -> list[str]:
-        found = json.loads(self.bed.kubectl("get", kind, "-n", self.namespace, "-o", "json"))
-        return [each["metadata"]["name"] for each in found["items"]]
+        return [each["metadata"]["name"] for each in self.bed.objects(kind, self.namespace)]

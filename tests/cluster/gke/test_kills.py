@@ -185,7 +185,7 @@ def is_write(request: str) -> bool:
 def check_and_remove(project: Any, wait_for: Any) -> None:
     """Look at what a submit has left, and remove it."""
     jobs = {job.job_id: job for job in kinetic.list_jobs()}
-    there = {each["metadata"]["labels"][JOB_ID] for each in objects(project, "jobs")}
+    there = {each["metadata"]["labels"][JOB_ID] for each in objects(project, "job")}
     stored = {tuple(name.split("/")[:2]) for name in project.bucket.names(project.namespace)}
     # Nothing in the cluster lacks a record; in the bucket, what a day later is removed.
     assert there <= set(jobs)
@@ -194,7 +194,7 @@ def check_and_remove(project: Any, wait_for: Any) -> None:
     }
     assert all(job.status() is JobStatus.PENDING for job in jobs.values())
     remove_after_an_hour(project)
-    for each in objects(project, "jobs"):
+    for each in objects(project, "job"):
         # What is left would run, and end.
         assert not each["spec"].get("suspend")
         for kind, name in needs_of(each):
@@ -202,11 +202,11 @@ def check_and_remove(project: Any, wait_for: Any) -> None:
     for job in jobs.values():
         job.cleanup()
         assert not project.bucket.names(project.namespace, f"{job.job_id}/")
-    assert not objects(project, "jobs,pods")
+    assert not objects(project, "job,pod")
     # The next submit finds neither the key nor the runner.
     wait_for(
         lambda: (
-            {each["metadata"]["name"] for each in objects(project, "secrets,configmaps")}
+            {each["metadata"]["name"] for each in objects(project, "secret,configmap")}
             <= {"kinetic-key", "kube-root-ca.crt"}
         )
     )
@@ -214,8 +214,7 @@ def check_and_remove(project: Any, wait_for: Any) -> None:
 
 
 def objects(project: Any, kinds: str) -> list[Manifest]:
-    asked = ("get", kinds, "-n", project.namespace, "-o", "json")
-    found: list[Manifest] = json.loads(project.bed.kubectl(*asked))["items"]
+    found: list[Manifest] = project.bed.objects(kinds, project.namespace)
     return found
 
 

@@ -296,8 +296,7 @@ def test_ctrl_c_while_the_job_is_created_leaves_nothing(
 ) -> None:
     def jobs() -> set[str]:
         """The names of Jobs that are there, or of which pods are."""
-        of_jobs = ("-n", project.namespace, "-l", "app=kinetic", "-o", "json")
-        found = json.loads(project.bed.kubectl("get", "job,pod", *of_jobs))["items"]
+        found = project.bed.objects("job,pod", project.namespace, "app=kinetic")
         name = "batch.kubernetes.io/job-name"
         return {each["metadata"]["labels"].get(name, each["metadata"]["name"]) for each in found}
 
