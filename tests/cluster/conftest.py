@@ -79,7 +79,7 @@ def slice_of_two(bed: Bed) -> Iterator[str]:
     """An accelerator with two hosts. Both fit on the bed's one node, and those of other tests beside them."""
     with locked(bed.folder, "accelerators", shared=True):
         with locked(bed.folder, "slices"):
-            nodes = json.loads(bed.kubectl("get", "nodes", "-o", "json"))["items"]
+            nodes = bed.ask("GET", "api/v1/nodes")["items"]
             if not any(node["status"]["capacity"].get("google.com/tpu") == "64" for node in nodes):
                 bed.run(
                     "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",
@@ -171,7 +171,6 @@ class Look:
 
     def evict(self, pod: str, *, grace: int | None = None) -> None:
         """Evict a pod, as a preemption would; *grace*: the seconds that it gets to end, if not its own."""
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
         body: dict[str, Any] = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -179,7 +178,8 @@ class Look:
         }
         if grace is not None:
             body["deleteOptions"] = {"gracePeriodSeconds": grace}
-        self.bed.kubectl("create", "--raw", path, "-f", "-", given=json.dumps(body))
+        path = f"api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
+        self.bed.ask("POST", path, body=body)
 
 
 @dataclass(frozen=True)

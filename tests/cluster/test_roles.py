@@ -79,13 +79,9 @@ class Ada:
         attributes = {
             "namespace": self.namespace, "verb": verb, "resource": resource, "group": groups[resource]
         }  # fmt: skip
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {"user": USER, "resourceAttributes": attributes},
-        }
-        said = self.bed.kubectl("create", "-o", "json", "-f", "-", given=json.dumps(review))
-        return bool(json.loads(said)["status"]["allowed"])
+        review = {"spec": {"user": USER, "resourceAttributes": attributes}}
+        path = "apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(self.bed.ask("POST", path, body=review)["status"]["allowed"])
 
     def use(self, form: type[WorkloadSpec]) -> None:
         """Create a job of that form with all it needs, and remove it; its pods never start."""

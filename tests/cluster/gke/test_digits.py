@@ -64,14 +64,20 @@ def test_two_hosts_train_the_same_model_together(on_slice: Any, digits: Any) -> 
             return vars(trained), process_allgather(np.float32(trained.loss)).tolist()
 
         if __name__ == "__main__":
-            print(json.dumps(function()))
+            job = function.run_async()
+            print(json.dumps([*job.result(cleanup=False), job.job_id]))
         """
     )
 
-    found, losses = json.loads(shown.splitlines()[-1])
+    found, losses, job_id = json.loads(shown.splitlines()[-1])
     assert found["accuracy"] > 0.9
     assert (found["processes"], found["devices"], found["began_at"]) == (2, 2, 0)
     assert losses[0] == losses[1] < 0.2
+    for host in range(2):
+        name = f"{job_id}/attempts/1/host-{host}.json"
+        outcome = json.loads(digits.bucket.read("jobs", name))
+        assert (outcome["devices_seen"], outcome["succeeded"]) == ("cpu:1", True)
+        assert outcome["peak_memory"] > 100 << 20
 
 
 def test_a_preempted_training_resumes_from_its_last_complete_checkpoint(
