@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -53,7 +54,12 @@ def test_every_error_is_told() -> None:
     told = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     ours = {
         name
-        for module in ("kinetic.errors", "kinetic_payload.errors", "kinetic_images.errors")
+        for module in (
+            "kinetic.errors",
+            "kinetic_payload.errors",
+            "kinetic_images.errors",
+            "kinetic_k8s.errors",
+        )
         for name, value in vars(importlib.import_module(module)).items()
         if isinstance(value, type) and issubclass(value, Exception)
     }
@@ -77,3 +83,22 @@ def test_the_guide_for_beginners_is_made_of_examples_that_run() -> None:
 )
 def test_what_does_not_run_by_itself_is_python_all_the_same(block: str) -> None:
     compile(block, "docs", "exec")
+
+
+def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\|([^|]*)\|", page.partition("## What killed")[0], re.MULTILINE)
+    quoted = [text for cell in cells for text in re.findall(r"`([^`]+)`", cell)]
+    # Texts of Kubernetes are in the objects that tests recorded.
+    recorded = [path for path in ROOT.glob("tests/kinetic_k8s/reading/*") if path.is_file()]
+    texts = [path.read_text(encoding="utf-8") for path in recorded]
+    for path in ROOT.glob("packages/*/src/**/*.py"):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        texts += [str(node.value) for node in nodes if isinstance(node, ast.Constant)]
+    known = "\n".join(texts)
+    missing = [
+        text for text in quoted if not all(part in known for part in re.split(" ?… ?", text))
+    ]
+
+    assert len(quoted) > 80
+    assert missing == []
