@@ -80,6 +80,10 @@ def test_every_taint_of_the_machine_is_tolerated() -> None:
         assert set(placement.resources) <= set(tolerated)
         assert tolerated["cloud.google.com/gke-spot"]["value"] == "true"
         assert all(each["effect"] == "NoSchedule" for each in placement.tolerations)
+        # `Equal` without a value tolerates only a taint without a value.
+        assert all(
+            (each["operator"] == "Equal") == ("value" in each) for each in tolerated.values()
+        )
 
 
 def test_nothing_of_a_command_or_a_value_is_expanded() -> None:
@@ -102,6 +106,20 @@ def test_a_processor_job_shares_its_node_so_its_memory_is_limited() -> None:
     assert "memory" not in shared["limits"], "shared memory counts as memory"
     asked = resources(replace(POD, resources=Resources(cpu="500m", memory="2Gi")))
     assert asked["requests"] == asked["limits"] == {"cpu": "500m", "memory": "2Gi"}
+
+
+def test_shared_memory_is_memory_without_a_small_limit() -> None:
+    def shared_memory(**resources: str) -> Any:
+        spec = pod_template(replace(POD, resources=Resources(**resources)))["spec"]
+        (mount,) = [
+            each
+            for each in spec["containers"][0]["volumeMounts"]
+            if each["mountPath"] == "/dev/shm"
+        ]
+        return next(each for each in spec["volumes"] if each["name"] == mount["name"])["emptyDir"]
+
+    assert shared_memory() == {"medium": "Memory"}
+    assert shared_memory(shared_memory="8Gi") == {"medium": "Memory", "sizeLimit": "8Gi"}
 
 
 def test_an_accelerator_is_requested_and_limited_alike() -> None:

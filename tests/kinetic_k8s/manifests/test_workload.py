@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import PathwaysComponents, instance_type
 from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
+from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.names import environment_secret_name
@@ -144,6 +146,57 @@ def pod_templates(manifest: Manifest) -> list[Manifest]:
         for part in core_parts(manifest)
         if part["kind"] != "Service"
     ]
+
+
+def after(manifest: Manifest, code: int, *, disrupted: bool = False) -> str:
+    """Return what the controllers do after the end of a host, by the rules of *manifest*: the first one that matches."""
+    spec = manifest["spec"]
+    of_jobset = manifest["kind"] == "JobSet"
+    job = spec["replicatedJobs"][0]["template"]["spec"] if of_jobset else spec
+    action = "count"
+    for rule in job["podFailurePolicy"]["rules"]:
+        if disrupted if "onPodConditions" in rule else code in rule["onExitCodes"]["values"]:
+            action = rule["action"]
+            break
+    if not of_jobset or action != "FailJob":
+        return action
+    # To a JobSet, all rules of a Job are one reason. Only the message tells them apart.
+    message = "has condition DisruptionTarget" if disrupted else f"failed with exit code {code} at"
+    for rule in spec["failurePolicy"]["rules"]:
+        patterns = rule.get("onJobFailureMessagePatterns")
+        if patterns is None or any(re.fullmatch(each, message) for each in patterns):
+            return str(rule["action"])
+    return "count"
+
+
+RESTART = "RestartJobSetAndIgnoreMaxRestarts"
+
+
+@pytest.mark.parametrize(
+    ("form", "disrupted", "failed", "not_prepared", "bad_node"),
+    [
+        ("job", "Ignore", "count", "FailJob", "Ignore"),
+        ("indexed job", "FailJob", "count", "FailJob", "FailJob"),
+        ("jobset", RESTART, "count", "FailJobSet", RESTART),
+        ("pathways", RESTART, "count", "FailJobSet", RESTART),
+        # Otherwise exit code 2 would restart the hosts for ever.
+        ("jobset, suspended, older, on any nodes", RESTART, "count", "count", RESTART),
+    ],
+)
+def test_disruptions_are_not_counted_and_what_cannot_be_prepared_is_not_repeated(
+    form: str, disrupted: str, failed: str, not_prepared: str, bad_node: str
+) -> None:
+    specs = {"job": JobSpec(name=NAME, pod=ONE_HOST), **SPECS}
+    manifest = workload_manifest(specs[form])
+
+    assert after(manifest, 143, disrupted=True) == disrupted
+    assert [after(manifest, code) for code in (1, 2, 4)] == [failed, not_prepared, bad_node]
+
+
+def test_what_nobody_removes_ends_by_itself_after_a_week() -> None:
+    for spec in (JobSpec(name=NAME, pod=ONE_HOST), *SPECS.values()):
+        if not isinstance(spec, LeaderWorkerSetSpec):  # It has no end.
+            assert workload_manifest(spec)["spec"]["ttlSecondsAfterFinished"] == 7 * 24 * 3600
 
 
 @pytest.mark.parametrize(
