@@ -200,3 +200,27 @@ def test_a_log_of_a_pod_that_is_gone_has_no_lines(cluster: ApiServer) -> None:
         assert list(log) == []
     with PodLog(cluster, "no-such-pod", follow=False) as log:
         assert list(log) == []
+
+
+def test_a_log_of_a_pod_that_was_deleted_before_it_started_has_no_lines(
+    cluster: ApiServer, a_job: Make, look: Any
+) -> None:
+    spec = a_job("pass", image="kinetic.test/no-such-image")
+    create_workload(cluster, spec)
+    name = pod_of(cluster, spec)
+
+    def wait(field: str, value: str) -> None:
+        jsonpath = f"--for=jsonpath={{.status.{field}}}={value}"
+        look.bed.kubectl("wait", f"pod/{name}", jsonpath, "-n", look.namespace, "--timeout=120s")
+
+    held = {"metadata": {"finalizers": ["example.com/held"]}}
+    cluster.patch("Pod", name, held)
+    wait("containerStatuses[0].state.waiting.reason", "ImagePullBackOff")
+    cluster.delete("Pod", name)
+    wait("phase", "Failed")
+
+    for follow in (True, False):
+        with PodLog(cluster, name, follow=follow) as log:
+            assert list(log) == []
+    cluster.patch("Pod", name, {"metadata": {"finalizers": None}}, merge="plain")
+    cluster.delete("Job", spec.name)

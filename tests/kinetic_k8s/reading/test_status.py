@@ -142,6 +142,8 @@ def test_conditions_decide_then_pods_then_what_is_known(
     "pod",
     [
         a_pod("Failed", terminated(128, "StartError")),
+        # The pod was deleted before its image was there.
+        a_pod("Failed", terminated(137, "ContainerStatusUnknown")),
         # An init container failed, or the node rejected the pod.
         a_pod("Failed", {"waiting": {"reason": "PodInitializing"}}),
         a_pod("Failed"),

@@ -113,7 +113,7 @@ class ObjectGoneError(ClusterError, LookupError):
 
 
 class LogNotReadyError(ClusterError):
-    """The container has no log yet: it has not started (400)."""
+    """The container has no log: it has not started yet, or never will (400)."""
 
 
 class PortRefusedError(ClusterError, ConnectionError):

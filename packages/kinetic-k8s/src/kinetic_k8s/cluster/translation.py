@@ -29,6 +29,8 @@ _LONGEST_TEXT: Final = 500
 _NOT_IN_SCHEMA: Final = "field not declared in schema"
 _ANONYMOUS: Final = 'User "system:anonymous"'
 _RBAC: Final = re.compile(r'User "(?P<user>[^"]*)" cannot \w+ resource')
+_NO_LOG: Final = re.compile(r"^container .* is (?:waiting to start|terminated$)")
+"""The response to a request for the log of a container that has not started, or that ended without that."""
 _NO_SUCH_PATH: Final = "404 page not found"
 """The response of an API server to a path of a group that it does not serve."""
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -137,7 +139,7 @@ def error_of(
                 text,
                 hint="Another program changed or replaced it meanwhile. Look again, then repeat.",
             )
-        case 400 if "is waiting to start" in refusal.text:
+        case 400 if _NO_LOG.search(refusal.text):
             return LogNotReadyError(text)
         case 400 | 422:
             return InvalidManifestError(text, hint=_MANIFEST_HINT)

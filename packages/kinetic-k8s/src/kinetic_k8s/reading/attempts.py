@@ -18,6 +18,8 @@ _MANY: Final = 4
 """The longest enumeration of hosts in a message."""
 NEVER_STARTED: Final = ("StartError", "ContainerCannotRun")
 """Reasons of the end of a container whose program could not be started."""
+LOST_CONTAINER: Final = "ContainerStatusUnknown"
+"""The kubelet's reason if it does not find the container of a pod. Its exit code is then always 137."""
 
 
 _STARTING: Final = frozenset(
@@ -134,7 +136,9 @@ class PodView:
         """Whether the command has started, now or before its container was restarted."""
         ended = self.terminated or self.last_terminated
         if ended:
-            return ended.get("reason") not in NEVER_STARTED
+            # A container that was still waiting when its pod was deleted is given an end, too; it has no id.
+            never = ended.get("reason") == LOST_CONTAINER and not self.container.get("containerID")
+            return not never and ended.get("reason") not in NEVER_STARTED
         # A pod may end without having started: an init container failed, or the node rejected the pod.
         return "running" in (self.container.get("state") or {})
 

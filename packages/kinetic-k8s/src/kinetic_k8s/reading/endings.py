@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kinetic_k8s.quantity import parse_quantity
-from kinetic_k8s.reading.attempts import NEVER_STARTED, PodView, named
+from kinetic_k8s.reading.attempts import LOST_CONTAINER, NEVER_STARTED, PodView, named
 from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_payload.layout import END_MARKER, EXIT_BAD_NODE
 from kinetic_payload.memory import memory_to_try
@@ -27,8 +27,6 @@ _REQUIREMENT: Final = re.compile(
     r"(cloudpickle|google-cloud-storage) is not installed|No module named '(cloudpickle)'"
 )
 """What the runner, or Python itself, writes if an image lacks what the runner needs."""
-_LOST_CONTAINER: Final = "ContainerStatusUnknown"
-"""The kubelet's reason if it does not find the container of a pod. Its exit code is then always 137."""
 _NODE_LOST: Final = ("DeletionByPodGC", "DeletionByTaintManager")
 
 
@@ -56,11 +54,11 @@ def ending_of(pod: PodView) -> Diagnosis | None:
     # If a child of the command ran out of memory, the exit code is the command's own, even 0.
     if ended.get("reason") == "OOMKilled":
         return _out_of_memory(pod)
-    if ended.get("reason") == _LOST_CONTAINER:
+    if ended.get("reason") == LOST_CONTAINER:
         return Diagnosis(
             "container-lost",
             f"The node {pod.node} does not know how the container ended, as after a restart of the node: "
-            f"{_LOST_CONTAINER}, {exit_of(ended)}",
+            f"{LOST_CONTAINER}, {exit_of(ended)}",
         )
     if ended.get("reason") in NEVER_STARTED:
         return no_program(str(ended.get("message") or ""))
