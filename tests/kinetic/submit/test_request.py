@@ -106,6 +106,8 @@ def test_a_cluster_needs_a_project_or_a_context(tmp_path: Path) -> None:
             "gs://BUCKET/FOLDER",
         ),
         ({"backend": "gke", "project": "p", "output_dir": "out"}, {}, "gs://BUCKET/FOLDER"),
+        ({"backend": "gke", "project": "p", "output_dir": "gs:///out"}, {}, "gs:///out"),
+        ({"backend": "gke", "project": "p", "output_dir": "gs://My_Bucket/out"}, {}, "'My_Bucket'"),
         ({"backend": "gke", "project": "p"}, {"KINETIC_OUTPUT_DIR": "~/out"}, "gs://BUCKET/FOLDER"),
         ({"backend": "slurm"}, {}, "There are:"),
         ({}, {"KINETIC_BACKEND": "pathway"}, "KINETIC_BACKEND"),

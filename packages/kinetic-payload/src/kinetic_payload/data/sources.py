@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.stores.store import is_bucket_name
 
-_BUCKET: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{1,220}[a-z0-9])")
 _HF_PART: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,94}[A-Za-z0-9])?")
 _HF_KEYS: Final = ("config_name", "split", "revision")
 
@@ -45,7 +45,7 @@ def parse_gcs(uri: str) -> GcsSource:
         InvalidRequestError: It is not one of these.
     """
     bucket, slash, name = uri.removeprefix("gs://").partition("/")
-    if not _BUCKET.fullmatch(bucket) or ".." in bucket:
+    if not is_bucket_name(bucket):
         raise InvalidRequestError(
             f"{uri!r} names no bucket: {bucket!r} is not a valid bucket name.",
             hint="Write gs://BUCKET/OBJECT, or gs://BUCKET/FOLDER/ with a slash at the end. A bucket's "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -191,6 +192,15 @@ class Location:
         return f"gs://{self.path}" if self.kind == "gs" else self.path
 
 
+BUCKET_NAMES: Final = "Names have 3 to 63 lower-case letters, digits, dashes, underscores and dots."
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+
+
+def is_bucket_name(text: str) -> bool:
+    """Return whether a bucket of Google Cloud Storage can have the name *text*."""
+    return _BUCKET.fullmatch(text) is not None and ".." not in text
+
+
 def parse_location(text: str) -> Location:
     """Parse `gs://bucket[/prefix]`, `file:///folder` or a folder's path.
 
@@ -200,10 +210,16 @@ def parse_location(text: str) -> Location:
     from kinetic_payload.errors import InvalidRequestError
 
     if text.startswith("gs://"):
-        bucket = text.removeprefix("gs://").strip("/")
+        path = text.removeprefix("gs://").rstrip("/")
+        bucket = path.partition("/")[0]
         if not bucket:
             raise InvalidRequestError(f"{text!r} names no bucket.", hint="Write gs://BUCKET.")
-        return Location("gs", bucket)
+        if not is_bucket_name(bucket):
+            raise InvalidRequestError(
+                f"{text!r} names no bucket: {bucket!r} is not a valid bucket name.",
+                hint=BUCKET_NAMES,
+            )
+        return Location("gs", path)
     if text.startswith("gs:") or ("://" in text and not text.startswith("file://")):
         raise InvalidRequestError(
             f"{text!r} is not a location of a store.", hint="Use gs://BUCKET or a folder."

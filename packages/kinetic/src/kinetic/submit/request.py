@@ -13,6 +13,7 @@ from kinetic.submit.capture import SecretValues, capture
 from kinetic.submit.functions import name_of
 from kinetic.submit.options import RunOptions, check_size
 from kinetic.target import Target, is_in_pod
+from kinetic_payload.stores.store import parse_location
 
 if TYPE_CHECKING:
     from kinetic.attempt_limits import AttemptLimits
@@ -89,6 +90,8 @@ def request_of(
     captured = capture(options.capture, environ)
     output_dir = settings.output_dir.value
     notes = [*captured.notes()]
+    if output_dir is not None and output_dir.startswith("gs://"):
+        parse_location(output_dir)  # It raises the error if that names no bucket.
     if entry.on_this_machine:
         output_dir = _output_dir(output_dir, cwd)
     elif output_dir is not None and "://" not in output_dir:

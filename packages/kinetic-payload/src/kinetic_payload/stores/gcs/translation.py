@@ -25,10 +25,10 @@ from kinetic_payload.errors import (
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
 from kinetic_payload.stores.gcs.retry import is_certificate_error
 from kinetic_payload.stores.gcs.service import LOGIN
+from kinetic_payload.stores.store import BUCKET_NAMES, is_bucket_name
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
 _PERMISSION: Final = re.compile(r"storage\.[a-zA-Z]+\.[a-zA-Z]+")
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _READING: Final = frozenset({"storage.objects.get", "storage.objects.list"})
 _TRY_LATER: Final = "Try again later; nothing is lost."
 _LOG_IN_TO_NETWORK: Final = (
@@ -96,7 +96,7 @@ def refusal(error: ResponseError, bucket: str, action: str, principal: str = "")
 
 def no_bucket(bucket: str) -> KineticError:
     """Return the error for a bucket that does not exist, or whose name is invalid."""
-    if not _BUCKET.fullmatch(bucket):
+    if not is_bucket_name(bucket):
         return _invalid_bucket_name(bucket)
     return BucketNotFoundError(
         f"There is no bucket gs://{bucket}.",
@@ -107,7 +107,7 @@ def no_bucket(bucket: str) -> KineticError:
 def _invalid_bucket_name(bucket: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"{bucket!r} is not a valid bucket name.",
-        hint="Names have 3 to 63 lower-case letters, digits, dashes, underscores and dots.",
+        hint=BUCKET_NAMES,
     )
 
 
