@@ -286,3 +286,17 @@ def test_the_user_of_a_proxy_is_sent_to_it_and_not_shown(servers: tuple[Server, 
     assert len(proxy.users) >= 3
     assert set(proxy.users) == {expected}
     assert "p%3Aw" not in f"{secure!r} {caught.value}"
+
+
+@pytest.mark.parametrize("hours", [3, -3])
+def test_the_time_is_that_of_the_server_if_the_clock_of_this_machine_is_wrong(
+    servers: tuple[Server, Server], hours: int
+) -> None:
+    def wrong() -> datetime:
+        return datetime.now(UTC) + timedelta(hours=hours)
+
+    access = Access(server=servers[0].url)
+    cluster = ApiServer(access, connection=Connection(access, now=wrong))
+    cluster.get("Job", "j")
+
+    assert abs(cluster.in_namespace("other").now() - datetime.now(UTC)) < timedelta(seconds=30)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
@@ -75,6 +76,10 @@ class ApiServer:
             context=access.context,
             title=access.title,
         )
+
+    def now(self) -> datetime:
+        """Return the time by the clock of the server; see `Cluster.now`."""
+        return self._connection.server_time()
 
     def within(self, seconds: float) -> Self:
         """Return the same cluster with a time limit of *seconds* for each call, retries included."""
@@ -343,6 +348,7 @@ class ApiServer:
                     ),
                 )
                 status, data = response.status, response.data
+                self._connection.set_server_time(response.headers.get("Date"))
             except HTTPError as error:
                 if not moved:
                     moved, found = True, self._looked_up(opened, left)

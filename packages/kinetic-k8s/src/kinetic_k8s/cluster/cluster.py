@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, Protocol, Self
 
 from kinetic_k8s.manifests import Manifest
@@ -107,6 +108,13 @@ class Cluster(Protocol):
     @property
     def identity(self) -> Identity:
         """The identity of this cluster and namespace."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time by the clock of the server, as its latest response showed it; this sends no request.
+
+        Before the first response, that is the time of this machine.
+        """
         ...
 
     def within(self, seconds: float) -> Self:

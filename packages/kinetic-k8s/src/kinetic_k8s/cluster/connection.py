@@ -8,8 +8,10 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -191,6 +193,8 @@ class Connection:
         self._look_up_at: datetime | None = None
         self._changed: ClusterChangedError | None = None
         """What the latest look-up found, if that is another cluster."""
+        self._ahead = timedelta()
+        """How far the clock of this machine is ahead of the server's."""
         self.permitted: set[tuple[str, str, str]] = set()
         """Verb, resource and namespace of requests that the server has permitted."""
 
@@ -198,6 +202,15 @@ class Connection:
     def server(self) -> str:
         """The present address of the server."""
         return self._access.server
+
+    def server_time(self) -> datetime:
+        """Return the time by the server's clock, as far as `set_server_time` was told it."""
+        return self._now() - self._ahead
+
+    def set_server_time(self, date: str | None) -> None:
+        """Note the header `Date` of a response that has just arrived; it has whole seconds."""
+        with suppress(TypeError, ValueError):  # There is none, or it is no date.
+            self._ahead = self._now() - parsedate_to_datetime(date or "")
 
     def opened(self) -> Opened:
         """Return the current connections, with credentials that have not expired.

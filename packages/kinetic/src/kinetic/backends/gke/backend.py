@@ -247,7 +247,8 @@ class ClusterBackend:
         # Once it is admitted, its pods may still be refused, which only events tell.
         waits = place is not None and not place.admitted
         events = [] if waits else _events(cluster, seen.job, seen.pods)
-        return explanation_of(seen, events, queue=place, now=datetime.now(UTC))
+        # The clock of this machine may be wrong by hours.
+        return explanation_of(seen, events, queue=place, now=cluster.now())
 
     def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
         """Return False: the job runs on a cluster."""
