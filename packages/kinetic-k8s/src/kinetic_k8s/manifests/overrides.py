@@ -55,6 +55,8 @@ _WITH_FIELDS_OF_KINETIC: Final[tuple[_Place, ...]] = (
     ("metadata", "annotations"),
     ("spec",),
     ("spec", "nodeSelector"),
+    ("spec", "affinity"),
+    ("spec", "affinity", "podAffinity"),
     ("spec", "containers", "resources"),
 )
 """Objects that cannot be removed as a whole."""
@@ -71,6 +73,7 @@ _OWNED_OF_POD: Final = {
     "terminationGracePeriodSeconds": "The runner is told the same period, so it cannot be changed alone.",
     "activeDeadlineSeconds": "Use timeout=.",
     "nodeName": "Add to nodeSelector or affinity instead.",
+    "serviceAccount": "Use serviceAccountName: Kubernetes ignores the old name beside it.",
     "subdomain": "Hosts find each other by it.",
     "hostname": "Hosts find each other by it.",
     "setHostnameAsFQDN": "Hosts find each other by their names.",
@@ -221,6 +224,7 @@ def _check_list(value: object, path: str, key: str) -> None:
     if not isinstance(value, list | tuple):
         _refuse(path, f"is not a list: {value!r}", f"Write [{{'{key or 'key'}': …}}].")
     wanted, type_name = (int, "a number") if key == "containerPort" else (str, "text")
+    seen: set[object] = set()
     for number, each in enumerate(value):
         where = f"{path}[{number}]"
         if not isinstance(each, Mapping) or (key and each.get(key) in (None, "")):
@@ -230,6 +234,12 @@ def _check_list(value: object, path: str, key: str) -> None:
             _refuse(f"{where}.{key}", f"is not {type_name}: {each[key]!r}", f"Write {type_name}.")
         if key == "containerPort" and not isinstance(each.get("protocol", "TCP"), str):
             _refuse(f"{where}.protocol", f"is not text: {each['protocol']!r}", "Write 'TCP'.")
+        if key and (identity := _identity(each, key)) in seen:
+            _refuse(
+                where, f"has the same {key!r} as one before it: {each[key]!r}", "Write one item."
+            )
+        elif key:
+            seen.add(identity)
 
 
 def _check_keys(value: object, path: str, *, values_of_labels: bool) -> None:
@@ -316,14 +326,16 @@ def _merged_objects(ours: Manifest, theirs: Mapping[str, Any], place: _Place) ->
 def _merged_lists(
     ours: Iterable[Manifest], theirs: Iterable[Mapping[str, Any]], key: str, place: _Place
 ) -> list[Manifest]:
-    def identity(item: Mapping[str, Any]) -> object:
-        # One port may be open for several protocols.
-        return (item[key], item.get("protocol", "TCP")) if key == "containerPort" else item[key]
-
-    result = {identity(each): each for each in ours}
+    result = {_identity(each, key): each for each in ours}
     for each in theirs:
-        result[identity(each)] = _merged_objects(result.get(identity(each), {}), each, place)
+        name = _identity(each, key)
+        result[name] = _merged_objects(result.get(name, {}), each, place)
     return list(result.values())
+
+
+def _identity(item: Mapping[str, Any], key: str) -> object:
+    # One port may be open for several protocols.
+    return (item[key], item.get("protocol", "TCP")) if key == "containerPort" else item[key]
 
 
 def _plain(value: Any) -> Any:
