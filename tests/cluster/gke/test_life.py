@@ -84,6 +84,26 @@ print(job.status().value, value["token"], len(value["large"]), value["devices"])
     assert project.kinetic("jobs", "logs", job_id) == "first line\nlast line\n"
 
 
+def test_the_log_of_a_pod_on_the_network_of_its_node_is_that_of_its_attempt(project: Any) -> None:
+    network = """
+over = small()
+over["spec"] |= {"hostNetwork": True}
+on_cluster = kinetic.run("cpu", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=over)
+
+@on_cluster
+def function():
+    print("here", flush=True)
+    gate("network")
+"""
+    job_id = submit(project, network)
+    project.await_gate("network")
+    line = json.loads(project.kinetic("jobs", "logs", job_id, "--json"))
+    project.pass_gate("network")
+
+    assert (line["attempt"], line["text"]) == (1, "here")
+    project.kinetic("jobs", "cancel", job_id)
+
+
 def test_the_functions_exception_is_raised_and_what_failed_is_kept_until_it_is_cleaned_up(
     project: Any, wait_for: Any
 ) -> None:

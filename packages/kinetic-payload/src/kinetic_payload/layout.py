@@ -265,6 +265,9 @@ class Env:
     Under Pathways the devices of all hosts. Unset where no accelerator is expected."""
     NODE_NAME = "KINETIC_NODE_NAME"
     """The name of the node; the downward API takes it from `spec.nodeName`."""
+    POD_NAME = "KINETIC_POD_NAME"
+    """The name of the pod; the downward API takes it from `metadata.name`. A pod on the network of its node has the
+    node's host name."""
     PATHWAYS = "KINETIC_PATHWAYS"
     """Set under Pathways: the tag of the images of its components, `jax-0.10.0` for instance."""
     SIGNING_KEY = "KINETIC_SIGNING_KEY"

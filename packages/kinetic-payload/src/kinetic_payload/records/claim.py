@@ -15,6 +15,7 @@ class Claim:
     attempt: int
     host: int
     hostname: str
+    """On a cluster, the name of the pod."""
     pid: int
     claimed_at: float
     restarts: int | None = None

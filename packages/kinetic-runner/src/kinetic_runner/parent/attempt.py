@@ -111,7 +111,8 @@ def _run_once(
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
     try:
-        claim = partial(_claim, arguments.job, host, os.uname().nodename, started, restarts)
+        name = environment.get(Env.POD_NAME) or os.uname().nodename
+        claim = partial(_claim, arguments.job, host, name, started, restarts)
         agree = partial(_agree, arguments, store, job, host, signer, signals, claim)
         attempt = retry_in_new_pod(
             lambda: _agree_despite_outages(agree, arguments.lifeline is None, signals.wait),

@@ -128,7 +128,7 @@ def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
         environment_secret=environment_secret_name(record.k8s_name)
         if request.captured_env
         else None,
-        field_variables={Env.NODE_NAME: "spec.nodeName"},
+        field_variables={Env.NODE_NAME: "spec.nodeName", Env.POD_NAME: "metadata.name"},
         secret_variables=(
             SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),
         ),
