@@ -187,8 +187,11 @@ def test_who_can_only_write_to_the_store_lets_no_host_begin(pods: Pods) -> None:
     pods.store.write(JOB.claim(1, 0), encode(claim(1, 0, 666, None)))
     waiting = pods.start(1, 2)
     pods.store.write(JOB.gathered(1), encode(claim(1, 0, 666, None)))
+    pods.store.write(JOB.outcome, encode(Outcome(job_id="job", status="cancelled")))
     with pytest.raises(StillWaiting):
-        waiting.result(0.3)
+        waiting.result(0.5)
+    # However often it looks.
+    assert pods.log.count("job/outcome.json was not written by the job: ignored.") == 1
 
     assert pods.start(0, 2).result(60) == 1
     assert waiting.result(60) == 1

@@ -74,9 +74,16 @@ class Agreement:
         """
         role = _Leader(self) if self.host.leader else _Follower(self)
         accepted, refused_at = False, None
+        warned: set[str] = set()
+
+        def warn_once(text: str) -> None:
+            if text not in warned:
+                warned.add(text)
+                self.log(text)
+
         for looks in count(1):
             try:
-                refuse_if_finished(self.store, self.job, self.signer)
+                refuse_if_finished(self.store, self.job, self.signer, warn=warn_once)
                 if role.look():
                     return role.own
             except GONE:

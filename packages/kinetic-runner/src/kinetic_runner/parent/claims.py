@@ -27,6 +27,10 @@ class AlreadyFinishedError(KineticError):
     succeeded: bool = False
 
 
+def _warn(text: str) -> None:
+    sys.stderr.write(f"[kinetic] {text}\n")
+
+
 def claim_attempt(
     store: Store,
     job: JobObjects,
@@ -84,8 +88,10 @@ def _next_free(store: Store, signer: Signer, job: JobObjects, host: Host, taken:
     return number
 
 
-def refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
-    """Make sure that the job has no final outcome.
+def refuse_if_finished(
+    store: Store, job: JobObjects, signer: Signer, *, warn: Callable[[str], object] = _warn
+) -> None:
+    """Make sure that the job has no final outcome; *warn* of one that the job did not write.
 
     Raises:
         AlreadyFinishedError: It has ended.
@@ -97,7 +103,7 @@ def refuse_if_finished(store: Store, job: JobObjects, signer: Signer) -> None:
     except RecordError:
         written = b""
     if written is None:
-        sys.stderr.write(f"[kinetic] {job.outcome} was not written by the job: ignored.\n")
+        warn(f"{job.outcome} was not written by the job: ignored.")
         return
     status = fields_of(written).get("status")
     known = status if status in ("succeeded", "failed", "cancelled") else "with an unknown status"
