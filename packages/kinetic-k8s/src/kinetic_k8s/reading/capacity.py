@@ -177,23 +177,25 @@ def _rejected(pod: PodView, text: str, causes: str) -> Diagnosis:
             if wanted
             else "",
         )
+    states = []
     if taints and not starting:
-        cause, state = "taint", "have a taint that the pod does not tolerate"
-        remedy = "Add nodes without that taint."
-    elif cordoned:
-        cause, state = "cordoned", "accept no new pods at present"
+        cause, remedy = "taint", "Add nodes without that taint."
+        states.append("have a taint that the pod does not tolerate")
+    if cordoned:
+        cause = "cordoned"
         remedy = "Wait: they are being drained or upgraded, or an administrator has cordoned them."
+        states.append("accept no new pods at present")
     elif starting:
-        cause, state = "node-starting", "are not ready yet"
-        remedy = "Wait: a new node takes minutes to be ready."
-    else:
+        cause, remedy = "node-starting", "Wait: a new node takes minutes to be ready."
+        states.append("are not ready yet")
+    if not states:
         return Diagnosis("unschedulable", f"No node accepts the pod: {text}")
-    if not others:
-        return Diagnosis(cause, f"The nodes {state}: {text}", remedy)
-    return Diagnosis(
-        cause,
-        f"Some nodes are not of the kind that the job requests, and others {state}: {text}",
-        f"See which nodes are of that kind: kubectl get nodes -l {wanted}. If there are none, add a node pool."
-        if wanted
-        else "",
-    )
+    if others:
+        states.insert(0, "are not of the kind that the job requests")
+        remedy = (
+            f"See which nodes are of that kind: kubectl get nodes -l {wanted}. If there are none, add a node pool."
+            if wanted
+            else ""
+        )
+    which = "The nodes" if len(states) == 1 else "Some nodes"
+    return Diagnosis(cause, f"{which} {', and others '.join(states)}: {text}", remedy)
