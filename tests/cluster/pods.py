@@ -5,16 +5,23 @@ double the time of a job, most of which is the start of Python.
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+ON_CORDONED = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
+"""The toleration of a node that a test of another process has cordoned."""
 
-def small(priority: str = "") -> dict[str, Any]:
+
+def small(
+    priority: str = "", *, tolerations: tuple[Mapping[str, Any], ...] = (ON_CORDONED,)
+) -> dict[str, Any]:
     """Return the overrides of such a pod, with a priority if one is given or set."""
     little = {"name": "kinetic", "resources": {"requests": {"cpu": "50m"}}}
     priority = priority or os.environ.get("PRIORITY", "")  # noqa: TID251 - set by a fixture
     return {
         "spec": {
             "containers": [little],
+            "tolerations": list(tolerations),
             **({"priorityClassName": priority} if priority else {}),
         }
     }

@@ -49,6 +49,7 @@ def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
     held.append(faults.add(After(lost, name=lost.name, times=1, held=True, reset="before")))
     faults.add(lost)
     copy_project("phases", project.root)
+    copy_project("ends.py", project.root)
     submitted = project.run("main.py", mark)
     assert submitted.returncode == 0, submitted.stderr
     jobs = submitted.stdout.split()
