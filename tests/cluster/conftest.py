@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import urllib3
+from urllib3.exceptions import HTTPError
 
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
@@ -205,6 +206,8 @@ class Relay(ThreadingHTTPServer):
         self.requests: list[str] = []
         """Method and path of each, with its query."""
         self.faults: list[tuple[str, Fault]] = []
+        self.stream_seconds: float | None = None
+        """After how many seconds each watch and each followed log is cut off; None: none is."""
         self.open: set[socket.socket] = set()
         self.lock = threading.Lock()
 
@@ -291,11 +294,20 @@ class _RelayHandler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        with suppress(OSError):  # The other side has gone.
+        streams = "watch=true" in self.path or "follow=true" in self.path
+        if streams and self.server.stream_seconds is not None:
+            self.close_connection = True
+            threading.Timer(self.server.stream_seconds, self.cut, [response]).start()
+        with suppress(OSError, HTTPError):  # One side has gone.
             while data := response.read1(65536):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
             self.wfile.write(b"0\r\n\r\n")
         response.close()
+
+    def cut(self, response: urllib3.BaseHTTPResponse) -> None:
+        with suppress(OSError, ValueError, RuntimeError):  # One side has gone.
+            self.connection.shutdown(socket.SHUT_RDWR)
+            response.shutdown()
 
     do_GET = do_POST = do_PATCH = do_DELETE = relay
 

@@ -30,6 +30,10 @@ SETTLING: Final = 10.0
 """Seconds for which a rejection is retried: a server that has just started rejects every request."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
+_LONGEST_PAUSE_BETWEEN_ENDS: Final = 5.0
+"""The longest pause after a request that returned the objects and then ended: changes are noticed that late."""
+_STEADY: Final = 10.0
+"""Seconds that a request lasts if nothing cuts off each one."""
 _LIST_END: Final = "k8s.io/initial-events-end"
 _LASTING: Final = (NotAuthenticatedError, NotPermittedError, KindNotServedError)
 
@@ -150,9 +154,15 @@ class _Follower:
         rejected: float | None = None
         while not self._closed.is_set():
             self._settled = False
+            begun = self._clock()
             error = self._follow()
+            longest = _LONGEST_PAUSE
             if self._settled:
-                pause, rejected = _FIRST_PAUSE, None
+                rejected = None
+                longest = _LONGEST_PAUSE_BETWEEN_ENDS
+                if self._clock() - begun >= _STEADY:
+                    pause = _FIRST_PAUSE
+            pause = min(pause, longest)
             if isinstance(error, InvalidManifestError) and self._marked:
                 self._marked = False  # A server before 1.34 may not support it.
                 continue
@@ -165,7 +175,7 @@ class _Follower:
                     self._report()
             asked = error.retry_after if isinstance(error, ClusterUnreachableError) else 0.0
             self._closed.wait(max(pause * random.uniform(0.5, 1.0), asked))  # noqa: S311 - not for secrets
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause *= 2
 
     def _follow(self) -> KineticError | None:
         """Follow one request to its end; return the error that ended it, or None."""
