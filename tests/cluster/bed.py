@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shlex
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -150,6 +151,12 @@ def start() -> Bed:
     done = subprocess.run([folder / "kube" / "up"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return Bed(folder / "kube", exported(done.stdout))
+
+
+def send(folder: Path, part: str, number: signal.Signals) -> None:
+    """Send a signal to a part of the bed in *folder*, such as `kubelet`."""
+    pid, _ = (folder / "pids" / part).read_text().split()
+    os.kill(int(pid), number)
 
 
 def exported(text: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -49,7 +49,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Limit the time of a test without its fixtures, which wait for tests of other processes."""
+    """Limit the time of a test without its fixtures, which wait for others; run those that wait for all last."""
+    items.sort(key=lambda item: "alone_on_node" in getattr(item, "fixturenames", ()))
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(600, func_only=True))
@@ -58,6 +59,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def with_bytecode() -> bool:
     return False
+
+
+@pytest.fixture(autouse=True)
+def shared_node(bed: Bed) -> Iterator[ExitStack]:
+    """Share the node with other tests, until this is closed."""
+    with ExitStack() as shared:
+        shared.enter_context(locked(bed.folder, "node", shared=True))
+        yield shared
+
+
+@pytest.fixture
+def alone_on_node(bed: Bed, shared_node: ExitStack) -> Callable[[], AbstractContextManager[None]]:
+    """Return what waits until no other test uses the node, and keeps others from beginning in its block.
+
+    Tests that use it run last, so that few others wait for them.
+    """
+
+    @contextmanager
+    def alone() -> Iterator[None]:
+        shared_node.close()
+        with locked(bed.folder, "node"):
+            yield
+
+    return alone
 
 
 @pytest.fixture

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bed import send
+
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connect import connect
 from kinetic_k8s.cluster.watch import Watch, Watched
 
 WATCHED = [Watched(kind="ConfigMap", labels="test=restart")]
-
-
-def send(second: dict[str, str], to: str, number: signal.Signals) -> None:
-    """Send a signal to a part of the second cluster."""
-    pid, _ = (Path(second["KUBE_BED_DIR"]) / "pids" / to).read_text().split()
-    os.kill(int(pid), number)
 
 
 def create(cluster: ApiServer, name: str) -> None:
@@ -30,21 +25,22 @@ def create(cluster: ApiServer, name: str) -> None:
 def test_a_watch_and_a_call_survive_a_server_that_stops_and_one_that_forgets(
     bed: Any, second: dict[str, str]
 ) -> None:
+    folder = Path(second["KUBE_BED_DIR"])
     cluster = connect(kubeconfig=second["KUBECONFIG"], namespace="default", limit=240)
     with Watch(cluster, WATCHED) as watch:
         watch.wait(60)
         create(cluster, "before")
         assert watch.wait(60)
 
-        send(second, "kube-apiserver", signal.SIGSTOP)
-        resumed = later(2, lambda: send(second, "kube-apiserver", signal.SIGCONT))
+        send(folder, "kube-apiserver", signal.SIGSTOP)
+        resumed = later(2, lambda: send(folder, "kube-apiserver", signal.SIGCONT))
         create(cluster, "during")
         resumed()
         assert watch.wait(60)
 
         # The test bed starts an empty cluster then: every known version is one of the future.
-        send(second, "kube-apiserver", signal.SIGKILL)
-        bed.start_beside(Path(second["KUBE_BED_DIR"]))
+        send(folder, "kube-apiserver", signal.SIGKILL)
+        bed.start_beside(folder)
         assert cluster.get("ConfigMap", "during") is None
         watch.wait(60)
         create(cluster, "after")
