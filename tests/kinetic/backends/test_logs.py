@@ -97,8 +97,11 @@ def stamped(lines: Any) -> Iterator[str]:
         yield f"2026-11-22T10:15:00.{number:09d}Z {line}"
 
 
-def followed(record: JobRecord, cluster: Any, store: FakeStore) -> Iterator[LogLine]:
-    create_outcome(store, Outcome(job_id=record.job_id, status="succeeded"), None)
+def followed(
+    record: JobRecord, cluster: Any, store: FakeStore, *, decided: int | None = None
+) -> Iterator[LogLine]:
+    ended = Outcome(job_id=record.job_id, status="succeeded", attempt=decided)
+    create_outcome(store, ended, None)
     observer, watches = Observer(cluster, store, None), JobWatches(cluster)
     sources = LogSources(
         record=record, cluster=cluster, store=store, signer=UNSIGNED, observer=observer,
@@ -142,6 +145,26 @@ def test_a_slow_host_delays_no_other_and_each_line_names_its_host() -> None:
 
     assert [line.text for line in found if line.host == 0] == [f"line {n}" for n in range(3000)]
     assert [(line.text, line.host, line.attempt) for line in found[3000:]] == [("late", 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "hosts", "restarts", "lines"),
+    [
+        ("Job", 1, 0, ["1 0", "[kinetic] Attempt 1 ended. Attempt 2 begins.", "2 0"]),
+        ("JobSet", 2, 1, ["2 0", "2 1"]),
+    ],
+)
+def test_the_log_of_an_attempt_or_a_host_whose_pod_is_gone_comes_from_the_bucket(
+    kind: Any, hosts: int, restarts: int, lines: list[str]
+) -> None:
+    record, store = a_record(backend="gke", hosts=hosts, workload=kind), FakeStore()
+    for attempt, host in ((1, 0), (2, 0), (2, 1)):
+        claim(store, record, attempt, host)
+        chunk = f"{JobObjects(record.job_id).log_chunks(attempt, host)}00000000"
+        store.write(chunk, f"{attempt} {host}\n".encode())
+    left = Slice({0: lambda _: [lines[0], end_marker(record.job_id, 1, 0)]}, restarts)
+
+    assert [line.text for line in followed(record, left, store, decided=2)] == lines
 
 
 def test_a_log_that_broke_off_goes_on_from_the_bucket_which_is_reported_once() -> None:

@@ -27,6 +27,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import JobObjects, is_end_marker
 from kinetic_payload.printable import printable_log
+from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
@@ -49,11 +50,6 @@ _POLL: Final = 2.0
 """Seconds between two looks for new lines in the bucket."""
 BROKEN: Final = "[kinetic] The live log broke off here. It goes on from the bucket."
 MISSING: Final = "[kinetic] The live log broke off here. Lines may be missing."
-
-
-def has_outcome(store: Store, signer: Signing, job_id: str) -> bool:
-    """Return whether the job has its final outcome, written by itself or by a client."""
-    return read_verified(store, signer, JobObjects(job_id).outcome) is not None
 
 
 class Patience:
@@ -123,9 +119,13 @@ class LogSources:
     """The logins that were asked for."""
 
     @property
-    def has_outcome(self) -> bool:
-        """Whether the job has its final outcome."""
-        return has_outcome(self.store, self.signer, self.record.job_id)
+    def decided(self) -> int | None:
+        """The attempt that the job's final outcome names, 0 if it names none; None without an outcome."""
+        outcome = read_verified(self.store, self.signer, JobObjects(self.record.job_id).outcome)
+        if outcome is None:
+            return None
+        attempt = fields_of(outcome).get("attempt")
+        return attempt if isinstance(attempt, int) else 0
 
     def attempt_of(self, pod: PodView, least: int) -> int:
         """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number.
@@ -171,9 +171,10 @@ class LogSources:
 
 @dataclass(frozen=True)
 class Began:
-    """An attempt has begun: its lines follow."""
+    """An attempt has begun on a host: its lines follow."""
 
     attempt: int
+    host: int
 
 
 class HostLog:
@@ -213,7 +214,7 @@ class HostLog:
         host = self._pod.host
         if first is None and not self._patiently(lambda: self._has_begun(attempt)):
             return
-        yield Began(attempt)
+        yield Began(attempt, host)
         if first is None:
             yield from self._sources.stored(attempt, host, self._tail)
             return
@@ -311,7 +312,7 @@ class HostLog:
         if self._closed.is_set():
             return True
         try:
-            if self._sources.has_outcome:
+            if self._sources.decided is not None:
                 return True
             found = with_short_timeout(self._sources.cluster).get("Pod", self._pod.name)
         except (ClusterError, StoreError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -12,6 +12,7 @@ from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.arrivals import Arrivals
 from kinetic.backends.gke.host_log import Began, HostLog, LogSources, Patience
 from kinetic.backends.gke.watch import JobWatch
+from kinetic.jobs.attempts import logged_attempts
 from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.log_lines import interleaved, last_lines
 from kinetic.jobs.stored_logs import attempt_separator, latest_lines, stored_lines
@@ -35,6 +36,8 @@ class _Pods:
 
     pods: Sequence[PodView]
     over: bool
+    decided: int
+    """The attempt that the job's outcome names; 0 without one."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ class JobLog:
             )
             sources = replace(self._sources, store=over_outages)
             following = _Following(sources, arrivals, watch, tail)
+            shown: set[int] = set()
             while not stopped():
                 item = arrivals.take(_IDLE)
                 if isinstance(item, LogLine):
@@ -127,10 +131,17 @@ class JobLog:
                 elif isinstance(item, Began):
                     before, following.attempt = following.attempt, item.attempt
                     if before and item.attempt > before:
+                        yield from _of_other_hosts(sources, before, shown)
                         yield from _between(sources, before, item.attempt)
+                    if item.attempt > before:
+                        shown.clear()
+                    shown.add(item.host)
                 elif item is not None and following.is_over_after(item):
                     if not following.attempt:
                         yield from latest_lines(*_stored_job(sources), tail=tail)
+                        return
+                    yield from _of_other_hosts(sources, following.attempt, shown)
+                    yield from _until(sources, following.attempt, following.decided)
                     return
 
     def _pods(self) -> list[PodView]:
@@ -148,14 +159,32 @@ def _stored_job(sources: LogSources) -> tuple[Store, JobRecord, Verify]:
     return sources.store, sources.record, sources.signer.verify
 
 
+def _of_other_hosts(sources: LogSources, attempt: int, shown: Set[int]) -> Iterator[LogLine]:
+    """Iterate over the logs of the hosts of *attempt* whose pods were gone before they were listed."""
+    for host in range(sources.record.hosts):
+        if host not in shown:
+            yield from sources.stored(attempt, host)
+
+
 def _between(sources: LogSources, before: int, attempt: int) -> Iterator[LogLine]:
     """Iterate over the logs of attempts whose pods were never listed, and the lines between attempts."""
+    yield from _missed(sources, before, range(before + 1, attempt))
+    yield attempt_separator(*_stored_job(sources), attempt - 1, attempt)
+
+
+def _until(sources: LogSources, before: int, last: int) -> Iterator[LogLine]:
+    """Iterate over the logs of the attempts after *before* whose pods were gone before they were listed."""
+    if last > before:
+        logged = logged_attempts(*_stored_job(sources)) or ()
+        yield from _missed(sources, before, [n for n in logged if before < n <= last])
+
+
+def _missed(sources: LogSources, before: int, attempts: Iterable[int]) -> Iterator[LogLine]:
     job, record = _stored_job(sources), sources.record
-    for missed in range(before + 1, attempt):
+    for missed in attempts:
         yield attempt_separator(*job, before, missed)
         yield from stored_lines(sources.store, record.job_id, attempts=[missed], most=record.hosts)
         before = missed
-    yield attempt_separator(*job, before, attempt)
 
 
 def hosts_of(sources: LogSources) -> list[PodView]:
@@ -211,6 +240,8 @@ class _Following:
         """The attempt before this one."""
         self.attempt = 0
         """The latest attempt that has begun; 0 before the first one."""
+        self.decided = 0
+        """The attempt that the job's outcome names; 0 without one."""
         arrivals.start(self._list_pods, end=self._wanted.set)
 
     def is_over_after(self, event: _Ended | _Pods) -> bool:
@@ -219,6 +250,7 @@ class _Following:
             self._active.discard(event.uid)
             over = False
         else:
+            self.decided = event.decided
             new = [pod for pod in event.pods if pod.uid not in self._known]
             self._known |= {pod.uid: pod for pod in new}
             self._generations = generations_of(self._hosts, list(self._known.values()))
@@ -274,10 +306,11 @@ class _Following:
             self._wanted.clear()
             try:
                 # Checked before the pods are listed: a last pod may start in between.
-                over = self._is_over()
+                decided = self._sources.decided
+                over = decided is not None or self._is_terminal()
                 pods = hosts_of(self._sources)
                 patience.reach()
-                self._arrivals.put(_Pods(pods, over))
+                self._arrivals.put(_Pods(pods, over, decided or 0))
                 self._watch.wait(_LOOK_AGAIN)
                 patience.reset()
             except KineticError as error:
@@ -287,8 +320,6 @@ class _Following:
                 self._wanted.set()
                 sleep(patience.pause)
 
-    def _is_over(self) -> bool:
+    def _is_terminal(self) -> bool:
         """Return whether there will be no further pod."""
-        if self._sources.has_outcome:
-            return True
         return self._sources.observer.observe(self._sources.record).status.terminal
