@@ -21,6 +21,7 @@ REQUIREMENTS = tuple(
     for name in ("cloudpickle", "debugpy", "google-cloud-storage")
 )
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_BASE = "base/python"
 _FOLDER = "usr/local/lib/python3.11/dist-packages"
 
 
@@ -51,9 +52,35 @@ class Registry:
         assert stored.status == 201, stored.data
         return digest
 
-    def mount(self, repository: str, digest: str, source: str) -> None:
-        path = f"{repository}/blobs/uploads/?mount={digest}&from={source}"
-        assert self.ask("POST", path).status == 201
+    def base(self) -> tuple[Any, Any]:
+        """Return the manifest and the config of the test bed's Python image."""
+        manifest = self.manifest(_BASE, "3.11")
+        return manifest, json.loads(
+            self.ask("GET", f"{_BASE}/blobs/{manifest['config']['digest']}").data
+        )
+
+    def store(
+        self, repository: str, tag: str, base: Any, config: Any, layers: Sequence[Any] = ()
+    ) -> str:
+        """Store the image with *config*, the layers of the manifest *base* and *layers*; return its address."""
+        for each in base["layers"]:
+            path = f"{repository}/blobs/uploads/?mount={each['digest']}&from={_BASE}"
+            assert self.ask("POST", path).status == 201
+        data = json.dumps(config).encode()
+        described = {
+            **base["config"],
+            "digest": self.push(repository, data),
+            "size": len(data),
+        }
+        manifest = {**base, "config": described, "layers": [*base["layers"], *layers]}
+        stored = self.ask(
+            "PUT",
+            f"{repository}/manifests/{tag}",
+            body=json.dumps(manifest).encode(),
+            headers={"Content-Type": _MANIFEST},
+        )
+        assert stored.status == 201, stored.data
+        return f"{self.address}/{repository}:{tag}"
 
 
 def image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
@@ -67,13 +94,12 @@ def image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
 
 def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
     registry = Registry(bed.environment["KUBE_BED_REGISTRY"])
-    base = registry.manifest("base/python", "3.11")
+    base, config = registry.base()
     parts = json.dumps([base["config"]["digest"], requirements])
     tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
     name = "kinetic-tests/custom"
-    address = f"{registry.address}/{name}:{tag}"
     if registry.has(name, tag):
-        return address
+        return f"{registry.address}/{name}:{tag}"
     subprocess.run(
         [
             *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
@@ -85,24 +111,11 @@ def _image_of(bed: Any, folder: Path, requirements: Sequence[str]) -> str:
     with tarfile.open(fileobj=unpacked, mode="w") as archive:
         archive.add(folder, _FOLDER)
     layer = registry.push(name, unpacked.getbuffer())
-    config = json.loads(registry.ask("GET", f"base/python/blobs/{base['config']['digest']}").data)
     config["rootfs"]["diff_ids"].append(layer)  # It is not compressed, which would take longer.
     config.pop("history", None)
-    data = json.dumps(config).encode()
-    for each in base["layers"]:
-        registry.mount(name, each["digest"], "base/python")
     added = {
         "mediaType": "application/vnd.oci.image.layer.v1.tar",
         "digest": layer,
         "size": unpacked.tell(),
     }
-    described = {**base["config"], "digest": registry.push(name, data), "size": len(data)}
-    manifest = {**base, "config": described, "layers": [*base["layers"], added]}
-    stored = registry.ask(
-        "PUT",
-        f"{name}/manifests/{tag}",
-        body=json.dumps(manifest).encode(),
-        headers={"Content-Type": _MANIFEST},
-    )
-    assert stored.status == 201, stored.data
-    return address
+    return registry.store(name, tag, base, config, [added])

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
-import urllib3
+from images import Registry
 
-REPOSITORY = "base/python"
 SCRATCH = "gs://scratch/pathways"
-_TYPE = "application/vnd.oci.image.manifest.v1+json"
 _COMMON = f"""
 import os, socket, socketserver, sys, threading, time
 def refuse(why):
@@ -96,27 +93,8 @@ print("workers", workers, flush=True)
 
 def push(address: str, name: str, program: str) -> str:
     """Push an image that runs *program*; return its address."""
-    http = urllib3.PoolManager()
-    repository = f"kinetic-tests/{name}"
-
-    def ask(method: str, path: str, status: int, **options: Any) -> urllib3.BaseHTTPResponse:
-        url = path if path.startswith("http") else f"http://{address}/v2/{path}"
-        response = http.request(method, url, **options)
-        assert response.status == status, response.data
-        return response
-
-    accept = {"Accept": _TYPE}
-    base = json.loads(ask("GET", f"{REPOSITORY}/manifests/3.11", 200, headers=accept).data)
-    config = json.loads(ask("GET", f"{REPOSITORY}/blobs/{base['config']['digest']}", 200).data)
+    registry = Registry(address)
+    base, config = registry.base()
     config["config"] = {**config["config"], "Entrypoint": ["python3", "-u", "-c", program]}
-    data = json.dumps(config).encode()
-    digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    for layer in base["layers"]:
-        ask("POST", f"{repository}/blobs/uploads/?mount={layer['digest']}&from={REPOSITORY}", 201)
-    place = ask("POST", f"{repository}/blobs/uploads/", 202).headers["Location"]
-    ask("PUT", f"{place}{'&' if '?' in place else '?'}digest={digest}", 201, body=data)
-    manifest = {**base, "config": {**base["config"], "digest": digest, "size": len(data)}}
-    tag = digest[7:19]
-    body = json.dumps(manifest).encode()
-    ask("PUT", f"{repository}/manifests/{tag}", 201, body=body, headers={"Content-Type": _TYPE})
-    return f"{address}/{repository}:{tag}"
+    tag = hashlib.sha256(json.dumps(config).encode()).hexdigest()[:12]
+    return registry.store(f"kinetic-tests/{name}", tag, base, config)
