@@ -233,6 +233,8 @@ class Relay(ThreadingHTTPServer):
         self.faults: list[tuple[str, Fault]] = []
         self.stream_seconds: float | None = None
         """After how many seconds each watch and each followed log is cut off; None: none is."""
+        self.hidden: set[str] = set()
+        """Groups of the API that are not in the list of those that are served."""
         self.open: set[socket.socket] = set()
         self.lock = threading.Lock()
 
@@ -324,7 +326,7 @@ class _RelayHandler(BaseHTTPRequestHandler):
             self.close_connection = True
             threading.Timer(self.server.stream_seconds, self.cut, [response]).start()
         with suppress(OSError, HTTPError):  # One side has gone.
-            while data := response.read1(65536):
+            for data in self.body(response):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
             self.wfile.write(b"0\r\n\r\n")
         response.close()
@@ -333,6 +335,14 @@ class _RelayHandler(BaseHTTPRequestHandler):
         with suppress(OSError, ValueError, RuntimeError):  # One side has gone.
             self.connection.shutdown(socket.SHUT_RDWR)
             response.shutdown()
+
+    def body(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        if self.path == "/apis":
+            found = json.loads(response.read())
+            served = [one for one in found["groups"] if one["name"] not in self.server.hidden]
+            yield json.dumps({**found, "groups": served}).encode()
+        while data := response.read1(65536):
+            yield data
 
     do_GET = do_POST = do_PATCH = do_DELETE = relay
 
