@@ -17,6 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 import urllib3
+from locks import locked
 from testcloud import testcloud
 
 from kinetic_k8s.cluster.connection import Access, Credentials
@@ -115,6 +116,46 @@ class Bed:
             yield name
         finally:
             self.kubectl("delete", "namespace", name, "--wait=false")
+
+    @contextmanager
+    def slice_of_two(self) -> Iterator[str]:
+        """Provide an accelerator with two hosts. Both fit on the one node, beside those of others."""
+        with locked(self.folder, "accelerators", shared=True):
+            with locked(self.folder, "slices"):
+                nodes = self.ask("GET", "api/v1/nodes")["items"]
+                if not any(
+                    one["status"]["capacity"].get("google.com/tpu") == "64" for one in nodes
+                ):
+                    self.run(
+                        "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice",
+                        "--topology", "2x2x2", "--nodepool", "np1",
+                    )  # fmt: skip
+            yield "v5p-8"
+
+    @contextmanager
+    def new_priority(self) -> Iterator[str]:
+        """Provide a priority that no other has: a JobSet keeps only others of its priority from its node pool."""
+        # JobSet makes the priority a label. A negative one is not a valid label: its pods would never be created.
+        number = 1000 + secrets.randbelow(10**6)
+        name = f"kn-test-{number}"
+        self.kubectl(
+            "create", "priorityclass", name, f"--value={number}", "--preemption-policy=Never"
+        )
+        try:
+            yield name
+        finally:
+            self.kubectl("delete", "priorityclass", name)
+
+    def evict(self, namespace: str, pod: str, *, grace: int | None = None) -> None:
+        """Evict a pod, as a preemption would; *grace*: the seconds that it gets to end, if not its own."""
+        body: dict[str, Any] = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": namespace},
+        }
+        if grace is not None:
+            body["deleteOptions"] = {"gracePeriodSeconds": grace}
+        self.ask("POST", f"api/v1/namespaces/{namespace}/pods/{pod}/eviction", body=body)
 
     def run(self, command: str, *arguments: str) -> None:
         """Run one of the bed's own commands."""

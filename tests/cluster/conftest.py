@@ -102,27 +102,16 @@ def drivers(bed: Bed) -> Iterator[None]:
 
 @pytest.fixture
 def slice_of_two(bed: Bed) -> Iterator[str]:
-    """An accelerator with two hosts. Both fit on the bed's one node, and those of other tests beside them."""
-    with locked(bed.folder, "accelerators", shared=True):
-        with locked(bed.folder, "slices"):
-            nodes = bed.ask("GET", "api/v1/nodes")["items"]
-            if not any(node["status"]["capacity"].get("google.com/tpu") == "64" for node in nodes):
-                bed.run(
-                    "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice", "--topology", "2x2x2",
-                    "--nodepool", "np1",
-                )  # fmt: skip
-        yield "v5p-8"
+    """An accelerator with two hosts."""
+    with bed.slice_of_two() as name:
+        yield name
 
 
 @pytest.fixture
 def priority(bed: Bed) -> Iterator[str]:
-    """A priority of this test's own: a JobSet keeps only others of its priority from its node pool."""
-    # JobSet makes the priority a label. A negative one is not a valid label: its pods would never be created.
-    number = 1000 + secrets.randbelow(10**6)
-    name = f"kn-test-{number}"
-    bed.kubectl("create", "priorityclass", name, f"--value={number}", "--preemption-policy=Never")
-    yield name
-    bed.kubectl("delete", "priorityclass", name)
+    """A priority of this test's own."""
+    with bed.new_priority() as name:
+        yield name
 
 
 @pytest.fixture(scope="session")
@@ -197,15 +186,7 @@ class Look:
 
     def evict(self, pod: str, *, grace: int | None = None) -> None:
         """Evict a pod, as a preemption would; *grace*: the seconds that it gets to end, if not its own."""
-        body: dict[str, Any] = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": self.namespace},
-        }
-        if grace is not None:
-            body["deleteOptions"] = {"gracePeriodSeconds": grace}
-        path = f"api/v1/namespaces/{self.namespace}/pods/{pod}/eviction"
-        self.bed.ask("POST", path, body=body)
+        self.bed.evict(self.namespace, pod, grace=grace)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Kill processes of jobs, or let their bucket fail, many times: `python -m tests.soak kills|faults`.
+"""Kill processes of jobs, evict their pods, or let their bucket fail, many times.
+
+    python -m tests.soak kills|faults|evictions
 
 From the root of the repository. Ends with 1 if a value was lost or wrong, or anything was left behind.
 """
@@ -13,7 +15,7 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.soak import windows
+from tests.soak import evictions, windows
 from tests.soak.kills import MOMENTS, Round, Told, draw, end_all
 from tests.soak.places import Place
 
@@ -31,16 +33,17 @@ def main() -> int:
     faults.add_argument("--step", choices=windows.STEPS, action="append")
     faults.add_argument("--fault", choices=windows.FAULTS, action="append")
     faults.add_argument("--window", type=float, action="append", help="seconds; 3 and 20")
-    faults.add_argument(
-        "--at-once", type=int, default=4, help="so many cases run beside each other"
-    )
-    for mode, rounds in ((kills, 300), (faults, None)):
+    evicting = modes.add_parser("evictions", help="evict pods of jobs on the test bed")
+    for mode, at_once in ((faults, 4), (evicting, 8)):
+        mode.add_argument("--at-once", type=int, default=at_once, help="so many run together")
+    for mode, rounds in ((kills, 300), (faults, None), (evicting, 100)):
         mode.add_argument("--rounds", type=int, default=rounds)
         mode.add_argument("--first", type=int, default=0, help="the number of the first round")
         mode.add_argument("--seed", type=int, default=1)
         mode.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after")
     given = parser.parse_args()
-    return _kills(given) if given.mode == "kills" else windows.run(given)
+    runs = {"kills": _kills, "faults": windows.run, "evictions": evictions.run}
+    return runs[given.mode](given)
 
 
 def _kills(given: argparse.Namespace) -> int:

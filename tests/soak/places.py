@@ -38,11 +38,13 @@ def is_right(value: Any, number: int, size: int) -> bool:
 
 
 class Submitter:
-    """A process that runs `SCRIPT`, and what it has said so far."""
+    """A process that runs a script of `projects`, and what it has said so far."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.said: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+        """What it printed besides: the log of its job."""
         self.errors = ""
         self._readers = [
             threading.Thread(target=self._read_lines), threading.Thread(target=self._read_errors)
@@ -53,8 +55,10 @@ class Submitter:
     def _read_lines(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            with suppress(ValueError):  # Killed in the middle of a line.
+            try:
                 self.said.append(json.loads(line))
+            except ValueError:  # Or it was killed in the middle of a line.
+                self.lines.append(line.removesuffix("\n"))
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
@@ -79,10 +83,20 @@ class Submitter:
 
 
 class Place:
-    """A project, a home and a store: a folder, or a bucket of a server of its own."""
+    """A project, a home and a store: a folder, or a bucket of a server of its own, at the address *host*."""
 
-    def __init__(self, folder: Path, kind: str, *, home: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        kind: str,
+        *,
+        home: Path | None = None,
+        script: Path = SCRIPT,
+        host: str = "127.0.0.1",
+    ) -> None:
         self.kind = kind
+        self.script = script
+        self.host = host
         self.folder = folder
         self.home = Home(str(home or folder / "home"))
         self.server: GcsServer | None = None
@@ -92,12 +106,12 @@ class Place:
         root = self.folder / "project"
         root.mkdir(parents=True)
         Path(root, "pyproject.toml").write_text("[project]\nname = 'soak'\nversion = '1'\n")
-        shutil.copyfile(SCRIPT, root / "work.py")
+        shutil.copyfile(self.script, root / "work.py")
         Path(self.folder, "data").mkdir()
         Path(self.folder, "data", "one.txt").write_text("1")
         self.environment = {"KINETIC_HOME": self.home.path}
         if self.kind == "bucket":
-            self.server = self._closing.enter_context(GcsServer())
+            self.server = self._closing.enter_context(GcsServer(host=self.host))
             self.server.create_bucket("jobs")
             self.environment |= {**self.server.environment, "KINETIC_STORE": "gs://jobs"}
         else:
@@ -107,15 +121,17 @@ class Place:
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
-    def submit(self, plan: Mapping[str, Any]) -> Submitter:
-        """Start a submitter."""
+    def submit(
+        self, plan: Mapping[str, Any], variables: Mapping[str, str] | None = None
+    ) -> Submitter:
+        """Start a submitter; *variables* are added to its environment."""
         names = ("KINETIC_", "STORAGE_EMULATOR_HOST")
         environ = {k: v for k, v in os.environ.items() if not k.startswith(names)}  # noqa: TID251
         return Submitter(
             subprocess.Popen(
                 [sys.executable, "work.py", json.dumps(plan)],
                 cwd=self.folder / "project",
-                env={**environ, **self.environment},
+                env={**environ, **self.environment, **(variables or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

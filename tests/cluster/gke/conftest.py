@@ -26,7 +26,7 @@ from standins import PROXY, SCRATCH, SERVER, push
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.testing.gcs import Faults, GcsServer
 
 BUCKET = "jobs"
 GATES = "gates"
@@ -182,6 +182,13 @@ def project(
     (root / "gates.py").write_text(GATE)
     shutil.copy(pods.__file__, root)
     return Project(root, warm(tmp_path / "home"), bed, namespace, image, bucket)
+
+
+@pytest.fixture
+def faults(project: Project) -> Iterator[Faults]:
+    """The faults of the project's bucket; none is left."""
+    yield project.bucket.faults
+    project.bucket.faults.clear()
 
 
 class Server(ThreadingHTTPServer):

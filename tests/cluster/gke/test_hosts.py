@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kinetic_k8s.reading.attempts import PodView
+from kinetic_payload.testing.gcs import Faults
+
 HEAD = """
 import os, sys
 import kinetic
@@ -29,10 +32,20 @@ def submit(project: Any, function: str, **environment: str) -> str:
     return str(done.stdout.split()[-1])
 
 
-def test_two_hosts_restart_as_one_and_the_leaders_value_comes_back(
-    on_slice: Any, look: Any, wait_for: Any
+def test_two_hosts_restart_as_one_whenever_one_is_evicted_and_the_leaders_value_comes_back(
+    on_slice: Any, look: Any, faults: Faults, wait_for: Any
 ) -> None:
     project = on_slice
+
+    def evict(host: int, restarts: int) -> None:
+        found = (PodView(pod) for pod in project.objects("pod", job_id))
+        (pod,) = (pod for pod in found if (pod.host, pod.restarts) == (host, restarts))
+        look.evict(pod.name, grace=2)
+        restarted = restarts + 1
+        wait_for(
+            lambda: project.objects("jobset", job_id)[0]["status"].get("restarts") == restarted
+        )
+
     job_id = submit(
         project,
         """
@@ -54,15 +67,13 @@ def function():
     begun = [next(said), next(said)]
     running = json.loads(project.kinetic("jobs", "list", "--json"))
     (workload,) = project.objects("jobset", job_id)
-    look.evict(
-        next(
-            pod["metadata"]["name"]
-            for pod in project.objects("pod", job_id)
-            if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
-        )
-    )
-    wait_for(lambda: project.objects("jobset", job_id)[0]["status"].get("restarts"))
+    report = {"method": "POST", "name": f"{job_id}/attempts/2/host-0.json"}
+    held = faults.add(**report, times=1, held=True, reset="before")
+    evict(1, restarts=0)
     between = project.kinetic("jobs", "status", job_id)
+    wait_for(lambda: held.hits and f"{job_id}/attempts/2/host-1.json" in project.kept(job_id))
+    evict(0, restarts=1)
+    held.release()
     value = project.kinetic("jobs", "result", job_id)
     out, err = follow.communicate()
 
@@ -70,10 +81,11 @@ def function():
     assert [one["status"] for one in running if one["job_id"] == job_id] == ["RUNNING"]
     assert workload["metadata"]["name"].startswith("kn-function-")
     assert "RUNNING" in between
-    assert "('0', '2', '2')" in value
+    assert "('0', '3', '2')" in value
     lines = [line for line in out.splitlines() if "[kinetic]" not in line]
-    assert sorted(lines) == [f"[host {n}] host {n} attempt 2" for n in (0, 1)], out + err
-    assert out.count("Attempt 2 begins") == 1, out
+    later = [f"[host {n}] host {n} attempt {attempt}" for n in (0, 1) for attempt in (2, 3)]
+    assert sorted(lines) == later, out + err
+    assert [out.count(f"Attempt {attempt} begins") for attempt in (2, 3)] == [1, 1], out
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
 
 

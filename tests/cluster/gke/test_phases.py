@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from kinetic_payload.testing.gcs import Fault, Faults
 
@@ -21,13 +18,6 @@ class After(Fault):
 
     def matches(self, *request: str) -> bool:
         return self.first.hits > 0 and super().matches(*request)
-
-
-@pytest.fixture
-def faults(project: Any) -> Iterator[Faults]:
-    """The faults of the project's bucket; none is left."""
-    yield project.bucket.faults
-    project.bucket.faults.clear()
 
 
 def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(

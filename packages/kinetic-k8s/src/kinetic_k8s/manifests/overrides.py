@@ -70,7 +70,7 @@ _OF_JOB: Final = (
 _OURS: Final = "KINETIC_"
 _OWNED_OF_POD: Final = {
     "restartPolicy": "Use retries= and preemptions=.",
-    "terminationGracePeriodSeconds": "The runner is told the same period, so it cannot be changed alone.",
+    "terminationGracePeriodSeconds": "The runner has a limit that fits it, so it cannot be changed alone.",
     "activeDeadlineSeconds": "Use timeout=.",
     "nodeName": "Add to nodeSelector or affinity instead.",
     "serviceAccount": "Use serviceAccountName: Kubernetes ignores the old name beside it.",

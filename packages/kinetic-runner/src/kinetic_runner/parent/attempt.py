@@ -57,8 +57,9 @@ _LATE_SECONDS: Final = 5.0
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
 """Seconds between two tries to begin where the system would start an ended container at once."""
-_AFTER_GRACE: Final = 10.0
-"""Seconds beyond the grace for which a host that lost another one waits to be stopped."""
+_AFTER_GRACE: Final = 15.0
+"""Seconds beyond the grace for which a host that lost another one waits to be stopped: the other one may need
+five of them to report."""
 
 
 def run_attempt(

@@ -24,17 +24,29 @@ class Interrupted:
 
 
 @kinetic.run(
-    "cpu", container_image=os.environ["IMAGE"], memory="700Mi", preemptions=1, pod_overrides=small()
+    os.environ["SLICE"],
+    container_image=os.environ["IMAGE"],
+    memory="700Mi",
+    capture_env_vars=["JAX_*"],
+    preemptions=1,
+    pod_overrides=small(),
 )
 def function():
+    import numpy as np
+    from jax.experimental.multihost_utils import process_allgather
+
     broken = training.train(epochs=40, checkpoints=Checkpoints(Interrupted(outputs()), "broken"))
-    return vars(broken), vars(training.train("whole", epochs=40))
+    whole = training.train("whole", epochs=40)
+    return vars(broken), vars(whole), process_allgather(np.float32(whole.loss)).tolist()
 
 
 if __name__ == "__main__":
     job = function.run_async()
     print(job.job_id, flush=True)
     values = job.result(cleanup=False)
-    attempts = job.outcome().attempts.values()
+    attempts = [
+        [(host.reason, host.devices_seen, host.peak_memory) for host in hosts]
+        for hosts in job.outcome().attempts.values()
+    ]
     job.cleanup()
-    print(json.dumps([*values, [host.reason for hosts in attempts for host in hosts]]))
+    print(json.dumps([*values, attempts]))

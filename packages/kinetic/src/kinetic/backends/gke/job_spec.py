@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.mounts import pod_volumes
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 DEBUG_PORT = 5678
 """The port of debugpy, on the loopback interface of the leader's pod."""
+_REPORT_SECONDS: Final = 5.0
+"""Seconds that a runner has after the grace of its child, to end the child and to write an outcome."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
         ),
         files=files,
         resources=_resources(request.resources),
-        grace=timedelta(seconds=launch.grace),
+        grace=timedelta(seconds=launch.grace + _REPORT_SECONDS),
         service_account=options.service_account,
         volumes=pod_volumes(launch.data, store),
         labels=request.labels,
