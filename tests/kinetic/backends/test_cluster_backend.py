@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,9 @@ class Refusing:
 
     def within(self, seconds: float) -> Refusing:
         return self
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
     def serves(self, kind: str) -> bool:
         return kind in self.served

@@ -330,7 +330,7 @@ def test_a_job_whose_status_is_not_known_hides_no_other_status() -> None:
     services = FakeServices.make()
     good = connected(handle_of(services.job(job_id="good")), services)
     bad = connected(handle_of(services.job(job_id="bad")), services)
-    gone = connected(handle_of(a_record(job_id="gone", bucket_name="gs://b")), services)
+    gone = connected(handle_of(a_record(job_id="gone", bucket_name="gs://bucket")), services)
     services.journal.refuse("list", StoreError("Away."))
     services.journal.refuse("read bad/outcome.json", StoreError("Away."))
 

@@ -151,7 +151,7 @@ def test_a_survivor_of_a_preemption_waits_to_be_stopped_and_fails_nothing(slice_
     assert job.read("outcome.json") is None
     stored = b"".join(path.read_bytes() for path in sorted(job.store.glob("logs/job/1/host-1/*")))
     for log in (job.logs, stored.decode()):
-        assert "waiting to be stopped, for up to 610 s" in log
+        assert "waiting to be stopped, for up to 615 s" in log
 
 
 def test_a_crash_ends_the_job_and_not_its_survivor(slice_of, wait_until):

@@ -112,8 +112,7 @@ def _run_once(
     store = open_store(parse_location(arguments.store))
     job = JobObjects(arguments.job)
     try:
-        name = environment.get(Env.POD_NAME) or os.uname().nodename
-        claim = partial(_claim, arguments.job, host, name, started, restarts)
+        claim = partial(_claim, arguments.job, host, _pod_name(environment), started, restarts)
         agree = partial(_agree, arguments, store, job, host, signer, signals, claim)
         attempt = retry_in_new_pod(
             lambda: _agree_despite_outages(agree, arguments.lifeline is None, signals.wait),
@@ -176,6 +175,10 @@ def _run_once(
         watch.mark_end(marker)
         watch.tee.finish(_READER_SECONDS)
     return code, reporter.job_ended
+
+
+def _pod_name(environment: Mapping[str, str]) -> str:
+    return environment.get(Env.POD_NAME) or os.uname().nodename
 
 
 def _agree_despite_outages(
