@@ -68,6 +68,15 @@ def test_a_trial_creates_nothing_and_finds_what_is_wrong(cluster: ApiServer, a_m
         cluster.create(a_map(dta={}), dry_run=True)
 
 
+def test_an_amount_may_be_a_number(cluster: ApiServer, a_map: Map) -> None:
+    container = {"name": "c", "image": "python:3.11", "resources": {"limits": {"cpu": 2}}}
+    pod = {**a_map(), "kind": "Pod", "spec": {"containers": [container]}}
+
+    (made,) = cluster.create(pod, dry_run=True)["spec"]["containers"]
+
+    assert made["resources"]["limits"] == {"cpu": "2"}
+
+
 def test_a_list_has_all_pages_even_if_it_has_to_begin_again(
     cluster: ApiServer, relay: Any, relayed_access: Access, a_map: Map
 ) -> None:
