@@ -100,6 +100,12 @@ def stamped(lines: Any) -> Iterator[str]:
 def followed(
     record: JobRecord, cluster: Any, store: FakeStore, *, decided: int | None = None
 ) -> Iterator[LogLine]:
+    return log_of(record, cluster, store, decided=decided).follow(None)
+
+
+def log_of(
+    record: JobRecord, cluster: Any, store: FakeStore, *, decided: int | None = None
+) -> JobLog:
     ended = Outcome(job_id=record.job_id, status="succeeded", attempt=decided)
     create_outcome(store, ended, None)
     observer, watches = Observer(cluster, store, None), JobWatches(cluster)
@@ -107,7 +113,7 @@ def followed(
         record=record, cluster=cluster, store=store, signer=UNSIGNED, observer=observer,
         watches=watches,
     )  # fmt: skip
-    return JobLog(sources).follow(None)
+    return JobLog(sources)
 
 
 def claim(store: FakeStore, record: JobRecord, attempt: int, host: int) -> None:
@@ -165,6 +171,16 @@ def test_the_log_of_an_attempt_or_a_host_whose_pod_is_gone_comes_from_the_bucket
     left = Slice({0: lambda _: [lines[0], end_marker(record.job_id, 1, 0)]}, restarts)
 
     assert [line.text for line in followed(record, left, store, decided=2)] == lines
+
+
+def test_a_job_whose_pods_were_never_seen_has_its_log_in_the_bucket() -> None:
+    record, store = a_record(backend="gke", workload="Job"), FakeStore()
+    store.write(f"{JobObjects(record.job_id).log_chunks(1, 0)}00000000", b"first\nlast\n")
+    claim(store, record, 1, 0)
+    log = log_of(record, Slice({}), store)
+
+    assert [line.text for line in log.read(None)] == ["first", "last"]
+    assert [line.text for line in log.follow(None)] == ["first", "last"]
 
 
 def test_a_log_that_broke_off_goes_on_from_the_bucket_which_is_reported_once() -> None:
