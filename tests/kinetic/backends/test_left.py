@@ -126,8 +126,8 @@ def test_a_list_is_used_a_second_time_for_a_few_seconds_unless_a_workload_was_de
         assert workloads.recent() == []
         return found == [there]
 
-    assert known_after(4)
-    assert not known_after(6)
+    assert known_after(9)
+    assert not known_after(11)
     assert not known_after(1, deleted=True)
 
 

@@ -17,7 +17,7 @@ from kinetic_k8s.manifests.workload import KINDS
 
 log = logging.getLogger("kinetic")
 
-_RECENT: Final = 5.0
+_RECENT: Final = 10.0
 """Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
 
 
@@ -32,7 +32,7 @@ class Workloads:
         self._last: tuple[float, list[Manifest]] | None = None
 
     def recent(self) -> list[Manifest]:
-        """Return the workloads of the last `list` if it is a few seconds old and was not used here, else new ones.
+        """Return the workloads of the last `list` if it is at most 10 s old and was not used here, else new ones.
 
         Raises:
             ClusterError: As in `list`.
@@ -56,7 +56,6 @@ class Workloads:
         Raises:
             ClusterError: The cluster cannot be queried, or the user may not list Jobs.
         """
-        began = self._clock()
         found: list[Manifest] = []
         for kind in KINDS:
             if kind in self._unserved:
@@ -71,5 +70,5 @@ class Workloads:
                 log.warning("Jobs that run as %s are left out: %s", kind, error.message)
         # The Jobs of a JobSet have the labels of the job, too.
         whole = [each for each in found if not is_part(each)]
-        self._last = began, whole
+        self._last = self._clock(), whole
         return whole
