@@ -488,3 +488,7 @@ def test_a_job_for_which_nothing_changes_says_what_to_look_at_after_some_minutes
     found = explanation_of(seen, [], now=datetime(2026, 11, 22, 10, 25, tzinfo=UTC))
     assert "has not created a pod of the job for 10 min" in found.reason
     assert found.remedy.endswith("kubectl describe job kn-train-0123456")
+    # Of a job that has run, the last pod may have been gone for seconds.
+    between = observation_of(job, [], begun=True)
+    found = explanation_of(between, [], now=datetime(2026, 11, 22, 10, 25, tzinfo=UTC))
+    assert (found.text, found.trouble) == (between.reason, False)

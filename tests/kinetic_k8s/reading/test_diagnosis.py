@@ -380,6 +380,13 @@ def test_nothing_for_long_names_the_step_that_does_not_end(
     assert remedy in found.remedy
 
 
+def test_a_pod_that_is_gone_was_created() -> None:
+    created = an_event("job", "SuccessfulCreate", "Created pod: kn-f-0a1b2c3-x7k2p", 1)
+
+    assert diagnosis_of(a_job(), [], [created], waited=240) is None
+    assert diagnosis_of(a_job(), [], waited=240, begun=True) is None
+
+
 @pytest.mark.parametrize(
     ("job", "pods"),
     [

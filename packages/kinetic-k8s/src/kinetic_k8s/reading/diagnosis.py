@@ -37,6 +37,7 @@ def diagnosis_of(
     *,
     queue: QueuePlace | None = None,
     waited: float = 0.0,
+    begun: bool = False,
 ) -> Diagnosis | None:
     """Return why a job does not run or has failed; None if no rule matches.
 
@@ -48,6 +49,7 @@ def diagnosis_of(
             `event_fields` returns the selectors that find them.
         queue: The job's place in its queue, if Kueue admits it.
         waited: For how many seconds nothing is known to have changed. After a while, that is reported too.
+        begun: Whether an attempt is known to have begun, so that pods which are missing existed before.
     """
     found = views(pods)
     if workload is None:
@@ -69,7 +71,7 @@ def diagnosis_of(
         or _first_ending(seen, hosts)
         or _not_created(seen, hosts, components, events)
         or _components(components, events)
-        or (silent(seen, hosts, events, waited) if waited >= LONG else None)
+        or (silent(seen, hosts, events, waited, begun=begun) if waited >= LONG else None)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.attempts import PodView
 from kinetic_k8s.reading.causes import Diagnosis
-from kinetic_k8s.reading.events import events_about, message_of, unresolved
+from kinetic_k8s.reading.events import events_about, events_about_any, message_of, unresolved
 from kinetic_k8s.reading.workloads import WorkloadView
 
 LONG: Final = 180.0
@@ -17,7 +17,12 @@ LONG: Final = 180.0
 
 
 def silent(
-    workload: WorkloadView, hosts: Sequence[PodView], events: Sequence[Manifest], waited: float
+    workload: WorkloadView,
+    hosts: Sequence[PodView],
+    events: Sequence[Manifest],
+    waited: float,
+    *,
+    begun: bool,
 ) -> Diagnosis | None:
     """Return what is known of a job that has not started for *waited* seconds; None if it runs.
 
@@ -26,10 +31,13 @@ def silent(
         hosts: The newest pod of each host.
         events: Events about them.
         waited: For how many seconds nothing is known to have changed.
+        begun: Whether an attempt is known to have begun.
     """
     minutes = f"{waited / 60:.0f} min"
     where = workload.in_namespace
     if len(hosts) < workload.hosts and all(pod.started for pod in hosts):
+        if begun or _has_lost_pod(workload, hosts, events):
+            return None  # Nothing shows since when the last pod has been gone: it may be seconds.
         controller = (
             "" if workload.kind == "Job" else f", and whether its {workload.kind} controller runs"
         )
@@ -69,6 +77,18 @@ def silent(
         "starting",
         f"The node {waiting.node} has been preparing {who} for up to {minutes}, and reports no reason.",
         f"See what it reports: {describe}",
+    )
+
+
+def _has_lost_pod(
+    workload: WorkloadView, hosts: Sequence[PodView], events: Sequence[Manifest]
+) -> bool:
+    """Return whether a pod was created that is gone now."""
+    names = {pod.name for pod in hosts}
+    return any(
+        event.get("reason") == "SuccessfulCreate"
+        and message_of(event).rpartition(" ")[2] not in names
+        for event in events_about_any(workload.controllers, events)
     )
 
 

@@ -87,10 +87,11 @@ def explanation_of(
     """
     changed = None if seen.job is None else last_change(seen.job, seen.pods)
     waited = 0.0 if now is None or changed is None else (now - changed).total_seconds()
-    found = diagnosis_of(seen.job, seen.pods, events, queue=queue, waited=waited)
+    begun = seen.status is JobStatus.RUNNING
+    found = diagnosis_of(seen.job, seen.pods, events, queue=queue, waited=waited, begun=begun)
     # Between two attempts, the report of the earlier one says how it ended.
     ended = any(not pod.alive for pod in hosts_of(views(seen.pods)))
-    between = seen.status is JobStatus.RUNNING and ended
+    between = begun and ended
     if found is None or between:
         return Explanation(seen.reason)
     reason = found.reason
