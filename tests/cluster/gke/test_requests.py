@@ -77,7 +77,11 @@ def program(client: ServicesClient) -> Iterator[RegisteredClient]:
 
 
 def test_a_warm_submit_and_a_status_take_few_requests(
-    client: ServicesClient, program: RegisteredClient, relay: Any, bucket: GcsServer
+    client: ServicesClient,
+    program: RegisteredClient,
+    relay: Any,
+    bucket: GcsServer,
+    wait_for: Callable[..., Any],
 ) -> None:
     full = {"memory": "400Gi"}  # Its pods never run.
     program.submit(client.functions.wait, 1, options=full)
@@ -85,6 +89,11 @@ def test_a_warm_submit_and_a_status_take_few_requests(
     before = len(bucket.requests)
     job = program.submit(client.functions.wait, 2, options=full)
     submit, stored = list(relay.requests), list(bucket.requests)[before:]
+    wait_for(
+        lambda: (
+            "memory" in explained(job._record, look(job._record, client.services), client.services)
+        )
+    )
     relay.requests.clear()
     view = look(job._record, client.services)
     status = list(relay.requests)
@@ -93,7 +102,9 @@ def test_a_warm_submit_and_a_status_take_few_requests(
     diagnosis = list(relay.requests)
 
     # The key, the runner, the JobSet, its Secret, and twice again the runner, which it then owns, too.
-    assert len(submit) <= 6, submit
+    # If the API server was slow, the JobSet was created suspended, and one more request resumes it.
+    resumed = sum(request.startswith("PATCH /apis/jobset.x-k8s.io/") for request in submit)
+    assert len(submit) - resumed <= 6, submit
     assert len(stored) <= 6, [(one.method, one.path) for one in stored]
     assert view.status is JobStatus.PENDING
     assert len(status) <= 2, status
