@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pods import small
 
 REPOSITORY = Path(__file__).parents[3]
 SITE_PACKAGES = sysconfig.get_path("purelib")
@@ -61,7 +60,8 @@ def test_a_pod_submits_a_job_to_its_own_cluster_and_gets_its_value(
             "restartPolicy": "Never",
             "containers": [
                 {
-                    **small()["spec"]["containers"][0],
+                    "name": "submitter",
+                    "resources": {"requests": {"cpu": "200m"}},
                     "image": project.image,
                     "command": ["python3", "main.py"],
                     "workingDir": str(project.root),
