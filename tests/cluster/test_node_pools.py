@@ -111,7 +111,7 @@ def test_a_slice_is_one_node_pool_of_its_machine_and_the_next_slice_another(
 ) -> None:
     pools = [add_nodes(2, *TYPE, "2x2x2") for _ in range(3)]
     for topology in ("2x2x1", "2x2x4"):
-        add_nodes(2, *TYPE, topology)
+        add_nodes(1, *TYPE, topology)
 
     jobs = [
         create(SLICE, PathwaysSpec, components=components),
