@@ -146,6 +146,17 @@ def test_a_removed_job_is_gone_only_when_its_pod_has_ended(
     assert status_of(None, cluster.list("Pod", labels=selector)).state is State.ABSENT
 
 
+def test_a_pod_that_has_not_started_is_not_given_its_grace_period(
+    cluster: ApiServer, a_job: Make
+) -> None:
+    # It gets SIGTERM while Python starts, and would ignore it for two minutes.
+    spec = a_job("import time; time.sleep(600)", grace=timedelta(seconds=120))
+    create_workload(cluster, spec)
+    pod_of(cluster, spec)
+
+    remove_workload(cluster, "Job", spec.name, pods=of_job(spec.pod.job_id), timeout=90)
+
+
 def test_a_log_is_followed_from_before_the_start_to_the_last_line(
     cluster: ApiServer, a_job: Make, look: Any
 ) -> None:

@@ -10,8 +10,11 @@ from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.errors import ConflictError, StillThereError
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.reading.attempts import PodView
 
 _LOOK_AGAIN = 5.0
+_UNSTARTED_GRACE = 1
+"""The grace period, in seconds, of a pod that has nothing to save yet."""
 
 
 def remove_workload(
@@ -25,7 +28,8 @@ def remove_workload(
 ) -> None:
     """Delete a workload and wait until it and its pods are gone; do nothing if it does not exist.
 
-    The pods get SIGTERM and their grace period. Objects that it owns are deleted with it.
+    The pods get SIGTERM and their grace period, unless they have not started. Objects that it owns are
+    deleted with it.
 
     Args:
         cluster: The workload's cluster and namespace.
@@ -51,8 +55,7 @@ def remove_workload(
             left = cluster.list("Pod", labels=pods)
             if not there and not left:
                 return
-            if not there:
-                _delete(cluster, left)
+            _delete(cluster, left if not there else filter(_is_leaving, left))
             if clock() >= deadline:
                 names = (
                     ", ".join(pod["metadata"]["name"] for pod in left)
@@ -66,8 +69,21 @@ def remove_workload(
 
 
 def _delete(cluster: Cluster, pods: Iterable[Manifest]) -> None:
-    """Delete *pods*: the garbage collector does it a little later, except for orphaned pods."""
+    """Delete *pods*, or shorten the grace period of those that have not started.
+
+    The garbage collector deletes them a little later, except for orphaned pods. A container that starts during
+    its grace period gets SIGTERM before its program can handle that; process 1 then ignores it to the end.
+    """
     for pod in pods:
-        if "deletionTimestamp" not in pod["metadata"]:
+        grace = None if PodView(pod).started else _UNSTARTED_GRACE
+        given = pod["metadata"].get("deletionGracePeriodSeconds")
+        shorter = grace is not None and given is not None and given > grace
+        if shorter or not _is_leaving(pod):
             with suppress(ConflictError):  # Another pod of the same name replaced it.
-                cluster.delete("Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+                cluster.delete(
+                    "Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=grace
+                )
+
+
+def _is_leaving(pod: Manifest) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
