@@ -28,8 +28,8 @@ def remove_workload(
 ) -> None:
     """Delete a workload and wait until it and its pods are gone; do nothing if it does not exist.
 
-    The pods get SIGTERM and their grace period, unless they have not started. Objects that it owns are
-    deleted with it.
+    The pods get SIGTERM and their grace period, except for the pod of a Job that has not started. Objects
+    that it owns are deleted with it.
 
     Args:
         cluster: The workload's cluster and namespace.
@@ -55,7 +55,8 @@ def remove_workload(
             left = cluster.list("Pod", labels=pods)
             if not there and not left:
                 return
-            _delete(cluster, left if not there else filter(_is_leaving, left))
+            if not there:
+                _delete(cluster, left)
             if clock() >= deadline:
                 names = (
                     ", ".join(pod["metadata"]["name"] for pod in left)
