@@ -183,6 +183,31 @@ def test_a_job_whose_pods_were_never_seen_has_its_log_in_the_bucket() -> None:
     assert [line.text for line in log.follow(None)] == ["first", "last"]
 
 
+def test_the_rest_of_a_log_comes_from_the_bucket_after_the_job_was_cleaned_up() -> None:
+    record, store = a_record(backend="gke", workload="Job"), FakeStore()
+    for attempt in (1, 2):
+        claim(store, record, attempt, 0)
+        chunk = f"{JobObjects(record.job_id).log_chunks(attempt, 0)}00000000"
+        store.write(chunk, f"line of {attempt}\n".encode())
+
+    class CleanedUp(Slice):
+        def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
+            return None
+
+        def list(self, kind: str, **selectors: object) -> list[Manifest]:
+            return super().list(kind) if store.stat(JobObjects(record.job_id).outcome) else []
+
+    def first(since: str | None) -> Iterator[str]:
+        yield "line of 1"
+        for info in list(store.list(JobObjects(record.job_id).prefix)):
+            store.delete(info.name)
+        yield end_marker(record.job_id, 1, 0)
+
+    texts = [line.text for line in followed(record, CleanedUp({0: first}), store, decided=2)]
+
+    assert texts == ["line of 1", "[kinetic] Attempt 1 ended. Attempt 2 begins.", "line of 2"]
+
+
 def test_a_log_that_broke_off_goes_on_from_the_bucket_which_is_reported_once() -> None:
     record, store = a_record(backend="gke", workload="Job"), FakeStore()
     whole = ["same"] * 4 + ["five", "six", "last"]

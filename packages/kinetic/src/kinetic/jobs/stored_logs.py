@@ -52,6 +52,11 @@ def latest_lines(
     yield from stored_lines(store, record.job_id, tail=tail, attempts=attempts, most=record.hosts)
 
 
+def stored_attempts(store: Store, job_id: str) -> list[int]:
+    """Return the attempts that have a stored log, in order, whoever wrote it."""
+    return sorted(_numbers(store, JobObjects(job_id).logs))
+
+
 def stored_lines(
     store: Store,
     job_id: str,
@@ -67,7 +72,7 @@ def stored_lines(
     that the job made, if they are known, and of the first *most* hosts are read. *host* selects one of them.
     """
     names = JobObjects(job_id)
-    logged = _numbers(store, names.logs)
+    logged = stored_attempts(store, job_id)
     if attempts is not None:
         logged = [number for number in logged if number in attempts]
     if not logged:

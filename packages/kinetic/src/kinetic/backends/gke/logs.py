@@ -15,7 +15,12 @@ from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.attempts import logged_attempts
 from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.log_lines import interleaved, last_lines
-from kinetic.jobs.stored_logs import attempt_separator, latest_lines, stored_lines
+from kinetic.jobs.stored_logs import (
+    attempt_separator,
+    latest_lines,
+    stored_attempts,
+    stored_lines,
+)
 from kinetic.waiting import sleep
 from kinetic_k8s.reading.attempts import PodView, views
 from kinetic_payload.errors import KineticError
@@ -36,8 +41,8 @@ class _Pods:
 
     pods: Sequence[PodView]
     over: bool
-    decided: int
-    """The attempt that the job's outcome names; 0 without one."""
+    decided: int | None
+    """The attempt that the job's outcome names, as in `LogSources`."""
 
 
 @dataclass(frozen=True)
@@ -172,11 +177,18 @@ def _between(sources: LogSources, before: int, attempt: int) -> Iterator[LogLine
     yield attempt_separator(*_stored_job(sources), attempt - 1, attempt)
 
 
-def _until(sources: LogSources, before: int, last: int) -> Iterator[LogLine]:
-    """Iterate over the logs of the attempts after *before* whose pods were gone before they were listed."""
-    if last > before:
-        logged = logged_attempts(*_stored_job(sources)) or ()
-        yield from _missed(sources, before, [n for n in logged if before < n <= last])
+def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[LogLine]:
+    """Iterate over the logs of the attempts after *before* whose pods were gone before they were listed.
+
+    *decided* is the last attempt; None if that is not known, for instance because the job was cleaned up.
+    """
+    if decided is not None and decided <= before:
+        return
+    logged = logged_attempts(*_stored_job(sources))
+    if logged is None:
+        logged = stored_attempts(sources.store, sources.record.job_id)
+    later = [n for n in logged if n > before and (decided is None or n <= decided)]
+    yield from _missed(sources, before, later)
 
 
 def _missed(sources: LogSources, before: int, attempts: Iterable[int]) -> Iterator[LogLine]:
@@ -240,8 +252,8 @@ class _Following:
         """The attempt before this one."""
         self.attempt = 0
         """The latest attempt that has begun; 0 before the first one."""
-        self.decided = 0
-        """The attempt that the job's outcome names; 0 without one."""
+        self.decided: int | None = None
+        """The attempt that the job's outcome names, as in `LogSources`."""
         arrivals.start(self._list_pods, end=self._wanted.set)
 
     def is_over_after(self, event: _Ended | _Pods) -> bool:
@@ -310,7 +322,7 @@ class _Following:
                 over = decided is not None or self._is_terminal()
                 pods = hosts_of(self._sources)
                 patience.reach()
-                self._arrivals.put(_Pods(pods, over, decided or 0))
+                self._arrivals.put(_Pods(pods, over, decided))
                 self._watch.wait(_LOOK_AGAIN)
                 patience.reset()
             except KineticError as error:
