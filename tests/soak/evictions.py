@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -344,7 +344,10 @@ class Round:
                 self._evicted.add(view.uid)
                 self._least = (view.restarts or 0) + 1
                 if planned.late:
-                    self._wait(lambda: not self._lives(view, ending=True))
+                    with suppress(
+                        AssertionError
+                    ):  # The kubelet may be slow, or be restarted by other tests.
+                        self._wait(lambda: not self._lives(view, ending=True), 60)
         except AssertionError as error:
             # It ended by itself at this moment, or the cluster does not respond.
             if not re.search("NotFound|Unable to connect|refused|timeout", f"{error}"):
