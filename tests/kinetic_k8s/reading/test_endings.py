@@ -19,10 +19,11 @@ def a_pod(host: int = 0, *, second: int = 0, limit: str | None = None, **pod: An
         "message": pod.pop("text", ""),
     }
     index = {"batch.kubernetes.io/job-completion-index": str(host)}
+    leaving = {name: pod.pop(name) for name in ("deletionTimestamp",) if name in pod}
     limits = {"limits": {"memory": limit}} if limit else {}
     return PodView(
         {
-            "metadata": {"name": f"p{host}", "labels": index},
+            "metadata": {"name": f"p{host}", "labels": index, **leaving},
             "spec": {"nodeName": "gke-1", "containers": [{"name": "kinetic", "resources": limits}]},
             "status": {
                 "phase": "Failed",
@@ -31,6 +32,10 @@ def a_pod(host: int = 0, *, second: int = 0, limit: str | None = None, **pod: An
             },
         }
     )
+
+
+def has_ended(name: str, code: int) -> dict[str, Any]:
+    return {"name": name, "state": {"terminated": {"exitCode": code}}}
 
 
 def disrupted(reason: str, message: str, second: int | None = None) -> dict[str, Any]:
@@ -87,6 +92,16 @@ def test_out_of_memory_of_a_child_explains_the_exit_code_of_its_parent() -> None
             a_pod(reason="OutOfcpu", message="Pod was rejected: Node didn't have enough resource: cpu", containerStatuses=[]),
             "rejected",
             "The node gke-1 did not run the pod: Pod was rejected",
+        ),
+        (
+            a_pod(containerStatuses=[], deletionTimestamp="2026-11-23T07:32:47Z"),
+            "pod-deleted",
+            "deleted before its container started",
+        ),
+        (
+            a_pod(containerStatuses=[has_ended("kinetic", 0), has_ended("side", 3)]),
+            "other-container",
+            "The container side ended with exit code 3",
         ),
         (a_pod(code=4, text="no /dev/vfio"), "bad-node", "The accelerator of the node gke-1 cannot be initialised. "),
         (a_pod(code=128, why="StartError", text='exec: "/a": exec format error'), "architecture", "Build the image"),

@@ -44,13 +44,11 @@ def ending_of(pod: PodView) -> Diagnosis | None:
     if (failed := failed_init(pod)) is not None:
         return failed
     ended = pod.ends
-    if pod.phase == "Failed" and not ended and pod.status.get("message"):
-        return Diagnosis(
-            "rejected", f"The node {pod.node} did not run the pod: {pod.status['message']}"
-        )
+    if pod.phase == "Failed" and not ended:
+        return _never_ran(pod)
     code = ended.get("exitCode")
     if not code:
-        return None
+        return _failed_beside(pod) if pod.phase == "Failed" else None
     # If a child of the command ran out of memory, the exit code is the command's own, even 0.
     if ended.get("reason") == "OOMKilled":
         return _out_of_memory(pod)
@@ -90,8 +88,27 @@ def failed_init(pod: PodView) -> Diagnosis | None:
         if ended.get("exitCode") and init["name"] not in sidecars:
             return Diagnosis(
                 "init",
-                f"The init container {init['name']} failed with exit code {ended['exitCode']}: "
-                f"{_last_line(ended)}",
+                f"The init container {init['name']} failed with {exit_of(ended)}",
+            )
+    return None
+
+
+def _never_ran(pod: PodView) -> Diagnosis:
+    """Return why *pod* has failed without its container having started."""
+    if message := pod.status.get("message"):
+        return Diagnosis("rejected", f"The node {pod.node} did not run the pod: {message}")
+    if pod.leaving:
+        return Diagnosis("pod-deleted", "The pod was deleted before its container started.")
+    return Diagnosis("never-started", "The pod failed before its container started.")
+
+
+def _failed_beside(pod: PodView) -> Diagnosis | None:
+    """Return which further container of *pod* failed, although that of the command did not."""
+    for each in pod.status.get("containerStatuses") or ():
+        ended = (each.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return Diagnosis(
+                "other-container", f"The container {each['name']} ended with {exit_of(ended)}"
             )
     return None
 
