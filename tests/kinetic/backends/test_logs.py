@@ -108,6 +108,10 @@ def log_of(
 ) -> JobLog:
     ended = Outcome(job_id=record.job_id, status="succeeded", attempt=decided)
     create_outcome(store, ended, None)
+    return a_log(record, cluster, store).follow(None)
+
+
+def a_log(record: JobRecord, cluster: Any, store: FakeStore) -> JobLog:
     observer, watches = Observer(cluster, store, None), JobWatches(cluster)
     sources = LogSources(
         record=record, cluster=cluster, store=store, signer=UNSIGNED, observer=observer,
@@ -225,6 +229,18 @@ def test_a_log_that_broke_off_goes_on_from_the_bucket_which_is_reported_once() -
     texts = [line.text for line in followed(record, cluster, store)]
 
     assert texts == [*whole[:2], BROKEN, *whole[2:]]
+
+
+def test_the_log_of_a_running_pod_that_lost_its_beginning_is_read_from_the_bucket() -> None:
+    record, store = a_record(backend="gke", workload="Job"), FakeStore()
+    whole = ["same", "same", "three", "same", "same", "six"]
+    names = JobObjects(record.job_id)
+    store.write(f"{names.log_chunks(1, 0)}00000000", "".join(f"{x}\n" for x in whole).encode())
+    claim(store, record, 1, 0)
+    cluster = Slice({0: lambda since: whole[3:]})
+    cluster.running = 8
+
+    assert [line.text for line in a_log(record, cluster, store).read(None)] == whole
 
 
 @pytest.mark.parametrize(

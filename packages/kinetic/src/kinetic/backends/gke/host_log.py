@@ -8,7 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinetic.backends.backend import LogLine
@@ -44,8 +45,8 @@ T = TypeVar("T")
 
 _REMEMBERED: Final = 3
 """Lines that are compared to find where a live log begins or broke off in the stored log."""
-_MOST_OWN: Final = 100
-"""Lines at the beginning of a pod's log among which that of the log in the bucket is looked for."""
+COMPARED: Final = 100
+"""Lines at the beginning of a pod's log that are compared with the log in the bucket: a few lines may repeat."""
 _POLL: Final = 2.0
 """Seconds between two looks for new lines in the bucket."""
 BROKEN: Final = "[kinetic] The live log broke off here. It goes on from the bucket."
@@ -229,7 +230,7 @@ class HostLog:
         begin: list[str] = []
         for text in chain([first], live):
             last.append(text)
-            if len(begin) < _MOST_OWN:
+            if len(begin) < COMPARED:
                 begin.append(text)
             count = None if count is None else count + 1
             yield LogLine(text, host, attempt)
@@ -269,10 +270,13 @@ class HostLog:
     def _lost_beginning(self, attempt: int) -> int:
         """Return how many stored lines the pod no longer has: the kubelet keeps about 10 MiB."""
         with PodLog(self._sources.cluster, self._pod.name, follow=False) as log:
-            head = [shown(text) for text in islice(log, _REMEMBERED)]
-        if head and is_end_marker(head[-1], self._sources.record.job_id):
-            return 0
-        return position_of(head, self._sources.stored(attempt, self._pod.host))
+            head = [shown(text) for text in islice(log, COMPARED)]
+        job_id, host = self._sources.record.job_id, self._pod.host
+        own = list(takewhile(lambda text: not is_end_marker(text, job_id), head))
+        stored = partial(self._sources.stored, attempt, host)
+        if len(own) < len(head):  # The bucket has all lines, and the pod has the last ones.
+            return begin_of_end(own, stored())
+        return position_of(own, stored()) or position_of(own[:_REMEMBERED], stored())
 
     def _own_lines(self, attempt: int, begin: Sequence[str]) -> int:
         """Return how many of the lines *begin*, the first that the pod has, precede the log in the bucket.
@@ -330,11 +334,21 @@ def shown(text: str) -> str:
 def position_of(head: Sequence[str], stored: Iterator[LogLine]) -> int:
     """Return how many lines of *stored* come before the lines *head*; 0 if *stored* does not have them."""
     window: deque[str] = deque(maxlen=len(head))
-    for count, line in enumerate(stored, 1):
+    for count, line in enumerate(stored if head else (), 1):
         window.append(line.text)
         if list(window) == list(head):
             return count - len(head)
     return 0
+
+
+def begin_of_end(end: Sequence[str], stored: Iterator[LogLine]) -> int:
+    """Return how many lines of *stored* come before its last lines *end*; 0 if it has other last lines."""
+    window: deque[str] = deque(maxlen=len(end))
+    count = 0
+    for line in stored:
+        window.append(line.text)
+        count += 1
+    return count - len(end) if list(window) == list(end) else 0
 
 
 def skip_past(last: Sequence[str], lines: Iterator[LogLine]) -> bool:

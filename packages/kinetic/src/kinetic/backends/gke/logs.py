@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.arrivals import Arrivals
-from kinetic.backends.gke.host_log import Began, HostLog, LogSources, Patience
+from kinetic.backends.gke.host_log import COMPARED, Began, HostLog, LogSources, Patience
 from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.attempts import logged_attempts
 from kinetic.jobs.lasting_store import lasting
@@ -94,12 +95,12 @@ class JobLog:
         if tail is not None:
             yield from max(list(live), list(stored), key=len)
             return
-        first, other = next(live, None), next(stored, None)
-        if first is None or (other is not None and first != other):
+        begin = list(islice(live, COMPARED))
+        if not begin or any(one != other for one, other in zip(begin, stored, strict=False)):
             # The pod's own log has lost its beginning.
             yield from (line.text for line in self._sources.stored(attempt, host))
         else:
-            yield first
+            yield from begin
             yield from live
 
     def _ended_log(self, pods: Sequence[PodView], tail: int | None) -> Iterator[LogLine]:
