@@ -211,7 +211,7 @@ def is_write(request: str) -> bool:
 def check_and_remove(project: Any, wait_for: Any) -> None:
     """Look at what a submit has left, and remove it."""
     jobs = {job.job_id: job for job in kinetic.list_jobs()}
-    there = {each["metadata"]["labels"][JOB_ID] for each in objects(project, WORKLOADS)}
+    there = {each["metadata"]["labels"][JOB_ID] for each in workloads(project)}
     stored = {tuple(name.split("/")[:2]) for name in project.bucket.names(project.namespace)}
     # Nothing in the cluster lacks a record; in the bucket, what a day later is removed.
     assert there <= set(jobs)
@@ -220,7 +220,7 @@ def check_and_remove(project: Any, wait_for: Any) -> None:
     }
     assert all(job.status() is JobStatus.PENDING for job in jobs.values())
     remove_after_an_hour(project)
-    for each in objects(project, WORKLOADS):
+    for each in workloads(project):
         # What is left would run, and end.
         assert not each["spec"].get("suspend")
         for kind, name in needs_of(each):
@@ -238,6 +238,12 @@ def check_and_remove(project: Any, wait_for: Any) -> None:
         )
     )
     project.bed.kubectl("delete", "secret", "--all", "-n", project.namespace)
+
+
+def workloads(project: Any) -> list[Manifest]:
+    """Return the Jobs and JobSets, without the Jobs that belong to JobSets."""
+    found = objects(project, WORKLOADS)
+    return [each for each in found if "ownerReferences" not in each["metadata"]]
 
 
 def objects(project: Any, kinds: str) -> list[Manifest]:
