@@ -108,7 +108,7 @@ def log_of(
 ) -> JobLog:
     ended = Outcome(job_id=record.job_id, status="succeeded", attempt=decided)
     create_outcome(store, ended, None)
-    return a_log(record, cluster, store).follow(None)
+    return a_log(record, cluster, store)
 
 
 def a_log(record: JobRecord, cluster: Any, store: FakeStore) -> JobLog:
