@@ -194,11 +194,14 @@ def test_a_job_names_its_secrets_and_pins_what_it_runs(tmp_path: Path) -> None:
     manifest = workload_manifest(spec)
 
     command = " ".join(spec.pod.command)
+    template = manifest["spec"]["template"]["spec"]
+    # The rest is for the runner's report, after a function that did not react to SIGTERM was killed.
+    assert f"--grace {template['terminationGracePeriodSeconds'] - 5}" in command
     assert f"--payload-digest {'1' * 64} --context-digest {'2' * 64}" in command
     assert "--retries 3 --preemptions 4 --end-marker" in command
     assert "--attempt" not in command
     assert "hunter2" not in json.dumps(manifest)
-    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    container = template["containers"][0]
     assert container["envFrom"] == [{"secretRef": {"name": "kn-train-0123456-env"}}]
     assert container["resources"]["limits"] == {"cpu": "500m", "memory": "2Gi"}
     assert {each["name"] for each in container["env"]} >= {
