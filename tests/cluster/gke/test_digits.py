@@ -54,20 +54,20 @@ def test_two_hosts_that_are_preempted_resume_together_from_their_last_complete_c
     process = digits.start("main.py")
     job_id = process.stdout.readline().strip()
     digits.await_gate("torn")
-    torn = digits.bucket.names("jobs", f"outputs/{job_id}/broken/000030/")
-    # The other host waits in a collective for the leader.
+    torn = digits.bucket.names("jobs", f"outputs/{job_id}/broken/000012/")
+    # The other host waits in a collective for the leader, and gets no time to report.
     (other,) = (pod for pod in digits.objects("pod", job_id) if PodView(pod).host == 1)
-    look.evict(other["metadata"]["name"])
+    look.evict(other["metadata"]["name"], grace=2)
     out, err = process.communicate()
 
     assert process.returncode == 0, out + err
     broken, whole, losses, (first, second) = json.loads(out.splitlines()[-1])
     assert [name.rpartition("/")[2] for name in torn] == ["b1.npy", "b2.npy", "w1.npy", "w2.npy"]
-    assert (broken["attempt"], broken["began_at"], whole["began_at"]) == (2, 20, 0)
+    assert (broken["attempt"], broken["began_at"], whole["began_at"]) == (2, 8, 0)
     assert (broken["loss"], broken["accuracy"]) == (whole["loss"], whole["accuracy"])
     assert (whole["processes"], whole["devices"]) == (2, 2)
     assert losses[0] == losses[1]
-    assert whole["accuracy"] > 0.95
-    assert [reason for reason, *_ in first] == ["terminated"] * 2
+    assert whole["accuracy"] > 0.9
+    assert {reason for reason, *_ in first} <= {"terminated"}
     assert [(reason, devices) for reason, devices, _ in second] == [("returned", "cpu:1")] * 2
     assert all(memory > 100 << 20 for *_, memory in second)
