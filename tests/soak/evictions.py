@@ -186,8 +186,8 @@ def untrue_reports(facts: Facts, evicted: set[int], failed: set[int]) -> Iterato
     for n, host, reason, phase, hostname in facts.said["reports"]:
         reasons.setdefault(n, set()).add(reason)
         word = f"attempt {n} of host {host}: {reason} in {phase} on {hostname}"
-        # A host that waited for the others names no machine.
-        if hostname and facts.claims.get((n, host), {}).get("hostname") != hostname:
+        # A claim names the pod, a report the host name of its container, if any: both are the same for a Job.
+        if not facts.claims.get((n, host), {}).get("hostname", "").startswith(hostname):
             yield f"{word}, but it was not claimed there"
         if (phase in ("call", "report")) != (("ran", n, host) in facts.marks):
             yield f"{word}, but the function ran in {sorted(facts.marks)}"
