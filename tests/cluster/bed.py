@@ -32,7 +32,6 @@ API_OF: Final = {
     "leaderworkerset": "apis/leaderworkerset.x-k8s.io/v1",
     "pod": "api/v1",
     "secret": "api/v1",
-    "service": "api/v1",
 }
 """Where the API server serves the objects that tests look for."""
 

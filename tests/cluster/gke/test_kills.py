@@ -193,10 +193,10 @@ def test_a_submit_that_is_killed_between_any_requests_leaves_what_is_listed_and_
         writes = [n for n, name in enumerate(gate.names, 1) if is_write(name)]
         begun = next(n for n in writes if first in gate.names[n - 1])
         writes = [n for n in writes if n >= begun]
-        check_and_remove(project, wait_for)
+        check_and_remove(project)
         for at in writes:
             ended.append(submit(at))
-            check_and_remove(project, wait_for)
+            check_and_remove(project)
         orders.close()
 
     assert ended == [0] + [signal.SIGKILL] * len(writes)
@@ -208,7 +208,7 @@ def is_write(request: str) -> bool:
     return not request.startswith("GET") and "dryRun" not in request
 
 
-def check_and_remove(project: Any, wait_for: Any) -> None:
+def check_and_remove(project: Any) -> None:
     """Look at what a submit has left, and remove it."""
     jobs = {job.job_id: job for job in kinetic.list_jobs()}
     there = {each["metadata"]["labels"][JOB_ID] for each in workloads(project)}
@@ -228,16 +228,14 @@ def check_and_remove(project: Any, wait_for: Any) -> None:
     for job in jobs.values():
         job.cleanup()
         assert not project.bucket.names(project.namespace, f"{job.job_id}/")
+    assert not workloads(project)
     assert not objects(project, "pod")
-    wait_for(lambda: not objects(project, f"{WORKLOADS},service"))
+    # The cluster removes what belonged to them.
+    kept = {"kinetic-key", "kube-root-ca.crt"}
+    for each in objects(project, "secret,configmap"):
+        assert each["metadata"]["name"] in kept or each["metadata"]["ownerReferences"]
     # The next submit finds neither the key nor the runner.
-    wait_for(
-        lambda: (
-            {each["metadata"]["name"] for each in objects(project, "secret,configmap")}
-            <= {"kinetic-key", "kube-root-ca.crt"}
-        )
-    )
-    project.bed.kubectl("delete", "secret", "--all", "-n", project.namespace)
+    project.bed.kubectl("delete", "secret,configmap", "--all", "-n", project.namespace)
 
 
 def workloads(project: Any) -> list[Manifest]:
