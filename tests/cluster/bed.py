@@ -24,6 +24,10 @@ from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.manifests import Manifest
 
 ADMINISTRATOR: Final = "kube-bed-admin"
+PODS: Final = Path("/sys/fs/cgroup/cpu/kube-bed")
+"""The cgroup of all pods."""
+SHARES_OF_PODS: Final = 16384
+"""Its weight. By default it has that of a single process: beside a busy test run, pods would hardly run at all."""
 API_OF: Final = {
     "configmap": "api/v1",
     "event": "api/v1",
@@ -191,6 +195,8 @@ def start() -> Bed:
     assert folder is not None, "ask `obstacle` first"
     done = subprocess.run([folder / "kube" / "up"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    for shares in PODS.glob("cpu.shares"):
+        shares.write_text(str(SHARES_OF_PODS))
     return Bed(folder / "kube", exported(done.stdout))
 
 

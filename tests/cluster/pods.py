@@ -13,15 +13,20 @@ ON_CORDONED = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
 
 
 def small(
-    priority: str = "", *, tolerations: tuple[Mapping[str, Any], ...] = (ON_CORDONED,)
+    priority: str = "", *, tolerations: tuple[Mapping[str, Any], ...] | None = None
 ) -> dict[str, Any]:
-    """Return the overrides of such a pod, with a priority if one is given or set."""
+    """Return the overrides of such a pod, with a priority if one is given or set, as for the pods of a slice.
+
+    Without a priority they tolerate a cordoned node. Jobs under Pathways may have no tolerations there.
+    """
     little = {"name": "kinetic", "resources": {"requests": {"cpu": "50m"}}}
     priority = priority or os.environ.get("PRIORITY", "")  # noqa: TID251 - set by a fixture
+    if tolerations is None:
+        tolerations = () if priority else (ON_CORDONED,)
     return {
         "spec": {
             "containers": [little],
-            "tolerations": list(tolerations),
+            **({"tolerations": list(tolerations)} if tolerations else {}),
             **({"priorityClassName": priority} if priority else {}),
         }
     }

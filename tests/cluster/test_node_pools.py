@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from pods import small
 from standins import push
 
 from kinetic.waiting import sleep
@@ -20,7 +22,7 @@ from kinetic_k8s.manifests.components import PathwaysComponents
 from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
-from kinetic_k8s.manifests.labels import JOB_ID, NODE_POOL, of_job
+from kinetic_k8s.manifests.labels import JOB_ID, NODE_POOL
 from kinetic_k8s.manifests.pathways import PathwaysSpec
 from kinetic_k8s.manifests.pod import Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec
@@ -60,9 +62,9 @@ def create(
     created: list[WorkloadSpec] = []
 
     def make(accelerator: str, form: type[WorkloadSpec] = JobSpec, **more: Any) -> WorkloadSpec:
-        pod = {name: more.pop(name) for name in ("overrides",) if name in more}
+        overrides = more.pop("overrides", small(tolerations=()))
         found = parse_accelerator(accelerator)
-        job = a_job(SLEEP, accelerator=found, resources=TINY, **pod)
+        job = a_job(SLEEP, accelerator=found, resources=TINY, overrides=overrides)
         created.append(form(name=job.name, pod=job.pod, **more))
         create_workload(cluster, created[-1])
         return created[-1]
@@ -154,8 +156,8 @@ def test_a_pod_runs_on_its_machine_and_not_on_a_similar_one(
     waiting = [create(name) for name in ("p100", "p100:spot", "p100x2", "v6e-8")]
 
     assert found == {name: pools[name] for name in found}
+    until = time.monotonic() + 120
     for spec in waiting:
-        bed.kubectl(
-            "wait", "pod", "-n", look.namespace, "-l", of_job(spec.pod.job_id), "--timeout=60s",
-            "--for=jsonpath={.status.conditions[0].reason}=Unschedulable",
-        )  # fmt: skip
+        while "Unschedulable" not in json.dumps(look.pods(spec)):
+            assert time.monotonic() < until, look.pods(spec)
+            sleep(0.2)

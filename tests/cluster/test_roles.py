@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pods import small
 
 from kinetic.waiting import sleep
 from kinetic_k8s.accelerators import parse_accelerator
@@ -88,7 +89,8 @@ class Ada:
         more = {}
         if form is LeaderWorkerSetSpec:
             more["components"] = PathwaysComponents(scratch="gs://bucket/scratch")
-        job = self.make("pass", accelerator=parse_accelerator("v4-8"))
+        overrides = small(tolerations=())
+        job = self.make("pass", accelerator=parse_accelerator("v4-8"), overrides=overrides)
         spec = form(name=job.name, pod=job.pod, **more)
         content = job.name.encode()
         seconds = iter(range(0, 100, 10))

@@ -70,8 +70,8 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
     assert job["metadata"]["namespace"] == project.namespace
     assert container["image"] == record["image_uri"] == project.image
     assert container["resources"] == {
-        "limits": {"cpu": "20m", "memory": str(64 << 20)},
-        "requests": {"cpu": "20m", "memory": str(64 << 20)},
+        "limits": {"cpu": "20m", "memory": "64Mi"},
+        "requests": {"cpu": "20m", "memory": "64Mi"},
     }
     shared = {"medium": "Memory", "sizeLimit": str(32 << 20)}
     assert shared in [volume.get("emptyDir") for volume in pod["volumes"]]
