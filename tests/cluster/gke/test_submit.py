@@ -73,7 +73,7 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
         "limits": {"cpu": "20m", "memory": "64Mi"},
         "requests": {"cpu": "20m", "memory": "64Mi"},
     }
-    shared = {"medium": "Memory", "sizeLimit": str(32 << 20)}
+    shared = {"medium": "Memory", "sizeLimit": "32Mi"}
     assert shared in [volume.get("emptyDir") for volume in pod["volumes"]]
     assert pod["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
     assert "cloud.google.com/gke-spot" in [one["key"] for one in pod["tolerations"]]

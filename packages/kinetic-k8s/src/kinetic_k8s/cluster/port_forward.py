@@ -18,12 +18,13 @@ _CHUNK: Final = 65536
 
 def leader_of(pods: Iterable[PodView]) -> PodView | None:
     """Return the pod in which the leader runs now; None between two attempts."""
-    running = [
+    # A container may run for a second before the kubelet reports it.
+    on_node = [
         pod
         for pod in pods
-        if pod.runs_function and pod.host == 0 and pod.started and pod.alive and not pod.leaving
+        if pod.runs_function and pod.host == 0 and pod.node and pod.alive and not pod.leaving
     ]
-    return max(running, key=lambda pod: (pod.restarts or 0, pod.created), default=None)
+    return max(on_node, key=lambda pod: (pod.restarts or 0, pod.created), default=None)
 
 
 class PortForward:
