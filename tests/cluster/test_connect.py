@@ -101,6 +101,7 @@ def test_contexts_and_files_that_are_not_there_are_named(bed: Any, tmp_path: Pat
 @pytest.mark.parametrize(
     ("part", "fields", "words"),
     [
+        ("cluster", {"server": "api.example.com:443"}, "'api.example.com:443', which is no address"),
         ("cluster", {"server": "https:///api"}, "'https:///api', which is no address"),
         ("cluster", {"server": "https://10.0.0.1:65536"}, "which is no address"),
         ("cluster", {"certificate-authority-data": "abc"}, "Cannot read the certificates"),

@@ -48,8 +48,7 @@ def access_of(
     server = str(cluster.fields.get("server") or "")
     if not server:
         raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
-    if "://" not in server:
-        server = f"http://{server}"
+    # `kubectl` would use plain HTTP for an address without a scheme, and send no credentials.
     if not _is_address(server):
         raise UnknownContextError(
             f"The context {name!r} of the kubeconfig {paths} has the server {server!r}, which is no address.",
