@@ -48,9 +48,10 @@ def test_a_jobset_is_kept_after_a_failure_or_on_request_and_each_part_is_removed
     on_slice: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Any
 ) -> None:
     project, kind = on_slice, "jobset"
-    ended, failed = submitted(project, monkeypatch, 0, 1)
-
+    # One slice fits, and is held until a client ends the job.
+    (ended,) = submitted(project, monkeypatch, 0)
     assert ended.result(cleanup=False) == "value"
+    (failed,) = submitted(project, monkeypatch, 1)
     with pytest.raises(ValueError, match="the words of the function"):
         failed.result(cleanup=True)
     kept = [left(project, job, kind) for job in (ended, failed)]
@@ -80,9 +81,10 @@ def test_a_leaderworkerset_never_outlives_its_outcome_and_its_objects_stay_on_re
     project.variables |= {**components, "KINETIC_BACKEND": "", "KUBECONFIG": proxy.kubeconfig}
     del project.variables["JAX_PLATFORMS"]
     proxy.hidden |= {"jobset.x-k8s.io"}
-    ended, failed = submitted(project, monkeypatch, 0, 1)
-
+    # One slice fits, and is held until a client ends the job.
+    (ended,) = submitted(project, monkeypatch, 0)
     assert ended.result(cleanup=False) == "value"
+    (failed,) = submitted(project, monkeypatch, 1)
     with pytest.raises(ValueError, match="the words of the function"):
         failed.result()
     for job in (ended, failed):

@@ -87,8 +87,9 @@ def test_where_only_leaderworkersets_are_served_the_waiting_client_ends_them(
 ) -> None:
     project = prepared(on_slice, components, """
 if __name__ == "__main__":
-    job, failing = function.run_async(), function.run_async(fails=True)
+    job = function.run_async()
     print(job.result(cleanup=False))
+    failing = function.run_async(fails=True)  # One slice fits, and is held until a client ends the job.
     try:
         failing.result()
     except ValueError as error:
