@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encryption import cluster_at
 
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connect import connect
@@ -272,7 +273,7 @@ def test_handles_of_one_cluster_share_their_connections_and_close_them(
     bed: Any, relay: Any, tmp_path: Path
 ) -> None:
     config = json.loads(Path(bed.kubeconfig).read_text())
-    config["clusters"][0]["cluster"] = {"server": relay.url}
+    config["clusters"][0]["cluster"] = cluster_at(relay.url)
     (tmp_path / "config").write_text(json.dumps(config))
     clusters = [connect("kube-bed", kubeconfig=str(tmp_path / "config")) for _ in range(50)]
 

@@ -20,6 +20,7 @@ from typing import Any
 import pods
 import pytest
 import urllib3
+from encryption import cluster_at, encrypt
 from images import REQUIREMENTS, image_of
 from standins import PROXY, SCRATCH, SERVER, push
 
@@ -264,6 +265,7 @@ class Proxy:
 
         self.released = threading.Event()
         self._server = Server(("127.0.0.1", 0), Handler)
+        self._url = encrypt(self._server)
 
     def __enter__(self) -> Proxy:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -278,9 +280,7 @@ class Proxy:
     def kubeconfig(self) -> str:
         """A kubeconfig whose context has the name of the real one, and leads here."""
         config = json.loads(Path(self._bed.kubeconfig).read_text())
-        config["clusters"][0]["cluster"] = {
-            "server": f"http://127.0.0.1:{self._server.server_address[1]}"
-        }
+        config["clusters"][0]["cluster"] = cluster_at(self._url)
         path = self._folder / "kubeconfig"
         path.write_text(json.dumps(config))
         return str(path)

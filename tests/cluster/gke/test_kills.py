@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from encryption import cluster_at
 
 import kinetic
 from kinetic.backends.gke.left import LEFT_AGE, Left, needs_of
@@ -159,7 +160,7 @@ def test_a_submit_that_is_killed_between_any_requests_leaves_what_is_listed_and_
     project.variables["ACCELERATOR"] = accelerator
     relay.hidden = hidden
     config = json.loads(Path(project.bed.kubeconfig).read_text())
-    config["clusters"][0]["cluster"] = {"server": relay.url}
+    config["clusters"][0]["cluster"] = cluster_at(relay.url)
     (project.root / "kubeconfig").write_text(json.dumps(config))
     (project.root / "main.py").write_text(SUBMITS)
     process = subprocess.Popen(

@@ -9,6 +9,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from encryption import cluster_at
+
 from kinetic_k8s.testing import GkeServer
 
 SCRIPT = """
@@ -40,7 +42,7 @@ def test_a_blocking_call_survives_an_expired_login_and_asks_for_it_once(
     session.touch()
     (tmp_path / "plugin.py").write_text(PLUGIN)
     config = json.loads(Path(bed.kubeconfig).read_text())
-    config["clusters"][0]["cluster"] = {"server": relay.url}
+    config["clusters"][0]["cluster"] = cluster_at(relay.url)
     config["users"][0]["user"] = {
         "exec": {
             "apiVersion": "client.authentication.k8s.io/v1",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,7 +23,8 @@ from kinetic_k8s.cluster.connection import Access, Connection, Credentials
 from kinetic_k8s.cluster.kubeconfig import access_of
 from kinetic_k8s.errors import ClusterChangedError, ClusterUnreachableError
 
-CA = trustme.CA().cert_pem.bytes()
+AUTHORITY = trustme.CA()
+CA = AUTHORITY.cert_pem.bytes()
 OTHER_CA = trustme.CA().cert_pem.bytes()
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -32,16 +34,17 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, scheme: str = "http") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"{scheme}://127.0.0.1:{self.server_port}"
+        if scheme == "https":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            AUTHORITY.issue_cert("127.0.0.1").configure_cert(context)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.tokens: list[str | None] = []
         self.users: list[str | None] = []
         self.answers: list[int] = []
         """The next statuses; 0: the connection breaks. Then 200."""
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -66,13 +69,25 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def servers() -> Iterator[tuple[Server, Server]]:
+@contextmanager
+def two_servers(scheme: str) -> Iterator[tuple[Server, Server]]:
     with ExitStack() as running:
-        both = running.enter_context(Server()), running.enter_context(Server())
+        both = running.enter_context(Server(scheme)), running.enter_context(Server(scheme))
         for server in both:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             running.callback(server.shutdown)
+        yield both
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[Server, Server]]:
+    with two_servers("http") as both:
+        yield both
+
+
+@pytest.fixture
+def secure_servers() -> Iterator[tuple[Server, Server]]:
+    with two_servers("https") as both:
         yield both
 
 
@@ -91,9 +106,9 @@ def write(folder: Path, server: str, *, ca: bytes = CA, token: str = "first") ->
 @pytest.mark.parametrize("answer", [0, 401])
 @pytest.mark.parametrize("same_address", [False, True])
 def test_a_connection_does_not_move_to_another_cluster(
-    servers: tuple[Server, Server], tmp_path: Path, answer: int, same_address: bool
+    secure_servers: tuple[Server, Server], tmp_path: Path, answer: int, same_address: bool
 ) -> None:
-    first, second = servers
+    first, second = secure_servers
     cluster = ApiServer(access_of(kubeconfig=write(tmp_path, first.url)), limit=0.5)
     assert cluster.get("Job", "j") is not None
     new = first.url if same_address else second.url
@@ -111,9 +126,9 @@ def test_a_connection_does_not_move_to_another_cluster(
 
 
 def test_a_broken_connection_is_repaired_whatever_the_context_is_now(
-    servers: tuple[Server, Server], tmp_path: Path
+    secure_servers: tuple[Server, Server], tmp_path: Path
 ) -> None:
-    first, second = servers
+    first, second = secure_servers
     cluster = ApiServer(access_of(kubeconfig=write(tmp_path, first.url)))
     cluster.get("Job", "j")
     write(tmp_path, second.url, ca=OTHER_CA)
@@ -125,9 +140,9 @@ def test_a_broken_connection_is_repaired_whatever_the_context_is_now(
 
 
 def test_a_cluster_with_the_same_certificates_is_followed_to_its_new_address(
-    servers: tuple[Server, Server], tmp_path: Path
+    secure_servers: tuple[Server, Server], tmp_path: Path
 ) -> None:
-    first, second = servers
+    first, second = secure_servers
     cluster = ApiServer(access_of(kubeconfig=write(tmp_path, first.url)))
     cluster.get("Job", "j")
     write(tmp_path, second.url, token="second")
@@ -136,6 +151,14 @@ def test_a_cluster_with_the_same_certificates_is_followed_to_its_new_address(
     assert cluster.get("Job", "j") is not None
     assert cluster.identity.server == second.url
     assert second.tokens == ["Bearer second"]
+
+
+def test_no_token_is_sent_without_encryption(
+    servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    ApiServer(access_of(kubeconfig=write(tmp_path, servers[0].url))).get("Job", "j")
+
+    assert servers[0].tokens == [None]
 
 
 @pytest.mark.parametrize(

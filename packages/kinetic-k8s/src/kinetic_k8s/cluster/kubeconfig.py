@@ -198,6 +198,9 @@ def _credentials(paths: str, context: str) -> Credentials:
         user = config.entry("user", found.get("user") or "")
     except UnknownContextError:
         return Credentials()  # The server may accept requests of nobody.
+    if str(cluster.fields.get("server")).startswith("http:"):
+        # As `kubectl`, send no secret without encryption; `kubectl proxy` adds credentials itself.
+        return Credentials(headers=_impersonation(user.fields))
     log_in = f"Log in again; `kubectl --context {context} get pods` then succeeds as well."
     try:
         return _credentials_of(user, cluster)
