@@ -28,8 +28,8 @@ def remove_workload(
 ) -> None:
     """Delete a workload and wait until it and its pods are gone; do nothing if it does not exist.
 
-    The pods get SIGTERM and their grace period, except for the pod of a Job that has not started. Objects
-    that it owns are deleted with it.
+    The pods get SIGTERM and their grace period, except for pods that have not started. Objects that it owns
+    are deleted with it.
 
     Args:
         cluster: The workload's cluster and namespace.
@@ -55,8 +55,8 @@ def remove_workload(
             left = cluster.list("Pod", labels=pods)
             if not there and not left:
                 return
-            if not there:
-                _delete(cluster, left)
+            # While a workload is there, a pod that was deleted by us might be replaced.
+            _delete(cluster, [pod for pod in left if _is_leaving(pod)] if there else left)
             if clock() >= deadline:
                 names = (
                     ", ".join(pod["metadata"]["name"] for pod in left)
