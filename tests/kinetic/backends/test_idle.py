@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.idle import IdleWorkloads, delete_command
+from kinetic.backends.gke.observation import observation_of
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import look
 from kinetic.settings.keys import KeyFile, KeySigner
@@ -53,6 +55,9 @@ class Serving:
         self.deleted: list[str] = []
         self.asked = 0
 
+    def now(self) -> datetime:
+        return datetime(2026, 11, 22, 10, tzinfo=UTC)
+
     def within(self, seconds: float) -> Serving:
         return self
 
@@ -84,6 +89,22 @@ def test_a_list_of_jobs_deletes_what_has_its_outcome_and_nothing_else(tmp_path: 
     assert cluster.deleted == []
     ended(store)
     backend.collect_left({RECORD.job_id})
+    assert cluster.deleted == ["1"]
+
+
+def test_a_job_that_waits_ends_what_holds_its_machines_after_another_job(tmp_path: Path) -> None:
+    store = ended()
+    cluster: Any = Serving(store)
+    backend = ClusterBackend(cluster, store, tmp_path, None, {})
+    waiting = a_record(job_id="v5p-8-train-20261122-101501-7654321", workload="LeaderWorkerSet")
+    labels = {**cluster.workload["metadata"]["labels"], JOB_ID: waiting.job_id}
+    metadata = {**cluster.workload["metadata"], "name": waiting.k8s_name, "labels": labels}
+    workload = {**cluster.workload, "kind": "LeaderWorkerSet", "metadata": metadata}
+
+    backend.explain(waiting, observation_of(workload, (), begun=True))
+    assert cluster.deleted == []
+    backend.explain(waiting, observation_of(workload, ()))
+
     assert cluster.deleted == ["1"]
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,6 +49,7 @@ from kinetic.backends.gke.workloads import Workloads
 from kinetic.backends.local.paths import Home
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
+from kinetic.job_status import JobStatus
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
@@ -243,6 +244,11 @@ class ClusterBackend:
         if seen.job is None or seen.status.terminal:
             return explanation_of(seen, [])
         cluster = with_short_timeout(self._cluster)
+        if WorkloadView(seen.job).kind == IDLE_KIND and seen.status is JobStatus.PENDING:
+            # It may wait for machines that an ended job holds, whose client has left.
+            with suppress(NotPermittedError):
+                for other in cluster.list(IDLE_KIND, labels=of_jobs(())):
+                    self._end_if_idle(other, job_of(other))
         place = None if seen.pods else place_in_queue(cluster, seen.job)
         # Once it is admitted, its pods may still be refused, which only events tell.
         waits = place is not None and not place.admitted
@@ -339,11 +345,11 @@ class ClusterBackend:
             pods[pod["metadata"]["labels"].get(JOB_ID, "")].append(pod)
         for workload in workloads:
             if job_id := workload["metadata"]["labels"].get(JOB_ID):
-                self._end_listed(workload, job_id)
+                self._end_if_idle(workload, job_id)
                 yield Listed(job_id, self._observer.of(workload, pods[job_id], job_id))
 
-    def _end_listed(self, workload: Manifest, job_id: str) -> None:
-        """Delete a listed workload if its job has an outcome and it would never end by itself."""
+    def _end_if_idle(self, workload: Manifest, job_id: str) -> None:
+        """Delete a workload if its job has an outcome and it would never end by itself."""
         view = WorkloadView(workload)
         if view.kind == IDLE_KIND:
             self._idle.end(job_id, view.name)
@@ -377,7 +383,7 @@ class ClusterBackend:
         try:
             found = left.find()
             for each in found:
-                self._end_listed(each, job_of(each))
+                self._end_if_idle(each, job_of(each))
             left.report(found, recorded, time.time())
             left.remove(found, time.time())
         except KineticError as error:
