@@ -160,7 +160,12 @@ def stages() -> list[list[Stage]]:
         [
             # These tests often wait, so another stage has time beside them.
             Stage("tests (README)", tests, pytest=""),
-            Stage("cluster", f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}", pytest="-n 4"),
+            # Their order matters: a worker that got tests in advance would keep the last ones waiting.
+            Stage(
+                "cluster",
+                f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}",
+                pytest="-n 5 --dist=load --maxschedchunk=1",
+            ),
             on_3_14(),
             *(
                 Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 2")

@@ -38,6 +38,7 @@ sys.path += [str(ROOT / ".ci"), str(HERE)]
 
 from bed import Bed, start  # noqa: E402
 from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
+from encryption import CERTIFICATES, encrypt  # noqa: E402
 from locks import locked  # noqa: E402
 from pods import small  # noqa: E402
 
@@ -49,11 +50,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Limit the time of a test without its fixtures, which wait for others; run those that wait for all last."""
-    items.sort(key=lambda item: "alone_on_node" in getattr(item, "fixturenames", ()))
+    """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
+
+    Those that take all accelerators begin before others use some, those that take long follow, and those that
+    take the node come last.
+    """
+    items.sort(key=_turn)
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(600, func_only=True))
+
+
+def _turn(item: pytest.Item) -> int:
+    fixtures = getattr(item, "fixturenames", ())
+    if "alone_on_node" in fixtures:
+        return 4
+    turns = ("other_accelerators", "slice_of_two", "project")
+    return next((n for n, name in enumerate(turns) if name in fixtures), len(turns))
 
 
 @pytest.fixture(scope="session")
@@ -208,7 +221,7 @@ class Relay(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _RelayHandler)
         self.server_url = bed.environment["KUBE_BED_SERVER"]
         self.upstream = urllib3.PoolManager(ca_certs=bed.environment["KUBE_BED_CA"], maxsize=20)
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.url = encrypt(self)
         self.requests: list[str] = []
         """Method and path of each, with its query."""
         self.faults: list[tuple[str, Fault]] = []
@@ -218,6 +231,9 @@ class Relay(ThreadingHTTPServer):
         """Groups of the API that are not in the list of those that are served."""
         self.open: set[socket.socket] = set()
         self.lock = threading.Lock()
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing: connections are cut."""
 
     def fail(
         self,
@@ -347,7 +363,7 @@ def relay(bed: Bed) -> Iterator[Relay]:
 @pytest.fixture
 def relayed_access(bed: Bed, relay: Relay, namespace: str) -> Access:
     """The namespace, reached through the relay, as its administrator."""
-    return replace(bed.access(namespace), server=relay.url, ca=None)
+    return replace(bed.access(namespace), server=relay.url, ca=CERTIFICATES)
 
 
 @pytest.fixture

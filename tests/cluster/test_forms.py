@@ -88,7 +88,7 @@ class Seen:
                     and all(
                         each["ready"] for each in status.get("containerStatuses", [{"ready": 0}])
                     )
-                    and self.kubectl("logs", metadata["name"])
+                    and self.look.bed.log_of(pod)
                 ):
                     return pod
             sleep(0.5)
@@ -130,13 +130,14 @@ def start(
         program: str,
         retries: int = 0,
         environment: Mapping[str, str] | None = None,
+        grace: int = 5,
         **more: Any,
     ) -> Seen:
         fields = {"RESTARTS": RESTARTS} if form is PathwaysSpec else {}
         job = a_job(
             program,
             accelerator=SLICE,
-            grace=timedelta(seconds=5),
+            grace=timedelta(seconds=grace),
             resources=Resources(memory="48Mi"),
             field_variables=fields,
             overrides=small(priority),
@@ -271,3 +272,15 @@ def test_nothing_of_a_removed_job_is_left(
     job.kubectl("wait", "--for=delete", f"secret/{environment_secret_name(name)}")
     kinds = "secrets,services,jobs,jobsets,leaderworkersets,statefulsets,pods"
     assert name not in job.kubectl("get", kinds, "-o", "name")
+
+
+@pytest.mark.parametrize("form", [JobSetSpec, LeaderWorkerSetSpec])
+def test_pods_that_have_not_started_are_not_given_their_grace_period(
+    form: type[WorkloadSpec], start: Start, cluster: ApiServer
+) -> None:
+    job = start(form, WAIT, grace=120)
+    labels = of_job(job.spec.pod.job_id)
+    while len(cluster.list("Pod", labels=labels)) < 2:
+        sleep(0.05)
+
+    remove_workload(cluster, job.spec.kind, job.spec.name, pods=labels, timeout=90)

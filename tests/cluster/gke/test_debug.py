@@ -62,7 +62,9 @@ def expected(root: Path) -> list[tuple[str, int, str]]:
     ]
 
 
-def test_a_blocking_call_forwards_by_itself_and_its_job_is_kept(debugged: Any) -> None:
+def test_a_blocking_call_forwards_by_itself_and_its_job_is_kept(
+    debugged: Any, wait_for: Any
+) -> None:
     refused = debugged.run("main.py", "call")
     process = debugged.start("main.py", "call", environment={"KINETIC_NO_TTY_DEBUG": "1"})
     configuration, told = configuration_from(process.stderr)
@@ -75,7 +77,10 @@ def test_a_blocking_call_forwards_by_itself_and_its_job_is_kept(debugged: Any) -
     log = debugged.kinetic("jobs", "logs", job_id)
     assert "in the function" in log
     assert "frozen modules" not in log
-    assert [pod["status"]["phase"] for pod in debugged.objects("pod", job_id)] == ["Succeeded"]
+    # The kubelet reports the end of a container some time after the outcome.
+    wait_for(
+        lambda: [pod["status"]["phase"] for pod in debugged.objects("pod", job_id)] == ["Succeeded"]
+    )
     assert forwarders(debugged) == []
     debugged.kinetic("jobs", "cleanup", job_id)
     assert refused.returncode == 1

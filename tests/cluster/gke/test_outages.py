@@ -39,12 +39,13 @@ def test_a_killed_kubelet_and_a_stopped_api_server_cost_no_value_and_no_line(
             project.pass_gate(f"server-{mark}")
             wait_for(lambda: f"{job_id}/outcome.json" in project.kept(job_id))
             ended_meanwhile = stopped.is_alive()
+            report = project.bucket.read("jobs", f"{job_id}/attempts/1/host-0.json")
         finally:
             stopped.join()
     value, error = result.communicate()
     out, err = follow.communicate()
 
-    assert ended_meanwhile
+    assert ended_meanwhile, report
     assert value.split()[-1] == "kept", error
     lines = [line for line in ("".join(first) + out).splitlines() if "[kinetic]" not in line]
     assert lines == [f"{part} {n}" for part in ("begin", "kubelet", "server") for n in range(20)], (

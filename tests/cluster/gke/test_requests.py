@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from encryption import cluster_at
 from pods import small
 
 import kinetic
@@ -39,7 +40,7 @@ def client(
 ) -> Iterator[ServicesClient]:
     """A client whose requests to the API server are counted, and can fail."""
     config = json.loads(Path(bed.kubeconfig).read_text())
-    config["clusters"][0]["cluster"] = {"server": relay.url}
+    config["clusters"][0]["cluster"] = cluster_at(relay.url)
     (tmp_path / "kubeconfig").write_text(json.dumps(config))
     variables = {
         **bucket.environment,
@@ -169,6 +170,7 @@ def test_waits_survive_watches_that_last_a_second_a_lost_answer_and_a_server_tha
     for thread in waiting:
         thread.start()
     wait_for(lambda: client.outputs(job, "begun"))
+    threading.Event().wait(5)  # The pauses between two watches grow.
     before = len(relay.requests)
     threading.Event().wait(10)
     asked = relay.requests[before:]
