@@ -125,3 +125,24 @@ def test_a_forked_process_is_stopped_by_nothing_that_its_parent_is_asked(runner)
     )
 
     assert done.log == b"7\n"
+
+
+def test_a_forked_process_that_is_ended_before_it_has_begun_ends(runner):
+    done = runner.run(
+        """
+        from kinetic_runner.child.stop_requests import Stopping
+        Stopping.install(task.stop_fd, task.stop_file)
+        ends = set()
+        for _ in range(100):
+            child = os.fork()
+            if not child:
+                time.sleep(600)
+                os._exit(7)
+            os.kill(child, signal.SIGTERM)
+            ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        print(ends, signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        """,
+        *("--timeout", "60"),
+    )
+
+    assert done.log == b"{-15} set()\n"

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from _thread import get_ident
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
 from time import monotonic
@@ -65,9 +66,9 @@ class Stopping:
         """Whether the function had certainly ended before a stop could reach it."""
         self._raises = True
         self._process = os.getpid()
-        self._raise = Raising(
-            Terminated, lambda: self._raises and signal.getsignal(signal.SIGTERM) is self
-        )
+        self._masks: dict[int, set[signal.Signals | int]] = {}
+        """Thread that is forking → its signal mask before that."""
+        self._raise = Raising(Terminated, lambda: self._raises and self._handles)
         self.requests = StopRequests(requests, file, lambda: self.stop_requested)
 
     @classmethod
@@ -80,12 +81,34 @@ class Stopping:
         stopping = cls(requests if requests is not None else -1, file)
         signal.signal(signal.SIGTERM, stopping)
         stopping.requests.install()
-        os.register_at_fork(after_in_child=stopping._forked)
+        os.register_at_fork(
+            before=stopping._forks,
+            after_in_parent=stopping._unmask,
+            after_in_child=stopping._forked,
+        )
         return stopping
 
+    @property
+    def _handles(self) -> bool:
+        """Whether user code has set no handler of its own."""
+        return signal.getsignal(signal.SIGTERM) is self
+
+    def _forks(self) -> None:
+        # Python forgets a signal that comes before a new process has begun; pools end their workers that early.
+        # Handlers of the user's may raise, and exceptions are dropped here.
+        if self._handles:
+            mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            self._masks[get_ident()] = mask
+
+    def _unmask(self) -> None:
+        if (mask := self._masks.pop(get_ident(), None)) is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     def _forked(self) -> None:
-        if signal.getsignal(signal.SIGTERM) is self:
+        if self._handles:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._unmask()
+        self._masks.clear()
 
     def __call__(self, _signum: int, frame: FrameType | None) -> None:
         """Handle the signal. Only the first raises: clean-up must not be interrupted again."""
@@ -112,7 +135,7 @@ class Stopping:
         exceptions are dropped: a watchdog that was not switched off must not cost the value.
         """
         # A handler of the user's may have been called.
-        maybe_handled = self.stop_requested or signal.getsignal(signal.SIGTERM) is not self
+        maybe_handled = self.stop_requested or not self._handles
         self.came_late |= not maybe_handled and signal.SIGTERM not in signal.sigpending()
         self._raises = False
         signal.signal(signal.SIGTERM, self)
