@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -20,6 +20,7 @@ from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, NotPermittedError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.layout import Flag, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
@@ -92,20 +93,33 @@ def test_a_list_of_jobs_deletes_what_has_its_outcome_and_nothing_else(tmp_path: 
     assert cluster.deleted == ["1"]
 
 
-def test_a_job_that_waits_ends_what_holds_its_machines_after_another_job(tmp_path: Path) -> None:
-    store = ended()
+@pytest.mark.parametrize("kind", ["Job", "LeaderWorkerSet"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_job_without_machines_ends_what_holds_them_after_another_job(
+    tmp_path: Path, kind: str, begun: bool
+) -> None:
+    store = FakeStore()
     cluster: Any = Serving(store)
-    backend = ClusterBackend(cluster, store, tmp_path, None, {})
-    waiting = a_record(job_id="v5p-8-train-20261122-101501-7654321", workload="LeaderWorkerSet")
+    times = [100.0]
+    backend = ClusterBackend(cluster, store, tmp_path, None, {}, clock=lambda: times[0])
+    waiting = a_record(job_id="v5p-8-train-20261122-101501-7654321", workload=kind)
     labels = {**cluster.workload["metadata"]["labels"], JOB_ID: waiting.job_id}
     metadata = {**cluster.workload["metadata"], "name": waiting.k8s_name, "labels": labels}
-    workload = {**cluster.workload, "kind": "LeaderWorkerSet", "metadata": metadata}
+    workload = {**cluster.workload, "kind": kind, "metadata": metadata}
+    ready = {"type": "PodScheduled", "status": "True"}
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
-    backend.explain(waiting, observation_of(workload, (), begun=True))
-    assert cluster.deleted == []
-    backend.explain(waiting, observation_of(workload, ()))
+    def explain(condition: dict[str, str]) -> list[str]:
+        pod = {"metadata": {**metadata, "name": "p"}, "status": {"conditions": [condition]}}
+        backend.explain(waiting, observation_of(workload, [pod], begun=begun))
+        return cluster.deleted
 
-    assert cluster.deleted == ["1"]
+    explain(refused)
+    ended(store)
+    assert explain(refused) == [], "within a minute, it does not look again"
+    times[0] += 60
+    assert explain(ready) == []
+    assert explain(refused) == ["1"]
 
 
 def test_an_outcome_that_was_found_releases_the_workload_once(tmp_path: Path) -> None:
@@ -153,6 +167,24 @@ def test_a_forged_outcome_deletes_nothing_even_if_the_bucket_is_trusted(tmp_path
     assert end() == []
     store.write(name, written)
     assert end() == ["1"]
+
+
+def test_an_outage_of_the_store_does_not_delay_the_end_of_a_workload() -> None:
+    class Failing(FakeStore):
+        errors: ClassVar = [StoreUnavailableError("503")]
+
+        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
+            if self.errors:
+                raise self.errors.pop()
+            return super().read(name, start=start, end=end)
+
+    cluster: Any = Serving()
+    idle = IdleWorkloads(cluster, ended(Failing()), None, clock=lambda: 100.0)
+    idle.end(RECORD.job_id, RECORD.k8s_name)
+    assert cluster.deleted == []
+    idle.end(RECORD.job_id, RECORD.k8s_name)
+
+    assert cluster.deleted == ["1"]
 
 
 def test_a_failed_deletion_is_tried_again_and_then_reported_with_the_command(

@@ -181,6 +181,12 @@ class PodView:
         """Whether something, such as a queue, keeps the scheduler from looking for a node."""
         return self.condition("PodScheduled").get("reason") == "SchedulingGated"
 
+    @property
+    def unschedulable(self) -> bool:
+        """Whether the scheduler has found no node for the pod so far."""
+        found = self.condition("PodScheduled")
+        return self.alive and found.get("reason") == "Unschedulable"
+
     def condition(self, kind: str) -> Mapping[str, Any]:
         """Return the pod's condition of type *kind*, whatever its status; empty if there is none."""
         return condition(self.manifest, kind)

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,13 +30,14 @@ from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.idle import KIND as IDLE_KIND
 from kinetic.backends.gke.idle import IdleWorkloads
 from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
-from kinetic.backends.gke.left import Left, job_of
+from kinetic.backends.gke.left import Left
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
     JobObservation,
     belongs_to,
     explanation_of,
+    job_of,
     observation_of,
 )
 from kinetic.backends.gke.observer import Observer
@@ -49,7 +50,6 @@ from kinetic.backends.gke.workloads import Workloads
 from kinetic.backends.local.paths import Home
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
-from kinetic.job_status import JobStatus
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
@@ -65,9 +65,10 @@ from kinetic_k8s.errors import (
     StillThereError,
 )
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
+from kinetic_k8s.manifests.labels import of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
 from kinetic_k8s.manifests.workload import KIND_OF_FORM
+from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
@@ -112,6 +113,7 @@ class ClusterBackend:
         environment: Mapping[str, str],
         *,
         gke: GkeCluster | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -121,7 +123,7 @@ class ClusterBackend:
         self._gke = gke
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
-        self._idle = IdleWorkloads(cluster, store, key_signer)
+        self._idle = IdleWorkloads(cluster, store, key_signer, clock=clock)
         self._workloads = Workloads(cluster)
 
     def check(self, request: JobRequest) -> Sequence[str]:
@@ -244,11 +246,8 @@ class ClusterBackend:
         if seen.job is None or seen.status.terminal:
             return explanation_of(seen, [])
         cluster = with_short_timeout(self._cluster)
-        if WorkloadView(seen.job).kind == IDLE_KIND and seen.status is JobStatus.PENDING:
-            # It may wait for machines that an ended job holds, whose client has left.
-            with suppress(NotPermittedError):
-                for other in cluster.list(IDLE_KIND, labels=of_jobs(())):
-                    self._end_if_idle(other, job_of(other))
+        if any(pod.unschedulable for pod in views(seen.pods)):
+            self._idle.make_room()
         place = None if seen.pods else place_in_queue(cluster, seen.job)
         # Once it is admitted, its pods may still be refused, which only events tell.
         waits = place is not None and not place.admitted
@@ -342,9 +341,9 @@ class ClusterBackend:
         workloads = self._workloads.recent()
         pods: defaultdict[str, list[Manifest]] = defaultdict(list)
         for pod in cluster.list("Pod", labels=of_jobs(())):
-            pods[pod["metadata"]["labels"].get(JOB_ID, "")].append(pod)
+            pods[job_of(pod)].append(pod)
         for workload in workloads:
-            if job_id := workload["metadata"]["labels"].get(JOB_ID):
+            if job_id := job_of(workload):
                 self._end_if_idle(workload, job_id)
                 yield Listed(job_id, self._observer.of(workload, pods[job_id], job_id))
 

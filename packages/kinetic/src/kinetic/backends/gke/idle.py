@@ -6,15 +6,24 @@ import logging
 import shlex
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.observation import belongs_to
+from kinetic.backends.gke.observation import belongs_to, job_of
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import KineticError
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.cluster import Identity
-from kinetic_k8s.errors import ClusterError, NotAuthenticatedError, NotPermittedError
+from kinetic_k8s.errors import (
+    ClusterError,
+    KindNotServedError,
+    NotAuthenticatedError,
+    NotPermittedError,
+)
+from kinetic_k8s.manifests.labels import of_jobs
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.records.storage import read_verified
@@ -31,7 +40,7 @@ KIND: Final = "LeaderWorkerSet"
 _TRIES: Final = 3
 _PAUSE: Final = 1.0
 _LOOK_AGAIN: Final = 60.0
-"""Seconds until a workload that could not be deleted is tried again."""
+"""Seconds until a workload that could not be deleted is tried again, and between two looks for room."""
 
 
 class IdleWorkloads:
@@ -55,31 +64,46 @@ class IdleWorkloads:
         self._signer: Signing = UNSIGNED if key_signer is None else key_signer.strict
         self._pause = pause
         self._clock = clock
-        self._lock = threading.Lock()
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """Job → held while its workload is being deleted. Others wait: their process may end after that."""
         self._next: dict[str, float] = {}
-        """Job → when its workload is looked at again; never after it was deleted."""
+        """Job → when its workload, which could not be deleted, is tried again; never after it was deleted."""
         self._warned: set[str] = set()
+        self._room = threading.Lock()
+        self._room_at = 0.0
+        """When `make_room` looks again."""
+
+    def make_room(self) -> None:
+        """End what may hold the machines that a job waits for: its client may have left. At most once a minute.
+
+        Raises:
+            ClusterError: The cluster cannot be queried.
+        """
+        with self._room:
+            if self._clock() < self._room_at:
+                return
+            self._room_at = self._clock() + _LOOK_AGAIN
+        with suppress(KindNotServedError, NotPermittedError):
+            for each in with_short_timeout(self._cluster).list(KIND, labels=of_jobs(())):
+                if job_id := job_of(each):
+                    self.end(job_id, each["metadata"]["name"])
 
     def end(self, job_id: str, name: str) -> None:
         """Delete the LeaderWorkerSet *name* of the job if the job has its outcome; at most once in a process.
 
         A failure is tried again; then the user is told how to delete it.
         """
-        with self._lock:
+        with self._locks[job_id]:
             if self._clock() < self._next.get(job_id, 0.0):
                 return
-            self._next[job_id] = self._clock() + _LOOK_AGAIN
-        try:
-            if read_verified(self._store, self._signer, JobObjects(job_id).outcome) is None:
-                with self._lock:
-                    del self._next[job_id]
+            try:
+                if read_verified(self._store, self._signer, JobObjects(job_id).outcome) is None:
+                    return
+            except KineticError as error:  # The next look tries again.
+                log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
                 return
-        except KineticError as error:  # The next look tries again.
-            log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
-            return
-        if self._delete(job_id, name):
-            with self._lock:
-                self._next[job_id] = float("inf")
+            deleted = self._delete(job_id, name)
+            self._next[job_id] = inf if deleted else self._clock() + _LOOK_AGAIN
 
     def _delete(self, job_id: str, name: str) -> bool:
         for tries_left in reversed(range(_TRIES)):

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from kinetic.backends.gke.idle import delete_command
+from kinetic.backends.gke.observation import job_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.backends.gke.workloads import Workloads
@@ -136,11 +137,6 @@ class Left:
             if with_short_timeout(self.cluster).get(kind, name, brief=True) is None:
                 return f"{kind} {name}"
         return ""
-
-
-def job_of(workload: Manifest) -> str:
-    """Return the id of the workload's job."""
-    return str(workload["metadata"]["labels"].get(JOB_ID, ""))
 
 
 def created_at(workload: Manifest) -> float:

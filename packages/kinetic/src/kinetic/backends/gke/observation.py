@@ -113,6 +113,11 @@ def is_part(manifest: Manifest) -> bool:
     return any(owner["kind"] in KINDS for owner in owners)
 
 
+def job_of(manifest: Manifest) -> str:
+    """Return the id of the job to which an object belongs; empty if it has none."""
+    return str((manifest["metadata"].get("labels") or {}).get(JOB_ID, ""))
+
+
 def belongs_to(manifest: Manifest, job_id: str) -> bool:
     """Return whether an object belongs to the job *job_id*, not to another job with the same k8s name."""
-    return (manifest["metadata"].get("labels") or {}).get(JOB_ID) == job_id
+    return job_of(manifest) == job_id
