@@ -188,6 +188,8 @@ print("the end", end="")
     assert lines == ["line 0", "line 1", "line 2", "carriage\rreturn", "the end"]
     with PodLog(cluster, name, follow=False, tail=2) as log:
         assert list(log) == ["carriage\rreturn", "the end"]
+    with PodLog(cluster, name, uid="of an earlier pod") as log:
+        assert list(log) == []
 
 
 def test_a_log_that_is_closed_from_another_thread_ends_at_once(

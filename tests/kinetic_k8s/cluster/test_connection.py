@@ -21,7 +21,11 @@ import trustme
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access, Connection, Credentials
 from kinetic_k8s.cluster.kubeconfig import access_of
-from kinetic_k8s.errors import ClusterChangedError, ClusterUnreachableError
+from kinetic_k8s.errors import (
+    ClusterChangedError,
+    ClusterUnreachableError,
+    NotAuthenticatedError,
+)
 
 AUTHORITY = trustme.CA()
 CA = AUTHORITY.cert_pem.bytes()
@@ -91,13 +95,20 @@ def secure_servers() -> Iterator[tuple[Server, Server]]:
         yield both
 
 
-def write(folder: Path, server: str, *, ca: bytes = CA, token: str = "first") -> str:
+def write(
+    folder: Path,
+    server: str,
+    *,
+    ca: bytes = CA,
+    token: str = "first",
+    user: dict[str, Any] | None = None,
+) -> str:
     cluster = {"server": server, "certificate-authority-data": b64encode(ca).decode()}
     config: dict[str, Any] = {
         "current-context": "ours",
         "contexts": [{"name": "ours", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": token}}],
+        "users": [{"name": "u", "user": user or {"token": token}}],
     }
     (folder / "config").write_text(json.dumps(config))
     return str(folder / "config")
@@ -153,12 +164,73 @@ def test_a_cluster_with_the_same_certificates_is_followed_to_its_new_address(
     assert second.tokens == ["Bearer second"]
 
 
+@pytest.mark.parametrize("scheme", ["http", "HTTP"])
 def test_no_token_is_sent_without_encryption(
-    servers: tuple[Server, Server], tmp_path: Path
+    servers: tuple[Server, Server], tmp_path: Path, scheme: str
 ) -> None:
-    ApiServer(access_of(kubeconfig=write(tmp_path, servers[0].url))).get("Job", "j")
+    address = servers[0].url.replace("http", scheme)
+    ApiServer(access_of(kubeconfig=write(tmp_path, address))).get("Job", "j")
 
     assert servers[0].tokens == [None]
+
+
+@pytest.mark.parametrize("half", ["", '{"contexts"', "{}"])
+def test_a_kubeconfig_that_is_being_written_anew_is_waited_for_as_a_login(
+    secure_servers: tuple[Server, Server], tmp_path: Path, half: str
+) -> None:
+    server, _ = secure_servers
+    file, times = Path(write(tmp_path, server.url)), [NOON]
+    access = access_of(kubeconfig=str(file))
+    cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
+    assert cluster.get("Job", "j") is not None
+    whole = file.read_text()
+    file.write_text(half)
+    server.answers = [401]
+
+    with pytest.raises(NotAuthenticatedError, match="kubeconfig"):
+        cluster.get("Job", "j")
+    file.write_text(whole)
+    times[0] += timedelta(minutes=1)
+    assert cluster.get("Job", "j") is not None
+
+
+def test_the_token_of_an_identity_provider_is_sent_and_left_to_kubectl_to_renew(
+    secure_servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    server, provider = secure_servers
+    expired = ".".join(b64encode(part).decode() for part in (b"{}", b'{"exp": 1}', b""))
+    settings = {
+        "id-token": expired,
+        "refresh-token": "secret",
+        "client-id": "kubernetes",
+        "idp-issuer-url": provider.url,
+    }
+    user = {"auth-provider": {"name": "oidc", "config": settings}}
+    cluster = ApiServer(access_of(kubeconfig=write(tmp_path, server.url, user=user)))
+
+    cluster.get("Job", "j")
+    assert server.tokens == [f"Bearer {expired}"]
+    assert provider.users == []
+    user["auth-provider"]["name"] = "azure"
+    with pytest.raises(NotAuthenticatedError, match="'azure' is not supported"):
+        ApiServer(access_of(kubeconfig=write(tmp_path, server.url, user=user))).get("Job", "j")
+
+
+def test_threads_that_waited_for_a_failed_attempt_to_get_credentials_have_its_error() -> None:
+    calls = []
+
+    def silent() -> Credentials:
+        calls.append(1)
+        threading.Event().wait(0.2)
+        raise ClusterUnreachableError("The token service did not respond.")
+
+    connection = Connection(Access(server="https://localhost", credentials=silent))
+    with ThreadPoolExecutor(8) as pool:
+        opened = [pool.submit(connection.opened) for _ in range(8)]
+        errors = [each.exception(60) for each in opened]
+
+    assert {type(error) for error in errors} == {ClusterUnreachableError}
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from kinetic_k8s.cluster.proxies import proxy_headers
 from kinetic_k8s.errors import (
     ClusterChangedError,
     ClusterError,
+    ClusterUnreachableError,
     InvalidRequestError,
     NotAuthenticatedError,
     UnknownClusterError,
@@ -188,8 +189,11 @@ class Connection:
         self._certificate: tuple[bytes, ...] | None = None
         """The contents of the client certificate's files; empty without a certificate."""
         self._renew_at: datetime | None = None
-        self._refused: tuple[NotAuthenticatedError, datetime, timedelta] | None = None
-        """The error of the latest attempt to get credentials, when it is repeated, and the pause until then."""
+        self._refused: tuple[ClusterError, datetime, timedelta] | None = None
+        """The error of the latest attempt to get credentials, when it is repeated, and the pause until then.
+
+        Threads that waited for that attempt have its error, too.
+        """
         self._look_up_at: datetime | None = None
         self._changed: ClusterChangedError | None = None
         """What the latest look-up found, if that is another cluster."""
@@ -309,9 +313,9 @@ class Connection:
             raise copy.copy(self._refused[0])
         try:
             found = access.credentials()
-        except NotAuthenticatedError as error:
+        except (NotAuthenticatedError, ClusterUnreachableError) as error:
             pause = _FIRST_LOGIN_PAUSE
-            if self._refused is not None:
+            if self._refused is not None and isinstance(error, NotAuthenticatedError):
                 pause = min(self._refused[2] * 2, _LONGEST_LOGIN_PAUSE)
             self._refused = copy.copy(error), self._now() + pause, pause
             raise

@@ -63,10 +63,9 @@ def default_credentials(limit: float = _TIMEOUT) -> Any:
         NotAuthenticatedError: There are no credentials, or they have expired.
         ClusterUnreachableError: The token service did not respond.
     """
-    with translated(), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # Google warns about quota projects, which are not needed here.
+    # Google warns about quota projects, which are not needed here. `catch_warnings` would not be safe for threads.
+    warnings.filterwarnings("ignore", module=r"google\.auth\._default$")
+    with translated():
         found, _ = google.auth.default(scopes=SCOPES)
         found.refresh(functools.partial(Request(), timeout=min(limit, _TIMEOUT)))  # type: ignore[no-untyped-call]
     return found

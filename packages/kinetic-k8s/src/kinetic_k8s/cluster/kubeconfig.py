@@ -45,7 +45,7 @@ def access_of(
     name = context or config.current
     found = config.entry("context", name).fields
     cluster = config.entry("cluster", found.get("cluster") or "")
-    server = str(cluster.fields.get("server") or "")
+    server = _server_of(cluster)
     if not server:
         raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
     # `kubectl` would use plain HTTP for an address without a scheme, and send no credentials.
@@ -62,7 +62,10 @@ def access_of(
         # Those of another cluster are not sent to this one.
         with suppress(InvalidRequestError):  # Then there are no credentials, either.
             access.check_same_cluster(again())
-        return _credentials(paths, name)
+        try:
+            return _credentials(paths, name)
+        except UnknownContextError as error:  # It was there, so it may just be written anew.
+            raise NotAuthenticatedError(error.message, hint=error.hint) from error
 
     proxy = cluster.fields.get("proxy-url")
     access = Access(
@@ -157,6 +160,12 @@ class _Kubeconfig:
         return f"Its contexts are: {', '.join(names) or 'none'}."
 
 
+def _server_of(cluster: _Entry) -> str:
+    """Return the address of the server, with its scheme in lower case."""
+    scheme, colon, rest = str(cluster.fields.get("server") or "").partition(":")
+    return f"{scheme.lower()}{colon}{rest}"
+
+
 def _is_address(server: str) -> bool:
     try:
         parts = urlsplit(server)
@@ -198,7 +207,7 @@ def _credentials(paths: str, context: str) -> Credentials:
         user = config.entry("user", found.get("user") or "")
     except UnknownContextError:
         return Credentials()  # The server may accept requests of nobody.
-    if str(cluster.fields.get("server")).startswith("http:"):
+    if _server_of(cluster).startswith("http:"):
         # As `kubectl`, send no secret without encryption; `kubectl proxy` adds credentials itself.
         return Credentials(headers=_impersonation(user.fields))
     log_in = f"Log in again; `kubectl --context {context} get pods` then succeeds as well."
@@ -232,9 +241,8 @@ def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
         fields |= _from_plugin(status)
         if expiry := status.get("expirationTimestamp"):
             renew_at = datetime.fromisoformat(str(expiry)).astimezone()
-    provider = (fields.get("auth-provider") or {}).get("name")
-    if provider not in (None, "gcp", "oidc"):
-        raise ValueError(f"the auth provider {provider!r} is not supported, as by kubectl")
+    if provider := fields.pop("auth-provider", None):
+        fields["token"] = _from_provider(provider)
     configuration = Configuration()
     # Without a persister it does not write renewed tokens to the user's file.
     loader = KubeConfigLoader(  # type: ignore[no-untyped-call]
@@ -305,6 +313,20 @@ def _from_plugin(status: dict[str, Any]) -> dict[str, str]:
     if not found:
         raise ValueError("the plugin returned neither a token nor a certificate with its key")
     return found
+
+
+def _from_provider(provider: dict[str, Any]) -> str:
+    """Return the token of an auth provider, as it is in the file.
+
+    Whether it has expired is for the server to say. Only kubectl can renew it, because the new refresh token
+    has to be written to the file.
+    """
+    if provider.get("name") != "oidc":
+        name = provider.get("name")
+        raise ValueError(f"the auth provider {name!r} is not supported, as by kubectl")
+    if token := (provider.get("config") or {}).get("id-token"):
+        return str(token)
+    raise ValueError("its auth provider has no id-token")
 
 
 def _impersonation(user: dict[str, Any]) -> HTTPHeaderDict:

@@ -48,7 +48,7 @@ class PodLog:
 
     With *follow*, the iteration waits for the container to start, survives broken connections, and ends
     after the last line once the container has ended or its pod is gone. Lines that the kubelet has
-    already removed are missing; it keeps about 10 MiB. `broken` tells whether lines may be missing before
+    already removed are missing; it keeps about 10 MiB. With *uid*, a later pod of the same name is none. `broken` tells whether lines may be missing before
     the latest one.
     """
 
@@ -58,6 +58,7 @@ class PodLog:
         pod: str,
         container: str = CONTAINER,
         *,
+        uid: str | None = None,
         follow: bool = True,
         tail: int | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -65,6 +66,7 @@ class PodLog:
         self._cluster = cluster
         self._pod = pod
         self._container = container
+        self._uid = uid
         self._follow = follow
         self._tail = tail
         self._clock = clock
@@ -116,13 +118,15 @@ class PodLog:
                 for line in self._lines(follow=True):
                     pause, rejected = _FIRST_PAUSE, None
                     yield line
-                if self._over():
+                if (pod := self._look()) is None:
+                    return
+                if not pod.alive:
                     yield from self._lines(follow=False)
                     return
             except ObjectGoneError:
                 return
             except LogNotReadyError:
-                if self._over():
+                if (pod := self._look()) is None or not pod.alive:
                     return
             except ClusterUnreachableError:
                 pass
@@ -167,14 +171,10 @@ class PodLog:
                     return pod is not None
         return False
 
-    def _over(self) -> bool:
-        """Return whether the container has written its last line."""
-        pod = self._look()
-        return pod is None or not pod.alive
-
     def _look(self) -> PodView | None:
         found = self._cluster.get("Pod", self._pod)
-        return None if found is None else PodView(found)
+        pod = None if found is None else PodView(found)
+        return None if pod is None or self._uid not in (None, pod.uid) else pod
 
     @contextmanager
     def _closing_with(self, end: Callable[[], None]) -> Iterator[None]:

@@ -100,10 +100,10 @@ class Service:
         if self.anonymous:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
         try:
-            with warnings.catch_warnings():
-                # google-auth warns about quota projects, which buckets do not need.
-                warnings.simplefilter("ignore")
-                return _default_credentials(self.credentials_file)
+            # google-auth warns about quota projects, which buckets do not need. `catch_warnings` would not be
+            # safe for threads.
+            warnings.filterwarnings("ignore", module=r"google\.auth\._default$")
+            return _default_credentials(self.credentials_file)
         except DefaultCredentialsError as error:
             if self.allow_anonymous and not self.credentials_file:
                 return AnonymousCredentials()  # type: ignore[no-untyped-call]

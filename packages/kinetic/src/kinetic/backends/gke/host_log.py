@@ -192,7 +192,7 @@ class HostLog:
         self._tail = tail
         # One more line: the last one may be the end marker.
         count = None if tail is None else tail + 1
-        self._log = PodLog(sources.cluster, pod.name, tail=count)
+        self._log = PodLog(sources.cluster, pod.name, uid=pod.uid, tail=count)
         self._closed = threading.Event()
         self._whole = False
         """Whether the pod's log had its end marker."""
