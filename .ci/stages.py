@@ -164,7 +164,7 @@ def stages() -> list[list[Stage]]:
             Stage(
                 "cluster",
                 f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}",
-                pytest="-n 5 --dist=load --maxschedchunk=1",
+                pytest="-n 8 --dist=load --maxschedchunk=1",
             ),
             on_3_14(),
             *(

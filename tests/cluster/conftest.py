@@ -52,7 +52,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
 
-    Those that take all accelerators begin before others use some, those that take long follow, and those that
+    Those that take all accelerators begin before others use some, those that wait long follow, and those that
     take the node come last.
     """
     items.sort(key=_turn)
@@ -63,10 +63,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _turn(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
+    turns = ("other_accelerators", "second", "slice_of_two", "project")
     if "alone_on_node" in fixtures:
-        return 4
-    turns = ("other_accelerators", "slice_of_two", "project")
-    return next((n for n, name in enumerate(turns) if name in fixtures), len(turns))
+        return len(turns) + 2
+    jobs = HERE / "gke" in item.path.parents
+    return next((n for n, name in enumerate(turns) if name in fixtures), len(turns) + (not jobs))
 
 
 @pytest.fixture(scope="session")
@@ -74,9 +75,9 @@ def with_bytecode() -> bool:
     return False
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def shared_node(bed: Bed) -> Iterator[ExitStack]:
-    """Share the node with other tests, until this is closed."""
+    """Share the node with other processes that run tests, until this is closed."""
     with ExitStack() as shared:
         shared.enter_context(locked(bed.folder, "node", shared=True))
         yield shared
@@ -84,9 +85,9 @@ def shared_node(bed: Bed) -> Iterator[ExitStack]:
 
 @pytest.fixture
 def alone_on_node(bed: Bed, shared_node: ExitStack) -> Callable[[], AbstractContextManager[None]]:
-    """Return what waits until no other test uses the node, and keeps others from beginning in its block.
+    """Return what waits until the other processes have run all their tests, to be alone on the node in its block.
 
-    Tests that use it run last, so that few others wait for them.
+    Fixtures of a whole process use the node, too. Tests that ask for this are the last ones.
     """
 
     @contextmanager
@@ -94,6 +95,7 @@ def alone_on_node(bed: Bed, shared_node: ExitStack) -> Callable[[], AbstractCont
         shared_node.close()
         with locked(bed.folder, "node"):
             yield
+        shared_node.enter_context(locked(bed.folder, "node", shared=True))
 
     return alone
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from locks import locked
 from pods import small
 from standins import push
 
@@ -29,13 +30,13 @@ from kinetic_k8s.manifests.spec import WorkloadSpec
 
 TINY = Resources(cpu="50m", memory="48Mi")
 SLEEP = "import time; time.sleep(600)"
-# No other test may ask for these accelerators: its pods would be bound to these nodes.
+# No test of another module may ask for these accelerators: its pods would be bound to these nodes.
 SLICE, TYPE = "tpu7x-8", ("tpu7x", "--tpu", "4", "--topology")
 
 
 @pytest.fixture
 def add_nodes(bed: Any, slice_of_two: str) -> Iterator[Callable[..., set[str]]]:
-    """Return what adds nodes to a new node pool and returns their names.
+    """Hold all such nodes; return what adds nodes to a new node pool and returns their names.
 
     The real node is in a node pool meanwhile: JobSet places nothing while a node lacks the label.
     """
@@ -50,8 +51,9 @@ def add_nodes(bed: Any, slice_of_two: str) -> Iterator[Callable[..., set[str]]]:
             list(threads.map(lambda name: bed.run("accel", "node", name, *about), names))
         return set(names)
 
-    yield add
-    bed.kubectl("delete", "node", "--wait=false", *added)
+    with locked(bed.folder, "node-pools"):
+        yield add
+        bed.kubectl("delete", "node", "--wait=false", *added)
 
 
 @pytest.fixture

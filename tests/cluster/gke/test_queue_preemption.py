@@ -57,7 +57,7 @@ def test_a_job_that_kueue_suspends_for_another_one_goes_on_and_uses_up_no_retry(
     high = project.run("main.py", "high").stdout.strip()
     project.await_gate("high")
     waits = wait_for(
-        lambda: said if "PENDING" in (said := project.kinetic("jobs", "status", low)) else None
+        lambda: said if "at position" in (said := project.kinetic("jobs", "status", low)) else None
     )
     listed = {
         one["job_id"]: one["status"]
@@ -75,6 +75,7 @@ job.cleanup()
 """)
     done = project.run("ends.py")
 
+    assert "PENDING" in waits
     assert "It was suspended while it ran" in waits
     assert f"in the queue '{queue}', at position 1 of 1" in waits
     assert "Preempted to accommodate a workload" in waits
