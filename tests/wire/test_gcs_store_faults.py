@@ -482,6 +482,22 @@ def test_an_upload_that_makes_progress_is_not_cut_by_a_limit(
     assert gcs.read("bucket", "new") == LARGE
 
 
+def test_a_download_whose_connections_break_early_goes_on_from_its_last_byte(
+    gcs: GcsServer, tmp_path: Path
+) -> None:
+    data = LARGE[:600_000]
+    open_it(gcs).write("new", data)
+    broken = gcs.faults.add(
+        operation="objects.get.media", reset="response", at=100_000, drip=1_000_000
+    )
+
+    with limited(OutageLimit(5)):
+        open_it(gcs).download("new", tmp_path / "target")
+
+    assert (tmp_path / "target").read_bytes() == data
+    assert 6 <= broken.hits < 20
+
+
 @pytest.fixture
 def silent_port() -> Iterator[int]:
     """Return a port of this machine that answers no connection, as behind a firewall that drops them."""

@@ -136,9 +136,9 @@ class OutageLimit:
             if moved != attempt.reached:
                 attempt.reached, attempt.since = moved, now
             elif now - attempt.since >= self._quiet:
+                limit = "" if self.seconds == inf else f" for up to {self.seconds:.0f} s"
                 self._report_once(
-                    f"{attempt.where} has not responded for {now - attempt.since:.0f} s. Waiting for up to "
-                    f"{self.seconds:.0f} s."
+                    f"{attempt.where} has not responded for {now - attempt.since:.0f} s. Waiting{limit}."
                 )
 
 

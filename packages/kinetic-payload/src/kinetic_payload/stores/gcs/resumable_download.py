@@ -173,7 +173,8 @@ class _Transfer:
 
 def _blocks(response: requests.Response, size: int) -> Iterator[bytes]:
     while size > 0:
-        data: bytes = response.raw.read(min(BLOCK, size), decode_content=False)
+        # `read` would wait for the whole block, and lose its beginning if the connection breaks.
+        data: bytes = response.raw.read1(min(BLOCK, size), decode_content=False)
         if not data:
             return
         size -= len(data)
