@@ -395,3 +395,26 @@ def test_the_time_is_that_of_the_server_if_the_clock_of_this_machine_is_wrong(
     cluster.get("Job", "j")
 
     assert abs(cluster.in_namespace("other").now() - datetime.now(UTC)) < timedelta(seconds=30)
+
+
+def test_credentials_that_are_gone_for_a_moment_do_not_make_a_user_nobody(
+    secure_servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    server, times = secure_servers[0], [NOON]
+    file = write(tmp_path, server.url)
+    access = access_of(kubeconfig=file)
+    cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
+    cluster.get("Job", "j")
+    for nobody in ({"user": {}}, {"name": "another one"}):
+        config = json.loads(Path(file).read_text())
+        config["users"][0].update(nobody)
+        Path(file).write_text(json.dumps(config))
+        server.answers = [401]
+
+        with pytest.raises(NotAuthenticatedError, match=r"no credentials .* any more"):
+            cluster.get("Job", "j")
+        write(tmp_path, server.url)
+        times[0] += timedelta(minutes=1)
+        assert cluster.get("Job", "j") is not None
+
+    assert set(server.tokens) == {"Bearer first"}

@@ -50,6 +50,11 @@ class Credentials:
     renew_at: datetime | None = None
     """Requests from then on use new ones. None: new ones are got only when the server rejects these."""
 
+    @property
+    def there(self) -> bool:
+        """Whether there are any; otherwise requests are those of nobody."""
+        return "Authorization" in self.headers or self.certificate is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
@@ -189,6 +194,7 @@ class Connection:
         self._certificate: tuple[bytes, ...] | None = None
         """The contents of the client certificate's files; empty without a certificate."""
         self._renew_at: datetime | None = None
+        self._had_credentials = False
         self._refused: tuple[ClusterError, datetime, timedelta] | None = None
         """The error of the latest attempt to get credentials, when it is repeated, and the pause until then.
 
@@ -313,13 +319,19 @@ class Connection:
             raise copy.copy(self._refused[0])
         try:
             found = access.credentials()
+            if not found.there and self._had_credentials:
+                # A kubeconfig that is just being written anew, for instance. Nobody is not who asked before.
+                raise NotAuthenticatedError(
+                    f"There are no credentials for {access.title or access.server} any more.",
+                    hint="Log in again.",
+                )
         except (NotAuthenticatedError, ClusterUnreachableError) as error:
             pause = _FIRST_LOGIN_PAUSE
             if self._refused is not None and isinstance(error, NotAuthenticatedError):
                 pause = min(self._refused[2] * 2, _LONGEST_LOGIN_PAUSE)
             self._refused = copy.copy(error), self._now() + pause, pause
             raise
-        self._refused = None
+        self._refused, self._had_credentials = None, found.there
         return found
 
     def _open(self, credentials: Credentials) -> Opened:
