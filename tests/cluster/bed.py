@@ -29,6 +29,9 @@ PODS: Final = Path("/sys/fs/cgroup/cpu/kube-bed")
 """The cgroup of all pods."""
 SHARES_OF_PODS: Final = 16384
 """Its weight. By default it has that of a single process: beside a busy test run, pods would hardly run at all."""
+BRIDGE: Final = Path("/sys/class/net/kn-br0")
+"""The network interface that connects the pods."""
+ADDRESS_OF_BRIDGE: Final = "02:00:0a:de:00:01"
 API_OF: Final = {
     "configmap": "api/v1",
     "event": "api/v1",
@@ -210,7 +213,18 @@ def start() -> Bed:
     assert done.returncode == 0, done.stderr
     for shares in PODS.glob("cpu.shares"):
         shares.write_text(str(SHARES_OF_PODS))
+    _keep_address(BRIDGE)
     return Bed(folder / "kube", exported(done.stdout))
+
+
+def _keep_address(bridge: Path) -> None:
+    """Give the bridge of the pods an address of its own.
+
+    Otherwise it has that of one of the pods, and when that one ends, the others lose their network for up to 40 s.
+    """
+    if (bridge / "address").read_text().strip() != ADDRESS_OF_BRIDGE:
+        command = ["ip", "link", "set", bridge.name, "address", ADDRESS_OF_BRIDGE]
+        subprocess.run(command, check=True)
 
 
 def send(folder: Path, part: str, number: signal.Signals) -> None:
