@@ -29,6 +29,21 @@ if __name__ == "__main__":
 """
 
 
+WAITS = """
+import os
+import kinetic
+from gates import gate
+from pods import small
+
+@kinetic.run("cpu", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small())
+def function():
+    gate("waits")
+
+if __name__ == "__main__":
+    print(function.run_async().job_id)
+"""
+
+
 def submitted(project: Any, monkeypatch: pytest.MonkeyPatch, *fails: int) -> list[Any]:
     """Submit jobs; return their handles in this process."""
     (project.root / "main.py").write_text(JOBS)
@@ -68,6 +83,30 @@ def test_a_jobset_is_kept_after_a_failure_or_on_request_and_each_part_is_removed
     for job in (ended, failed):
         assert left(project, job, kind) == (False, False)
         wait_for(lambda job=job: not project.objects("job,pod,secret", job.job_id))
+
+
+def test_a_list_of_jobs_ends_what_a_killed_cancel_left_running(
+    project: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Any
+) -> None:
+    (project.root / "main.py").write_text(WAITS)
+    job_id = project.run("main.py").stdout.strip()
+    project.await_gate("waits")
+    outcome = {"method": "POST", "name": f"{job_id}/outcome.json"}
+    project.bucket.faults.add(**outcome, reset="after", times=1)
+    repeated = project.bucket.faults.add(**outcome, after=1, held=True)
+    canceller = project.start("-m", "kinetic_cli", "jobs", "cancel", job_id)
+    wait_for(lambda: repeated.hits)
+    canceller.kill()
+    canceller.wait()
+    repeated.release()
+    project.bucket.faults.clear()
+    still = project.objects("job,pod", job_id)
+    listed = project.kinetic("jobs", "list", "--json")
+
+    assert len(still) == 2
+    assert '"FAILED"' in listed
+    wait_for(lambda: not project.objects("job,pod,secret", job_id))
+    assert "The job was cancelled" in project.kinetic("jobs", "status", job_id)
 
 
 def test_a_leaderworkerset_never_outlives_its_outcome_and_its_objects_stay_on_request(

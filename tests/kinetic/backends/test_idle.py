@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,21 +36,25 @@ class Serving:
 
     identity = Identity(server="https://cluster", namespace="team", context="the context")
 
-    def __init__(self, store: FakeStore | None = None, *errors: Exception) -> None:
+    def __init__(
+        self, store: FakeStore | None = None, *errors: Exception, kind: str = "LeaderWorkerSet"
+    ) -> None:
+        self.kind = kind
         container = {"name": "kinetic", "command": [Flag.STORE, str(store and store.location)]}
+        template = {"spec": {"containers": [container]}}
         self.workload = {
+            "kind": kind,
             "metadata": {
                 "name": RECORD.k8s_name,
                 "uid": "1",
                 "labels": {JOB_ID: RECORD.job_id},
                 "creationTimestamp": "2026-11-22T10:00:00Z",
             },
-            "spec": {
+            "spec": {"template": template}
+            if kind == "Job"
+            else {
                 "replicas": 1,
-                "leaderWorkerTemplate": {
-                    "size": 1,
-                    "workerTemplate": {"spec": {"containers": [container]}},
-                },
+                "leaderWorkerTemplate": {"size": 1, "workerTemplate": template},
             },
         }
         self.errors = list(errors)
@@ -63,11 +68,11 @@ class Serving:
         return self
 
     def list(self, kind: str, **selectors: object) -> list[Manifest]:
-        return [self.workload] if kind == "LeaderWorkerSet" and not self.deleted else []
+        return [self.workload] if kind == self.kind and not self.deleted else []
 
     def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
         self.asked += 1
-        return self.workload if kind == "LeaderWorkerSet" and not self.deleted else None
+        return self.workload if kind == self.kind and not self.deleted else None
 
     def delete(self, kind: str, name: str, *, uid: str) -> None:
         if self.errors:
@@ -135,11 +140,30 @@ def test_an_outcome_that_was_found_releases_the_workload_once(tmp_path: Path) ->
     assert (cluster.deleted, cluster.asked) == (["1"], 1)
 
 
+@pytest.mark.parametrize(("status", "deleted"), [("cancelled", ["1"]), ("succeeded", [])])
+@pytest.mark.parametrize("looked_at", ["the job", "the list"])
+def test_a_look_at_a_cancelled_job_deletes_what_its_killed_cancel_left(
+    tmp_path: Path, status: str, deleted: list[str], looked_at: str
+) -> None:
+    store = FakeStore()
+    record = replace(RECORD, workload="Job")
+    cluster: Any = Serving(store, kind="Job")
+    services = Services(store, ClusterBackend(cluster, store, tmp_path, None, {}))
+    create_outcome(store, replace(ENDED, status=status), None)
+
+    if looked_at == "the job":
+        look(record, services)
+    else:
+        services.backend.collect_left({record.job_id}, {record.job_id})
+
+    assert cluster.deleted == deleted
+
+
 def test_a_look_at_an_ended_job_lets_the_backend_free_what_it_holds() -> None:
     released = []
 
     class Releasing(FakeBackend):
-        def release(self, record: JobRecord) -> None:
+        def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
             released.append(record.job_id)
 
     store = FakeStore()

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,10 @@ from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.submit.submit import submit
 from kinetic.testing import job_ids_of
-from kinetic.testing.fakes import FakeBackend, FakeServices, raising
+from kinetic.testing.fakes import FakeBackend, FakeServices, FakeStore, Journal, raising
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.signing import verify
-from kinetic_payload.stores.store import ObjectInfo
+from kinetic_payload.stores.store import Location, ObjectInfo
 from kinetic_payload.threads import Stopped, pause
 
 Ask = Callable[..., JobRequest]
@@ -123,7 +124,7 @@ A_DAY = 86_400.0
 def test_a_submit_that_took_days_and_whose_payload_was_collected_says_so(
     services: FakeServices, ask: Ask, work: Any
 ) -> None:
-    store, times = services.store, iter([0.0, 2 * A_DAY])
+    store, times = services.store, chain([0.0], repeat(2 * A_DAY))
 
     def collect() -> None:
         ids = [folder.rstrip("/") for folder in store.folders()]
@@ -140,7 +141,7 @@ def test_a_submit_that_took_days_and_whose_payload_was_collected_says_so(
 def test_a_submit_that_took_days_renews_its_payload_before_an_older_look_can_cost_it(
     services: FakeServices, ask: Ask, work: Any
 ) -> None:
-    store, times = services.store, iter([0.0, 2 * A_DAY])
+    store, times = services.store, chain([0.0], repeat(2 * A_DAY))
     seen: list[ObjectInfo] = []
 
     def look() -> None:
@@ -322,6 +323,38 @@ def test_a_job_that_is_cleaned_up_while_it_starts_leaves_nothing_and_that_is_sai
 
     assert of_jobs(services) == []
     assert job_ids_of(services.backend) == []
+
+
+class Bucket(FakeStore):
+    """A store whose every request costs time."""
+
+    location = Location("gs", "bucket")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 9.0])
+def test_over_a_bucket_that_is_looked_for_only_if_the_start_took_long(
+    ask: Ask, work: Any, seconds: float
+) -> None:
+    journal = Journal()
+    store = Bucket(journal)
+    services = FakeServices(store, FakeBackend(store, journal), journal)
+    times = count(0.0, seconds)
+
+    def start() -> JobHandle:
+        return submit(ask(), work, (1,), {}, services=services, clock=lambda: next(times))
+
+    def remove() -> None:
+        [name] = [name for name in store.names() if name.endswith("/handle.json")]
+        store.delete(name)
+
+    journal.after("start *", remove)
+    if seconds:
+        with pytest.raises(SubmitError, match="cleaned up by another process"):
+            start()
+        assert job_ids_of(services.backend) == []
+    else:
+        job = start()
+        assert job_ids_of(services.backend) == [job.job_id]
 
 
 class Broken(io.StringIO):

@@ -502,6 +502,22 @@ def test_an_interrupted_wait_says_how_to_come_back(tmp_path: Path) -> None:
     assert "kinetic jobs result j" in ran.stderr
 
 
+@pytest.mark.parametrize("command", ["cancel", "cleanup"])
+def test_an_interrupted_stop_says_that_the_job_may_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    job = a_job()
+
+    def interrupted(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, command, interrupted)
+    ran = run("jobs", command, "j", home=tmp_path, app=StubApp(job))
+
+    assert ran.exit_code == 130
+    assert f"j may still run. Repeat: kinetic jobs {command} j" in ran.stderr
+
+
 class _Rude:
     def __repr__(self) -> str:
         raise RuntimeError("no")

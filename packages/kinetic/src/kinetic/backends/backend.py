@@ -303,8 +303,8 @@ class Backend(Protocol):
         """
         ...
 
-    def release(self, record: JobRecord) -> None:
-        """Free what the resource of a job that has its outcome would hold without end.
+    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
+        """Free what the resource of a job that has its outcome would hold without end, or if it was *cancelled*.
 
         It is called for each look at such a job, and must be cheap if there is nothing to free. It does not
         raise errors, and relies only on an outcome that is signed with the job's key.
@@ -318,6 +318,9 @@ class Backend(Protocol):
         """
         ...
 
-    def collect_left(self, recorded: Set[str]) -> None:
-        """Now and then, start to remove what killed submits left behind; keep jobs that are *recorded*."""
+    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:
+        """Now and then, start to remove what killed submits and cancels left behind.
+
+        Jobs that are *recorded* are kept; those of them that have *ended* have an outcome.
+        """
         ...

@@ -248,8 +248,9 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     for job in jobs:
         if _served_by(backend, target, job):
             connected(job, services)
+    ended = {job.job_id for job in jobs if job._session.listed not in (None, "no outcome")}
     with looking():
-        services.backend.collect_left(recorded)
+        services.backend.collect_left(recorded, ended)
     return jobs
 
 

@@ -67,7 +67,7 @@ def look(
     verify()
     view = _look(record, services)
     if view.outcome is not None:
-        services.backend.release(record)
+        services.backend.release(record, cancelled=view.outcome.status == "cancelled")
     return view
 
 

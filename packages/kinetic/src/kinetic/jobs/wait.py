@@ -300,6 +300,6 @@ def _timed_out(record: JobRecord, status: JobStatus | None, reason: str) -> Resu
     known = f"is still {status.value}" if status is not None else "was not seen to end"
     return ResultTimeoutError(
         f"Job {record.job_id} {known}{because}; the wait was given up.",
-        hint=f"It runs on. Come back with kinetic.attach({record.job_id!r}).result().",
+        hint=f"It is not cancelled. Come back with kinetic.attach({record.job_id!r}).result().",
         job_id=record.job_id,
     )

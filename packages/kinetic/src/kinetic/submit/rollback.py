@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from kinetic.errors import (
     BucketNotFoundError,
     CredentialsError,
     PreconditionFailedError,
+    StoreError,
     StorePermissionError,
     StoreUnavailableError,
     SubmitError,
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kinetic.jobs.services import Services
     from kinetic_payload.records.job import JobRecord
 
+_QUICK = 2.0
+"""Seconds of a start in which another process hardly finds the record and removes it."""
 _LONGEST = 45.0
 """Seconds after which a rollback is given up."""
 
@@ -36,18 +39,29 @@ def rollback_share(store_timeout: float) -> float:
 class Rollback:
     """Track what a submit has created for its job so far, and remove it.
 
-    *store_timeout* is how long the whole submit waits for a store that cannot be reached.
+    *store_timeout* is how long the whole submit waits for a store that cannot be reached, and *clock* is the wall clock.
     """
 
-    def __init__(self, job_id: str, services: Services, store_timeout: float) -> None:
+    def __init__(
+        self, job_id: str, services: Services, store_timeout: float, clock: Callable[[], float]
+    ) -> None:
         self._job_id = job_id
         self._services = services
         self._store_timeout = store_timeout
         self._written: list[str] = []
         self.record: JobRecord | None = None
         """Set before the job is announced."""
-        self.recorded = False
+        self._clock = clock
+        self._recorded_at: float | None = None
+
+    @property
+    def recorded(self) -> bool:
         """Whether the record is certainly in the store; no job is started before."""
+        return self._recorded_at is not None
+
+    def note_record(self) -> None:
+        """Note that the record is in the store."""
+        self._recorded_at = self._clock()
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
@@ -66,12 +80,16 @@ class Rollback:
 
     @property
     def record_is_gone(self) -> bool:
-        """Whether another process has removed the record; always False over a bucket.
+        """Whether another process has removed the record.
 
-        In a bucket the check would cost every submit a request, and such a removal is rare.
+        It would cost every submit a request: in a bucket, the record is looked for if the start took long.
         """
         store = self._services.store
-        return store.location.kind != "gs" and store.stat(JobObjects(self._job_id).handle) is None
+        if self._recorded_at is None:
+            return False
+        if store.location.kind == "gs" and abs(self._clock() - self._recorded_at) < _QUICK:
+            return False
+        return store.stat(JobObjects(self._job_id).handle) is None
 
     def run(self, error: BaseException) -> BaseException:
         """Remove what was created, newest first; return the exception to raise: *error*, or its cause.
@@ -81,7 +99,7 @@ class Rollback:
         if isinstance(error, StoreUnavailableError) and not error.sent:
             self._written.clear()  # No request has reached the store.
         reason = error
-        if self.recorded and isinstance(error, Exception) and self.record_is_gone:
+        if isinstance(error, Exception) and self._was_cleaned_up():
             # Whatever *error* is, it follows from that.
             reason = SubmitError(
                 f"The job {self._job_id} was cleaned up by another process while it was started.",
@@ -98,6 +116,12 @@ class Rollback:
             if interrupted:
                 raise
         return reason
+
+    def _was_cleaned_up(self) -> bool:
+        try:
+            return self.record_is_gone
+        except StoreError:  # The store may be what failed.
+            return False
 
     def _remove(self) -> None:
         from kinetic.jobs.stop import remove_objects

@@ -202,7 +202,7 @@ def _start(
     """Upload, record and start a packaged call; append its handle to *handles* and return it."""
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
-    rollback = Rollback(job_id, services, request.settings.store_timeout.value)
+    rollback = Rollback(job_id, services, request.settings.store_timeout.value, clock)
     store, began = services.store, clock()
     try:
         uploaded = send(store=store, job_id=job_id, writing=rollback.writing)
@@ -222,7 +222,7 @@ def _start(
             name = JobObjects(job_id).handle
             with rollback.writing(name):
                 store.write(name, services.sign(encode(record), name), if_generation=ABSENT)
-            rollback.recorded = True
+            rollback.note_record()
             if abs(clock() - began) > _SLOW:
                 _renew_payload(job_id, store)
             launch = Launch(

@@ -282,11 +282,11 @@ class FakeBackend:
         for job_id, resource in found:
             yield Listed(job_id, self._observation_of(resource))
 
-    def collect_left(self, recorded: Set[str]) -> None:  # noqa: ARG002
+    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:  # noqa: ARG002
         """Note the call."""
         self.journal.entries.append("collect_left")
 
-    def release(self, record: JobRecord) -> None:
+    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
         """Do nothing: a resource that has ended holds nothing."""
 
     def unreported(self, record: JobRecord, observation: Observation) -> Outcome:

@@ -18,7 +18,11 @@ def command(app: App, job_id: str, cleanup_timeout: float, cleanup_poll_interval
     from kinetic.job_status import JobStatus
 
     job = app.attach(job_id)
-    job.cancel(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
+    try:
+        job.cancel(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
+    except KeyboardInterrupt:
+        app.output.note(f"{job_id} may still run. Repeat: kinetic jobs cancel {job_id}")
+        raise
     outcome = job.outcome()
     if outcome.status is JobStatus.SUCCEEDED:
         app.output.line(f"{job_id} had finished already; its value is kept.")

@@ -36,11 +36,16 @@ def command(
     """
     if not (k8s or gcs):
         raise click.UsageError("--no-k8s and --no-gcs together leave nothing to do.")
-    app.attach(job_id).cleanup(
-        k8s=k8s,
-        gcs=gcs,
-        cleanup_timeout=cleanup_timeout,
-        cleanup_poll_interval=cleanup_poll_interval,
-    )
+    job = app.attach(job_id)
+    try:
+        job.cleanup(
+            k8s=k8s,
+            gcs=gcs,
+            cleanup_timeout=cleanup_timeout,
+            cleanup_poll_interval=cleanup_poll_interval,
+        )
+    except KeyboardInterrupt:
+        app.output.note(f"{job_id} may still run. Repeat: kinetic jobs cleanup {job_id}")
+        raise
     removed = " and ".join(["its resource"] * k8s + ["its artifacts"] * gcs)
     app.output.line(f"Cleaned up {job_id}: removed {removed}.")

@@ -269,10 +269,11 @@ class ClusterBackend:
             for record in records:
                 self.release(record)
 
-    def release(self, record: JobRecord) -> None:
-        """Delete the workload of a job that has its outcome, if it would never end by itself."""
-        if workload_of(record) == IDLE_KIND:
-            self._idle.end(record.job_id, record.k8s_name)
+    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
+        """Delete the workload of a job that has its outcome, if it would go on."""
+        kind = workload_of(record)
+        if kind == IDLE_KIND or cancelled:
+            self._idle.end(record.job_id, record.k8s_name, kind)
 
     def log_lines(
         self,
@@ -347,11 +348,11 @@ class ClusterBackend:
                 self._end_if_idle(workload, job_id)
                 yield Listed(job_id, self._observer.of(workload, pods[job_id], job_id))
 
-    def _end_if_idle(self, workload: Manifest, job_id: str) -> None:
-        """Delete a workload if its job has an outcome and it would never end by itself."""
+    def _end_if_idle(self, workload: Manifest, job_id: str, *, ended: bool = False) -> None:
+        """Delete a workload if its job has an outcome and it would go on; *ended*: whether it certainly has one."""
         view = WorkloadView(workload)
-        if view.kind == IDLE_KIND:
-            self._idle.end(job_id, view.name)
+        if view.kind == IDLE_KIND or (ended and not (view.succeeded or view.failure)):
+            self._idle.end(job_id, view.name, view.kind)
 
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: a pod stores its result itself, or the job has failed."""
@@ -363,11 +364,12 @@ class ClusterBackend:
         verify = self._signer.verify
         return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
 
-    def collect_left(self, recorded: Set[str]) -> None:
+    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:
         """Remove what killed submits left behind and ended jobs still hold; warn of workloads without a record.
 
         What is left in the bucket is removed by a process that is started at most once an hour. Jobs that
-        are *recorded* keep everything, unless their submit was killed before it was complete.
+        are *recorded* keep everything, unless their submit was killed before it was complete, or their cancel
+        before it deleted the workload; those that have *ended* have an outcome.
         """
         from kinetic.backends.local.collection import collect_left
 
@@ -382,7 +384,7 @@ class ClusterBackend:
         try:
             found = left.find()
             for each in found:
-                self._end_if_idle(each, job_of(each))
+                self._end_if_idle(each, job_of(each), ended=job_of(each) in ended)
             left.report(found, recorded, time.time())
             left.remove(found, time.time())
         except KineticError as error:

@@ -1,4 +1,4 @@
-"""End workloads that would never end by themselves, once their job has its outcome."""
+"""End workloads that would go on although their job has its outcome."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from kinetic_k8s.errors import (
 )
 from kinetic_k8s.manifests.labels import of_jobs
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.records.storage import read_verified
 
@@ -44,8 +45,9 @@ _LOOK_AGAIN: Final = 60.0
 
 
 class IdleWorkloads:
-    """Deletes each LeaderWorkerSet on *cluster* whose job has an outcome in *store*.
+    """Deletes workloads on *cluster* whose job has an outcome in *store*, but which would go on.
 
+    These are LeaderWorkerSets, and those of jobs that were cancelled by a client that did not live to delete them.
     The outcome must be signed with the key of the namespace, even with KINETIC_TRUST_BUCKET: anybody who can
     write to the bucket could otherwise end a running job.
     """
@@ -88,8 +90,8 @@ class IdleWorkloads:
                 if job_id := job_of(each):
                     self.end(job_id, each["metadata"]["name"])
 
-    def end(self, job_id: str, name: str) -> None:
-        """Delete the LeaderWorkerSet *name* of the job if the job has its outcome; at most once in a process.
+    def end(self, job_id: str, name: str, kind: str = KIND) -> None:
+        """Delete the workload *name* of the job if the job's outcome does not end it; at most once in a process.
 
         A failure is tried again; then the user is told how to delete it.
         """
@@ -97,39 +99,42 @@ class IdleWorkloads:
             if self._clock() < self._next.get(job_id, 0.0):
                 return
             try:
-                if read_verified(self._store, self._signer, JobObjects(job_id).outcome) is None:
+                outcome = read_verified(self._store, self._signer, JobObjects(job_id).outcome)
+                if outcome is None:
+                    return
+                if kind != KIND and fields_of(outcome).get("status") != "cancelled":
                     return
             except KineticError as error:  # The next look tries again.
                 log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
                 return
-            deleted = self._delete(job_id, name)
+            deleted = self._delete(job_id, kind, name)
             self._next[job_id] = inf if deleted else self._clock() + _LOOK_AGAIN
 
-    def _delete(self, job_id: str, name: str) -> bool:
+    def _delete(self, job_id: str, kind: str, name: str) -> bool:
         for tries_left in reversed(range(_TRIES)):
             try:
                 cluster = with_short_timeout(self._cluster)
-                found = cluster.get(KIND, name, brief=True)
+                found = cluster.get(kind, name, brief=True)
                 if found is not None and belongs_to(found, job_id):
-                    cluster.delete(KIND, name, uid=found["metadata"]["uid"])
+                    cluster.delete(kind, name, uid=found["metadata"]["uid"])
             except ClusterError as error:
                 if tries_left and not isinstance(error, NotPermittedError | NotAuthenticatedError):
                     self._pause(_PAUSE)
                     continue
-                self._warn(job_id, name, error)
+                self._warn(job_id, kind, name, error)
                 return False
             return True
         return False
 
-    def _warn(self, job_id: str, name: str, error: ClusterError) -> None:
+    def _warn(self, job_id: str, kind: str, name: str, error: ClusterError) -> None:
         if job_id not in self._warned:
             self._warned.add(job_id)
             log.warning(
                 "Job %s has ended, and its %s, which is still billed, could not be deleted: %s Delete it: %s",
                 job_id,
-                KIND,
+                kind,
                 error.message,
-                delete_command(KIND, name, self._cluster.identity),
+                delete_command(kind, name, self._cluster.identity),
             )
 
 

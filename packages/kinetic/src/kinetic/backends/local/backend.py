@@ -431,7 +431,7 @@ class LocalBackend:
                     f"could not be removed: {'; '.join(left)}. Remove {gone} when you can."
                 )
 
-    def collect_left(self, recorded: Set[str]) -> None:
+    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:  # noqa: ARG002
         """Start, at most once an hour, a process that removes what killed submits left behind.
 
         Jobs that are *recorded* are not touched.
@@ -441,7 +441,7 @@ class LocalBackend:
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         collect_left(self._home, self._store, recorded, inherited)
 
-    def release(self, record: JobRecord) -> None:
+    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
         """Do nothing: a job's processes end with it."""
 
     def store_result(self, record: JobRecord) -> None:
