@@ -87,7 +87,7 @@ class Lamp:
     def start(self, launch: Launch) -> None:
         self.on.append(launch.record)
 
-    def release(self, _: object) -> None:
+    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
         pass
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
