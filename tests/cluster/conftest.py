@@ -354,7 +354,7 @@ _HOP = ("host", "connection", "content-length", "transfer-encoding", "date", "se
 
 @pytest.fixture
 def relay(bed: Bed) -> Iterator[Relay]:
-    """A relay to the API server, over plain HTTP."""
+    """A relay to the API server."""
     with Relay(bed) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server

@@ -51,9 +51,9 @@ class Credentials:
     """Requests from then on use new ones. None: new ones are got only when the server rejects these."""
 
     @property
-    def there(self) -> bool:
-        """Whether there are any; otherwise requests are those of nobody."""
-        return "Authorization" in self.headers or self.certificate is not None
+    def anonymous(self) -> bool:
+        """Whether there are none, so that the server treats requests as anonymous."""
+        return "Authorization" not in self.headers and self.certificate is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,8 @@ class Connection:
         self._certificate: tuple[bytes, ...] | None = None
         """The contents of the client certificate's files; empty without a certificate."""
         self._renew_at: datetime | None = None
-        self._had_credentials = False
+        self._authenticated = False
+        """Whether the latest credentials were not anonymous."""
         self._refused: tuple[ClusterError, datetime, timedelta] | None = None
         """The error of the latest attempt to get credentials, when it is repeated, and the pause until then.
 
@@ -319,8 +320,8 @@ class Connection:
             raise copy.copy(self._refused[0])
         try:
             found = access.credentials()
-            if not found.there and self._had_credentials:
-                # A kubeconfig that is just being written anew, for instance. Nobody is not who asked before.
+            if found.anonymous and self._authenticated:
+                # A kubeconfig that is being rewritten may have no credentials for a moment.
                 raise NotAuthenticatedError(
                     f"There are no credentials for {access.title or access.server} any more.",
                     hint="Log in again.",
@@ -331,7 +332,7 @@ class Connection:
                 pause = min(self._refused[2] * 2, _LONGEST_LOGIN_PAUSE)
             self._refused = copy.copy(error), self._now() + pause, pause
             raise
-        self._refused, self._had_credentials = None, found.there
+        self._refused, self._authenticated = None, not found.anonymous
         return found
 
     def _open(self, credentials: Credentials) -> Opened:

@@ -63,7 +63,7 @@ def default_credentials(limit: float = _TIMEOUT) -> Any:
         NotAuthenticatedError: There are no credentials, or they have expired.
         ClusterUnreachableError: The token service did not respond.
     """
-    # Google warns about quota projects, which are not needed here. `catch_warnings` would not be safe for threads.
+    # google-auth warns about quota projects, which are not needed here. `catch_warnings` is not thread-safe.
     warnings.filterwarnings("ignore", module=r"google\.auth\._default$")
     with translated():
         found, _ = google.auth.default(scopes=SCOPES)

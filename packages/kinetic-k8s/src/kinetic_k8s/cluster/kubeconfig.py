@@ -64,7 +64,9 @@ def access_of(
             access.check_same_cluster(again())
         try:
             return _credentials(paths, name)
-        except UnknownContextError as error:  # It was there, so it may just be written anew.
+        except (
+            UnknownContextError
+        ) as error:  # The context was there: the file may be being rewritten.
             raise NotAuthenticatedError(error.message, hint=error.hint) from error
 
     proxy = cluster.fields.get("proxy-url")
@@ -244,7 +246,6 @@ def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
     if provider := fields.pop("auth-provider", None):
         fields["token"] = _from_provider(provider)
     configuration = Configuration()
-    # Without a persister it does not write renewed tokens to the user's file.
     loader = KubeConfigLoader(  # type: ignore[no-untyped-call]
         config_dict={
             "contexts": [{"name": "ours", "context": {"cluster": "ours", "user": "ours"}}],
@@ -264,7 +265,7 @@ def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
     return Credentials(
         headers=headers,
         certificate=cast("tuple[str, str]", certificate) if all(certificate) else None,
-        renew_at=renew_at or getattr(loader, "expiry", None),
+        renew_at=renew_at,
     )
 
 
@@ -318,11 +319,10 @@ def _from_plugin(status: dict[str, Any]) -> dict[str, str]:
 def _from_provider(provider: dict[str, Any]) -> str:
     """Return the token of an auth provider, as it is in the file.
 
-    Whether it has expired is for the server to say. Only kubectl can renew it, because the new refresh token
-    has to be written to the file.
+    The server decides whether it has expired. It is not renewed here: the new refresh token would have to be
+    written to the file, as kubectl does it.
     """
-    if provider.get("name") != "oidc":
-        name = provider.get("name")
+    if (name := provider.get("name")) != "oidc":
         raise ValueError(f"the auth provider {name!r} is not supported, as by kubectl")
     if token := (provider.get("config") or {}).get("id-token"):
         return str(token)

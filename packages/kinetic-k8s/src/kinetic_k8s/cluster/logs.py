@@ -47,9 +47,9 @@ class PodLog:
                 print(line)
 
     With *follow*, the iteration waits for the container to start, survives broken connections, and ends
-    after the last line once the container has ended or its pod is gone. Lines that the kubelet has
-    already removed are missing; it keeps about 10 MiB. With *uid*, a later pod of the same name is none. `broken` tells whether lines may be missing before
-    the latest one.
+    after the last line once the container has ended or its pod is gone. With *uid*, a pod with another uid
+    counts as gone, although it has the same name. Lines that the kubelet has already removed are missing; it
+    keeps about 10 MiB. `broken` tells whether lines may be missing before the latest one.
     """
 
     def __init__(
@@ -173,8 +173,10 @@ class PodLog:
 
     def _look(self) -> PodView | None:
         found = self._cluster.get("Pod", self._pod)
-        pod = None if found is None else PodView(found)
-        return None if pod is None or self._uid not in (None, pod.uid) else pod
+        if found is None:
+            return None
+        pod = PodView(found)
+        return pod if self._uid in (None, pod.uid) else None
 
     @contextmanager
     def _closing_with(self, end: Callable[[], None]) -> Iterator[None]:

@@ -304,8 +304,9 @@ class Backend(Protocol):
         ...
 
     def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
-        """Free what the resource of a job that has its outcome would hold without end, or if it was *cancelled*.
+        """Free what the resource of a job that has its outcome would hold without end.
 
+        The resource of a job that was *cancelled* may still run: its canceller may have been killed.
         It is called for each look at such a job, and must be cheap if there is nothing to free. It does not
         raise errors, and relies only on an outcome that is signed with the job's key.
         """

@@ -77,7 +77,7 @@ def cancel(
             # The job itself may be filling the disk.
             _stop(record, services, timeout, poll_interval)
             outcome = _write_to_full_disk(services, outcome)
-    # If this process is killed before that, the next look at the job does it.
+    # If this process is killed here, the supervisor or the next look at the job stops it.
     _stop(record, services, timeout, poll_interval)
     return outcome
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kinetic_payload.records.job import JobRecord
 
 _QUICK = 2.0
-"""Seconds of a start in which another process hardly finds the record and removes it."""
+"""Seconds within which another process is unlikely to find a new record and to remove it."""
 _LONGEST = 45.0
 """Seconds after which a rollback is given up."""
 
@@ -39,7 +39,8 @@ def rollback_share(store_timeout: float) -> float:
 class Rollback:
     """Track what a submit has created for its job so far, and remove it.
 
-    *store_timeout* is how long the whole submit waits for a store that cannot be reached, and *clock* is the wall clock.
+    *store_timeout* is how long the whole submit waits for a store that cannot be reached. *clock* is the wall
+    clock.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class Rollback:
     def record_is_gone(self) -> bool:
         """Whether another process has removed the record.
 
-        It would cost every submit a request: in a bucket, the record is looked for if the start took long.
+        In a bucket, this check costs a request, so it is made only if the start took long.
         """
         store = self._services.store
         if self._recorded_at is None:

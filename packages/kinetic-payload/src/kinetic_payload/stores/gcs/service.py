@@ -100,8 +100,7 @@ class Service:
         if self.anonymous:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
         try:
-            # google-auth warns about quota projects, which buckets do not need. `catch_warnings` would not be
-            # safe for threads.
+            # google-auth warns about quota projects, which buckets do not need. `catch_warnings` is not thread-safe.
             warnings.filterwarnings("ignore", module=r"google\.auth\._default$")
             return _default_credentials(self.credentials_file)
         except DefaultCredentialsError as error:

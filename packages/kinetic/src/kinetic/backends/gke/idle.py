@@ -45,9 +45,9 @@ _LOOK_AGAIN: Final = 60.0
 
 
 class IdleWorkloads:
-    """Deletes workloads on *cluster* whose job has an outcome in *store*, but which would go on.
+    """Deletes workloads on *cluster* that would go on, although their job has an outcome in *store*.
 
-    These are LeaderWorkerSets, and those of jobs that were cancelled by a client that did not live to delete them.
+    These are LeaderWorkerSets, and workloads of cancelled jobs whose client was killed before it deleted them.
     The outcome must be signed with the key of the namespace, even with KINETIC_TRUST_BUCKET: anybody who can
     write to the bucket could otherwise end a running job.
     """
@@ -76,7 +76,7 @@ class IdleWorkloads:
         """When `make_room` looks again."""
 
     def make_room(self) -> None:
-        """End what may hold the machines that a job waits for: its client may have left. At most once a minute.
+        """End LeaderWorkerSets of ended jobs, which may hold machines that a job waits for; at most once a minute.
 
         Raises:
             ClusterError: The cluster cannot be queried.
@@ -91,7 +91,7 @@ class IdleWorkloads:
                     self.end(job_id, each["metadata"]["name"])
 
     def end(self, job_id: str, name: str, kind: str = KIND) -> None:
-        """Delete the workload *name* of the job if the job's outcome does not end it; at most once in a process.
+        """Delete the workload *name* if it would go on after the job's outcome; at most once in a process.
 
         A failure is tried again; then the user is told how to delete it.
         """
@@ -100,9 +100,7 @@ class IdleWorkloads:
                 return
             try:
                 outcome = read_verified(self._store, self._signer, JobObjects(job_id).outcome)
-                if outcome is None:
-                    return
-                if kind != KIND and fields_of(outcome).get("status") != "cancelled":
+                if outcome is None or not _goes_on(kind, outcome):
                     return
             except KineticError as error:  # The next look tries again.
                 log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
@@ -136,6 +134,11 @@ class IdleWorkloads:
                 error.message,
                 delete_command(kind, name, self._cluster.identity),
             )
+
+
+def _goes_on(kind: str, outcome: bytes) -> bool:
+    """Return whether a workload of *kind* would go on after that outcome of its job."""
+    return kind == KIND or fields_of(outcome).get("status") == "cancelled"
 
 
 def delete_command(kind: str, name: str, where: Identity) -> str:
