@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _turn(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
-    turns = ("other_accelerators", "second", "slice_of_two", "project")
+    turns = ("other_accelerators", "second", "slice_of_two", "ada", "project")
     if "alone_on_node" in fixtures:
         return len(turns) + 2
     jobs = HERE / "gke" in item.path.parents

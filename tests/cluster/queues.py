@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
+
+VERSION: Final = "kueue.x-k8s.io/v1beta2"
+API: Final = f"apis/{VERSION}"
 
 
 @contextmanager
@@ -32,7 +34,7 @@ def queue_for_one_job(
         "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": flavors}],
         **({"preemption": preemption} if preemption else {}),
     }
-    objects: list[tuple[str, str, dict[str, Any]]] = [
+    parts: list[tuple[str, str, dict[str, Any]]] = [
         ("ResourceFlavor", name, {"spec": {}}),
         *(
             ("WorkloadPriorityClass", f"{name}-{end}", {"value": value})
@@ -41,15 +43,15 @@ def queue_for_one_job(
         ("ClusterQueue", name, {"spec": cluster_queue}),
         ("LocalQueue", name, {"spec": {"clusterQueue": name}}),
     ]
-    for kind, each, fields in objects:
-        manifest = {
-            "apiVersion": "kueue.x-k8s.io/v1beta2",
-            "kind": kind,
-            "metadata": {"name": each},
-        }
-        bed.kubectl("create", "-n", namespace, "-f", "-", given=json.dumps({**manifest, **fields}))
+    paths = {
+        "ResourceFlavor": f"{API}/resourceflavors",
+        "WorkloadPriorityClass": f"{API}/workloadpriorityclasses",
+        "ClusterQueue": f"{API}/clusterqueues",
+        "LocalQueue": f"{API}/namespaces/{namespace}/localqueues",
+    }
+    for kind, each, fields in parts:
+        manifest = {"apiVersion": VERSION, "kind": kind, "metadata": {"name": each}, **fields}
+        bed.ask("POST", paths[kind], body=manifest)
     yield name
-    for kind, each, _ in reversed(objects):
-        bed.kubectl(
-            "delete", f"{kind.lower()}.kueue.x-k8s.io", each, "-n", namespace, "--wait=false"
-        )
+    for kind, each, _ in reversed(parts):
+        bed.ask("DELETE", f"{paths[kind]}/{each}")

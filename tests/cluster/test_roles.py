@@ -132,8 +132,8 @@ def ada(
     bed.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(role))
     yield Ada(bed, namespace, cluster, ApiServer(user), a_job, role)
     bed.kubectl("delete", *binding, "-n", namespace)
-    for kind in ("jobs", "jobsets", "leaderworkersets"):
-        bed.kubectl("delete", kind, "-n", namespace, "-l", "app in (kinetic,kinetic-pathways)")
+    ours = ("-l", "app in (kinetic,kinetic-pathways)", "--wait=false")
+    bed.kubectl("delete", "jobs,jobsets,leaderworkersets", "-n", namespace, *ours)
 
 
 @pytest.mark.parametrize("form", [JobSpec, IndexedJobSpec, JobSetSpec, LeaderWorkerSetSpec])

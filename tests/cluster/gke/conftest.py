@@ -64,7 +64,13 @@ def image_with_jax(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same with JAX and scikit-learn, which make it large: it is made only where it is needed."""
     folder = tmp_path_factory.mktemp("image")
     more = (f"{name}=={importlib.metadata.version(name)}" for name in ("jax", "scikit-learn"))
-    return image_of(bed, folder, (*REQUIREMENTS, *more))
+    imports = (
+        "google.cloud.storage",
+        "cloudpickle",
+        "jax.experimental.multihost_utils",
+        "sklearn.datasets",
+    )
+    return image_of(bed, folder, (*REQUIREMENTS, *more), imports=imports)
 
 
 @pytest.fixture(scope="session")
