@@ -211,7 +211,12 @@ def test_why_the_pods_of_an_admitted_job_are_refused_is_reported(
     cluster: Any = Queueing(admitted=admitted)
     backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {})
     job = {
-        "metadata": {"name": "kn-train", "uid": "1", "labels": {QUEUE: "research"}},
+        "metadata": {
+            "name": "kn-train",
+            "uid": "1",
+            "labels": {QUEUE: "research"},
+            "creationTimestamp": datetime.now(UTC).isoformat(),
+        },
         "spec": {"suspend": not admitted},
     }
 

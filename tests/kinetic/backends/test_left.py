@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.left import LEFT_AGE, Left, created_at, needs_of, stores_of
+from kinetic.backends.gke.observation import observation_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.workloads import Workloads
 from kinetic.testing.fakes import FakeStore, a_record
@@ -56,6 +60,9 @@ class Namespace:
         self.pods: list[Manifest] = []
         self.gets = 0
         self.time = "2026-11-22T12:00:00Z"
+
+    def now(self) -> datetime:
+        return datetime.fromisoformat(self.time)
 
     def within(self, seconds: float) -> Namespace:
         return self
@@ -233,3 +240,25 @@ def test_one_call_looks_at_a_part_of_many_that_wait_and_the_next_one_at_others()
         {one["metadata"]["uid"] for one in many}
         - {one["metadata"]["uid"] for one in cluster.workloads}
     )
+
+
+def test_a_wait_removes_a_job_whose_submit_was_killed_and_seldom_looks_for_that(
+    tmp_path: Path,
+) -> None:
+    now, passed = datetime.now(UTC), [0.0]
+
+    def explained(*ages: timedelta) -> Namespace:
+        cluster: Any = Namespace(there=("kn-runner-1",))
+        cluster.time = now.isoformat()
+        backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {}, clock=lambda: passed[0])
+        for age in ages:
+            workload = a_workload(creationTimestamp=(now - age).isoformat())
+            cluster.workloads = [workload]
+            backend.explain(RECORD, observation_of(workload, ()))
+            passed[0] += 60
+        return cluster
+
+    hour, minute = timedelta(hours=1), timedelta(minutes=1)
+    assert len(explained(hour - minute).workloads) == 1
+    assert explained(hour + minute).workloads == []
+    assert len(explained(hour - minute, hour + minute).workloads) == 1

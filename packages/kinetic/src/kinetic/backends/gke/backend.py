@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,6 +51,7 @@ from kinetic.backends.gke.workloads import Workloads
 from kinetic.backends.local.paths import Home
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
+from kinetic.job_status import JobStatus
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
@@ -92,6 +94,8 @@ log = logging.getLogger("kinetic")
 
 _REPORTED: Final[set[str]] = set()
 """The uids of workloads without a record that this process has reported."""
+_LEFT_EVERY: Final = 600.0
+"""Seconds between two looks at whether a job waits for what its killed submit would have done: they cost requests."""
 
 
 class ClusterBackend:
@@ -125,6 +129,9 @@ class ClusterBackend:
         self._watches = JobWatches(cluster)
         self._idle = IdleWorkloads(cluster, store, key_signer, clock=clock)
         self._workloads = Workloads(cluster)
+        self._clock = clock
+        self._left_at: dict[str, float] = {}
+        """Uid of a workload that waits → when it is looked at again for what its submit has not done."""
 
     def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
@@ -240,7 +247,11 @@ class ClusterBackend:
         return self._observer.observe(record)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
-        """Explain from the cluster's objects what keeps the job from running, or how it ended."""
+        """Explain from the cluster's objects what keeps the job from running, or how it ended.
+
+        A job that waits for what only its killed submit would do is removed, and so are ended jobs that hold its
+        machines.
+        """
         if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
         if seen.job is None or seen.status.terminal:
@@ -248,6 +259,8 @@ class ClusterBackend:
         cluster = with_short_timeout(self._cluster)
         if any(pod.unschedulable for pod in views(seen.pods)):
             self._idle.make_room()
+        if seen.status is JobStatus.PENDING:
+            self._remove_if_left(seen.job)
         place = None if seen.pods else place_in_queue(cluster, seen.job)
         # Once it is admitted, its pods may still be refused, which only events tell.
         waits = place is not None and not place.admitted
@@ -374,13 +387,7 @@ class ClusterBackend:
         from kinetic.backends.local.collection import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)
-        left = Left(
-            cluster=self._cluster,
-            workloads=self._workloads,
-            observer=self._observer,
-            store=self._store.location,
-            reported=_REPORTED,
-        )
+        left = self._left()
         try:
             found = left.find()
             for each in found:
@@ -389,6 +396,26 @@ class ClusterBackend:
             left.remove(found, time.time())
         except KineticError as error:
             log.info("What killed submits left could not be looked for: %s", error.message)
+
+    def _remove_if_left(self, workload: Manifest) -> None:
+        """Delete a workload that waits for what only its killed submit would do; look at each every ten minutes."""
+        uid = WorkloadView(workload).uid
+        if self._clock() < self._left_at.get(uid, -inf):
+            return
+        self._left_at[uid] = self._clock() + _LEFT_EVERY
+        try:
+            self._left().remove([workload], time.time())
+        except KineticError as error:
+            log.info("What a killed submit left could not be removed: %s", error.message)
+
+    def _left(self) -> Left:
+        return Left(
+            cluster=self._cluster,
+            workloads=self._workloads,
+            observer=self._observer,
+            store=self._store.location,
+            reported=_REPORTED,
+        )
 
 
 def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | None) -> None:
