@@ -13,7 +13,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,6 +59,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(600, func_only=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let a test that is skipped fail where these tests are required: nothing else would tell that it did not run."""
+    report = yield
+    if report.skipped and _required() and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"It was skipped: {report.longrepr}"
+    return report
+
+
+def _required() -> bool:
+    return os.environ.get(REQUIRED) == "required"  # noqa: TID251 - these tests' own
 
 
 def _turn(item: pytest.Item) -> int:
@@ -132,9 +145,8 @@ def priority(bed: Bed) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def bed() -> Bed:
     """The running test bed; several processes may ask for it at once."""
-    required = os.environ.get(REQUIRED) == "required"  # noqa: TID251 - these tests' own
     if (why := obstacle()) is not None:
-        pytest.fail(why) if required else pytest.skip(why)
+        pytest.fail(why) if _required() else pytest.skip(why)
     return start()
 
 

@@ -15,7 +15,7 @@ from kinetic.waiting import sleep
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Credentials
-from kinetic_k8s.cluster.creation import Runner, create_workload, ensure_key
+from kinetic_k8s.cluster.creation import Runner, check_workload, create_workload, ensure_key
 from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests import Manifest
@@ -148,3 +148,23 @@ def test_with_the_role_of_the_file_jobs_are_created_and_removed_and_an_error_nam
         assert f"permits {verb!r} on '{caught.value.resource}'" in (caught.value.hint or "")
     ada.may(form)
     ada.use(form)
+
+
+@pytest.mark.parametrize(
+    ("form", "resource"),
+    [(JobSpec, "secrets"), (JobSpec, "configmaps"), (IndexedJobSpec, "services")],
+)
+def test_a_check_finds_that_what_a_workload_needs_may_not_be_created(
+    form: type[WorkloadSpec], resource: str, ada: Ada
+) -> None:
+    job = ada.make("pass", accelerator=parse_accelerator("v4-8"))
+    spec = form(name=job.name, pod=job.pod)
+    ada.may(form)
+    check_workload(ada.cluster, spec, environment=True, runner=True)
+    ada.may(form, all_but=(resource, "create"))
+
+    with pytest.raises(NotPermittedError) as caught:
+        check_workload(ada.cluster, replace(spec, retries=1), environment=True, runner=True)
+
+    assert (caught.value.resource, caught.value.verb) == (resource, "create")
+    assert ada.administrator.get(spec.kind, spec.name) is None

@@ -232,6 +232,24 @@ def test_a_named_store_is_the_one_that_is_listed(
     assert list_jobs() == []
 
 
+def test_jobs_of_all_namespaces_are_listed_or_of_the_one_that_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = FolderStore(home / "store")
+    keep(store, job_id=job_id(1), namespace="red")
+    keep(store, job_id=job_id(2), namespace="red", backend="gke")
+    keep(store, job_id=job_id(3), namespace="blue", backend="pathways")
+
+    def listed(**where: str) -> list[str]:
+        return sorted(job.job_id for job in list_jobs(**where))
+
+    assert listed() == [job_id(1), job_id(2), job_id(3)]
+    assert listed(namespace="red") == [job_id(1), job_id(2)]
+    assert listed(namespace="blue") == [job_id(1), job_id(3)]  # This machine has no namespaces.
+    monkeypatch.setenv("KINETIC_NAMESPACE", "green")
+    assert listed() == [job_id(1)]
+
+
 def test_a_folder_with_other_files_is_not_taken_for_a_store_and_stays_as_it_is(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

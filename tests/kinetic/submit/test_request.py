@@ -196,9 +196,12 @@ def test_the_service_account_is_a_setting(tmp_path: Path) -> None:
     ("given", "said"),
     [
         ({"accelerator": "v5p-8", "memory": "449Gi"}, "memory='449Gi' is more than the 448 GiB"),
-        ({"accelerator": "v5e-1", "cpu": 25}, "24 cores of a ct5lp-hightpu-1t"),
-        ({"accelerator": "v5e-8", "shared_memory": "1Ti"}, "384 GiB of a ct5lp-hightpu-8t"),
-        ({"accelerator": "l4", "cpu": 33}, "32 cores of a g2-standard-32"),
+        ({"accelerator": "v5e-1", "cpu": 25}, "24 cores of ct5lp-hightpu-1t"),
+        ({"accelerator": "v5e-8", "shared_memory": "1Ti"}, "384 GiB of ct5lp-hightpu-8t"),
+        ({"accelerator": "l4", "cpu": 33}, "32 cores of g2-standard-32"),
+        ({"accelerator": "l4", "memory": "129Gi"}, "128 GiB of g2-standard-32"),
+        ({"accelerator": "a100x8", "cpu": 97}, "96 cores of a2-highgpu-8g"),
+        ({"accelerator": "h100", "memory": "235Gi"}, "234 GiB of a3-highgpu-1g"),
     ],
 )
 def test_more_than_a_machine_has_is_refused(
@@ -215,7 +218,7 @@ def test_more_than_a_machine_has_is_refused(
     [
         {"accelerator": "v5p-8", "memory": "448Gi", "cpu": 208},
         {"accelerator": "t4", "cpu": 48},
-        {"accelerator": "l4", "memory": "1Ti"},
+        {"accelerator": "t4", "memory": "1Ti"},
         {"accelerator": "cpu", "cpu": 500, "memory": "10Ti"},
     ],
 )

@@ -132,6 +132,8 @@ def test_a_workload_is_checked_once_and_again_if_more_than_its_job_differs() -> 
     check_workload(server, replace(SPEC, retries=1))
 
     assert len(asked) == 3
+    check_workload(server, SPEC, environment=True, runner=True)
+    assert [each["kind"] for each in asked[4:]] == ["Secret", "ConfigMap"]
 
 
 def test_a_quick_submit_marks_nothing() -> None:

@@ -96,7 +96,7 @@ SEE = "kubectl get nodes -l cloud.google.com/gke-tpu-topology=2x2x2. If there ar
 @pytest.mark.parametrize(
     ("scheduler", "cause", "reason", "remedy"),
     [
-        ([NONE], "no-node", "No node is of the kind", "Add a node pool whose nodes have"),
+        ([NONE], "no-node", "No node is of the kind", "Add a node pool (gcloud"),
         ([CORDONED, NONE], "cordoned", "others accept no new pods at present", SEE),
         ([TAINTED % "team", NONE], "taint", "others have a taint", SEE),
         ([TAINTED % "team", CORDONED, NONE], "cordoned", "others have a taint", SEE),

@@ -79,10 +79,16 @@ def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
 
 
 def check_workload(
-    cluster: Cluster, spec: WorkloadSpec, *, notify: Callable[[str], object] = _ignore
+    cluster: Cluster,
+    spec: WorkloadSpec,
+    *,
+    environment: bool = False,
+    runner: bool = False,
+    notify: Callable[[str], object] = _ignore,
 ) -> None:
-    """Raise unless *cluster* would accept the workload of *spec*; create nothing.
+    """Raise unless *cluster* would accept the workload of *spec* and what it needs; create nothing.
 
+    With *environment*, that is a Secret with captured variables, and with *runner*, a ConfigMap with the runner.
     A workload that differs only in its job id from one that this process has checked is not checked again.
     *notify* is called with a warning if the cluster lacks a feature that the job has to do without.
 
@@ -91,7 +97,10 @@ def check_workload(
         InvalidRequestError: It cannot be rendered.
     """
     manifest = workload_manifest(spec)
-    alike = json.dumps(manifest, sort_keys=True).replace(spec.pod.job_id, "")
+    kinds = {
+        "Service": isinstance(spec, IndexedJobSpec), "Secret": environment, "ConfigMap": runner
+    }  # fmt: skip
+    alike = json.dumps([manifest, kinds], sort_keys=True).replace(spec.pod.job_id, "")
     checked = (cluster.identity, hashlib.sha256(alike.encode()).digest())
     if checked in _ACCEPTED:
         return
@@ -100,6 +109,11 @@ def check_workload(
     job = checked_job(manifest) if spec.pod.overrides else None
     if job is not None:
         cluster.create(job, dry_run=True)
+    for kind in (kind for kind, needed in kinds.items() if needed):
+        draft: Manifest = {"apiVersion": "v1", "kind": kind, "metadata": {"name": spec.name}}
+        cluster.create(
+            {**draft, "spec": {"clusterIP": "None"}} if kind == "Service" else draft, dry_run=True
+        )
     _ACCEPTED.add(checked)
 
 

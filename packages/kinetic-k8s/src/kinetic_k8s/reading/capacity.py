@@ -172,7 +172,7 @@ def _rejected(pod: PodView, text: str, causes: str) -> Diagnosis:
         return Diagnosis(
             "no-node",
             f"No node is of the kind that the job requests: {text}",
-            f"Add a node pool whose nodes have the labels {wanted.replace(',', ', ')}, "
+            f"Add a node pool (gcloud container node-pools create) whose nodes have the labels {wanted.replace(',', ', ')}, "
             "or choose another accelerator."
             if wanted
             else "",

@@ -178,8 +178,9 @@ def list_jobs(
     """Return all jobs, newest first.
 
     If the settings name a backend, only its jobs are returned. Otherwise, the jobs of this machine are
-    returned, and those of the cluster if a project or a context is set. A job whose record cannot be read
-    is skipped with a warning.
+    returned, and those of the cluster if a project or a context is set. If the settings name a namespace, the
+    cluster's jobs in other namespaces are left out. A job whose record cannot be read is skipped with a
+    warning.
 
     Args:
         project: GCP project; like the others it falls back to KINETIC_*, then the active profile.
@@ -251,7 +252,13 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     ended = {job.job_id for job in jobs if job._session.listed not in (None, "no outcome")}
     with looking():
         services.backend.collect_left(recorded, ended)
-    return jobs
+    if settings.namespace.source == "default":
+        return jobs
+    return [
+        job
+        for job in jobs
+        if job.namespace == target.namespace or entry_of(job.backend).on_this_machine
+    ]
 
 
 def _served_by(backend: str, target: Target, job: JobHandle) -> bool:

@@ -188,7 +188,7 @@ def check_size(options: RunOptions) -> None:
         if amount is not None and most is not None and amount > most:
             size = most if name == "cpu" else most // 1024**3
             raise InvalidRequestError(
-                f"{name}={options.given[name]!r} is more than the {size} {unit} of a "
+                f"{name}={options.given[name]!r} is more than the {size} {unit} of "
                 f"{machine.machine_type}, the largest machine with {options.accelerator.canonical}.",
                 hint=f"Lower {name}, or leave it out. The system of the machine needs a part of it, too.",
             )

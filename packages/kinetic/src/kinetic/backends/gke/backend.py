@@ -151,7 +151,13 @@ class ClusterBackend:
         warnings: list[str] = []
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
         spec = self._spec(draft, form, None, request.service_account)
-        check_workload(with_timeout(self._cluster), spec, notify=warnings.append)
+        check_workload(
+            with_timeout(self._cluster),
+            spec,
+            environment=bool(request.captured_env),
+            runner=True,
+            notify=warnings.append,
+        )
         return [*warnings, *warnings_of(form), *self._warnings(request)]
 
     def _warnings(self, request: JobRequest) -> list[str]:
@@ -166,9 +172,10 @@ class ClusterBackend:
         for path, data in request.volumes.items():
             if data.fuse:
                 found.append(check_mount(data, self._store.location, self._cluster, path=path))
-        output = request.output_dir or str(self._store.location)
-        if output.startswith("gs://"):
-            found.append(region_warning(bucket_of(output), self._region(request)))
+        # Results and uploaded data are in the store, outputs wherever the user wants them.
+        places = (str(self._store.location), request.output_dir or "")
+        buckets = dict.fromkeys(bucket_of(each) for each in places if each.startswith("gs://"))
+        found += (region_warning(bucket, self._region(request)) for bucket in buckets)
         return [warning for warning in found if warning is not None]
 
     def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:
