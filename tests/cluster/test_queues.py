@@ -10,7 +10,7 @@ import pytest
 from queues import queue_for_one_job
 
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.queues import place_in_queue
+from kinetic_k8s.cluster.queues import Queues
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.reading.causes import Diagnosis
@@ -41,7 +41,7 @@ def test_a_job_in_a_queue_is_told_its_position_and_who_holds_the_quota(
     def diagnose(spec: JobSpec, asked: ApiServer = cluster) -> Diagnosis | None:
         job = cluster.get("Job", spec.name)
         assert job is not None
-        return diagnosis_of(job, [], queue=place_in_queue(asked, job))
+        return diagnosis_of(job, [], queue=Queues().place(asked, job))
 
     with Watch(cluster, [Watched(kind=kind) for kind in ("Job", "Workload")]) as watch:
         first = submit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -183,6 +183,7 @@ class Queueing(Refusing):
         super().__init__(served=("Workload",))
         state = {"status": str(admitted), "type": "Admitted"}
         short = {"status": str(admitted), "type": "QuotaReserved", "message": "insufficient quota"}
+        self.asked: list[str] = []
         self.objects: dict[str, Manifest] = {
             "Workload": {
                 "metadata": {"name": "w", "uid": "2", "ownerReferences": [{"uid": "1"}]},
@@ -197,16 +198,24 @@ class Queueing(Refusing):
             },
         }
 
-    def list(self, kind: str, **selected: object) -> list[Manifest]:
+    def list(
+        self, kind: str, *, everywhere: bool = False, **selected: object
+    ) -> Sequence[Manifest]:
+        self.asked.append(kind)
+        if everywhere:
+            raise NotPermittedError("Could not list them: forbidden (403).")
         return [self.objects[kind]] if kind in self.objects else []
 
 
 @pytest.mark.parametrize(
-    ("admitted", "expected"),
-    [(True, "exceeded quota: none"), (False, "waits in the queue 'research'")],
+    ("admitted", "expected", "requests"),
+    [
+        (True, "exceeded quota: none", ["Workload", "Event"]),
+        (False, "waits in the queue 'research'", ["Workload", "LocalQueue"]),
+    ],
 )
-def test_why_the_pods_of_an_admitted_job_are_refused_is_reported(
-    tmp_path: Path, admitted: bool, expected: str
+def test_why_a_queued_job_has_no_pods_is_reported_for_two_requests(
+    tmp_path: Path, admitted: bool, expected: str, requests: list[str]
 ) -> None:
     cluster: Any = Queueing(admitted=admitted)
     backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {})
@@ -220,4 +229,7 @@ def test_why_the_pods_of_an_admitted_job_are_refused_is_reported(
         "spec": {"suspend": not admitted},
     }
 
-    assert expected in backend.explain(RECORD, observation_of(job, [])).reason
+    for first in (["Workload"], []):  # The first look asks for those of all namespaces, too.
+        cluster.asked = []
+        assert expected in backend.explain(RECORD, observation_of(job, [])).reason
+        assert cluster.asked == [*first, *requests]

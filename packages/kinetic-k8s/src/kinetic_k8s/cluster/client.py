@@ -293,7 +293,12 @@ class ApiServer:
     ) -> Request:
         namespace = self._access.namespace if kind.namespaced and not everywhere else ""
         return Request(
-            verb=verb, resource=kind.in_roles, kind=kind.kind, name=name, namespace=namespace
+            verb=verb,
+            resource=kind.in_roles,
+            kind=kind.kind,
+            name=name,
+            namespace=namespace,
+            everywhere=everywhere,
         )
 
     def _path(self, kind: ResourceKind, name: str = "", *, everywhere: bool = False) -> str:
@@ -405,7 +410,8 @@ class ApiServer:
     def _retries_of_rejection(self, status: int, request: Request) -> int:
         """Return how often a rejected request is retried, `_RBAC_LOAD_SECONDS` apart."""
         if request.right not in self._connection.permitted:
-            return 1 if status == 403 else 0
+            # Many users may list the objects of their own namespace only, so this rejection is final.
+            return 1 if status == 403 and not request.everywhere else 0
         return int(min(SETTLING, self._limit) / _RBAC_LOAD_SECONDS)
 
     @contextmanager

@@ -8,22 +8,36 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.queue import QueuePlace, is_queued, place_of
 
 
-def place_in_queue(cluster: Cluster, workload: Manifest) -> QueuePlace | None:
-    """Return the place of a job in its queue.
+class Queues:
+    """The queues of one namespace, as far as the user may read them. Threads can share it.
 
-    None if the job names no queue, the cluster does not serve Kueue's `v1beta2`, or the user may not read
-    its objects. The position is exact only if the user may read those of all namespaces.
+    What the user may not read is asked for only once: a wait looks again and again.
     """
-    if not is_queued(workload) or not cluster.serves("Workload"):
+
+    def __init__(self) -> None:
+        self._scopes: tuple[bool, ...] = (True, False)
+        """Whether to list the objects of all namespaces, best first; without what the server has forbidden."""
+
+    def place(self, cluster: Cluster, workload: Manifest) -> QueuePlace | None:
+        """Return the place of a job in its queue, with at most two lists, unless one is forbidden.
+
+        None if the job names no queue, the cluster does not serve Kueue's `v1beta2`, or the user may not read
+        its objects. The position is exact only if the user may read those of all namespaces.
+        """
+        if not is_queued(workload) or not cluster.serves("Workload"):
+            return None
+        for everywhere in self._scopes:
+            try:
+                return _place(cluster, workload, everywhere=everywhere)
+            except NotPermittedError:
+                self._scopes = tuple(each for each in self._scopes if each is not everywhere)
         return None
-    for everywhere in (True, False):
-        try:
-            return place_of(
-                workload,
-                cluster.list("Workload", everywhere=everywhere),
-                local_queues=cluster.list("LocalQueue", everywhere=everywhere),
-                complete=everywhere,
-            )
-        except NotPermittedError:
-            continue
-    return None
+
+
+def _place(cluster: Cluster, workload: Manifest, *, everywhere: bool) -> QueuePlace | None:
+    workloads = cluster.list("Workload", everywhere=everywhere)
+    place = place_of(workload, workloads)
+    if place is None or place.admitted:
+        return place  # LocalQueues would not change it.
+    local_queues = cluster.list("LocalQueue", everywhere=everywhere)
+    return place_of(workload, workloads, local_queues=local_queues, complete=everywhere)

@@ -48,6 +48,8 @@ class Request:
     name: str = ""
     namespace: str = ""
     """Empty: all namespaces, or none."""
+    everywhere: bool = False
+    """Whether it lists the objects of all namespaces, which a role of one namespace does not permit."""
 
     @property
     def right(self) -> tuple[str, str, str]:

@@ -58,7 +58,7 @@ from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, check_workload, create_workload
 from kinetic_k8s.cluster.port_forward import PortForward
-from kinetic_k8s.cluster.queues import place_in_queue
+from kinetic_k8s.cluster.queues import Queues
 from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import (
     AlreadyExistsError,
@@ -129,6 +129,7 @@ class ClusterBackend:
         self._watches = JobWatches(cluster)
         self._idle = IdleWorkloads(cluster, store, key_signer, clock=clock)
         self._workloads = Workloads(cluster)
+        self._queues = Queues()
         self._clock = clock
         self._left_at: dict[str, float] = {}
         """Uid of a workload that waits → when it is looked at again for what its submit has not done."""
@@ -268,7 +269,7 @@ class ClusterBackend:
             self._idle.make_room()
         if seen.status is JobStatus.PENDING:
             self._remove_if_left(seen.job)
-        place = None if seen.pods else place_in_queue(cluster, seen.job)
+        place = None if seen.pods else self._queues.place(cluster, seen.job)
         # Once it is admitted, its pods may still be refused, which only events tell.
         waits = place is not None and not place.admitted
         events = [] if waits else _events(cluster, seen.job, seen.pods)
