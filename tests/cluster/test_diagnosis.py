@@ -45,11 +45,11 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "capital letters")),
     "secret": (
         {"environment_secret": "not-there"},
-        ("missing-object", "The Secret 'not-there' does not exist", "Submit the job again"),
+        ("missing-object", "The Secret 'not-there' does not exist", "correct its name in pod_overrides"),
     ),
     "key": (
         {"secret_variables": (SecretVariable(variable="K", secret="kinetic-other", key="key"),)},
-        ("missing-object", "The Secret 'kinetic-other' does not exist", "Submit"),
+        ("missing-object", "The Secret 'kinetic-other' does not exist", "Create it"),
     ),
     "config-map": (
         {"files": (MountedFile(config_map="kn-runner-x", key="r.py", path="/app/r.py"),)},

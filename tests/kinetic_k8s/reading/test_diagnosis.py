@@ -93,6 +93,17 @@ TPU = "0/3 nodes are available: 3 Insufficient google.com/tpu."
 ROOM = "0/1 nodes are available: 1 Insufficient ephemeral-storage."
 NO_TAG = PULL % "NotFound" + ' "europe-docker.pkg.dev/p/r/i:v403": not found'
 TAINT = "0/1 nodes are available: 1 node(s) had untolerated taint {team: other}."
+NO_OBJECT = "CreateContainerConfigError"
+SUBMIT_AGAIN = "Submit the job again"
+CREATE = "Create it, or correct its name in pod_overrides."
+CAPITALS = (
+    'Failed to apply default image tag "Kinetic:1": couldn\'t parse image name "Kinetic:1": '
+    "invalid reference format: repository name (library/Kinetic) must be lowercase"
+)
+NO_REFERENCE = (
+    'Failed to apply default image tag "i:1:2": couldn\'t parse image name "i:1:2": '
+    "invalid reference format"
+)
 DISK = 'Usage of EmptyDir volume "workspace" exceeds the limit "1Gi".'
 DISRUPTED = {
     "type": "DisruptionTarget",
@@ -280,6 +291,44 @@ def failed(pod: Manifest | None, *, leaving: bool = False, job_leaving: bool = F
     found = diagnosis_of(job, [] if pod is None else [pod])
     assert found is not None
     return f"{found.cause}: {found.reason}"
+
+
+@pytest.mark.parametrize(
+    ("missing", "remedy"),
+    [
+        ('secret "kn-f-0a1b2c3-env"', SUBMIT_AGAIN),
+        ('secret "kinetic-key"', SUBMIT_AGAIN),
+        ('configmap "kn-runner-0a1b"', SUBMIT_AGAIN),
+        ('secret "another-env"', CREATE),
+        ('secret "kn-runner-0a1b"', CREATE),
+        ('configmap "kinetic-key"', CREATE),
+    ],
+)
+def test_only_what_a_submit_creates_is_there_after_another_one(missing: str, remedy: str) -> None:
+    text = f"{missing} not found"
+    mount = an_event("pod", "FailedMount", f'MountVolume.SetUp failed for volume "v" : {text}')
+    for pod, events in (
+        (a_pod(waiting(NO_OBJECT, text)), []),
+        (a_pod(waiting("ContainerCreating", "")), [mount]),
+    ):
+        found = diagnosis_of(a_job(), [pod], events)
+
+        assert found is not None
+        assert found.cause == "missing-object"
+        assert text in found.reason
+        assert found.remedy.startswith(remedy)
+
+
+@pytest.mark.parametrize(("message", "capitals"), [(CAPITALS, True), (NO_REFERENCE, False)])
+def test_capital_letters_are_named_only_if_the_kubelet_names_them(
+    message: str, capitals: bool
+) -> None:
+    found = diagnosis_of(a_job(), [a_pod(waiting("InvalidImageName", message))])
+
+    assert found is not None
+    assert found.cause == "image-name"
+    assert found.reason == f"The image's name is not a valid reference: {message}"
+    assert ("capital letters" in found.remedy) is capitals
 
 
 def test_a_deletion_is_reported_only_where_the_pod_shows_it() -> None:

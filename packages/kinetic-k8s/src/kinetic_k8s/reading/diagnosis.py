@@ -70,7 +70,7 @@ def diagnosis_of(
         or _crashing([pod for pod in hosts if pod.alive])
         or _first_ending(seen, hosts)
         or _not_created(seen, hosts, components, events)
-        or _components(components, events)
+        or _components(seen, components, events)
         or (silent(seen, hosts, events, waited, begun=begun) if waited >= LONG else None)
     )
 
@@ -115,7 +115,8 @@ def _waiting(
     causes = {
         pod.host: why
         for pod in pods
-        if (why := waiting_of(pod, events_about(pod.uid, events))) is not None
+        if (why := waiting_of(pod, events_about(pod.uid, events), workload=workload.name))
+        is not None
     }
     if not causes:
         return None
@@ -130,12 +131,15 @@ def _crashing(pods: Sequence[PodView]) -> Diagnosis | None:
     return next(filter(None, map(crash_of, pods)), None)
 
 
-def _components(pods: Sequence[PodView], events: Sequence[Manifest]) -> Diagnosis | None:
+def _components(
+    workload: WorkloadView, pods: Sequence[PodView], events: Sequence[Manifest]
+) -> Diagnosis | None:
     """Return what keeps a component of Pathways from running: without it, the head waits for devices."""
     newest = {(pod.role, pod.host): pod for pod in pods}  # *pods* have the newest last.
     for (role, host), pod in sorted(newest.items()):
         about = events_about(pod.uid, events)
-        why = (None if pod.started else waiting_of(pod, about)) or crash_of(pod)
+        waits = None if pod.started else waiting_of(pod, about, workload=workload.name)
+        why = waits or crash_of(pod)
         ends = [
             each for each in pods if (each.role, each.host) == (role, host) and _has_failed(each)
         ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.names import KEY_SECRET, environment_secret_name, is_runner_config_map
 from kinetic_k8s.reading.attempts import PodView
 from kinetic_k8s.reading.capacity import unscheduled
 from kinetic_k8s.reading.causes import Diagnosis
@@ -25,18 +26,22 @@ _PROGRESS: Final = ("Pulling", "Pulled", "Created", "Started")
 """Reasons of events that follow the mounting of all volumes."""
 
 
-def waiting_of(pod: PodView, events: Sequence[Manifest]) -> Diagnosis | None:
-    """Return why *pod* has not started yet; *events* are those about it, the oldest first."""
+def waiting_of(pod: PodView, events: Sequence[Manifest], *, workload: str) -> Diagnosis | None:
+    """Return why *pod* of the workload of that name has not started yet.
+
+    *events* are those about the pod, the oldest first.
+    """
     scheduled = pod.condition("PodScheduled")
     if not pod.scheduled and scheduled.get("status") == "False":
         return unscheduled(pod, scheduled, events)
     if (failed := failed_init(pod)) is not None:
         return failed
     for container, status, sidecar in _containers(pod):
-        if (found := _container(container, status, events, sidecar=sidecar)) is not None:
+        found = _container(container, status, events, sidecar=sidecar, workload=workload)
+        if found is not None:
             return found
     volumes = unresolved(events, ("FailedMount", "FailedAttachVolume"), until=_PROGRESS)
-    return _mounts(message_of(volumes[-1])) if volumes else None
+    return _mounts(message_of(volumes[-1]), workload) if volumes else None
 
 
 def crash_of(pod: PodView) -> Diagnosis | None:
@@ -128,6 +133,7 @@ def _container(
     events: Sequence[Manifest],
     *,
     sidecar: bool,
+    workload: str,
 ) -> Diagnosis | None:
     if (crash := _crash(container, status, sidecar=sidecar)) is not None:
         return crash
@@ -137,11 +143,9 @@ def _container(
         case "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull":
             return _image(str(container.get("image") or status.get("image") or ""), message, events)
         case "InvalidImageName":
-            return Diagnosis(
-                "image-name", message, "Correct the image's name: it must not have capital letters."
-            )
+            return _image_name(message)
         case "CreateContainerConfigError":
-            return _config(message)
+            return _config(message, workload)
         case "CreateContainerError" | "RunContainerError":
             return Diagnosis("container", f"The container cannot be created: {message}.")
     return None
@@ -193,20 +197,37 @@ def _image(image: str, message: str, events: Sequence[Manifest]) -> Diagnosis:
     return Diagnosis("image", f"The image cannot be pulled: {text}.", remedy)
 
 
-def _config(message: str) -> Diagnosis:
+def _image_name(message: str) -> Diagnosis:
+    remedy = "Correct the image's name"
+    if "must be lowercase" in message:
+        remedy += ": it must not have capital letters"
+    return Diagnosis(
+        "image-name", f"The image's name is not a valid reference: {message}", f"{remedy}."
+    )
+
+
+def _config(message: str, workload: str) -> Diagnosis:
     if missing := _MISSING.search(message):
         kind = {"secret": "Secret", "configmap": "ConfigMap"}[missing[1]]
+        remedy = "Create it, or correct its name in pod_overrides."
+        if _is_ours(kind, missing[2], workload):
+            remedy = "Submit the job again: the object was removed, or the submit did not finish."
         return Diagnosis(
-            "missing-object",
-            f"The {kind} {missing[2]!r} does not exist: {message}.",
-            "Submit the job again: the object was removed, or the submit did not finish.",
+            "missing-object", f"The {kind} {missing[2]!r} does not exist: {message}.", remedy
         )
     return Diagnosis("container-config", f"The container cannot be configured: {message}.")
 
 
-def _mounts(text: str) -> Diagnosis:
+def _is_ours(kind: str, name: str, workload: str) -> bool:
+    """Return whether a submit creates the object of that name; others are the user's own."""
+    if kind == "ConfigMap":
+        return is_runner_config_map(name)
+    return name in (KEY_SECRET, environment_secret_name(workload))
+
+
+def _mounts(text: str, workload: str) -> Diagnosis:
     if missing := _MISSING.search(text):
-        return _config(missing[0])
+        return _config(missing[0], workload)
     remedy = ""
     if "not found in the list of registered CSI drivers" in text:
         remedy = (
