@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,27 @@ if __name__ == "__main__":
     assert len(kept[1]) == 1
     assert project.kept(job_id) == []
     wait_for(lambda: not project.objects("job,pod,secret", job_id))
+
+
+def test_a_function_that_takes_too_much_memory_is_told_the_limit_and_what_to_try(
+    project: Any,
+) -> None:
+    job_id = submit(
+        project,
+        """
+@kinetic.run("cpu", container_image=os.environ["IMAGE"], memory="160Mi", pod_overrides=small())
+def function():
+    held = []
+    while True:
+        held.append(b"x" * 2**22)
+""",
+    )
+    done = project.run("-m", "kinetic_cli", "jobs", "result", job_id)
+
+    assert done.returncode == 1
+    assert "the kernel ran out of memory" in done.stderr
+    assert re.search(r"limit of the container is 160 Mi, .* used is 1[56]\d Mi", done.stderr)
+    assert "try memory='256Mi'" in done.stderr
 
 
 def test_only_who_asks_the_right_cluster_and_may_do_so_ends_a_job(

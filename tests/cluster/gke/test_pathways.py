@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from typing import Any
 
 from kinetic_k8s.manifests.jobset import EXCLUSIVE
@@ -10,16 +11,19 @@ from kinetic_k8s.manifests.jobset import EXCLUSIVE
 MAIN = """
 import os
 import kinetic
+from gates import gate
 from pods import small
 from workers import workers
 
 @kinetic.run(
     os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small(),
 )
-def function(fails=False):
+def function(fails=False, evicted=""):
     print("on the head", flush=True)
     if fails:
         raise ValueError("the words of the head")
+    if evicted and os.environ["KINETIC_ATTEMPT"] == "1":
+        gate(evicted)
     return workers(), os.environ["KINETIC_HOST_COUNT"], os.environ["KINETIC_PATHWAYS"], os.environ["JAX_PLATFORMS"]
 """
 WORKERS = """
@@ -54,12 +58,13 @@ def share_the_node_pool(created: Any) -> None:
             job["template"]["metadata"].get("annotations", {}).pop(EXCLUSIVE, None)
 
 
-def test_the_function_runs_once_on_the_head_and_sees_the_whole_slice(
+def test_the_function_runs_on_the_head_sees_the_whole_slice_and_outlives_a_preemption(
     on_slice: Any, components: dict[str, str], proxy: Any, wait_for: Any
 ) -> None:
-    project = prepared(on_slice, components, """
+    mark = f"head-{secrets.token_hex(3)}"
+    project = prepared(on_slice, components, f"""
 if __name__ == "__main__":
-    job = function.run_async()
+    job = function.run_async(evicted="{mark}")
     print(job.job_id, job.backend)
 """)  # fmt: skip
     proxy.change = share_the_node_pool
@@ -69,6 +74,9 @@ if __name__ == "__main__":
     (workload,) = wait_for(lambda: project.objects("jobset", job_id))
     follow = project.start("-m", "kinetic_cli", "jobs", "logs", job_id, "--follow")
     listed = json.loads(project.kinetic("jobs", "list", "--json"))
+    project.await_gate(mark)
+    (head,) = (pod for pod in project.objects("pod", job_id) if "-head-" in pod["metadata"]["name"])
+    project.bed.evict(project.namespace, head["metadata"]["name"])
     value = project.kinetic("jobs", "result", job_id)
     out, err = follow.communicate()
 
@@ -77,7 +85,8 @@ if __name__ == "__main__":
     assert job_id in {one["job_id"] for one in listed}
     tag = components["KINETIC_PATHWAYS_SERVER_IMAGE"].rpartition(":")[2]
     assert str(("2", "1", tag, "proxy")) in value
-    assert out == "on the head\n", err
+    lines = [line for line in out.splitlines() if "[kinetic]" not in line]
+    assert lines == ["on the head"] * 2, err
     assert project.kept(job_id) == []
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
 
