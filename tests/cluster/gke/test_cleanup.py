@@ -1,7 +1,9 @@
-"""What `result` and `cleanup` leave of jobs that are JobSets or LeaderWorkerSets."""
+"""What `result`, `cancel` and `cleanup` leave of jobs, and what a list of jobs does about it."""
 
 from __future__ import annotations
 
+import secrets
+import shlex
 from typing import Any
 
 import pytest
@@ -41,6 +43,33 @@ def function():
 
 if __name__ == "__main__":
     print(function.run_async().job_id)
+"""
+
+FORGOTTEN = """
+import logging, os, sys, time
+import kinetic
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
+
+clock = time.time
+
+@kinetic.run("cpu", container_image=os.environ["IMAGE"], memory="400Gi")  # Its pod fits on no node.
+def function():
+    pass
+
+def list_jobs(after):
+    time.time = lambda: clock() + 60 * after
+    print("after", after, "minutes:", *(job.job_id for job in kinetic.list_jobs()), flush=True)
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    job_id = function.run_async().job_id
+    print(job_id)
+    list_jobs(after=10)
+    open_store(parse_location(os.environ["KINETIC_STORE"])).delete(JobObjects(job_id).handle)
+    for minutes in (0, 10, 10):
+        list_jobs(after=minutes)
 """
 
 
@@ -107,6 +136,23 @@ def test_a_list_of_jobs_ends_what_a_killed_cancel_left_running(
     assert '"FAILED"' in listed
     wait_for(lambda: not project.objects("job,pod,secret", job_id))
     assert "The job was cancelled" in project.kinetic("jobs", "status", job_id)
+
+
+def test_a_list_leaves_out_a_job_without_a_record_and_warns_once_with_the_command_that_deletes_it(
+    project: Any, wait_for: Any
+) -> None:
+    # No other job is in this store.
+    project.variables["KINETIC_STORE"] = f"gs://jobs/{secrets.token_hex(4)}"
+    job_id, recorded, new, warning, *old = project.script(FORGOTTEN).splitlines()
+    about, _, command = warning.partition(" Delete its Job: kubectl ")
+    there = project.objects("job", job_id)
+    project.bed.kubectl(*shlex.split(command))
+
+    assert recorded == f"after 10 minutes: {job_id}"
+    assert (new, old) == ("after 0 minutes:", ["after 10 minutes:"] * 2)
+    assert about.startswith(f"Job {job_id} is left out: it has no record in gs://jobs/")
+    assert len(there) == 1
+    wait_for(lambda: not project.objects("job,pod,secret", job_id))
 
 
 def test_a_leaderworkerset_never_outlives_its_outcome_and_its_objects_stay_on_request(

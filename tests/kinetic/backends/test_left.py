@@ -1,8 +1,7 @@
-"""What killed submits left in a cluster, and jobs whose record is gone."""
+"""What killed submits left in a cluster."""
 
 from __future__ import annotations
 
-import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -136,23 +135,6 @@ def test_a_list_is_used_a_second_time_for_a_few_seconds_unless_a_workload_was_de
     assert known_after(9)
     assert not known_after(11)
     assert not known_after(1, deleted=True)
-
-
-def test_a_job_without_a_record_is_left_out_with_a_warning(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    left, found = left_in(Namespace()), [a_workload()]
-    made = created_at(found[0])
-
-    with caplog.at_level(logging.WARNING):
-        left.report(found, {RECORD.job_id}, made + 3600)
-        left.report(found, set(), made + 10)
-    assert caplog.text == ""
-    with caplog.at_level(logging.WARNING):
-        left.report(found, set(), made + 3600)
-        left.report(found, set(), made + 3600)
-    assert caplog.text.count(RECORD.job_id) == 1
-    assert "kubectl delete jobset job -n team --context mine" in caplog.text
 
 
 def test_what_waits_for_objects_that_nobody_creates_is_removed_after_an_hour(
