@@ -8,6 +8,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+import yaml
+
+ROLES = Path(__file__).parents[3] / "docs" / "roles.yaml"
 HEAD = """
 import os, sys
 import kinetic
@@ -162,8 +166,26 @@ def function():
     assert "try memory='256Mi'" in done.stderr
 
 
+@pytest.fixture
+def without_delete(project: Any, tmp_path: Path) -> str:
+    """The kubeconfig of a user with the role of `docs/roles.yaml`, who may not delete Jobs."""
+    role, _ = yaml.safe_load_all(ROLES.read_text())
+    role["metadata"]["name"] = name = "kinetic-user-without-delete"
+    (verbs,) = [rule["verbs"] for rule in role["rules"] if "jobs" in rule["resources"]]
+    verbs.remove("delete")
+    there, user = ("-n", project.namespace), "eve@example.com"
+    project.bed.kubectl("create", *there, "-f", "-", given=json.dumps(role))
+    binding = ("rolebinding", name, f"--role={name}", f"--user={user}")
+    project.bed.kubectl("create", *there, *binding)
+    config = json.loads(Path(project.bed.kubeconfig).read_text())
+    config["users"][0]["user"]["as"] = user
+    path = tmp_path / "without-delete"
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
 def test_only_who_asks_the_right_cluster_and_may_do_so_ends_a_job(
-    project: Any, proxy: Any, wait_for: Any
+    project: Any, proxy: Any, without_delete: str
 ) -> None:
     job_id = submit(
         project,
@@ -193,7 +215,8 @@ for call in (job.status, lambda: job.result(timeout=30), job.cancel, job.cleanup
         KINETIC_KUBE_CONTEXT="kube-bed",
     )
     names = project.kept(job_id)
-    (pod,) = project.objects("pod", job_id)
+    refused = project.run("-m", "kinetic_cli", "jobs", "cancel", job_id, KUBECONFIG=without_delete)
+    job, pod = project.objects("job,pod", job_id)
     (project.root / "cancel.py").write_text(f'''
 import kinetic
 job = kinetic.attach("{job_id}")
@@ -211,8 +234,11 @@ except kinetic.JobCancelledError as error:
     assert elsewhere.stdout.split() == job_error, elsewhere.stderr
     assert forbidden.stdout.split() == ["ConfigurationError"] * 3 + ["NotPermittedError"]
     assert f"{job_id}/outcome.json" not in names
+    assert refused.returncode == 1
+    assert "permits 'delete' on 'jobs.batch'" in refused.stderr
+    assert "The job keeps running, and cpu is still billed." in refused.stderr
     assert pod["status"]["phase"] == "Running"
-    assert "deletionTimestamp" not in pod["metadata"]
+    assert all("deletionTimestamp" not in each["metadata"] for each in (job, pod))
     assert cancelled.stdout.split() == ["FAILED", "cancelled"], cancelled.stderr
     assert left == []
 
