@@ -280,7 +280,7 @@ def function():
     assert said == ["attempt 1", "attempt 2", "attempt 3"], out + err
 
 
-def test_sigterm_reaches_the_function_and_leaves_it_its_child_processes(
+def test_sigterm_lets_function_and_child_processes_save_before_the_last_preemption_ends_the_job(
     project: Any, look: Any
 ) -> None:
     job_id = submit(
@@ -290,15 +290,17 @@ import signal, subprocess
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 
-@on_cluster
+@kinetic.run(
+    "cpu", container_image=os.environ["IMAGE"], memory="128Mi", preemptions=0, pod_overrides=small(),
+)
 def function():
-    outputs = open_store(parse_location(os.environ["KINETIC_OUTPUT_DIR"]))
-    if os.environ["KINETIC_ATTEMPT"] == "2":
-        return outputs.read("saved").decode()
+    if os.environ["KINETIC_ATTEMPT"] != "1":
+        return "ran again"
     helper = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def save(*_):
         saved, _ = helper.communicate(b"by the helper")
+        outputs = open_store(parse_location(os.environ["KINETIC_OUTPUT_DIR"]))
         outputs.write("saved", saved + b", which ended with %d" % helper.returncode)
         sys.exit()
 
@@ -309,10 +311,20 @@ def function():
     project.await_gate("sigterm")
     (pod,) = project.objects("pod", job_id)
     look.evict(pod["metadata"]["name"])
+    ended = project.script(f"""
+import kinetic
+job = kinetic.attach("{job_id}")
+try:
+    print(job.result())
+except kinetic.JobFailedError as error:
+    print(error)
+print(job.status().value, [(host.attempt, host.reason) for host in job.outcome().hosts])
+""")
 
-    value = project.kinetic("jobs", "result", job_id)
-
-    assert "by the helper, which ended with 0" in value
+    saved = project.bucket.read("jobs", f"outputs/{job_id}/saved")
+    assert saved == b"by the helper, which ended with 0"
+    assert "failed: Preempted 1 times; preemptions=0 allows 0." in ended
+    assert ended.splitlines()[-1] == "FAILED [(1, 'terminated')]"
 
 
 def test_a_job_that_is_deleted_while_it_runs_has_failed(project: Any) -> None:
