@@ -323,7 +323,7 @@ print(job.status().value, [(host.attempt, host.reason) for host in job.outcome()
 
     saved = project.bucket.read("jobs", f"outputs/{job_id}/saved")
     assert saved == b"by the helper, which ended with 0"
-    assert "failed: Preempted 1 times; preemptions=0 allows 0." in ended
+    assert "failed: Preempted once; preemptions=0 allows 0." in ended
     assert ended.splitlines()[-1] == "FAILED [(1, 'terminated')]"
 
 

@@ -118,7 +118,8 @@ class Reporter:
         disruptions = self._tally_before(attempt).disruptions
         if disruptions <= preemptions:
             return ""
-        message = f"Preempted {disruptions} times; preemptions={preemptions} allows {preemptions}."
+        often = "once" if disruptions == 1 else f"{disruptions} times"
+        message = f"Preempted {often}; preemptions={preemptions} allows {preemptions}."
         self._write_final("failed", attempt - 1, message=message)
         return message
 
