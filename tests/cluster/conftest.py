@@ -52,8 +52,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
 
-    Those that take all accelerators begin before others use some, those that wait long follow, and those that
-    take the node come last.
+    Those that take all accelerators begin before others use some, and those that wait long for pods follow. The
+    last ones before those that take the whole node only ask the API server.
     """
     items.sort(key=_turn)
     for item in items:
@@ -76,11 +76,10 @@ def _required() -> bool:
 
 def _turn(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
-    turns = ("other_accelerators", "second", "slice_of_two", "ada", "project")
+    turns = ("other_accelerators", "second", "slice_of_two", "ada", "a_cluster", "project", "look")
     if "alone_on_node" in fixtures:
-        return len(turns) + 2
-    jobs = HERE / "gke" in item.path.parents
-    return next((n for n, name in enumerate(turns) if name in fixtures), len(turns) + (not jobs))
+        return len(turns) + 1
+    return next((n for n, name in enumerate(turns) if name in fixtures), len(turns))
 
 
 @pytest.fixture(scope="session")

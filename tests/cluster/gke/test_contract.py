@@ -103,7 +103,11 @@ class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
 
     @contextmanager
     def refusing_starts(self, client: Client) -> Iterator[None]:
-        # The Job is created, and the ConfigMap with its runner is refused.
+        # The Job is created, and the ConfigMap with its runner is refused. The check before the start would find
+        # that, unless this process has checked such a job.
+        checked = client.submit(client.functions.describe)
+        checked.cancel()
+        checked.cleanup()
         one = "kube-root-ca.crt"
         # Tests that ran before in this namespace leave failed jobs and ConfigMaps, some without an owner.
         self.bed.kubectl("delete", "jobs", "--all", "-n", self.namespace)
