@@ -182,14 +182,22 @@ def a_job() -> Callable[..., JobSpec]:
 
 
 @pytest.fixture
-def second(bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A second API server, without nodes, as its `up` describes it. A third one might take a port of it."""
-    folder = tmp_path_factory.mktemp("second")  # Its path must be short.
+def second(bed: Bed, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+    """A second API server, without nodes, as its `up` describes it. A third one might take a port of it.
+
+    It takes some 15 s of CPU to start, so it runs until the last test that uses it has ended, in whatever process.
+    """
+    folder, ended = bed.folder / "second", bed.folder / "second-users"
+    users = sum("second" in getattr(item, "fixturenames", ()) for item in request.session.items)
     with locked(bed.folder, "second"):
         try:
             yield bed.start_beside(folder)
         finally:
-            bed.run_beside("down", "--dir", folder)
+            with ended.open("a") as file:
+                file.write(f"{request.node.nodeid}\n")
+            if len(ended.read_text().splitlines()) >= users:
+                ended.unlink()
+                bed.run_beside("down", "--dir", folder)
 
 
 @dataclass(frozen=True)
