@@ -30,8 +30,6 @@ PODS: Final = Path("/sys/fs/cgroup/cpu/kube-bed")
 """The cgroup of all pods."""
 SHARES_OF_PODS: Final = 16384
 """Its weight. By default it has that of a single process: beside a busy test run, pods would hardly run at all."""
-WITH_FEWER_COLLECTIONS: Final = {**os.environ, "GOGC": "400"}  # noqa: TID251 - a child's begins with ours
-"""The variables of the bed's processes. All are Go programs, whose garbage collection takes a tenth of this machine."""
 BRIDGE: Final = Path("/sys/class/net/kn-br0")
 """The network interface that connects the pods."""
 ADDRESS_OF_BRIDGE: Final = "02:00:0a:de:00:01"
@@ -78,16 +76,9 @@ class Bed:
 
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
         """Run kubectl: what these tests know independently of our code."""
-        done = subprocess.run(
-            [self.environment["KUBE_BED_KUBECTL"], *arguments],
-            env={**os.environ, **self.environment},  # noqa: TID251 - a child's begins with ours
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
+        return _output_of(
+            self.environment["KUBE_BED_KUBECTL"], *arguments, more=self.environment, given=given
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     def ask(self, method: str, path: str, *, body: object = None, **query: str) -> Any:
         """Send a request to the API server; return the response, decoded.
@@ -182,12 +173,7 @@ class Bed:
 
     def run(self, command: str, *arguments: str) -> None:
         """Run one of the bed's own commands."""
-        subprocess.run(
-            [self.commands / command, *arguments],
-            env=WITH_FEWER_COLLECTIONS,
-            check=True,
-            capture_output=True,
-        )
+        _output_of(self.commands / command, *arguments)
 
     def start_beside(self, folder: Path) -> dict[str, str]:
         """Start a second bed without a node in *folder*, or what ended of it; return its variables.
@@ -204,33 +190,36 @@ class Bed:
         Its clean-up kills all containers of a cgroup that it shares with this bed, so cgroups are hidden.
         """
         hidden = ("unshare", "--mount", "sh", "-c", 'umount -lR /sys/fs/cgroup && exec "$@"', "sh")
-        done = subprocess.run(
-            [*hidden, self.commands / command, *arguments],
-            env=WITH_FEWER_COLLECTIONS,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return _output_of(*hidden, self.commands / command, *arguments)
 
 
 def start() -> Bed:
     """Start the test bed unless it runs; it keeps running afterwards."""
     folder = testcloud()
     assert folder is not None, "ask `obstacle` first"
+    variables = exported(_output_of(folder / "kube" / "up"))
+    for shares in PODS.glob("cpu.shares"):
+        shares.write_text(str(SHARES_OF_PODS))
+    _keep_address(BRIDGE)
+    return Bed(folder / "kube", variables)
+
+
+def _output_of(
+    *command: str | Path, more: Mapping[str, str] | None = None, given: str | None = None
+) -> str:
+    """Run a command with the variables *more* and the input *given*; it must succeed."""
+    # With GOGC, what the bed starts, all of it in Go, collects garbage less often.
+    environment = {**os.environ, "GOGC": "400", **(more or {})}  # noqa: TID251 - a child's begins with ours
     done = subprocess.run(
-        [folder / "kube" / "up"],
-        env=WITH_FEWER_COLLECTIONS,
+        command,
+        env=environment,
+        input=given,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for shares in PODS.glob("cpu.shares"):
-        shares.write_text(str(SHARES_OF_PODS))
-    _keep_address(BRIDGE)
-    return Bed(folder / "kube", exported(done.stdout))
+    return done.stdout
 
 
 def _keep_address(bridge: Path) -> None:

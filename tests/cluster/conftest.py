@@ -185,7 +185,7 @@ def a_job() -> Callable[..., JobSpec]:
 def second(bed: Bed, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
     """A second API server, without nodes, as its `up` describes it. A third one might take a port of it.
 
-    It takes some 15 s of CPU to start, so it runs until the last test that uses it has ended, in whatever process.
+    Its start takes seconds on both cores, so it runs until the last test that uses it has ended, in any process.
     """
     folder, ended = bed.folder / "second", bed.folder / "second-users"
     users = sum("second" in getattr(item, "fixturenames", ()) for item in request.session.items)
