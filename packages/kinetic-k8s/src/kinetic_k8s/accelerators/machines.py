@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,8 +10,6 @@ from kinetic_k8s.accelerators.tpus import machines_of
 from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
 
 _GIB: Final = 1024**3
-_SIZE_IN_NAME: Final = re.compile(r"(g[24])-standard-([0-9]+)")
-_GB_OF_CORE: Final = {"g2": 4.0, "g4": 3.75}
 _CORES_AND_GB: Final = {
     "a2-highgpu-1g": (12, 85),
     "a2-highgpu-2g": (24, 170),
@@ -30,6 +27,14 @@ _CORES_AND_GB: Final = {
     "a3-megagpu-8g": (208, 1872),
     "a3-ultragpu-8g": (224, 2952),
     "a4-highgpu-8g": (224, 3968),
+    "g2-standard-24": (24, 96),
+    "g2-standard-32": (32, 128),
+    "g2-standard-48": (48, 192),
+    "g2-standard-96": (96, 384),
+    "g4-standard-48": (48, 180),
+    "g4-standard-96": (96, 360),
+    "g4-standard-192": (192, 720),
+    "g4-standard-384": (384, 1440),
 }
 """https://cloud.google.com/compute/docs/accelerator-optimized-machines"""
 
@@ -47,7 +52,7 @@ class MachineSize:
 def largest_machine(accelerator: Accelerator) -> MachineSize | None:
     """Return the largest machine with *accelerator*; None if its size is not known.
 
-    N1 machines, to which GPUs are attached, have no fixed size. The numbers are those of
+    N1 machines, to which GPUs are attached, have no fixed size; that of A4X machines is not known here. The numbers are those of
     https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus and
     https://cloud.google.com/compute/docs/accelerator-optimized-machines.
     """
@@ -59,17 +64,9 @@ def largest_machine(accelerator: Accelerator) -> MachineSize | None:
             )
         case Gpu():
             name = GPU_BY_NAME[accelerator.name].machines[accelerator.count][-1]
-            return _size_of(name)
+            if name not in _CORES_AND_GB:
+                return None
+            cores, gigabytes = _CORES_AND_GB[name]
+            return MachineSize(machine_type=name, cores=cores, memory=gigabytes * _GIB)
         case Cpu():
             return None
-
-
-def _size_of(machine_type: str) -> MachineSize | None:
-    if found := _SIZE_IN_NAME.fullmatch(machine_type):
-        cores = int(found[2])
-        gigabytes = cores * _GB_OF_CORE[found[1]]
-    elif machine_type in _CORES_AND_GB:
-        cores, gigabytes = _CORES_AND_GB[machine_type]
-    else:
-        return None
-    return MachineSize(machine_type=machine_type, cores=cores, memory=int(gigabytes * _GIB))

@@ -52,7 +52,7 @@ class Credentials:
 
     @property
     def anonymous(self) -> bool:
-        """Whether there are none, so that the server treats requests as anonymous."""
+        """Whether there is neither a token nor a certificate; the server then treats requests as anonymous."""
         return "Authorization" not in self.headers and self.certificate is None
 
 

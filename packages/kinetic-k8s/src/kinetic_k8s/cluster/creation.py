@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -97,10 +97,8 @@ def check_workload(
         InvalidRequestError: It cannot be rendered.
     """
     manifest = workload_manifest(spec)
-    kinds = {
-        "Service": isinstance(spec, IndexedJobSpec), "Secret": environment, "ConfigMap": runner
-    }  # fmt: skip
-    alike = json.dumps([manifest, kinds], sort_keys=True).replace(spec.pod.job_id, "")
+    drafts = list(_drafts(spec, environment=environment, runner=runner))
+    alike = json.dumps([manifest, drafts], sort_keys=True).replace(spec.pod.job_id, "")
     checked = (cluster.identity, hashlib.sha256(alike.encode()).digest())
     if checked in _ACCEPTED:
         return
@@ -109,12 +107,20 @@ def check_workload(
     job = checked_job(manifest) if spec.pod.overrides else None
     if job is not None:
         cluster.create(job, dry_run=True)
-    for kind in (kind for kind, needed in kinds.items() if needed):
-        draft: Manifest = {"apiVersion": "v1", "kind": kind, "metadata": {"name": spec.name}}
-        cluster.create(
-            {**draft, "spec": {"clusterIP": "None"}} if kind == "Service" else draft, dry_run=True
-        )
+    for draft in drafts:
+        cluster.create(draft, dry_run=True)
     _ACCEPTED.add(checked)
+
+
+def _drafts(spec: WorkloadSpec, *, environment: bool, runner: bool) -> Iterator[Manifest]:
+    """Iterate over minimal objects of the kinds that `create_workload` creates beside the workload."""
+    draft: Manifest = {"apiVersion": "v1", "metadata": {"name": spec.name}}
+    if isinstance(spec, IndexedJobSpec):
+        yield {**draft, "kind": "Service", "spec": {"clusterIP": "None"}}
+    if environment:
+        yield {**draft, "kind": "Secret"}
+    if runner:
+        yield {**draft, "kind": "ConfigMap"}
 
 
 def create_workload(

@@ -64,9 +64,8 @@ def access_of(
             access.check_same_cluster(again())
         try:
             return _credentials(paths, name)
-        except (
-            UnknownContextError
-        ) as error:  # The context was there: the file may be being rewritten.
+        except UnknownContextError as error:
+            # The context was there when the access was made: the file may be being rewritten.
             raise NotAuthenticatedError(error.message, hint=error.hint) from error
 
     proxy = cluster.fields.get("proxy-url")

@@ -169,14 +169,13 @@ def _rejected(pod: PodView, text: str, causes: str) -> Diagnosis:
         f"{key}={value}" for key, value in (pod.spec.get("nodeSelector") or {}).items()
     )
     if others and not taints and not cordoned:
-        return Diagnosis(
-            "no-node",
-            f"No node is of the kind that the job requests: {text}",
-            f"Add a node pool (gcloud container node-pools create) whose nodes have the labels {wanted.replace(',', ', ')}, "
-            "or choose another accelerator."
-            if wanted
-            else "",
-        )
+        remedy = ""
+        if wanted:
+            remedy = (
+                "Add a node pool (gcloud container node-pools create) whose nodes have the labels "
+                f"{wanted.replace(',', ', ')}, or choose another accelerator."
+            )
+        return Diagnosis("no-node", f"No node is of the kind that the job requests: {text}", remedy)
     states = []
     if taints and not starting:
         cause, remedy = "taint", "Add nodes without that taint."

@@ -252,7 +252,7 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     ended = {job.job_id for job in jobs if job._session.listed not in (None, "no outcome")}
     with looking():
         services.backend.collect_left(recorded, ended)
-    if settings.namespace.source == "default":
+    if settings.namespace.is_default:
         return jobs
     return [
         job

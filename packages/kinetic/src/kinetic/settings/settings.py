@@ -35,6 +35,11 @@ class Setting(Generic[T]):
     value: T
     source: str
 
+    @property
+    def is_default(self) -> bool:
+        """Whether the user has not set it."""
+        return self.source == "default"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

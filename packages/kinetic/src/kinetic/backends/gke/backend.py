@@ -95,7 +95,7 @@ log = logging.getLogger("kinetic")
 _REPORTED: Final[set[str]] = set()
 """The uids of workloads without a record that this process has reported."""
 _LEFT_EVERY: Final = 600.0
-"""Seconds between two looks at whether a job waits for what its killed submit would have done: they cost requests."""
+"""Seconds between two checks whether the submit of a pending job was killed; each check costs requests."""
 
 
 class ClusterBackend:
@@ -129,10 +129,17 @@ class ClusterBackend:
         self._watches = JobWatches(cluster)
         self._idle = IdleWorkloads(cluster, store, key_signer, clock=clock)
         self._workloads = Workloads(cluster)
+        self._left = Left(
+            cluster=cluster,
+            workloads=self._workloads,
+            observer=self._observer,
+            store=store.location,
+            reported=_REPORTED,
+        )
         self._queues = Queues()
         self._clock = clock
         self._left_at: dict[str, float] = {}
-        """Uid of a workload that waits → when it is looked at again for what its submit has not done."""
+        """Uid of a pending workload → when to check again whether its submit was killed."""
 
     def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
@@ -257,8 +264,8 @@ class ClusterBackend:
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
         """Explain from the cluster's objects what keeps the job from running, or how it ended.
 
-        A job that waits for what only its killed submit would do is removed, and so are ended jobs that hold its
-        machines.
+        The workload of a submit that was killed is deleted here. So are LeaderWorkerSets of ended jobs, which may
+        hold the machines that this job waits for.
         """
         if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
@@ -395,35 +402,25 @@ class ClusterBackend:
         from kinetic.backends.local.collection import collect_left
 
         collect_left(Home(str(self._home)), self._store, recorded, self._environment)
-        left = self._left()
         try:
-            found = left.find()
+            found = self._left.find()
             for each in found:
                 self._end_if_idle(each, job_of(each), ended=job_of(each) in ended)
-            left.report(found, recorded, time.time())
-            left.remove(found, time.time())
+            self._left.report(found, recorded, time.time())
+            self._left.remove(found, time.time())
         except KineticError as error:
             log.info("What killed submits left could not be looked for: %s", error.message)
 
     def _remove_if_left(self, workload: Manifest) -> None:
-        """Delete a workload that waits for what only its killed submit would do; look at each every ten minutes."""
+        """Delete the workload if its submit was killed before it was complete; check that every ten minutes."""
         uid = WorkloadView(workload).uid
         if self._clock() < self._left_at.get(uid, -inf):
             return
         self._left_at[uid] = self._clock() + _LEFT_EVERY
         try:
-            self._left().remove([workload], time.time())
+            self._left.remove([workload], time.time())
         except KineticError as error:
             log.info("What a killed submit left could not be removed: %s", error.message)
-
-    def _left(self) -> Left:
-        return Left(
-            cluster=self._cluster,
-            workloads=self._workloads,
-            observer=self._observer,
-            store=self._store.location,
-            reported=_REPORTED,
-        )
 
 
 def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | None) -> None:

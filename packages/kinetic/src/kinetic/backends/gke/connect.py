@@ -102,7 +102,7 @@ def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str
         from kinetic_k8s.cluster.connect import connect_in_pod
 
         # If nobody named a namespace, it is the pod's own.
-        unnamed = target == here and settings.namespace.source == "default"
+        unnamed = target == here and settings.namespace.is_default
         namespace = None if unnamed else target.namespace or None
         return FoundCluster(connect_in_pod(variables, namespace=namespace))
     raise ConfigurationError(

@@ -36,7 +36,7 @@ def cluster_region(settings: Settings, context: str | None, known: str | None = 
     """
     gke = _GKE_CONTEXT.fullmatch(context or "")
     zone = settings.zone
-    set_by_user = zone.value if zone.source != "default" else ""
+    set_by_user = "" if zone.is_default else zone.value
     found = _REGION.fullmatch(known or (gke["location"] if gke else set_by_user))
     return found[1] if found else None
 
