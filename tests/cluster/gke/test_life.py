@@ -217,6 +217,7 @@ for call in (job.status, lambda: job.result(timeout=30), job.cancel, job.cleanup
     names = project.kept(job_id)
     refused = project.run("-m", "kinetic_cli", "jobs", "cancel", job_id, KUBECONFIG=without_delete)
     job, pod = project.objects("job,pod", job_id)
+    undecided = f"{job_id}/outcome.json" not in project.kept(job_id)
     (project.root / "cancel.py").write_text(f'''
 import kinetic
 job = kinetic.attach("{job_id}")
@@ -237,6 +238,7 @@ except kinetic.JobCancelledError as error:
     assert refused.returncode == 1
     assert "permits 'delete' on 'jobs.batch'" in refused.stderr
     assert "The job keeps running, and cpu is still billed." in refused.stderr
+    assert undecided  # Its value will count.
     assert pod["status"]["phase"] == "Running"
     assert all("deletionTimestamp" not in each["metadata"] for each in (job, pod))
     assert cancelled.stdout.split() == ["FAILED", "cancelled"], cancelled.stderr
@@ -344,6 +346,26 @@ def function():
 
     assert wait.returncode == 1
     assert "There is no Job" in err
+
+
+def test_a_job_whose_pod_somebody_deletes_says_so(project: Any) -> None:
+    job_id = submit(
+        project,
+        """
+@on_cluster
+def function():
+    gate("pod-deleted")
+""",
+    )
+    wait = project.start("-m", "kinetic_cli", "jobs", "result", job_id)
+    project.await_gate("pod-deleted")
+    (pod,) = project.objects("pod", job_id)
+    pods = f"api/v1/namespaces/{project.namespace}/pods"
+    project.bed.ask("DELETE", f"{pods}/{pod['metadata']['name']}")
+    _, err = wait.communicate()
+
+    assert wait.returncode == 1
+    assert "deleted" in err
 
 
 def test_an_image_that_does_not_exist_is_the_reason_of_a_job_that_waits(

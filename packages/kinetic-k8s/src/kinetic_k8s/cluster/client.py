@@ -205,6 +205,7 @@ class ApiServer:
         uid: str | None = None,
         grace: int | None = None,
         propagation: Propagation = "Background",
+        dry_run: bool = False,
     ) -> bool:
         """Delete an object; see `Cluster.delete`."""
         found = kind_of(kind)
@@ -214,6 +215,8 @@ class ApiServer:
             body["gracePeriodSeconds"] = grace
         if uid is not None:
             body["preconditions"] = {"uid": uid}
+        if dry_run:
+            body["dryRun"] = ["All"]
         answer = self._send("DELETE", request, self._path(found, name), body=body)
         # If the object is absent after a retry, an earlier try may have deleted it.
         return self._manifest_or_none(answer, request) is not None or answer.repeated

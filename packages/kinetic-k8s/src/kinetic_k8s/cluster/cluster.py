@@ -183,6 +183,7 @@ class Cluster(Protocol):
         uid: str | None = None,
         grace: int | None = None,
         propagation: Propagation = "Background",
+        dry_run: bool = False,
     ) -> bool:
         """Delete an object; return whether it existed. Its pods may run until their grace period ends.
 
@@ -192,6 +193,7 @@ class Cluster(Protocol):
             uid: Delete only the object with this uid, not a later one of the same name.
             grace: Seconds between SIGTERM and SIGKILL, for a pod; None: the pod's own setting.
             propagation: Whether and when the objects that it owns are deleted.
+            dry_run: Only find out whether the server would do it.
 
         Raises:
             ConflictError: The object has another *uid*.

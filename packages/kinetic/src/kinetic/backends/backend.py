@@ -279,6 +279,16 @@ class Backend(Protocol):
         """
         ...
 
+    def check_stop(self, record: JobRecord) -> None:
+        """Raise if the resource may not be stopped; change nothing.
+
+        A cancel asks for this before it writes the outcome: the function would go on, and its value be lost.
+
+        Raises:
+            KineticError: The message says what keeps running.
+        """
+        ...
+
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop all processes of the job gracefully, and return when they are gone.
 

@@ -37,7 +37,7 @@ def cancel(
     Raises:
         JobNotFoundError: There is no such job.
         SignatureError: The record was signed with another key; nothing was written.
-        KineticError: The backend cannot be reached, or does not permit a look; nothing was written.
+        KineticError: The backend cannot be reached, or permits neither a look nor a stop; nothing was written.
         JobError: A part of the job still runs after *timeout* seconds. Or its supervisor cannot be
             reached from here, and nothing was written.
         StoreError: The outcome cannot be written. If the disk is full, the job was stopped all the same.
@@ -62,6 +62,8 @@ def cancel(
             raise _not_stored_yet(record, view, services)
     outcome = view.outcome
     if outcome is None:
+        with asking(record):
+            services.backend.check_stop(record)
         outcome = Outcome(
             job_id=record.job_id,
             status="cancelled",

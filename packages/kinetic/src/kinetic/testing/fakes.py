@@ -259,6 +259,9 @@ class FakeBackend:
     def forward(self, record: JobRecord) -> None:
         """Return None: jobs run on this machine."""
 
+    def check_stop(self, record: JobRecord) -> None:
+        """Do nothing: all may be stopped."""
+
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
         """End the job unless it has ended; write the outcome `cancelled`, as a supervisor does."""
         with self.journal.noting(f"stop {record.job_id}"):

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
@@ -332,6 +332,22 @@ class ClusterBackend:
     def forward(self, record: JobRecord) -> PortForward:
         """Return how the leader's pod is reached: through the API server."""
         return PortForward(with_short_timeout(self._cluster), of_job(record.job_id))
+
+    def check_stop(self, record: JobRecord) -> None:
+        """Let the cluster check in a dry run whether the workload may be deleted.
+
+        Raises:
+            ClusterError: It may not; its pods keep running.
+        """
+        cluster, kind = with_timeout(self._cluster), workload_of(record)
+        try:
+            cluster.delete(kind, record.k8s_name, dry_run=True)
+        except ClusterError as error:
+            found = None
+            with suppress(ClusterError):
+                found = cluster.get(kind, record.k8s_name)
+            _name_the_cost(error, record, found)
+            raise
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
         """Delete the workload, and return when none of its pods is left.

@@ -385,6 +385,9 @@ class LocalBackend:
                 job_id=record.job_id,
             )
 
+    def check_stop(self, record: JobRecord) -> None:
+        """Do nothing: the processes are the user's own."""
+
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop all processes of the job gracefully, and return when they are gone.
 
