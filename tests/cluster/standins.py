@@ -40,8 +40,6 @@ def serve(port, answer):
     with socketserver.ThreadingTCPServer(("", port), Handler) as server:
         server.serve_forever()
 expect(arguments, gcs_scratch_location={SCRATCH!r})
-import signal
-signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
 """
 SERVER = (
     _COMMON
@@ -95,6 +93,8 @@ def push(address: str, name: str, program: str) -> str:
     """Push an image that runs *program*; return its address."""
     registry = Registry(address)
     base, config = registry.base()
-    config["config"] = {**config["config"], "Entrypoint": ["python3", "-u", "-c", program]}
+    # The first process of a pod ignores SIGTERM until it has a handler; a shell has one at once.
+    run = 'trap \'exit 143\' TERM; python3 -u -c "$0" "$@" & wait $!'
+    config["config"] = {**config["config"], "Entrypoint": ["sh", "-c", run, program]}
     tag = hashlib.sha256(json.dumps(config).encode()).hexdigest()[:12]
     return registry.store(f"kinetic-tests/{name}", tag, base, config)
