@@ -225,7 +225,10 @@ def _failed(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | Non
             return None
         # Pods are also removed after their end: with their node, or once the cluster keeps many.
         whose = "The job's pod" if workload.hosts == 1 else "A pod of the job"
-        return Diagnosis("pod-gone", f"{whose} is gone, so how it ended is not known: {message}.")
+        return Diagnosis(
+            "pod-gone",
+            f"{whose} was deleted, perhaps with its node, so how it ended is not known: {message}.",
+        )
     if _was_deleted(workload, first, hosts) and reason in _BACKOFF:
         whose = "The job's pod" if workload.hosts == 1 else f"The pod of host {first.host}"
         return Diagnosis(
