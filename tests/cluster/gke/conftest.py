@@ -27,7 +27,7 @@ from standins import PROXY, SCRATCH, SERVER, push
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_payload.testing.gcs import Faults, GcsServer
+from kinetic_payload.testing.gcs import Faults, GcsProcess, GcsServer
 
 BUCKET = "jobs"
 GATES = "gates"
@@ -74,8 +74,17 @@ def image_with_jax(bed: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def bucket(bed: Any) -> Iterator[GcsServer]:
+def bucket(bed: Any) -> Iterator[GcsProcess]:
     """A bucket service that pods and clients reach by the same address."""
+    with GcsProcess(
+        BUCKET, GATES, arguments=["--host", bed.environment["KUBE_BED_HOST"]]
+    ) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def bucket_here(bed: Any) -> Iterator[GcsServer]:
+    """The same in this process, where tests can wait in the middle of a request."""
     with GcsServer(host=bed.environment["KUBE_BED_HOST"]) as server:
         server.create_bucket(BUCKET)
         server.create_bucket(GATES)
@@ -91,7 +100,7 @@ class Project:
     bed: Any
     namespace: str
     image: str
-    bucket: GcsServer
+    bucket: GcsProcess | GcsServer
     variables: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -181,7 +190,7 @@ def project(
     bed: Any,
     namespace: str,
     image: str,
-    bucket: GcsServer,
+    bucket: GcsProcess,
 ) -> Project:
     root = tmp_path / "project"
     root.mkdir()
@@ -192,10 +201,11 @@ def project(
 
 
 @pytest.fixture
-def faults(project: Project) -> Iterator[Faults]:
-    """The faults of the project's bucket; none is left."""
-    yield project.bucket.faults
-    project.bucket.faults.clear()
+def faults(project: Project, bucket_here: GcsServer) -> Iterator[Faults]:
+    """The faults of the bucket that the project uses from now on; none is left."""
+    project.bucket = bucket_here
+    yield bucket_here.faults
+    bucket_here.faults.clear()
 
 
 class Server(ThreadingHTTPServer):

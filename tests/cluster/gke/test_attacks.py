@@ -27,7 +27,7 @@ from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.testing.gcs import Fault
+from kinetic_payload.testing.gcs import Fault, Faults
 
 CANARY = "canary"
 
@@ -79,12 +79,12 @@ class Attacker:
 
 
 @pytest.fixture
-def attacker(project: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attacker]:
+def attacker(project: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attacker]:
     # This process reads the jobs.
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
     yield Attacker(project.bucket)
-    project.bucket.faults.clear()
+    faults.clear()
     assert CANARY not in project.bucket.names("gates"), "code of the attacker's ran"
 
 

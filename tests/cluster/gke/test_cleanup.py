@@ -10,6 +10,7 @@ import pytest
 
 import kinetic
 from kinetic.job_status import JobStatus
+from kinetic_payload.testing.gcs import Faults
 
 JOBS = """
 import os, sys
@@ -115,20 +116,20 @@ def test_a_jobset_is_kept_after_a_failure_or_on_request_and_each_part_is_removed
 
 
 def test_a_list_of_jobs_ends_what_a_killed_cancel_left_running(
-    project: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Any
+    project: Any, faults: Faults, wait_for: Any
 ) -> None:
     (project.root / "main.py").write_text(WAITS)
     job_id = project.run("main.py").stdout.strip()
     project.await_gate("waits")
     outcome = {"method": "POST", "name": f"{job_id}/outcome.json"}
-    project.bucket.faults.add(**outcome, reset="after", times=1)
-    repeated = project.bucket.faults.add(**outcome, after=1, held=True)
+    faults.add(**outcome, reset="after", times=1)
+    repeated = faults.add(**outcome, after=1, held=True)
     canceller = project.start("-m", "kinetic_cli", "jobs", "cancel", job_id)
     wait_for(lambda: repeated.hits)
     canceller.kill()
     canceller.wait()
     repeated.release()
-    project.bucket.faults.clear()
+    faults.clear()
     still = project.objects("job,pod", job_id)
     listed = project.kinetic("jobs", "list", "--json")
 

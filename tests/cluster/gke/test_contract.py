@@ -21,7 +21,7 @@ from kinetic.testing import (
     Client,
     RegisteredClient,
 )
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.testing.gcs import GcsProcess
 
 
 class OnACluster:
@@ -31,7 +31,7 @@ class OnACluster:
         bed: Any,
         namespace: str,
         image: str,
-        bucket: GcsServer,
+        bucket: GcsProcess,
         tmp_path: Path,
         warm: Callable[[Path], Path],
         monkeypatch: pytest.MonkeyPatch,

@@ -82,7 +82,7 @@ print(job.status().value, value["token"], len(value["large"]), value["devices"])
     assert TOKEN not in seen
     assert "--payload-digest" in seen
     assert not any(
-        TOKEN.encode() in stored.content.read() for stored in project.bucket.objects("jobs")
+        TOKEN.encode() in project.bucket.read("jobs", name) for name in project.bucket.names("jobs")
     )
     assert project.kept(job_id) == []
     wait_for(lambda: not project.objects("job,pod,secret", job_id))

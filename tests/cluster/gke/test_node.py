@@ -6,12 +6,14 @@ import json
 import secrets
 from typing import Any
 
+from kinetic_payload.testing.gcs import Faults
+
 UNREACHABLE = "node.kubernetes.io/unreachable:NoExecute"
 """The taint of a lost node. Pods tolerate it for 300 s; the cluster removes it from a node that is ready."""
 
 
 def test_after_a_drain_the_loss_of_the_node_and_a_deletion_the_next_attempt_has_the_value(
-    project: Any, look: Any, copy_project: Any, wait_for: Any
+    project: Any, faults: Faults, look: Any, copy_project: Any, wait_for: Any
 ) -> None:
     mark = secrets.token_hex(3)
     copy_project("disrupted", project.root)
@@ -26,7 +28,7 @@ def test_after_a_drain_the_loss_of_the_node_and_a_deletion_the_next_attempt_has_
     pods = {job: project.objects("pod", job)[0] for job in jobs}
     node = pods[drained]["spec"]["nodeName"]
     # A node that is lost reports nothing.
-    report = project.bucket.faults.add(
+    report = faults.add(
         name=f"{lost}/attempts/1/host-0.json", method="POST", held=True, reset="before"
     )
 

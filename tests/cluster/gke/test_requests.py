@@ -22,7 +22,7 @@ from kinetic.jobs.status import explained, look
 from kinetic.testing import RegisteredClient, ServicesClient, users_project
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET
 from kinetic_payload.records.signing import KEY_SIZE
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.testing.gcs import GcsProcess
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def client(
     relay: Any,
     namespace: str,
     image: str,
-    bucket: GcsServer,
+    bucket: GcsProcess,
     tmp_path: Path,
     warm: Callable[[Path], Path],
     monkeypatch: pytest.MonkeyPatch,
@@ -81,15 +81,15 @@ def test_a_warm_submit_and_a_status_take_few_requests(
     client: ServicesClient,
     program: RegisteredClient,
     relay: Any,
-    bucket: GcsServer,
+    bucket: GcsProcess,
     wait_for: Callable[..., Any],
 ) -> None:
     full = {"memory": "400Gi"}  # Its pods never run.
     program.submit(client.functions.wait, 1, options=full)
     relay.requests.clear()
-    before = len(bucket.requests)
+    bucket.clear_requests()
     job = program.submit(client.functions.wait, 2, options=full)
-    submit, stored = list(relay.requests), list(bucket.requests)[before:]
+    submit, stored = list(relay.requests), bucket.requests()
     wait_for(
         lambda: (
             "memory" in explained(job._record, look(job._record, client.services), client.services)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, IncompleteRead
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from google.cloud import storage
@@ -285,6 +286,21 @@ def test_as_a_process_it_is_told_over_http_what_should_go_wrong() -> None:
         server.clear_faults()
         assert server.requests() == []
         assert json.loads(ask(server.endpoint, "GET", "/_kinetic/health")[2]) == {"status": "ok"}
+
+
+def test_as_a_process_it_shows_what_is_in_its_buckets() -> None:
+    names = [f"a/{number:04} ü?%2F" for number in range(1100)]  # More than a page.
+    with GcsProcess() as server:
+        server.create_bucket("bucket", location="EUROPE-WEST4")
+        upload = "/upload/storage/v1/b/bucket/o?uploadType=media&name="
+        for name in [*names, "b"]:
+            ask(server.endpoint, "POST", upload + quote(name, safe=""), name.encode())
+        location = json.loads(ask(server.endpoint, "GET", "/storage/v1/b/bucket")[2])["location"]
+        listed, read = server.names("bucket", "a/"), server.read("bucket", names[-1])
+
+    assert location == "EUROPE-WEST4"
+    assert listed == names
+    assert read == names[-1].encode()
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])

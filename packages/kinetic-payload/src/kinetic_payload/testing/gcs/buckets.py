@@ -52,7 +52,12 @@ class BucketCalls:
         if not call.arg("project"):
             raise required("Required parameter: project")
         given = await call.json()
-        bucket = make_bucket(self._state, str(given.get("name", "")), call.arg("project"))
+        bucket = make_bucket(
+            self._state,
+            str(given.get("name", "")),
+            call.arg("project"),
+            str(given.get("location") or "US").upper(),
+        )
         return json_answer(bucket_resource(bucket, call.base))
 
     async def list(self, call: Call) -> Answer:

@@ -7,13 +7,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 from kinetic_payload.testing.gcs.requests import Logged
+from kinetic_payload.testing.gcs.server import PROJECT
 
 
 class GcsProcess:
-    """A server in a child process, for benchmarks; *arguments* are those of its command line."""
+    """A server in a child process; *arguments* are those of its command line.
+
+    Its faults are named by value, so that no test can wait in the middle of a request; `GcsServer` can.
+    """
 
     def __init__(self, *buckets: str, arguments: Sequence[str] = ()) -> None:
         named = [part for bucket in buckets for part in ("--bucket", bucket)]
@@ -45,26 +50,49 @@ class GcsProcess:
         """The environment variables that make clients use this server."""
         return {"STORAGE_EMULATOR_HOST": self.endpoint}
 
+    def create_bucket(self, name: str, *, location: str = "US") -> None:
+        """Create a bucket in a region."""
+        resource = {"name": name, "location": location}
+        self._ask("POST", f"storage/v1/b?project={PROJECT}", resource)
+
+    def names(self, bucket: str, prefix: str = "") -> list[str]:
+        """Return the names of the objects of a bucket, in order."""
+        found, query = [], {"prefix": prefix, "fields": "items/name,nextPageToken"}
+        while True:
+            page = json.loads(self._ask("GET", f"storage/v1/b/{bucket}/o?{urlencode(query)}"))
+            found += [item["name"] for item in page.get("items", ())]
+            if "nextPageToken" not in page:
+                return found
+            query["pageToken"] = page["nextPageToken"]
+
+    def read(self, bucket: str, name: str) -> bytes:
+        """Return an object's bytes."""
+        return self._ask("GET", f"storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media")
+
     def requests(self) -> list[Logged]:
         """Return the server's request log."""
-        return [Logged(**item) for item in self._request("GET", "requests")]
+        return [Logged(**item) for item in json.loads(self._ask("GET", "_kinetic/requests"))]
 
     def clear_requests(self) -> None:
         """Clear the request log."""
-        self._request("DELETE", "requests")
+        self._ask("DELETE", "_kinetic/requests")
 
     def add_fault(self, **what: Any) -> None:
         """Add a fault with the arguments of `Fault`."""
-        self._request("POST", "faults", what)
+        self._ask("POST", "_kinetic/faults", what)
 
     def clear_faults(self) -> None:
         """Remove all faults."""
-        self._request("DELETE", "faults")
+        self._ask("DELETE", "_kinetic/faults")
 
-    def _request(self, method: str, what: str, data: Any = None) -> Any:
+    def _ask(self, method: str, what: str, data: Any = None) -> bytes:
         body = None if data is None else json.dumps(data).encode()
-        address = f"{self.endpoint}/_kinetic/{what}"
-        request = Request(address, data=body, method=method)  # noqa: S310 - of this machine
+        request = Request(  # noqa: S310 - of this machine
+            f"{self.endpoint}/{what}",
+            data=body,
+            method=method,
+            headers={"Content-Type": "application/json"},
+        )
         with urlopen(request, timeout=30) as answer:  # noqa: S310
-            text = answer.read()
-        return json.loads(text) if text else None
+            found: bytes = answer.read()
+        return found
