@@ -27,9 +27,10 @@ from kinetic.testing.fakes import FakeStore
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import is_job_id
 from kinetic_payload.stores.store import parse_location
-from kinetic_payload.testing.gcs import Fault
+from kinetic_payload.testing.gcs import Fault, Faults
 
 SUBMITS = """
 import os, sys
@@ -54,7 +55,7 @@ if __name__ == "__main__":
 """For each line that it reads, it submits a job whose pod fits on no node."""
 
 
-WORKLOADS = "job,jobset"
+WORKLOADS = "job,jobset,leaderworkerset"
 
 
 class Gate:
@@ -107,7 +108,7 @@ def own_namespace(bed: Any) -> Iterator[str]:
 
 @pytest.fixture
 def gate(
-    project: Any, relay: Any, own_namespace: str, monkeypatch: pytest.MonkeyPatch
+    project: Any, relay: Any, faults: Faults, own_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Gate]:
     """The gate of the project's submits, which have a namespace and a bucket of their own."""
     gate, pass_on, bucket = Gate(), relay.take, own_namespace
@@ -123,7 +124,7 @@ def gate(
     project.bucket.create_bucket(bucket)
     fault = HeldInTheBucket(bucket=bucket, held=True, reset="before")
     fault.gate = gate
-    project.bucket.faults.add(fault)
+    faults.add(fault)
     project.namespace = own_namespace
     project.variables |= {
         "KINETIC_STORE": f"gs://{bucket}",
@@ -135,29 +136,31 @@ def gate(
         monkeypatch.setenv(name, value)
     yield gate
     gate.released.set()
-    project.bucket.faults.clear()
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "hidden", "first"),
+    ("backend", "accelerator", "hidden", "first"),
     [
-        ("cpu", set(), ""),
+        ("gke", "cpu", set(), ""),
         # What they do before they create the workload is the same.
-        ("v5p-8", set(), "/jobsets?"),
-        ("v5p-8", {"jobset.x-k8s.io"}, "/jobs?"),
+        ("gke", "v5p-8", set(), "/jobsets?"),
+        ("gke", "v5p-8", {"jobset.x-k8s.io"}, "/jobs?"),
+        ("pathways", "v5p-8", {"jobset.x-k8s.io"}, "/leaderworkersets?"),
     ],
-    ids=["Job", "JobSet", "Indexed Job"],
+    ids=["Job", "JobSet", "Indexed Job", "LeaderWorkerSet"],
 )
 def test_a_submit_that_is_killed_between_any_requests_leaves_what_is_listed_and_removed(
     project: Any,
     relay: Any,
     gate: Gate,
     wait_for: Any,
+    components: dict[str, str],
+    backend: str,
     accelerator: str,
     hidden: set[str],
     first: str,
 ) -> None:
-    project.variables["ACCELERATOR"] = accelerator
+    project.variables |= {**components, "KINETIC_BACKEND": backend, "ACCELERATOR": accelerator}
     relay.hidden = hidden
     config = json.loads(Path(project.bed.kubeconfig).read_text())
     config["clusters"][0]["cluster"] = cluster_at(relay.url)
@@ -223,7 +226,7 @@ def check_and_remove(project: Any) -> None:
     remove_after_an_hour(project)
     for each in workloads(project):
         # What is left would run, and end.
-        assert not each["spec"].get("suspend")
+        assert not WorkloadView(each).suspended
         for kind, name in needs_of(each):
             project.bed.kubectl("get", kind, name, "-n", project.namespace)
     for job in jobs.values():
@@ -240,7 +243,7 @@ def check_and_remove(project: Any) -> None:
 
 
 def workloads(project: Any) -> list[Manifest]:
-    """Return the Jobs and JobSets, without the Jobs that belong to JobSets."""
+    """Return the workloads, without the Jobs that belong to JobSets."""
     found = objects(project, WORKLOADS)
     return [each for each in found if "ownerReferences" not in each["metadata"]]
 
