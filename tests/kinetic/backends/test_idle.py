@@ -13,6 +13,7 @@ import pytest
 from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.idle import IdleWorkloads, delete_command
 from kinetic.backends.gke.observation import observation_of
+from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import look
 from kinetic.settings.keys import KeyFile, KeySigner
@@ -231,3 +232,32 @@ def test_a_failed_deletion_is_tried_again_and_then_reported_with_the_command(
     command = delete_command("LeaderWorkerSet", RECORD.k8s_name, Serving.identity)
     assert caplog.text.count(command) == 2
     assert command.endswith("-n team --context 'the context'")
+
+
+@pytest.mark.parametrize(("ends_silently", "most"), [(True, 0.05), (False, 1.0)])
+def test_a_wait_looks_for_an_end_that_the_cluster_does_not_show(
+    ends_silently: bool, most: float
+) -> None:
+    now, changed_at, looks = 0.0, 200.0, 0
+
+    class Objects:
+        """They change once, after 200 s."""
+
+        def wait(self, timeout: float) -> bool:
+            nonlocal now
+            changes = now < changed_at <= now + timeout
+            now = changed_at if changes else now + timeout
+            return changes
+
+    objects: Any = Objects()
+    watch = JobWatch(objects, ends_silently=ends_silently, clock=lambda: now)
+    late = []
+    while now < 7200:
+        before = now
+        watch.wait(None)
+        looks += 1
+        begun = changed_at if before >= changed_at else 0.0
+        late.append((now - before) / max(now - begun, 20))
+
+    assert max(late[1:]) <= most
+    assert looks <= 7200 / 30 + (200 if ends_silently else 1)

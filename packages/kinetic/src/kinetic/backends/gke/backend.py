@@ -26,9 +26,15 @@ from kinetic.backends.backend import (
 )
 from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
-from kinetic.backends.gke.forms import form_in, form_on, semantics_of, warnings_of, workload_of
+from kinetic.backends.gke.forms import (
+    IDLE_KIND,
+    form_in,
+    form_on,
+    semantics_of,
+    warnings_of,
+    workload_of,
+)
 from kinetic.backends.gke.host_log import LogSources
-from kinetic.backends.gke.idle import KIND as IDLE_KIND
 from kinetic.backends.gke.idle import IdleWorkloads
 from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
 from kinetic.backends.gke.left import Left

@@ -12,6 +12,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.gke.forms import IDLE_KIND
 from kinetic.backends.gke.observation import belongs_to, job_of
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import KineticError
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kinetic")
 
-KIND: Final = "LeaderWorkerSet"
-"""It restarts its pods whenever they end, so they stay up after the job, and are billed."""
 _TRIES: Final = 3
 _PAUSE: Final = 1.0
 _LOOK_AGAIN: Final = 60.0
@@ -86,11 +85,11 @@ class IdleWorkloads:
                 return
             self._room_at = self._clock() + _LOOK_AGAIN
         with suppress(KindNotServedError, NotPermittedError):
-            for each in with_short_timeout(self._cluster).list(KIND, labels=of_jobs(())):
+            for each in with_short_timeout(self._cluster).list(IDLE_KIND, labels=of_jobs(())):
                 if job_id := job_of(each):
                     self.end(job_id, each["metadata"]["name"])
 
-    def end(self, job_id: str, name: str, kind: str = KIND) -> None:
+    def end(self, job_id: str, name: str, kind: str = IDLE_KIND) -> None:
         """Delete the workload *name* if it would go on after the job's outcome; at most once in a process.
 
         A failure is tried again; then the user is told how to delete it.
@@ -138,7 +137,7 @@ class IdleWorkloads:
 
 def _goes_on(kind: str, outcome: bytes) -> bool:
     """Return whether a workload of *kind* would go on after that outcome of its job."""
-    return kind == KIND or fields_of(outcome).get("status") == "cancelled"
+    return kind == IDLE_KIND or fields_of(outcome).get("status") == "cancelled"
 
 
 def delete_command(kind: str, name: str, where: Identity) -> str:
