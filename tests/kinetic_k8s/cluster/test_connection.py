@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
+import subprocess
+import sys
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
@@ -192,6 +195,27 @@ def test_a_kubeconfig_that_is_being_written_anew_is_waited_for_as_a_login(
     file.write_text(whole)
     times[0] += timedelta(minutes=1)
     assert cluster.get("Job", "j") is not None
+
+
+def test_a_token_is_sent_without_the_library_that_reads_certificates(
+    secure_servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    server, _ = secure_servers
+    use = (
+        "import sys\n"
+        "from kinetic_k8s.cluster.client import ApiServer\n"
+        "from kinetic_k8s.cluster.kubeconfig import access_of\n"
+        "ApiServer(access_of()).get('Job', 'j')\n"
+        "print('kubernetes' in sys.modules)\n"
+    )
+    known = write(tmp_path, server.url, token="known")
+    variables = {**os.environ, "KUBECONFIG": known}  # noqa: TID251 - a child's begins with ours
+    done = subprocess.run(
+        [sys.executable, "-c", use], env=variables, capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert server.tokens == ["Bearer known"]
 
 
 def test_the_token_of_an_identity_provider_is_sent_and_left_to_kubectl_to_renew(
