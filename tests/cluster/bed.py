@@ -9,6 +9,7 @@ import secrets
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -39,8 +40,14 @@ API_OF: Final = {
     "job": "apis/batch/v1",
     "jobset": "apis/jobset.x-k8s.io/v1alpha2",
     "leaderworkerset": "apis/leaderworkerset.x-k8s.io/v1",
+    "limitrange": "api/v1",
     "pod": "api/v1",
+    "resourcequota": "api/v1",
+    "role": "apis/rbac.authorization.k8s.io/v1",
+    "rolebinding": "apis/rbac.authorization.k8s.io/v1",
     "secret": "api/v1",
+    "service": "api/v1",
+    "statefulset": "apis/apps/v1",
 }
 """Where the API server serves the objects that tests look for."""
 
@@ -87,6 +94,22 @@ class Bed:
         """
         return json.loads(self._response(method, path, body, **query))
 
+    def path_of(self, kind: str, namespace: str, name: str = "") -> str:
+        """Return the path of an object, or of all of a kind in a namespace."""
+        path = f"{API_OF[kind]}/namespaces/{namespace}/{kind}s"
+        return f"{path}/{name}" if name else path
+
+    def until(self, path: str, condition: str, *, seconds: float = 240) -> Manifest:
+        """Wait until an object has the *condition*; return the object."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found: Manifest = self.ask("GET", path)
+            conditions = found.get("status", {}).get("conditions") or ()
+            if any(one["type"] == condition and one["status"] == "True" for one in conditions):
+                return found
+            assert time.monotonic() < deadline, f"{path} did not become {condition}"
+            sleep(0.25)
+
     def log_of(self, pod: Manifest) -> str:
         """Return the log of a pod's main container, as far as it is there."""
         about = pod["metadata"]
@@ -106,9 +129,9 @@ class Bed:
         return [
             found
             for kind in kinds.split(",")
-            for found in self.ask(
-                "GET", f"{API_OF[kind]}/namespaces/{namespace}/{kind}s", labelSelector=labels
-            )["items"]
+            for found in self.ask("GET", self.path_of(kind, namespace), labelSelector=labels)[
+                "items"
+            ]
         ]
 
     @cached_property

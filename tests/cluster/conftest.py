@@ -76,7 +76,16 @@ def _required() -> bool:
 
 def _turn(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
-    turns = ("other_accelerators", "second", "slice_of_two", "ada", "a_cluster", "project", "look")
+    turns = (
+        "other_accelerators",
+        "second",
+        "slice_of_two",
+        "ada",
+        "a_cluster",
+        "faults",
+        "project",
+        "look",
+    )
     if "alone_on_node" in fixtures:
         return len(turns) + 1
     return next((n for n, name in enumerate(turns) if name in fixtures), len(turns))
@@ -211,12 +220,9 @@ class Look:
         """Return the pods of a job."""
         return self.bed.objects("pod", self.namespace, of_job(spec.pod.job_id))
 
-    def wait(self, spec: JobSpec, condition: str, *, seconds: int = 120) -> None:
-        """Wait for a condition of the Job, such as `condition=Complete`."""
-        self.bed.kubectl(
-            "wait", f"--for={condition}", f"job/{spec.name}", f"--timeout={seconds}s",
-            "-n", self.namespace,
-        )  # fmt: skip
+    def wait(self, spec: JobSpec, condition: str) -> None:
+        """Wait for a condition of the Job, such as `Complete`."""
+        self.bed.until(self.bed.path_of("job", self.namespace, spec.name), condition)
 
     def evict(self, pod: str, *, grace: int | None = None) -> None:
         """Evict a pod, as a preemption would; *grace*: the seconds that it gets to end, if not its own."""

@@ -63,7 +63,7 @@ def test_runner_captured_values_and_key_reach_the_container_as_they_are(
     spec = with_everything(a_job(""))
 
     create_workload(cluster, spec, environment={"SECRET": "two\nlines $(HOME)"}, runner=RUNNER)
-    look.wait(spec, "condition=Complete")
+    look.wait(spec, "Complete")
 
     arguments, values, shared = json.loads(
         look.bed.kubectl("logs", f"job/{spec.name}", "-n", look.namespace)
@@ -138,7 +138,7 @@ def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
     )
 
     assert job["spec"]["suspend"] is False
-    look.wait(spec, "condition=Complete")
+    look.wait(spec, "Complete")
     reasons = {
         event["reason"]
         for event in look.bed.objects("event", look.namespace)
@@ -194,7 +194,7 @@ os.setuid(1000)
 """
     create_workload(cluster, spec := a_job(program))
 
-    look.wait(spec, "condition=Complete")
+    look.wait(spec, "Complete")
 
 
 def test_pods_fit_the_baseline_of_pod_security_and_by_overrides_the_restricted_policy(
@@ -243,7 +243,7 @@ def test_a_job_runs_on_the_machine_that_its_accelerator_names(
         for spec in specs:
             create_workload(cluster, spec)
         for spec in specs[:2]:
-            look.wait(spec, "condition=Complete")
+            look.wait(spec, "Complete")
         (waiting,) = look.pods(specs[2])
         assert "nodeName" not in waiting["spec"]
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -156,13 +155,12 @@ def test_what_keeps_a_namespace_from_having_pods_is_named(
 ) -> None:
     spec = a_job("pass")
     name = spec.name
-    bed.kubectl("create", "namespace", name)
-    request.addfinalizer(lambda: bed.kubectl("delete", "namespace", name, "--wait=false"))
-    if object_ is None:
-        policy = "pod-security.kubernetes.io/enforce=restricted"
-        bed.kubectl("label", "namespace", name, policy)
-    else:
-        bed.kubectl("create", "-n", name, "-f", "-", given=json.dumps(object_))
+    policy = {} if object_ else {"pod-security.kubernetes.io/enforce": "restricted"}
+    namespaces = "api/v1/namespaces"
+    bed.ask("POST", namespaces, body={"metadata": {"name": name, "labels": policy}})
+    request.addfinalizer(lambda: bed.ask("DELETE", f"{namespaces}/{name}"))
+    if object_ is not None:
+        bed.ask("POST", bed.path_of(object_["kind"].lower(), name), body=object_)
     own = cluster.in_namespace(name)
     own.create(job_manifest(spec))
 

@@ -14,6 +14,7 @@ import pytest
 from pods import small
 from standins import FUNCTION, PROXY, SCRATCH, SERVER, push
 
+from kinetic.testing import eventually
 from kinetic.waiting import sleep
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
@@ -26,7 +27,6 @@ from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.jobset import RESTARTS, JobSetSpec
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
-from kinetic_k8s.manifests.names import environment_secret_name
 from kinetic_k8s.manifests.pathways import PathwaysSpec
 from kinetic_k8s.manifests.pod import Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec
@@ -60,20 +60,20 @@ HEAD = FUNCTION + 'restarts = int(os.environ["RESTARTS"])\n'
 
 @dataclass(frozen=True)
 class Seen:
-    """What a test sees of a workload through kubectl."""
+    """What a test sees of a workload independently of our code."""
 
     look: Any
     spec: WorkloadSpec
 
-    def kubectl(self, *arguments: str) -> str:
-        found: str = self.look.bed.kubectl(*arguments, "-n", self.look.namespace)
+    def objects(self, kinds: str) -> list[Manifest]:
+        found: list[Manifest] = self.look.bed.objects(kinds, self.look.namespace)
         return found
 
     def ended(self, condition: str) -> Manifest:
         """Wait for a condition of the workload; return its status."""
-        what = f"{self.spec.kind}/{self.spec.name}"
-        self.kubectl("wait", f"--for=condition={condition}", what, "--timeout=600s")
-        found: Manifest = json.loads(self.kubectl("get", what, "-o", "json"))["status"]
+        bed, kind = self.look.bed, self.spec.kind.lower()
+        path = bed.path_of(kind, self.look.namespace, self.spec.name)
+        found: Manifest = bed.until(path, condition, seconds=600)["status"]
         return found
 
     def pod(self, place: str, *, other_than: str = "") -> Manifest:
@@ -269,9 +269,10 @@ def test_nothing_of_a_removed_job_is_left(
     remove_workload(cluster, job.spec.kind, name, pods=labels, timeout=60)
 
     assert cluster.list("Pod", labels=labels) == []
-    job.kubectl("wait", "--for=delete", f"secret/{environment_secret_name(name)}")
-    kinds = "secrets,services,jobs,jobsets,leaderworkersets,statefulsets,pods"
-    assert name not in job.kubectl("get", kinds, "-o", "name")
+    kinds = "secret,service,job,jobset,leaderworkerset,statefulset,pod"
+    eventually(
+        lambda: not [each for each in job.objects(kinds) if name in each["metadata"]["name"]]
+    )
 
 
 @pytest.mark.parametrize("form", [JobSetSpec, LeaderWorkerSetSpec])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pods import small
 
 from kinetic.waiting import sleep
@@ -29,6 +29,7 @@ from kinetic_k8s.manifests.names import KEY_SECRET
 from kinetic_k8s.manifests.spec import WorkloadSpec
 
 ROLES = Path(__file__).parents[2] / "docs" / "roles.yaml"
+RBAC = "rbac.authorization.k8s.io"
 USER = "ada@example.com"
 NEEDED: dict[type[WorkloadSpec], list[tuple[str, str]]] = {
     JobSpec: [
@@ -68,8 +69,8 @@ class Ada:
             for rule in self.role["rules"]
         ]
         role = {**self.role, "rules": [rule for rule in rules if rule["verbs"]]}
-        path = f"apis/rbac.authorization.k8s.io/v1/namespaces/{self.namespace}/roles"
-        self.bed.ask("PUT", f"{path}/{role['metadata']['name']}", body=role)
+        path = self.bed.path_of("role", self.namespace, role["metadata"]["name"])
+        self.bed.ask("PUT", path, body=role)
         # The API server learns of the change a moment later.
         for each in [all_but] if any(all_but) else NEEDED[form]:
             while self.is_permitted(*each) is (each == all_but):
@@ -123,17 +124,22 @@ def ada(
 ) -> Iterator[Ada]:
     access = bed.access(namespace)
     headers = {**access.credentials().headers, "Impersonate-User": USER}
-    file = ("-f", str(ROLES))
-    parts = bed.kubectl("create", "--dry-run=client", "-o", "json", "-n", namespace, *file)
-    role, _ = json.JSONDecoder().raw_decode(parts)  # The first of several objects.
     user = replace(access, credentials=lambda: Credentials(headers=headers))
-    binding = ("rolebinding", "kinetic-users")
-    bed.kubectl("create", *binding, "-n", namespace, "--role=kinetic-user", f"--user={USER}")
-    bed.kubectl("apply", "-n", namespace, "-f", "-", given=json.dumps(role))
+    role, *_ = yaml.safe_load_all(ROLES.read_text())
+    binding = {
+        "metadata": {"name": "kinetic-users"},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role["metadata"]["name"]},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": USER}],
+    }
+    paths = [bed.path_of(kind, namespace) for kind in ("role", "rolebinding")]
+    for path, body in zip(paths, (role, binding), strict=True):
+        bed.ask("POST", path, body=body)
     yield Ada(bed, namespace, cluster, ApiServer(user), a_job, role)
-    bed.kubectl("delete", *binding, "-n", namespace)
-    ours = ("-l", "app in (kinetic,kinetic-pathways)", "--wait=false")
-    bed.kubectl("delete", "jobs,jobsets,leaderworkersets", "-n", namespace, *ours)
+    for path in paths:
+        bed.ask("DELETE", path)
+    for kind in ("job", "jobset", "leaderworkerset"):
+        ours = {"labelSelector": "app in (kinetic,kinetic-pathways)"}
+        bed.ask("DELETE", bed.path_of(kind, namespace), propagationPolicy="Background", **ours)
 
 
 @pytest.mark.parametrize("form", [JobSpec, IndexedJobSpec, JobSetSpec, LeaderWorkerSetSpec])

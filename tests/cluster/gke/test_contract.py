@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -110,25 +109,19 @@ class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
         checked.cleanup()
         one = "kube-root-ca.crt"
         # Tests that ran before in this namespace leave failed jobs and ConfigMaps, some without an owner.
-        self.bed.kubectl("delete", "jobs", "--all", "-n", self.namespace)
-        for name in set(self.names("configmap")) - {one}:
-            self.bed.kubectl(
-                "delete", "configmap", name, "-n", self.namespace, "--ignore-not-found"
-            )
+        for kind in ("job", "configmap"):
+            path = self.bed.path_of(kind, self.namespace)
+            self.bed.ask("DELETE", path, propagationPolicy="Background")
         self.wait_for(lambda: self.names("configmap") == [one])
-        quota = {
-            "apiVersion": "v1",
-            "kind": "ResourceQuota",
-            "metadata": {"name": "full", "namespace": self.namespace},
-            "spec": {"hard": {"count/configmaps": "1"}},
-        }
-        self.bed.kubectl("apply", "-f", "-", given=json.dumps(quota))
-        used = "--for=jsonpath={.status.used.count/configmaps}=1"
-        self.bed.kubectl("wait", used, "resourcequota/full", "-n", self.namespace)
+        quotas = self.bed.path_of("resourcequota", self.namespace)
+        spec = {"hard": {"count/configmaps": "1"}}
+        self.bed.ask("POST", quotas, body={"metadata": {"name": "full"}, "spec": spec})
+        quota = f"{quotas}/full"
+        self.wait_for(lambda: "used" in self.bed.ask("GET", quota)["status"])
         try:
             yield
         finally:
-            self.bed.kubectl("delete", "resourcequota", "full", "-n", self.namespace)
+            self.bed.ask("DELETE", quota)
 
     @contextmanager
     def full(self, client: Client) -> Iterator[Mapping[str, Any]]:

@@ -228,7 +228,7 @@ def check_and_remove(project: Any) -> None:
         # What is left would run, and end.
         assert not WorkloadView(each).suspended
         for kind, name in needs_of(each):
-            project.bed.kubectl("get", kind, name, "-n", project.namespace)
+            project.bed.ask("GET", project.bed.path_of(kind.lower(), project.namespace, name))
     for job in jobs.values():
         job.cleanup()
         assert not project.bucket.names(project.namespace, f"{job.job_id}/")
@@ -239,7 +239,8 @@ def check_and_remove(project: Any) -> None:
     for each in objects(project, "secret,configmap"):
         assert each["metadata"]["name"] in kept or each["metadata"]["ownerReferences"]
     # The next submit finds neither the key nor the runner.
-    project.bed.kubectl("delete", "secret,configmap", "--all", "-n", project.namespace)
+    for kind in ("secret", "configmap"):
+        project.bed.ask("DELETE", project.bed.path_of(kind, project.namespace))
 
 
 def workloads(project: Any) -> list[Manifest]:

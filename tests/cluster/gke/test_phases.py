@@ -64,8 +64,8 @@ def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
     project.pass_gate(f"in-function{mark}")
     # The pod that replaces the last one finds an outcome.
     (last,) = project.objects("job", jobs[-1])
-    complete = ("wait", "--for=condition=Complete", f"job/{last['metadata']['name']}")
-    project.bed.kubectl(*complete, "--timeout=240s", "-n", project.namespace)
+    path = project.bed.path_of("job", project.namespace, last["metadata"]["name"])
+    project.bed.until(path, "Complete")
     done = project.run("ends.py", *jobs)
     assert done.returncode == 0, done.stderr
     ends = [json.loads(line) for line in done.stdout.splitlines()]
