@@ -15,6 +15,7 @@ from kinetic.backends.gke.host_log import BROKEN, LogSources, Patience, position
 from kinetic.backends.gke.logs import JobLog, generations_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
+from kinetic.logins import Logins
 from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import (
@@ -386,8 +387,8 @@ def test_patience_ends_with_errors_that_do_not_pass() -> None:
     now = [0.0]
     login, outage = NotAuthenticatedError("Log in."), StorePermissionError("Forbidden.")
     forbidden = NotPermittedError("Forbidden.")
-    at_first = Patience(set(), clock=lambda: now[0])
-    later = Patience(set(), reached=True, clock=lambda: now[0])
+    at_first = Patience(Logins(), clock=lambda: now[0])
+    later = Patience(Logins(), reached=True, clock=lambda: now[0])
 
     assert [at_first.bears(error) for error in (login, outage, forbidden)] == [False, False, True]
     assert [later.bears(error) for error in (login, outage, forbidden)] == [True, True, True]

@@ -909,23 +909,26 @@ def test_a_watch_that_is_not_reached_is_told_once_and_neither_spins_nor_hides_th
 
 
 @pytest.mark.parametrize("place", ["observe *", "wait *", "read */outcome.json"])
-def test_a_login_that_expires_during_a_wait_is_asked_for_once_and_the_wait_goes_on(
+def test_a_login_that_expires_during_waits_is_asked_for_once_and_they_go_on(
     services: FakeServices, place: str
 ) -> None:
     services = replace(services, backend=Cluster(services.store, services.journal))
-    job, told = services.job(), list[str]()
+    jobs, told = [services.job(job_id=each) for each in ("one", "two")], list[str]()
     kind = CredentialsError if place.startswith("read") else LoginRequiredError
-    tokens = [raising(kind(f"Rejected, {n}.", hint="Log in with: sso login")) for n in range(3)]
+    login = f"Log in with: sso login {place}"
+    tokens = [raising(kind(f"Rejected, {n}.", hint=login)) for n in range(3)]
+    for job in jobs:
+        news = partial(services.backend.prints, job.job_id, "news")
+        ends = partial(services.backend.returns, job.job_id, 42)
+        if place == "wait *":
+            services.journal.before(place, news, *tokens, ends)
+        else:  # The first look succeeds.
+            services.journal.before(place, str, *tokens)
+            services.journal.before("wait *", news, ends)
 
-    def back() -> object:
-        services.backend.returns(job.job_id, 42)
-
-    services.journal.before(place, lambda: services.backend.prints(job.job_id, "news"), *tokens)
-    services.journal.before(place, back)
-
-    assert result(job, services, warn=told.append) == 42
+        assert result(job, services, warn=told.append) == 42
     (line,) = told
-    assert line.endswith(f"Log in with: sso login. The wait for job {job.job_id} goes on.")
+    assert line.endswith(f"{login}. The wait for job {jobs[0].job_id} goes on.")
 
 
 def test_a_wait_does_not_begin_without_a_login(services: FakeServices) -> None:

@@ -13,6 +13,7 @@ from kinetic.errors import JobFailedError, JobNotFoundError, ResultTimeoutError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
+from kinetic.logins import LOGINS
 from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.errors import (
     CredentialsError,
@@ -199,18 +200,20 @@ class _Outage:
         if not isinstance(error, _PASSING) or not self._passes(error, here=limit is not None):
             return False
         self.error = error
-        if before is None:
-            job_id = self._record.job_id
-            consequence = f"The wait for job {job_id} goes on."
-            if limit is not None:
-                consequence = f"Job {job_id} runs on this machine, so the wait for it goes on."
-            # Each request names itself in its error, but there is one login.
-            login = (isinstance(error, _LOGIN) and error.hint) or ""
-            cause = login or error.message
-            if cause not in self._warned:
-                self._warned.add(cause)
-                text = f"{error.message} {login}".rstrip()
-                self._warn(f"{text if text.endswith('.') else f'{text}.'} {consequence}")
+        job_id = self._record.job_id
+        consequence = f"The wait for job {job_id} goes on."
+        if limit is not None:
+            consequence = f"Job {job_id} runs on this machine, so the wait for it goes on."
+        # Each request names itself in its error, but there is one login.
+        login = (isinstance(error, _LOGIN) and error.hint) or ""
+        if login:
+            is_new = LOGINS.is_new(login)
+        else:
+            is_new = before is None and error.message not in self._warned
+            self._warned.add(error.message)
+        if is_new:
+            text = f"{error.message} {login}".rstrip()
+            self._warn(f"{text if text.endswith('.') else f'{text}.'} {consequence}")
         return True
 
     def _passes(self, error: KineticError, *, here: bool) -> bool:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kinetic.backends.backend import LogLine
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.jobs.stored_logs import follow_stored_host, stored_lines
+from kinetic.logins import LOGINS, Logins
 from kinetic.waiting import Backoff
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.cluster.watch import SETTLING
@@ -56,18 +57,18 @@ MISSING: Final = "[kinetic] The live log broke off here. Lines may be missing."
 class Patience:
     """Decides whether the reader of a live log tries again after an error, as the wait for its job does.
 
-    An expired login is logged unless *said* has it already. It and an outage pass only after a first success: a log does not begin
+    An expired login is logged if it is new to *logins*. It and an outage pass only after a first success: a log does not begin
     without access. A missing permission passes for as long as a server takes to start.
     """
 
     def __init__(
         self,
-        said: set[str],
+        logins: Logins,
         *,
         reached: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._said = said
+        self._logins = logins
         self._reached = reached
         self._clock = clock
         self._rejected: float | None = None
@@ -91,8 +92,7 @@ class Patience:
         if not isinstance(error, StoreError | UnavailableError | LoginRequiredError):
             return False
         login = error.hint or error.message
-        if isinstance(error, LoginRequiredError) and self._reached and login not in self._said:
-            self._said.add(login)
+        if isinstance(error, LoginRequiredError) and self._reached and self._logins.is_new(login):
             log.warning("%s The log continues after that.", error)
         return self._reached
 
@@ -116,8 +116,7 @@ class LogSources:
     signer: Signing
     observer: Observer
     watches: JobWatches
-    said: set[str] = field(default_factory=set)
-    """The logins that were asked for."""
+    logins: Logins = LOGINS
 
     @property
     def decided(self) -> int | None:
@@ -241,7 +240,7 @@ class HostLog:
 
     def _patiently(self, ask: Callable[[], T]) -> T | None:
         """Return what *ask* returns, once an outage or an expired login has passed; None after `close`."""
-        patience = Patience(self._sources.said, reached=True)
+        patience = Patience(self._sources.logins, reached=True)
         while not self._closed.is_set():
             try:
                 return ask()

@@ -314,7 +314,7 @@ class _Following:
 
     def _list_pods(self) -> None:
         """List the pods whenever that is wanted and something may have changed."""
-        patience = Patience(self._sources.said)
+        patience = Patience(self._sources.logins)
         while self._wanted.wait() and not self._arrivals.closed:
             self._wanted.clear()
             try:
