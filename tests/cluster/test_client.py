@@ -55,6 +55,8 @@ def test_an_object_is_created_read_changed_and_deleted(cluster: ApiServer, a_map
     assert cluster.patch("ConfigMap", name, {"data": {"b": "2"}})["data"] == {"a": "1", "b": "2"}
     with pytest.raises(ConflictError):
         cluster.delete("ConfigMap", name, uid="another")
+    assert cluster.delete("ConfigMap", name, uid=uid, dry_run=True)
+    assert cluster.get("ConfigMap", name)["metadata"]["uid"] == uid
     assert cluster.delete("ConfigMap", name, uid=uid)
     assert cluster.get("ConfigMap", name) is None
     assert cluster.patch("ConfigMap", name, {"data": {}}) is None

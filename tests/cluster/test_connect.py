@@ -108,10 +108,12 @@ def test_contexts_and_files_that_are_not_there_are_named(bed: Any, tmp_path: Pat
         ("cluster", {"certificate-authority-data": "aGVsbG8="}, "Cannot read the certificates"),
         ("cluster", {"tls-server-name": "other"}, "'other' doesn't match"),
         ("user", {"client-certificate-data": "aGVsbG8=", "client-key-data": "aGVsbG8="}, "client certificate"),
+        ("user", {"token": 12}, "'token' is no text"),
+        ("user", {"exec": "a-plugin"}, "'exec' is no object"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_kubeconfig_is_reported_at_once(
-    kubeconfig: dict[str, Any], tmp_path: Path, part: str, fields: dict[str, str], words: str
+    kubeconfig: dict[str, Any], tmp_path: Path, part: str, fields: dict[str, Any], words: str
 ) -> None:
     kubeconfig[f"{part}s"][0][part].update(fields)
 

@@ -269,9 +269,11 @@ def test_nothing_of_a_removed_job_is_left(
     remove_workload(cluster, job.spec.kind, name, pods=labels, timeout=60)
 
     assert cluster.list("Pod", labels=labels) == []
-    kinds = "secret,service,job,jobset,leaderworkerset,statefulset,pod"
+    assert cluster.get(job.spec.kind, name) is None
+    kinds = "secret,service,job,jobset,statefulset"
     eventually(
-        lambda: not [each for each in job.objects(kinds) if name in each["metadata"]["name"]]
+        lambda: not [each for each in job.objects(kinds) if name in each["metadata"]["name"]],
+        every=0.25,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -131,12 +132,12 @@ def ada(
         "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role["metadata"]["name"]},
         "subjects": [{"apiGroup": RBAC, "kind": "User", "name": USER}],
     }
-    paths = [bed.path_of(kind, namespace) for kind in ("role", "rolebinding")]
-    for path, body in zip(paths, (role, binding), strict=True):
-        bed.ask("POST", path, body=body)
-    yield Ada(bed, namespace, cluster, ApiServer(user), a_job, role)
-    for path in paths:
-        bed.ask("DELETE", path)
+    with ExitStack() as created:
+        for kind, body in (("role", role), ("rolebinding", binding)):
+            path = bed.path_of(kind, namespace)
+            bed.ask("POST", path, body=body)
+            created.callback(bed.ask, "DELETE", f"{path}/{body['metadata']['name']}")
+        yield Ada(bed, namespace, cluster, ApiServer(user), a_job, role)
     for kind in ("job", "jobset", "leaderworkerset"):
         ours = {"labelSelector": "app in (kinetic,kinetic-pathways)"}
         bed.ask("DELETE", bed.path_of(kind, namespace), propagationPolicy="Background", **ours)

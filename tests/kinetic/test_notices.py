@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.notices import warn_caller
+from kinetic.notices import Logins, warn_caller
 
 
 def ours(caught: Iterable[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
@@ -33,3 +33,14 @@ def test_a_warning_from_a_thread_is_one_all_the_same() -> None:
         thread.join()
 
     assert [str(found.message) for found in ours(caught)] == ["the log broke off"]
+
+
+def test_a_login_is_asked_for_once_while_it_fails_and_again_when_it_has_expired_once_more() -> None:
+    now = 0.0
+    logins = Logins(clock=lambda: now)
+    asked = []
+    for now in (0.0, 1.0, 200.0, 400.0, 9 * 3600.0):
+        asked.append(logins.is_new("run: sso login"))
+
+    assert asked == [True, False, False, False, True]
+    assert logins.is_new("run: another login")

@@ -34,7 +34,7 @@ from kinetic_payload.testing.gcs import Fault, Faults
 
 SUBMITS = """
 import os, sys
-import google.cloud.storage, kubernetes.config, yaml  # What a submit imports.
+import google.cloud.storage, yaml  # What a submit imports.
 import kinetic
 
 @kinetic.run(

@@ -22,7 +22,14 @@ from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.cluster.creation import Runner
-from kinetic_k8s.errors import KindNotServedError, NotPermittedError, UnsupportedWorkloadError
+from kinetic_k8s.errors import (
+    ClusterError,
+    ConflictError,
+    InvalidManifestError,
+    KindNotServedError,
+    NotPermittedError,
+    UnsupportedWorkloadError,
+)
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import KIND_OF_FORM, Form, workload_manifest
@@ -38,9 +45,17 @@ class Refusing:
 
     identity = Identity(server="https://cluster", namespace="team")
 
-    def __init__(self, *conditions: str, served: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        *conditions: str,
+        served: tuple[str, ...] = (),
+        job_id: str = RECORD.job_id,
+        error: ClusterError | None = None,
+    ) -> None:
         self.conditions = conditions
         self.served = served
+        self.job_id = job_id
+        self.error = error or NotPermittedError("Could not delete it: forbidden (403).")
 
     def within(self, seconds: float) -> Refusing:
         return self
@@ -57,24 +72,44 @@ class Refusing:
     def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest:
         true = [{"type": each, "status": "True"} for each in self.conditions]
         return {
-            "metadata": {"name": name, "uid": "1", "labels": {JOB_ID: RECORD.job_id}},
+            "metadata": {"name": name, "uid": "1", "labels": {JOB_ID: self.job_id}},
             "spec": {"replicatedJobs": []},
             "status": {"conditions": true},
         }
 
     def delete(self, kind: str, name: str, **how: object) -> bool:
-        raise NotPermittedError("Could not delete it: forbidden (403).", hint="Ask for a role.")
+        raise self.error
 
 
-def test_a_refused_cancel_says_that_the_accelerator_is_still_billed(tmp_path: Path) -> None:
-    def stop(cluster: Any) -> str:
+@pytest.mark.parametrize("act", ["check_stop", "stop"])
+def test_a_refused_cancel_says_that_the_accelerator_is_still_billed(
+    tmp_path: Path, act: str
+) -> None:
+    limits = {"timeout": 1, "poll_interval": 1} if act == "stop" else {}
+
+    def refused(cluster: Any) -> str:
         backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {})
         with pytest.raises(NotPermittedError, match="403") as caught:
-            backend.stop(RECORD, timeout=1, poll_interval=1)
+            getattr(backend, act)(RECORD, **limits)
         return caught.value.message
 
-    assert "tpu-v5p-8 is still billed" in stop(Refusing())
-    assert "billed" not in stop(Refusing("Completed"))
+    assert "tpu-v5p-8 is still billed" in refused(Refusing())
+    assert "billed" not in refused(Refusing("Completed"))
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        Refusing(job_id="another job of the same name"),
+        Refusing(error=InvalidManifestError("The webhook does not support dry run (400).")),
+        Refusing(error=ConflictError("It has another uid.")),
+    ],
+    ids=["another job", "no dry run", "replaced"],
+)
+def test_only_a_refusal_of_the_jobs_own_deletion_keeps_it_from_being_cancelled(
+    tmp_path: Path, cluster: Any
+) -> None:
+    ClusterBackend(cluster, FakeStore(), tmp_path, None, {}).check_stop(RECORD)
 
 
 def test_a_job_is_created_as_the_kind_in_its_record_or_not_at_all(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 from kinetic.backends.gke.backend import ClusterBackend
 from kinetic.backends.gke.idle import IdleWorkloads, delete_command
 from kinetic.backends.gke.observation import observation_of
-from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.services import Services
-from kinetic.jobs.status import look
+from kinetic.jobs.status import View, look
+from kinetic.jobs.wait import Pace
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.testing.fakes import FakeBackend, FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
@@ -234,30 +234,26 @@ def test_a_failed_deletion_is_tried_again_and_then_reported_with_the_command(
     assert command.endswith("-n team --context 'the context'")
 
 
-@pytest.mark.parametrize(("ends_silently", "most"), [(True, 0.05), (False, 1.0)])
-def test_a_wait_looks_for_an_end_that_the_cluster_does_not_show(
-    ends_silently: bool, most: float
-) -> None:
-    now, changed_at, looks = 0.0, 200.0, 0
+def test_a_job_whose_end_no_watch_shows_is_looked_at_after_a_share_of_its_time() -> None:
+    now = 0.0
+    pace = Pace(clock=lambda: now)
 
-    class Objects:
-        """They change once, after 200 s."""
+    def looks(seconds: float, *, kind: str, begun: bool) -> list[float]:
+        """Return the pauses of a wait for that long."""
+        nonlocal now
+        seen = observation_of(Serving(kind=kind).workload, (), begun=begun)
+        pauses, until = [], now + seconds
+        while now < until:
+            pauses.append(pace.after(View(seen.status, seen=seen)))
+            now += pauses[-1]
+        return pauses
 
-        def wait(self, timeout: float) -> bool:
-            nonlocal now
-            changes = now < changed_at <= now + timeout
-            now = changed_at if changes else now + timeout
-            return changes
+    pending = looks(3600, kind=RECORD.workload, begun=False)
+    running = looks(3600, kind=RECORD.workload, begun=True)
+    of_a_job = looks(3600, kind="Job", begun=True)
 
-    objects: Any = Objects()
-    watch = JobWatch(objects, ends_silently=ends_silently, clock=lambda: now)
-    late = []
-    while now < 7200:
-        before = now
-        watch.wait(None)
-        looks += 1
-        begun = changed_at if before >= changed_at else 0.0
-        late.append((now - before) / max(now - begun, 20))
-
-    assert max(late[1:]) <= most
-    assert looks <= 7200 / 30 + (200 if ends_silently else 1)
+    assert set(pending) == set(of_a_job) == {30.0}
+    assert (running[0], running[-1]) == (1.0, 30.0)
+    begun = [sum(running[:n]) for n in range(len(running))]
+    assert all(each <= max(1.0, at / 20) + 0.01 for each, at in zip(running, begun, strict=True))
+    assert len(running) < 250

@@ -15,7 +15,7 @@ from kinetic.backends.gke.host_log import BROKEN, LogSources, Patience, position
 from kinetic.backends.gke.logs import JobLog, generations_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
-from kinetic.logins import Logins
+from kinetic.notices import Logins
 from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import (

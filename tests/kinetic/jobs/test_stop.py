@@ -392,7 +392,7 @@ def test_what_cannot_be_read_any_more_does_not_keep_its_job_for_ever(
 
 
 @pytest.mark.parametrize("act", [cancel, clean_up])
-@pytest.mark.parametrize("asked", ["observe", "stop"])
+@pytest.mark.parametrize("asked", ["observe", "check_stop", "stop"])
 def test_what_the_backend_refuses_is_told_with_the_job_and_takes_nothing_away(
     services: FakeServices, job: JobRecord, act: Any, asked: str
 ) -> None:

@@ -223,7 +223,9 @@ def test_a_followed_log_asks_for_a_login_once(tmp_path: Path) -> None:
 
     def report(*_: object) -> None:
         for host in range(2):
-            error = LoginRequiredError(f"Could not get Pod {host}.", hint="Log in with: sso login")
+            error = LoginRequiredError(
+                f"Could not get Pod {host}.", hint="Log in with: sso login --from=cli"
+            )
             logging.getLogger("kinetic").warning("%s The log continues after that.", error)
 
     services.journal.before("log_lines *", report)

@@ -227,7 +227,7 @@ def test_a_cause_is_named_with_the_words_of_who_reports_it(
         ("jobset: one host is evicted", "RUNNING", "disrupted", "Host 1: The cluster ended the pod: Eviction", ""),
         ("jobset: a pod was deleted", "RUNNING", "exit", "The pod of host 1 is gone", ""),
         ("jobset: a pod was deleted, all are gone", "FAILED", "pod-gone",
-         "A pod of the job was deleted, perhaps with its node, so how it ended is not known: jobset failed", ""),
+         "A pod of the job was deleted, perhaps with its node or after its end, so how it ended is not known: jobset failed", ""),
         ("jobset: suspended", "PENDING", "suspended", "It is suspended.", "kubectl patch jobset js-susp --type merge"),
         # Pathways: the head decides, and what its sidecars and the workers do explains it.
         ("pathways: workers wait", "RUNNING", "no-node",
@@ -345,7 +345,7 @@ def test_a_deletion_is_reported_only_where_the_pod_shows_it() -> None:
     assert LOST in failed(lost)
     # Pods are also removed long after their end.
     assert failed(None) == (
-        "pod-gone: The job's pod was deleted, perhaps with its node, so how it ended is not known: the limit."
+        "pod-gone: The job's pod was deleted, perhaps with its node or after its end, so how it ended is not known: the limit."
     )
 
 

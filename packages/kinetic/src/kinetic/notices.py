@@ -1,16 +1,43 @@
-"""Warnings: point at the user's line that called Kinetic, or pass the text to what reports it."""
+"""Warnings: point at the user's line that called Kinetic, or pass the text to what reports it. One request for each login."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
 
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.printable import printable
+
+_LONGEST_PAUSE: Final = 300.0
+"""Seconds; what waits for a login tries more often, so that a later failure belongs to another expiry."""
+
+
+class Logins:
+    """The logins that failed lately: of all that wait for one, the first asks a person. Can be used from any thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._failed_at: dict[str, float] = {}
+
+    def is_new(self, login: str) -> bool:
+        """Note that *login* has failed; return whether a person has to be asked for it."""
+        now = self._clock()
+        with self._lock:
+            before = self._failed_at.get(login)
+            self._failed_at[login] = now
+        return before is None or now - before > _LONGEST_PAUSE
+
+
+LOGINS: Final = Logins()
+"""Those that this process has shown to its user."""
 
 _report: Callable[[str], None] | None = None
 
@@ -34,7 +61,7 @@ def reported_to(report: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Reported(logging.Handler):
-    """Passes messages to *note*: each text once, and one for each way to log in."""
+    """Passes messages to *note*: each text once, and an expired login unless it was shown."""
 
     def __init__(self, note: Callable[[str], None], *, unless_handled: bool) -> None:
         super().__init__(logging.WARNING)
@@ -49,9 +76,9 @@ class _Reported(logging.Handler):
         # Each request names itself in its error, but there is one login.
         args = record.args if isinstance(record.args, tuple) else ()
         logins = [each.hint for each in args if isinstance(each, LoginRequiredError) and each.hint]
-        cause = logins[0] if logins else text
-        if cause not in self._reported:
-            self._reported.add(cause)
+        is_new = LOGINS.is_new(logins[0]) if logins else text not in self._reported
+        self._reported.add(text)
+        if is_new:
             self._note(f"{record.levelname.capitalize()}: {text}")
 
 
@@ -59,7 +86,7 @@ class _Reported(logging.Handler):
 def logged_to(note: Callable[[str], None], *, unless_handled: bool = False) -> Iterator[None]:
     """Within the block, pass what Kinetic logs as a warning or an error to *note*, in the thread that logs.
 
-    Each text is passed once; of several about an expired login, the first. With *unless_handled*, none is
+    Each text is passed once, and an expired login unless something else has shown it. With *unless_handled*, none is
     if the program has a handler for them.
     """
     logger, handler = logging.getLogger("kinetic"), _Reported(note, unless_handled=unless_handled)

@@ -217,7 +217,9 @@ class ApiServer:
             body["preconditions"] = {"uid": uid}
         if dry_run:
             body["dryRun"] = ["All"]
-        answer = self._send("DELETE", request, self._path(found, name), body=body)
+        # What is on the way may drop the body of a DELETE.
+        query = {"dryRun": "All"} if dry_run else {}
+        answer = self._send("DELETE", request, self._path(found, name), query, body=body)
         # If the object is absent after a retry, an earlier try may have deleted it.
         return self._manifest_or_none(answer, request) is not None or answer.repeated
 

@@ -23,6 +23,8 @@ from kinetic_k8s.errors import InvalidRequestError, NotAuthenticatedError, Unkno
 _STANDARD: Final = "~/.kube/config"
 _LOADED: Final = ("username", "client-certificate", "client-certificate-data")
 """Fields of a user that `kubernetes` understands for us; importing it takes 0.2 s. A token is sent as it is."""
+_TEXTS: Final = (*_LOADED, "password", "client-key", "client-key-data", "token", "tokenFile")
+_OBJECTS: Final = ("exec", "auth-provider")
 _IN_HEADER_NAMES: Final = "!#$&'*+^`|"
 """Characters of the names of headers that `quote` would escape."""
 
@@ -228,8 +230,12 @@ def _credentials(paths: str, context: str) -> Credentials:
 
 def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
     fields = {name: value for name, value in user.fields.items() if value not in (None, "")}
+    for names, kind, what in ((_TEXTS, str, "text"), (_OBJECTS, dict, "object")):
+        for name in names:
+            if not isinstance(fields.get(name, kind()), kind):
+                raise ValueError(f"its field {name!r} is no {what}")  # noqa: TRY004 - of a file
     if path := fields.pop("tokenFile", None):
-        fields["token"] = (user.folder / str(path)).read_text(encoding="utf-8").strip()
+        fields["token"] = (user.folder / path).read_text(encoding="utf-8").strip()
     renew_at = None
     if (plugin := fields.pop("exec", None)) and "token" not in fields:
         status = _ask_plugin(plugin, user.folder, cluster)

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from kinetic_k8s.cluster.cluster import Cluster
+from kinetic_k8s.cluster.cluster import Cluster, Propagation
 from kinetic_k8s.cluster.watch import Watch, Watched
-from kinetic_k8s.errors import ConflictError, StillThereError
+from kinetic_k8s.errors import (
+    ClusterError,
+    ClusterUnreachableError,
+    ConflictError,
+    NotAuthenticatedError,
+    NotPermittedError,
+    RefusedError,
+    StillThereError,
+)
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.attempts import PodView
+
+log = logging.getLogger("kinetic")
 
 _LOOK_AGAIN = 5.0
 _UNSTARTED_GRACE = 1
@@ -44,10 +55,8 @@ def remove_workload(
         ClusterError: The workload or a pod cannot be deleted, so pods may continue to run.
     """
     deadline = clock() + timeout
-    # A Job is gone at once, and then makes no more pods. Other kinds have children that replace pods until
-    # they are deleted themselves, which only a deletion in the foreground waits for.
-    at_once = kind == "Job"
-    cluster.delete(kind, name, propagation="Background" if at_once else "Foreground")
+    at_once = _is_gone_at_once(kind)
+    cluster.delete(kind, name, propagation=_propagation(kind))
     watched = [Watched(kind=each, labels=pods) for each in ("Pod", *(() if at_once else (kind,)))]
     with Watch(cluster, watched) as watch:
         while True:
@@ -67,6 +76,36 @@ def remove_workload(
                     hint="Each got SIGTERM and is killed after its grace period. Check again later.",
                 )
             watch.wait(min(_LOOK_AGAIN, max(deadline - clock(), 0.0)))
+
+
+def check_removal(cluster: Cluster, kind: str, name: str, *, uid: str) -> None:
+    """Raise if the deletion of the workload with this uid is refused; delete nothing.
+
+    Of other problems, the deletion itself tells: a webhook that supports no dry runs, for instance, rejects them all.
+
+    Raises:
+        NotPermittedError, RefusedError: The cluster refuses it.
+        NotAuthenticatedError, ClusterUnreachableError: The cluster cannot be asked.
+    """
+    try:
+        cluster.delete(kind, name, uid=uid, propagation=_propagation(kind), dry_run=True)
+    except (NotPermittedError, RefusedError, NotAuthenticatedError, ClusterUnreachableError):
+        raise
+    except ClusterError as error:
+        log.debug("A dry run of the deletion of %s %s failed: %s", kind, name, error)
+
+
+def _is_gone_at_once(kind: str) -> bool:
+    """Return whether a workload makes no more pods as soon as it is deleted.
+
+    Other kinds than a Job have children that replace pods until they are deleted themselves, which only a deletion in
+    the foreground waits for.
+    """
+    return kind == "Job"
+
+
+def _propagation(kind: str) -> Propagation:
+    return "Background" if _is_gone_at_once(kind) else "Foreground"
 
 
 def _delete(cluster: Cluster, pods: Iterable[Manifest]) -> None:

@@ -227,7 +227,7 @@ def _failed(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | Non
         whose = "The job's pod" if workload.hosts == 1 else "A pod of the job"
         return Diagnosis(
             "pod-gone",
-            f"{whose} was deleted, perhaps with its node, so how it ended is not known: {message}.",
+            f"{whose} was deleted, perhaps with its node or after its end, so how it ended is not known: {message}.",
         )
     if _was_deleted(workload, first, hosts) and reason in _BACKOFF:
         whose = "The job's pod" if workload.hosts == 1 else f"The pod of host {first.host}"

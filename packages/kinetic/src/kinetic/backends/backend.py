@@ -98,6 +98,9 @@ class Observation:
     The job must not be declared failed. Once it no longer runs, `store_result` stores the result.
     """
 
+    ends_silently: bool = False
+    """The end of the job changes nothing that a watch shows: only a look at its outcome does."""
+
     @property
     def going_on(self) -> bool:
         """Whether the job is pending or running, and none of the flags is set."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from math import inf
@@ -13,7 +14,7 @@ from kinetic.errors import JobFailedError, JobNotFoundError, ResultTimeoutError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
-from kinetic.logins import LOGINS
+from kinetic.notices import LOGINS
 from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.errors import (
     CredentialsError,
@@ -97,7 +98,7 @@ def _wait_for_outcome(
     last: JobStatus | None = None
     troubles = _TroubleWarnings(record, services, warn)
     lost: Deadline | None = None
-    outage, backoff = _Outage(record, services, warn), pauses()
+    outage, backoff, pace = _Outage(record, services, warn), pauses(), Pace()
     while True:
         with outage:
             view = look(record, services, verify=verify)
@@ -127,8 +128,7 @@ def _wait_for_outcome(
             raise _lost(record, view.reason)
         if deadline.passed:
             raise _timed_out(record, view.status, _why(record, view, services))
-        # The wait is limited, so that a lost wake-up does no harm.
-        longest = _LONGEST_WAIT if lost is None else lost.at_most(_LONGEST_WAIT)
+        longest = pace.after(view) if lost is None else lost.at_most(_LONGEST_WAIT)
         reached = False
         with outage, asking(record):
             watch.wait(deadline.at_most(longest))
@@ -148,6 +148,34 @@ def _why(record: JobRecord, view: View, services: Services) -> str:
 
 
 _LONGEST_WAIT = 30.0
+"""Seconds until the next look at a job, so that a lost wake-up does no harm."""
+
+
+class Pace:
+    """How long a wait lasts at most until the next look.
+
+    The longer a job has not changed whose end no watch shows, the less often it is looked at: its accelerator idles
+    for a small share of the time that it was used.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._state: object = None
+        self._since = clock()
+
+    def after(self, view: View) -> float:
+        """Return the seconds until the next look after *view*."""
+        now, seen = self._clock(), view.seen
+        state = (view.status, seen and seen.attempts)
+        if state != self._state:
+            self._state, self._since = state, now
+        if seen is None or not seen.ends_silently:
+            return _LONGEST_WAIT
+        return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, (now - self._since) * _IDLE_SHARE))
+
+
+_SHORTEST_WAIT = 1.0
+_IDLE_SHARE = 0.05
 
 
 _LOST = 30.0

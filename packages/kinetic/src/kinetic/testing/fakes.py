@@ -260,7 +260,9 @@ class FakeBackend:
         """Return None: jobs run on this machine."""
 
     def check_stop(self, record: JobRecord) -> None:
-        """Do nothing: all may be stopped."""
+        """Do nothing but note it: all may be stopped."""
+        with self.journal.noting(f"check_stop {record.job_id}"):
+            pass
 
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
         """End the job unless it has ended; write the outcome `cancelled`, as a supervisor does."""

@@ -95,9 +95,6 @@ class RunningBackend(FakeBackend):
             latest = [line for line in lines if line.attempt == lines[-1].attempt]
             yield from latest if tail is None else latest[max(0, len(latest) - tail) :]
 
-    def check_stop(self, record: JobRecord) -> None:
-        """Do nothing: all may be stopped."""
-
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
         """Stop the job's runners, and return when they are gone.
 

@@ -51,12 +51,12 @@ class GcsProcess:
         return {"STORAGE_EMULATOR_HOST": self.endpoint}
 
     def create_bucket(self, name: str, *, location: str = "US") -> None:
-        """Create a bucket in a region."""
+        """Create a bucket in a region: a request like others, which is logged, and may have a fault."""
         resource = {"name": name, "location": location}
         self._ask("POST", f"storage/v1/b?project={PROJECT}", resource)
 
     def names(self, bucket: str, prefix: str = "") -> list[str]:
-        """Return the names of the objects of a bucket, in order."""
+        """Return the names of the objects of a bucket, in order; see `create_bucket`."""
         found, query = [], {"prefix": prefix, "fields": "items/name,nextPageToken"}
         while True:
             page = json.loads(self._ask("GET", f"storage/v1/b/{bucket}/o?{urlencode(query)}"))
@@ -66,7 +66,7 @@ class GcsProcess:
             query["pageToken"] = page["nextPageToken"]
 
     def read(self, bucket: str, name: str) -> bytes:
-        """Return an object's bytes."""
+        """Return an object's bytes; see `create_bucket`."""
         return self._ask("GET", f"storage/v1/b/{bucket}/o/{quote(name, safe='')}?alt=media")
 
     def requests(self) -> list[Logged]:

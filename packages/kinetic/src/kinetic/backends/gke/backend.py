@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
@@ -27,7 +27,6 @@ from kinetic.backends.backend import (
 from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.backends.gke.forms import (
-    IDLE_KIND,
     form_in,
     form_on,
     semantics_of,
@@ -41,6 +40,7 @@ from kinetic.backends.gke.left import Left
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
+    IDLE_KIND,
     JobObservation,
     belongs_to,
     explanation_of,
@@ -65,7 +65,7 @@ from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, check_workload, create_workload
 from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_k8s.cluster.queues import Queues
-from kinetic_k8s.cluster.removal import remove_workload
+from kinetic_k8s.cluster.removal import check_removal, remove_workload
 from kinetic_k8s.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -346,12 +346,12 @@ class ClusterBackend:
             ClusterError: It may not; its pods keep running.
         """
         cluster, kind = with_timeout(self._cluster), workload_of(record)
+        found = None
         try:
-            cluster.delete(kind, record.k8s_name, dry_run=True)
+            found = cluster.get(kind, record.k8s_name)
+            if found is not None and belongs_to(found, record.job_id):
+                check_removal(cluster, kind, record.k8s_name, uid=found["metadata"]["uid"])
         except ClusterError as error:
-            found = None
-            with suppress(ClusterError):
-                found = cluster.get(kind, record.k8s_name)
             _name_the_cost(error, record, found)
             raise
 

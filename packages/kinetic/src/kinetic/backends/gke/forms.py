@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kinetic.backends.gke.timeouts import with_timeout
 from kinetic.backends.registry import entry_of
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.cluster import Cluster
     from kinetic_k8s.manifests.spec import Kind
     from kinetic_payload.records.job import JobRecord
-
-IDLE_KIND: Final = "LeaderWorkerSet"
-"""It restarts its pods whenever they end, so they stay up after the job, and are billed."""
 
 
 def form_on(cluster: Cluster, accelerator: Accelerator, semantics: Semantics) -> Form:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kinetic.backends.backend import LogLine
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.jobs.stored_logs import follow_stored_host, stored_lines
-from kinetic.logins import LOGINS, Logins
+from kinetic.notices import Logins
 from kinetic.waiting import Backoff
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.cluster.watch import SETTLING
@@ -116,7 +116,8 @@ class LogSources:
     signer: Signing
     observer: Observer
     watches: JobWatches
-    logins: Logins = LOGINS
+    logins: Logins = field(default_factory=Logins)
+    """Those that were asked for: the log of a call is not shown, and the wait beside it asks for itself."""
 
     @property
     def decided(self) -> int | None:

@@ -12,8 +12,7 @@ from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.forms import IDLE_KIND
-from kinetic.backends.gke.observation import belongs_to, job_of
+from kinetic.backends.gke.observation import IDLE_KIND, belongs_to, job_of
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import KineticError
 from kinetic.waiting import sleep

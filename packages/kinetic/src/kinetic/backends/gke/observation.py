@@ -17,6 +17,7 @@ from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.history import AttemptState, attempts_of
 from kinetic_k8s.reading.silence import last_change
 from kinetic_k8s.reading.status import State, status_of
+from kinetic_k8s.reading.workloads import WorkloadView
 
 if TYPE_CHECKING:
     from kinetic_k8s.reading.queue import QueuePlace
@@ -29,6 +30,8 @@ _STATUS: Final = {
     State.ABSENT: JobStatus.NOT_FOUND,
 }
 
+IDLE_KIND: Final = "LeaderWorkerSet"
+"""It restarts its pods whenever they end, so they stay up after the job, and are billed."""
 _AT_ONCE: Final = timedelta(seconds=5)
 """Longest time from a Job to its first pod. A pod that replaces an evicted one comes after 8 s or more."""
 
@@ -55,6 +58,9 @@ def observation_of(
         found.reason,
         () if job is None else _attempts(job, pods),
         vanished=ended and found.over,
+        ends_silently=(
+            status is JobStatus.RUNNING and job is not None and WorkloadView(job).kind == IDLE_KIND
+        ),
         obstacles=frozenset().union(*(pod.obstacles for pod in views(pods))),
         job=job,
         pods=tuple(pods),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.forms import IDLE_KIND, workload_of
+from kinetic.backends.gke.forms import workload_of
 from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.labels import of_jobs
@@ -20,38 +19,17 @@ _MOST: Final = 50
 """Jobs that one label selector names; with more, all jobs of the namespace are watched."""
 _LONGEST: Final = 30.0
 """Seconds after which `wait` returns, so that the outcome in the store is read."""
-_SHORTEST: Final = 1.0
-_SHARE: Final = 0.05
-"""Of the time without a change: how much later than its end a job of `IDLE_KIND` is seen to have ended."""
 
 
 class JobWatch:
-    """A watch on the pods and the workloads of some jobs.
+    """A watch on the pods and the workloads of some jobs."""
 
-    If one of them *ends_silently*, its end changes none of these objects: its accelerator idles until the
-    outcome in the store is read.
-    """
-
-    def __init__(
-        self,
-        watch: Watch,
-        *,
-        ends_silently: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._ends_silently = ends_silently
-        self._clock = clock
-        self._changed_at = clock()
 
     def wait(self, timeout: float | None) -> None:
         """Return when the jobs may have changed, or after *timeout* seconds."""
-        longest = _LONGEST
-        if self._ends_silently:
-            quiet = self._clock() - self._changed_at
-            longest = min(longest, max(_SHORTEST, quiet * _SHARE))
-        if self._watch.wait(longest if timeout is None else min(timeout, longest)):
-            self._changed_at = self._clock()
+        self._watch.wait(_LONGEST if timeout is None else min(timeout, _LONGEST))
 
     def wake(self) -> None:
         """Make the current call of `wait`, or the next one, return at once. Any thread may call it."""
@@ -72,12 +50,11 @@ class JobWatches:
         job_ids = [record.job_id for record in records]
         labels = of_jobs(tuple(job_ids) if len(job_ids) <= _MOST else ())
         workloads = sorted({workload_of(record) for record in records})
-        silent = IDLE_KIND in workloads
         kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", *workloads)]
         with Watch(self._cluster, kinds) as watch:
             self._add(job_ids, watch.wake)
             try:
-                yield JobWatch(watch, ends_silently=silent)
+                yield JobWatch(watch)
             finally:
                 self._remove(job_ids, watch.wake)
 
