@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from kinetic_payload.errors import InvalidRequestError, KineticError
+from kinetic_payload.errors import (
+    InvalidRequestError,
+    KineticError,
+    LoginRequiredError,
+    UnavailableError,
+)
 
 
 class DependencyError(InvalidRequestError):
@@ -23,3 +28,31 @@ class InstallError(KineticError, RuntimeError):
     places: tuple[str, ...] = ()
     killed: bool = False
     """Whether a signal ended uv; then its input may be correct."""
+
+
+class InvalidReferenceError(InvalidRequestError):
+    """A text is not the address of an image."""
+
+
+class RegistryError(KineticError):
+    """A request to a registry failed."""
+
+
+class ImageNotFoundError(RegistryError, InvalidRequestError):
+    """The registry has no such image, or none for the wanted platform."""
+
+
+class RegistryLoginError(RegistryError, LoginRequiredError):
+    """The registry does not accept the credentials (401), or there are none."""
+
+
+class RegistryPermissionError(RegistryError, PermissionError):
+    """The registry accepts the credentials, but they do not permit the request (403)."""
+
+
+class RegistryUnavailableError(RegistryError, UnavailableError):
+    """The registry was not reached, is overloaded (429), or failed (5xx), also when asked again."""
+
+
+class BuildError(KineticError, RuntimeError):
+    """An image could not be built; the message contains the end of the build's log."""

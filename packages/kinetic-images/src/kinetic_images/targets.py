@@ -1,10 +1,39 @@
-"""Targets: the marker variables of a Python version on a platform."""
+"""Targets: the Python and the platform on which a function will run."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Machine = Literal["x86_64", "aarch64"]
+"""A processor, as Python names it on Linux."""
+
+DEBIAN_12_GLIBC: Final = (2, 36)
+"""The C library of Debian 12 and later, on which the published slim images of Python are based."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A kind of Linux machine: CPython's minor version, the processor and the C library."""
+
+    python: str
+    """The minor version, as `3.11`. Patch versions run the same packages."""
+    machine: Machine = "x86_64"
+    glibc: tuple[int, int] = DEBIAN_12_GLIBC
+    """The oldest glibc on which it must run. A lower version may select older packages."""
+
+    @property
+    def platform(self) -> str:
+        """The platform, as uv names it: `x86_64-manylinux_2_36`."""
+        return f"{self.machine}-manylinux_{self.glibc[0]}_{self.glibc[1]}"
+
+    @property
+    def architecture(self) -> str:
+        """The processor, as registries name it: `amd64` or `arm64`."""
+        return {"x86_64": "amd64", "aarch64": "arm64"}[self.machine]
+
 
 _MACHINES: Final = {"amd64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}
 _DARWIN: Final = re.compile(r"darwin|macos|macosx|apple")

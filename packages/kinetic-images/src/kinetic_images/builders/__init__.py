@@ -1,0 +1,1 @@
+"""Builders: a recipe becomes an image in a registry."""

@@ -1,0 +1,1 @@
+"""Exact packages for a target, from what a project declares: `packages` and more."""

@@ -1,0 +1,42 @@
+"""Locked packages: which files make an environment, and their digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class LockedPackage:
+    """One package of a lock: the file that is installed, or the commit of a repository."""
+
+    name: str
+    """The canonical name."""
+    version: str
+    """Empty if only a build can determine it."""
+    file: str
+    """The file name of the wheel or source archive; empty for a repository."""
+    sha256: str
+    """The digest of the file in hexadecimal digits, or the commit of a repository."""
+    address: str = field(compare=False)
+    """Where the file or repository is: a URL without credentials; `file:///…` on this machine."""
+    size: int | None = field(default=None, compare=False)
+    """The size of the file in bytes, if the index names it."""
+    subdirectory: str = ""
+    """The folder of the project in a source archive or repository; empty: its root."""
+
+    @property
+    def is_wheel(self) -> bool:
+        """Whether it can be installed without a build."""
+        return self.file.endswith(".whl")
+
+
+def packages_digest(packages: Iterable[LockedPackage]) -> str:
+    """Return the digest of what *packages* contain; addresses and order do not change it."""
+    rows = sorted(
+        [package.name, package.version, package.file, package.sha256, package.subdirectory]
+        for package in packages
+    )
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()

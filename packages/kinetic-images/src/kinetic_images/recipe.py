@@ -1,0 +1,53 @@
+"""Recipes: everything that an image is made of, and the tag that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kinetic_images.lock.packages import LockedPackage, packages_digest
+from kinetic_images.targets import Target
+
+LAYOUT: Final = 1
+"""The version of the image's layout: where files are placed, and how. A change makes new images."""
+
+RUNNER_PATH: Final = "/app/remote_runner.py"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that an image is made of."""
+
+    target: Target
+    base: str
+    """The base image by digest: `HOST/PATH@sha256:…`."""
+    packages: tuple[LockedPackage, ...] = ()
+    """The packages to install, wheels of Kinetic's own distributions included."""
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """More files: absolute path in the image → content. They belong to root, with mode 0644."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the image. They describe it, and do not change the tag."""
+
+    @property
+    def ingredients(self) -> dict[str, str]:
+        """The digest or name of each ingredient, for comparison with an earlier image."""
+        return {
+            "layout": str(LAYOUT),
+            "base image": self.base.rpartition("@")[2],
+            "Python": self.target.python,
+            "platform": self.target.platform,
+            "packages": packages_digest(self.packages),
+            **{
+                f"file {path}": hashlib.sha256(content).hexdigest()
+                for path, content in sorted(self.files.items())
+            },
+        }
+
+    @property
+    def tag(self) -> str:
+        """The tag of the image. Two recipes have one tag if, and only if, they make the same image."""
+        text = json.dumps(self.ingredients, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:40]

@@ -1,0 +1,1 @@
+"""Registries of images: addresses, manifests, credentials and the HTTP API."""
