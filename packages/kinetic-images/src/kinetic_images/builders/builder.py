@@ -10,7 +10,7 @@ from kinetic_images.recipe import Recipe
 from kinetic_payload.progress import TrackProgress, silent
 
 
-def _unreported(text: str) -> None:  # noqa: ARG001 - the protocol's
+def _unreported(text: str) -> None:
     """Report nothing."""
 
 
