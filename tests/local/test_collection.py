@@ -15,12 +15,13 @@ import pytest
 import kinetic
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.collection import MAX_AGE, collect, is_due, is_left_due, keep
-from kinetic.backends.local.environments import LAST_USED, failure_file
+from kinetic.backends.local.environments import LAST_USED
 from kinetic.backends.local.launch import Staged, ensure_bundle
 from kinetic.backends.local.liveness import is_alive
 from kinetic.backends.local.paths import Home
 from kinetic.testing import a_launch, await_outcome, eventually
 from kinetic.testing.fakes import FakeStore
+from kinetic_images.single_flight import failure_file
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.encode import encode

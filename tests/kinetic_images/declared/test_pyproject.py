@@ -34,7 +34,8 @@ def test_extras_are_taken_when_asked_for_also_through_each_other() -> None:
     assert lines(parsed(text)) == ["six"]
     assert lines(parsed(text, "all")) == ["six", "cupy"]
     assert parsed(text, "all").declared.notes == (
-        f"{FILE}:4: optional dependencies were not installed: docs.",
+        f"{FILE}:4: optional dependencies were not installed: docs. "
+        "To install some, name them in [tool.kinetic]: extras.",
     )
 
 
@@ -103,3 +104,40 @@ def test_a_named_index_is_kept_with_the_requirement_that_must_come_from_it() -> 
 def test_a_broken_file_is_refused_by_name(text: str) -> None:
     with pytest.raises(DependencyError, match=FILE):
         parsed(text)
+
+
+CHOOSING = """
+[project]
+name = "mine"
+dependencies = ["six"]
+[project.optional-dependencies]
+Fast_Math = ["numpy>=2"]
+[dependency-groups]
+train = ["optax", {include-group = "common"}]
+common = ["tqdm"]
+loop = [{include-group = "loop"}]
+"""
+
+
+def test_extras_and_groups_that_tool_kinetic_names_are_read() -> None:
+    text = CHOOSING + '[tool.kinetic]\nextras = ["fast-math"]\ngroups = ["train"]\n'
+    found = parse_pyproject(text.encode(), "pyproject.toml")
+    names = [line.canonical for line in found.declared.requirements]
+    assert names == ["six", "numpy>=2", "optax", "tqdm"]
+    assert (found.chosen.extras, found.chosen.groups) == (("fast-math",), ("train",))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("extras = ['nope']", r"pyproject\.toml:12: 'nope' .* \[project\.optional-dependencies\]"),
+        ("groups = ['nope']", r"pyproject\.toml:12: 'nope' .* \[dependency-groups\]"),
+        ("groups = 'train'", r"pyproject\.toml:12: .* list of names"),
+        ("extra = ['fast-math']", r"pyproject\.toml:12: .* no key 'extra'"),
+        ("groups = ['loop']", r"pyproject\.toml:7: .* cannot be read: .*loop"),
+    ],
+)
+def test_what_tool_kinetic_cannot_mean_is_refused_by_line(table: str, message: str) -> None:
+    text = f"{CHOOSING}[tool.kinetic]\n{table}\n"
+    with pytest.raises(DependencyError, match=message):
+        parse_pyproject(text.encode(), "pyproject.toml")

@@ -18,7 +18,6 @@ def ensure():
         ensure_environment(
             Path(root),
             home=Path(home),
-            interpreter=sys.executable,
             environ={"PATH": path, "HOME": home, "UV_OFFLINE": "1"},
             report=say,
         )

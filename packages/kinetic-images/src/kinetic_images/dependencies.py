@@ -18,6 +18,7 @@ from kinetic_images.declared.projects import (
     settings_folder,
     without_project,
 )
+from kinetic_images.declared.pyproject import Chosen
 from kinetic_images.declared.requirement_files import Option, read_requirements
 from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
 from kinetic_images.declared.toml_text import parsed_toml, toml_text
@@ -57,6 +58,8 @@ class Dependencies:
     local: tuple[LocalRequirement, ...] = ()
     """Paths on this machine, other than the project itself."""
     requires_python: str | None = None
+    chosen: Chosen = field(default_factory=Chosen)
+    """The optional dependencies among the requirements."""
     notes: tuple[str, ...] = ()
     """Sentences about what was left out or ignored."""
 
@@ -151,11 +154,20 @@ class Dependencies:
         uv = {"index": self.indexes, "sources": sources}
         return toml_text({"project": project, "tool": {"uv": uv}})
 
-    def installer_settings(self) -> str:
-        """Return the text of a `uv.toml`: the settings that apply, overrides included."""
+    def installer_settings(self, overrides: Iterable[str] = (), *, indexes: bool = False) -> str:
+        """Return the text of a `uv.toml`: the settings that apply, overrides included, and *overrides*.
+
+        With *indexes*, it also names the indexes of the options and of single packages.
+        """
         passed = dict(self.settings.passed)
-        if self.overrides:
-            passed["override-dependencies"] = [override.line for override in self.overrides]
+        lines = [*(override.line for override in self.overrides), *overrides]
+        if lines:
+            passed["override-dependencies"] = lines
+        if indexes:
+            addresses = [line.partition(" ")[2] for line in self._option_lines() if "-url " in line]
+            named = [*self.indexes, *({"url": address} for address in addresses)]
+            if named:
+                passed["index"] = [*passed.get("index", ()), *named]
         return toml_text(passed)
 
     def installer_arguments(self) -> list[str]:
@@ -288,6 +300,7 @@ def read_dependencies(
         options=declared.options,
         indexes=_unique_by_name(index for part in read for index in part.pyproject.indexes),
         local=declared.local,
+        chosen=read[0].pyproject.chosen if source.name == PYPROJECT else Chosen(),
         requires_python=read[0].pyproject.requires_python if source.name == PYPROJECT else None,
         notes=(*declared.notes, *_settings_notes(declared.requirements), *_own_notes(own)),
     )

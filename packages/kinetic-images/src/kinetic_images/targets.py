@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+
+from packaging import tags
 
 Machine = Literal["x86_64", "aarch64"]
 """A processor, as Python names it on Linux."""
@@ -33,6 +35,34 @@ class Target:
     def architecture(self) -> str:
         """The processor, as registries name it: `amd64` or `arm64`."""
         return {"x86_64": "amd64", "aarch64": "arm64"}[self.machine]
+
+    def markers(self, patch: int = 0) -> Mapping[str, str]:
+        """Return all marker variables; nothing is known of the kernel.
+
+        *patch* is the patch version of Python; uv assumes 0.
+        """
+        unknown = {"platform_release": "", "platform_version": ""}
+        return {**unknown, **target_environment(self.platform, f"{self.python}.{patch}")}
+
+    def tags(self) -> Iterator[tags.Tag]:
+        """Iterate over the tags of wheels that the target can install, the best first."""
+        major, minor = map(int, self.python.split("."))
+        version, platforms = (major, minor), [*self._platforms()]
+        yield from tags.cpython_tags(version, [f"cp{major}{minor}"], platforms)
+        yield from tags.compatible_tags(version, f"cp{major}{minor}", platforms)
+
+    def _platforms(self) -> Iterator[str]:
+        yield f"linux_{self.machine}"
+        major, newest = self.glibc
+        for minor in range(newest, _OLDEST_GLIBC[self.machine] - 1, -1):
+            yield f"manylinux_{major}_{minor}_{self.machine}"
+            if minor in _LEGACY_MANYLINUX:
+                yield f"{_LEGACY_MANYLINUX[minor]}_{self.machine}"
+
+
+_OLDEST_GLIBC: Final = {"x86_64": 5, "aarch64": 17}
+"""The oldest minor version for which manylinux is defined (PEP 571, PEP 599)."""
+_LEGACY_MANYLINUX: Final = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
 _MACHINES: Final = {"amd64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}

@@ -114,10 +114,18 @@ class Uv:
     program: str
     environment: Mapping[str, str] = field(repr=False)
 
-    def run(self, *arguments: str, folder: Path | None = None, settings: Path | None = None) -> str:
+    def run(
+        self,
+        *arguments: str,
+        folder: Path | None = None,
+        settings: Path | None = None,
+        discover: bool = False,
+        more: Mapping[str, str] | None = None,
+    ) -> str:
         """Run uv with *arguments* in *folder* and return what it printed, errors included.
 
-        The only settings file that uv reads is *settings*, a `uv.toml`.
+        The only settings file that uv reads is *settings*, a `uv.toml`; with *discover*, uv finds the
+        settings of the project in *folder* itself. *more* variables are added to its environment.
 
         uv is killed if the work of this thread is stopped, or on Ctrl-C.
 
@@ -125,10 +133,12 @@ class Uv:
             InstallError: uv failed; the message and `output` contain what it printed.
         """
         config = ["--no-config"] if settings is None else ["--config-file", str(settings)]
+        if discover:
+            config = []
         with subprocess.Popen(
             [self.program, *config, *arguments],
             cwd=folder,
-            env=dict(self.environment),
+            env={**self.environment, **(more or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

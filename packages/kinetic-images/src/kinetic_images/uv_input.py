@@ -28,10 +28,11 @@ def write_input(
     asked: bool = True,
     additions: Iterable[str] = (),
     constraints: Iterable[str] = (),
+    overrides: Iterable[str] = (),
 ) -> UvInput:
     """Write files to *folder* that request *dependencies* and Kinetic's own *additions* from uv.
 
-    *constraints* are added to those of the dependencies. If *asked* is false, request only the
+    *constraints* and *overrides* are added to those of the dependencies. If *asked* is false, request only the
     additions, from the indexes of the dependencies. Files of an earlier call are replaced. The files
     may contain credentials.
     """
@@ -39,18 +40,19 @@ def write_input(
     arguments = dependencies.installer_arguments()
     if not asked:  # The additions have no hashes.
         arguments = [argument for argument in arguments if argument != "--require-hashes"]
-    limits = _write_lines(
-        folder / "constraints.txt", [*dependencies.constraint_lines(), *constraints]
-    )
-    files = [_write_lines(folder / "requirements.txt", [*lines, *additions])]
+    limits = [*dependencies.constraint_lines(), *constraints]
+    if limits:  # uv warns about an empty file.
+        arguments += ["-c", str(write_lines(folder / "constraints.txt", limits))]
+    files = [write_lines(folder / "requirements.txt", [*lines, *additions])]
     project = dependencies.installer_project() if asked else None
     if project is not None:
-        files.append(_write_lines(folder / "pyproject.toml", [project]))
-    text = dependencies.installer_settings()
-    settings = _write_lines(folder / "uv.toml", [text]) if text else None
-    return UvInput((*arguments, "-c", str(limits)), tuple(files), settings)
+        files.append(write_lines(folder / "pyproject.toml", [project]))
+    text = dependencies.installer_settings(overrides)
+    settings = write_lines(folder / "uv.toml", [text]) if text else None
+    return UvInput(tuple(arguments), tuple(files), settings)
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> Path:
+def write_lines(path: Path, lines: Iterable[str]) -> Path:
+    """Write *lines* to the private file *path*, and return it."""
     write_private(path, "".join(f"{line}\n" for line in lines).encode())
     return path

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from packaging.dependency_groups import resolve_dependency_groups
 from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.requirement_files import RequirementSet, decoded
@@ -61,6 +62,18 @@ class Pyproject:
     lines: Lines
     indexes: tuple[Mapping[str, Any], ...] = ()
     """The named indexes that the requirements' sources use."""
+    chosen: Chosen = field(default_factory=lambda: Chosen())
+    """What `[tool.kinetic]` requests besides the dependencies."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Optional dependencies that a project requests for its jobs: the table `[tool.kinetic]`."""
+
+    extras: tuple[str, ...] = ()
+    """Names in `[project.optional-dependencies]`."""
+    groups: tuple[str, ...] = ()
+    """Names in `[dependency-groups]`."""
 
 
 def parse_pyproject(
@@ -93,7 +106,17 @@ def parse_pyproject(
     sources = _sources(uv, lines, folder)
     if workspace is not None:
         sources = sources.over(workspace)
-    declared = _declared(document, project, tools, lines, extras, sources, environ or {})
+    chosen = _chosen(tools, project, document, lines)
+    declared = _declared(
+        document,
+        project,
+        tools,
+        lines,
+        (*extras, *(extra for extra in chosen.extras if extra not in extras)),
+        chosen.groups,
+        sources,
+        environ or {},
+    )
     return Pyproject(
         declares=bool(project) or "poetry" in tools,
         name=canonicalize_name(name) if isinstance(name, str) else None,
@@ -108,7 +131,56 @@ def parse_pyproject(
         uv=tools["uv"] if isinstance(tools.get("uv"), dict) else None,
         lines=lines,
         indexes=sources.indexes if any(line.source for line in declared.requirements) else (),
+        chosen=chosen,
     )
+
+
+_CHOSEN: Final = {"extras": "optional-dependencies", "groups": "dependency-groups"}
+"""Keys of `[tool.kinetic]` → the table that has the names."""
+_TABLE: Final = "tool.kinetic"
+
+
+def _chosen(
+    tools: Mapping[str, Any], project: Mapping[str, Any], document: Mapping[str, Any], lines: Lines
+) -> Chosen:
+    """Read `[tool.kinetic]`.
+
+    Raises:
+        DependencyError: A key or a name in it is unknown.
+    """
+    own = table(tools.get("kinetic"))
+    known = {
+        "extras": _canonical(project.get("optional-dependencies")),
+        "groups": _canonical(document.get("dependency-groups")),
+    }
+    for key in own:
+        if key not in _CHOSEN:
+            raise DependencyError(
+                f"{lines.key_of(_TABLE, key)}: [tool.kinetic] has no key {key!r}.",
+                hint=f"The keys are: {', '.join(_CHOSEN)}.",
+            )
+    found: dict[str, tuple[str, ...]] = {}
+    for key, names in known.items():
+        place = lines.key_of(_TABLE, key)
+        texts = own.get(key, [])
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise DependencyError(
+                f"{place}: {key} of [tool.kinetic] must be a list of names.",
+                hint=f'Write: {key} = ["NAME"]',
+            )
+        for text in texts:
+            if canonicalize_name(text) not in names:
+                listed = ", ".join(sorted(names)) or "no names"
+                raise DependencyError(
+                    f"{place}: {text!r} in {key} of [tool.kinetic] is not in [{_table_of(key)}].",
+                    hint=f"That table has: {listed}.",
+                )
+        found[key] = tuple(dict.fromkeys(str(canonicalize_name(text)) for text in texts))
+    return Chosen(**found)
+
+
+def _table_of(key: str) -> str:
+    return f"project.{_CHOSEN[key]}" if key == "extras" else _CHOSEN[key]
 
 
 @dataclass(frozen=True)
@@ -189,6 +261,7 @@ def _declared(
     tools: Mapping[str, Any],
     lines: Lines,
     extras: tuple[str, ...],
+    groups: tuple[str, ...],
     sources: Sources,
     environ: Mapping[str, str],
 ) -> RequirementSet:
@@ -231,7 +304,8 @@ def _declared(
     take(_texts(project.get("dependencies", []), lines.key("dependencies")), None, frozenset())
     for extra in extras:
         take_extra(extra, None, frozenset(), None)
-    notes = _notes(document, project, tools, lines, optional.keys() - taken)
+    take(_group_texts(document, groups, lines), None, frozenset())
+    notes = _notes(document, project, tools, lines, optional.keys() - taken, groups)
     notes += [
         f"{place}: there is no extra {name!r} in [project.optional-dependencies]."
         for name, place in unknown.items()
@@ -242,6 +316,21 @@ def _declared(
         notes=tuple(notes),
         files=(lines.file,),
     )
+
+
+def _group_texts(document: Mapping[str, Any], groups: tuple[str, ...], lines: Lines) -> list[str]:
+    """Return the requirements in *groups* of `[dependency-groups]`, included groups too."""
+    if not groups:
+        return []
+    try:
+        return list(resolve_dependency_groups(table(document.get("dependency-groups")), *groups))
+    except (BaseExceptionGroup, LookupError, TypeError, ValueError) as error:
+        reasons = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+        raise DependencyError(
+            f"{lines.key('dependency-groups')}: [dependency-groups] cannot be read: "
+            f"{'; '.join(map(str, reasons))}.",
+            hint="Correct the group: a list of requirements and {include-group = NAME}.",
+        ) from error
 
 
 def _dynamic(project: Mapping[str, Any]) -> frozenset[str]:
@@ -259,6 +348,7 @@ def _notes(
     tools: Mapping[str, Any],
     lines: Lines,
     optional: set[str],
+    chosen_groups: tuple[str, ...],
 ) -> list[str]:
     """Return notes on tables with dependencies that were ignored."""
     notes = []
@@ -276,16 +366,17 @@ def _notes(
             f"{lines.key('poetry')}: dependencies in the tables of Poetry were ignored; "
             f"only those in [project] were read{advice}."
         )
-    groups = table(document.get("dependency-groups"))
+    groups = _canonical(document.get("dependency-groups")).keys() - set(chosen_groups)
     if groups:
         notes.append(
             f"{lines.key('dependency-groups')}: dependency groups are for development and were "
-            f"not installed: {', '.join(sorted(groups))}."
+            f"not installed: {', '.join(sorted(groups))}. To install some, name them in "
+            "[tool.kinetic]: groups."
         )
     if optional:
         notes.append(
             f"{lines.key('optional-dependencies')}: optional dependencies were not installed: "
-            f"{', '.join(sorted(optional))}."
+            f"{', '.join(sorted(optional))}. To install some, name them in [tool.kinetic]: extras."
         )
     return notes
 

@@ -76,6 +76,17 @@ class Lines:
         )
         return self._first(lambda line: bool(begins.match(line)))
 
+    def key_of(self, header: str, name: str) -> Place:
+        """Return the place of the key *name* in the table `[header]`, or of the table."""
+        start = self.key(header)
+        begins = re.compile(rf"\s*[\"']?{re.escape(name)}[\"']?\s*=")
+        for number, line in enumerate(self._lines[start.line :], start.line + 1):
+            if line.lstrip().startswith("["):
+                break
+            if begins.match(line):
+                return Place(self.file, number)
+        return start
+
     def _first(self, fits: Callable[[str], bool]) -> Place:
         for number, line in enumerate(self._lines, 1):
             if not line.lstrip().startswith("#") and fits(line):

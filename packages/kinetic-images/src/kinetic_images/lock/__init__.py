@@ -1,1 +1,1 @@
-"""Exact packages for a target, from what a project declares: `packages` and more."""
+"""Exact packages for a target, from what a project declares."""

@@ -24,6 +24,8 @@ class LockedPackage:
     """Where the file or repository is: a URL without credentials; `file:///…` on this machine."""
     size: int | None = field(default=None, compare=False)
     """The size of the file in bytes, if the index names it."""
+    direct: bool = field(default=False, compare=False)
+    """Whether a requirement names the address; otherwise an index has the package."""
     subdirectory: str = ""
     """The folder of the project in a source archive or repository; empty: its root."""
 
@@ -40,3 +42,23 @@ def packages_digest(packages: Iterable[LockedPackage]) -> str:
         for package in packages
     )
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The exact packages of an environment or image."""
+
+    packages: tuple[LockedPackage, ...]
+    """Sorted by name."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the user on how it was resolved."""
+
+    @property
+    def digest(self) -> str:
+        """The digest of what the packages contain."""
+        return packages_digest(self.packages)
+
+    @property
+    def without_wheel(self) -> tuple[LockedPackage, ...]:
+        """The packages that must be built before they can be installed."""
+        return tuple(package for package in self.packages if not package.is_wheel)

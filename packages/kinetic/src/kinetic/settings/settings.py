@@ -87,6 +87,8 @@ class Settings:
     store_timeout: Setting[float]
     """Seconds for which a submit waits for a store that cannot be reached."""
     trust_bucket: Setting[bool]
+    rebuild: Setting[bool]
+    """Whether to resolve dependencies again, and not to use those that were resolved before."""
     allow_sleep: Setting[bool]
     no_tty_debug: Setting[bool]
     """Whether a blocking call waits for a debugger although there is no terminal."""
@@ -218,6 +220,7 @@ def resolve(
         payload_size_warn_mb=sources.number("KINETIC_PAYLOAD_SIZE_WARN_MB", 50),
         store_timeout=sources.seconds("store_timeout", 60),
         trust_bucket=sources.flag("KINETIC_TRUST_BUCKET"),
+        rebuild=sources.flag("KINETIC_REBUILD"),
         allow_sleep=sources.flag("KINETIC_ALLOW_SLEEP"),
         no_tty_debug=sources.flag("KINETIC_NO_TTY_DEBUG"),
         # The convention has no KINETIC_ prefix and counts any value that is not empty: no-color.org.

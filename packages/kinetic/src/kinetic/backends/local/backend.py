@@ -166,9 +166,9 @@ class LocalBackend:
         found = ensure_environment(
             project.plan.root,
             home=home,
-            interpreter=sys.executable,
             report=project.report,
             bucket=self._others is not None or project.reads_buckets(),
+            refresh=request.settings.rebuild.value,
         )
         return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
 

@@ -229,7 +229,8 @@ def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
 
 
 def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> None:
-    from kinetic.backends.local.environments import FAILED, remove_environment
+    from kinetic.backends.local.environments import remove_environment
+    from kinetic_images.single_flight import FAILED
 
     for path in _children(home.environments):
         with suppress(OSError):

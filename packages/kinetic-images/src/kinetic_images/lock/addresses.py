@@ -1,0 +1,40 @@
+"""Addresses with the credentials that locks leave out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kinetic_images.dependencies import Dependencies
+from kinetic_images.lock.pylock import kept_address
+
+_REPOSITORY = re.compile(r"(?:git|hg|bzr|svn)\+")
+
+
+def full_addresses(dependencies: Dependencies) -> Mapping[str, str]:
+    """Return the addresses that *dependencies* declare with credentials, by the address in a lock.
+
+    Pass it to `pylock_text` for an installation. The text must not be kept.
+    """
+    found = {}
+    for line in dependencies.requirements:
+        if line.url is None:
+            continue
+        full = line.url.partition("#")[0]
+        kind = _REPOSITORY.match(full)
+        if kind is not None:
+            full = _without_revision(full)
+            kept = kind[0] + kept_address(full[kind.end() :])
+        else:
+            kept = kept_address(full, direct=True)
+        if kept != full:
+            found[kept] = full
+    return found
+
+
+def _without_revision(address: str) -> str:
+    """Return the address of a repository without `@REVISION`."""
+    scheme, _, rest = address.partition("://")
+    host, slash, path = rest.partition("/")
+    # An `@` before the path belongs to a user: git+https://me:secret@host/path
+    return f"{scheme}://{host}{slash}{path.rpartition('@')[0] or path}"

@@ -1,0 +1,99 @@
+"""Locks that were resolved before, in a folder of this machine; one resolution for many callers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.lock.packages import Lock, LockedPackage
+from kinetic_images.lock.pylock import file_path, kept_pylock, pylock_text
+from kinetic_images.lock.request import LockRequest
+from kinetic_images.lock.resolve import explained, resolve
+from kinetic_images.single_flight import single_flight
+from kinetic_images.uv import find_uv
+from kinetic_payload.files.private import make_folder, read_private, write_private
+
+FOLDER: Final = ("cache", "locks")
+"""The folder of kept locks in a home, as parts of its path."""
+
+
+def ensure_lock(
+    request: LockRequest,
+    *,
+    home: Path,
+    environ: Mapping[str, str] | None = None,
+    report: Callable[[str], None],
+    refresh: bool = False,
+) -> Lock:
+    """Return the lock for *request*: the kept one, or a new one, which is kept in *home*.
+
+    A kept lock is used as long as the request is the same, whatever an index offers meanwhile. *refresh*
+    makes a new one. Any number of processes and threads may call this: one resolves, the others wait.
+    *environ* is the environment of uv (default: that of the process).
+
+    Raises:
+        DependencyError: A hash, an extra or the project's own lock does not fit.
+        InstallError: uv failed; the message contains its output and the lines to which it refers.
+        UvNotFoundError: There is no uv.
+    """
+    path = home.joinpath(*FOLDER, f"{request.digest}.toml")
+    stale = _read(path, request) if refresh else None
+
+    def ready() -> Lock | None:
+        found = _read(path, request)
+        # Another process may have refreshed it while this one waited.
+        return None if refresh and found == stale else found
+
+    def make() -> Lock:
+        source = request.dependencies.source
+        report(f"Resolving the dependencies{f' in {source}' if source else ''} with uv.")
+        make_folder(path.parent)
+        # Beside the result, and private: the files in it may contain credentials.
+        for left in path.parent.glob(f".{path.stem}-*"):  # Of a process that was killed.
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as scratch:
+            lock = resolve(request, find_uv(environ), Path(scratch))
+        write_private(path, pylock_text(lock.packages, tool={"notes": lock.notes}).encode())
+        return lock
+
+    return single_flight(
+        path,
+        ready=ready,
+        make=make,
+        waiting=partial(
+            report, "The same dependencies are being resolved already; waiting for that."
+        ),
+        explain=lambda error: explained(error, request.declared, "could not be resolved"),
+    )
+
+
+def _read(path: Path, request: LockRequest) -> Lock | None:
+    """Return the kept lock at *path*, or None if there is none that can be used here."""
+    try:
+        packages, tool = kept_pylock(read_private(path).decode(), str(path))
+    except (FileNotFoundError, PermissionError, UnicodeDecodeError, DependencyError):
+        return None
+    wheels = {path.name: path for path in (*request.own.values(), *request.fallback.values())}
+    here = tuple(_on_this_machine(package, wheels) for package in packages)
+    if None in here:
+        return None
+    notes = tool.get("notes", ())
+    return Lock(tuple(package for package in here if package), tuple(map(str, notes)))
+
+
+def _on_this_machine(package: LockedPackage, wheels: Mapping[str, Path]) -> LockedPackage | None:
+    """Return *package* with its address on this machine; None if its file is gone or another one."""
+    own = wheels.get(package.file)
+    if own is not None:
+        # The folder of such a wheel is named by its digest.
+        same = package.sha256.startswith(own.parent.name)
+        return replace(package, address=own.as_uri()) if same else None
+    if package.address.startswith("file:") and not Path(file_path(package.address)).exists():
+        return None
+    return package

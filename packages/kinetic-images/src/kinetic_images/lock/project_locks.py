@@ -1,0 +1,187 @@
+"""Locks that a project has: `uv.lock` and `pylock.toml` beside the file that declares its dependencies."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+
+from kinetic_images.declared.projects import settings_folder
+from kinetic_images.declared.pyproject import Chosen
+from kinetic_images.declared.requirement_files import read_requirements
+from kinetic_images.declared.requirements import Requirement
+from kinetic_images.declared.uv_files import PYPROJECT
+from kinetic_images.dependencies import Dependencies
+from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.lock.pylock import read_pylock
+from kinetic_images.targets import Target
+from kinetic_images.uv import Uv
+
+UV_LOCK: Final = "uv.lock"
+PYLOCK: Final = "pylock.toml"
+
+
+@dataclass(frozen=True)
+class ProjectLock:
+    """A lock beside the project's declaration."""
+
+    path: Path
+    data: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the file."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+@dataclass(frozen=True)
+class Pins:
+    """What a lock prescribes for a target."""
+
+    path: Path
+    constraints: tuple[str, ...] = ()
+    """Exact versions: `NAME==VERSION`."""
+    overrides: tuple[str, ...] = ()
+    """Addresses that replace those of the requirements: `NAME @ URL`."""
+    allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Canonical name → the SHA-256 digests of its files."""
+
+
+def find_lock(dependencies: Dependencies) -> ProjectLock | None:
+    """Return the lock of the project, or None.
+
+    `uv.lock` belongs to a `pyproject.toml`, and is in its folder or that of its workspace. `pylock.toml`
+    belongs to the file beside it.
+
+    Raises:
+        DependencyError: The lock cannot be read.
+    """
+    if dependencies.source is None:
+        return None
+    folder = dependencies.source.parent
+    candidates = [folder / PYLOCK]
+    if dependencies.source.name == PYPROJECT:
+        candidates[:0] = [folder / UV_LOCK, settings_folder(folder) / UV_LOCK]
+    for path in candidates:
+        try:
+            return ProjectLock(path, path.read_bytes())
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise DependencyError(
+                f"{path} cannot be read: {error.strerror}.", hint="Check its permissions."
+            ) from error
+    return None
+
+
+def pins_of(
+    lock: ProjectLock,
+    dependencies: Dependencies,
+    target: Target | None,
+    markers: Mapping[str, str],
+    uv: Uv,
+) -> Pins:
+    """Return what *lock* prescribes for *target*, after a check that it fits *dependencies*.
+
+    *markers* are the marker variables of the target.
+
+    Raises:
+        DependencyError: The lock is stale, or cannot be understood.
+        InstallError: uv could not check it.
+    """
+    if lock.path.name == UV_LOCK:
+        return _pins_of_uv_lock(lock, dependencies.chosen, _folder_of(dependencies), markers, uv)
+    text = lock.data.decode(errors="replace")
+    # The lock was probably written for the Python of its author, a patch version included.
+    packages = read_pylock(text, str(lock.path), target, patch=sys.version_info.micro)
+    _refuse_stale(lock, dependencies, packages)
+    return Pins(
+        lock.path,
+        tuple(f"{package.name}=={package.version}" for package in packages if not package.direct),
+        tuple(_override(package) for package in packages if package.direct),
+        {package.name: frozenset({package.sha256}) for package in packages if package.file},
+    )
+
+
+def _folder_of(dependencies: Dependencies) -> Path:
+    assert dependencies.source is not None, "`find_lock` finds none without a source"
+    return dependencies.source.parent
+
+
+def _override(package: LockedPackage) -> str:
+    at = "" if package.file else f"@{package.sha256}"
+    part = f"#subdirectory={package.subdirectory}" if package.subdirectory else ""
+    return f"{package.name} @ {package.address}{at}{part}"
+
+
+def _refuse_stale(
+    lock: ProjectLock, dependencies: Dependencies, packages: tuple[LockedPackage, ...]
+) -> None:
+    locked = {package.name: package for package in packages}
+    for requirement in dependencies.requirements:
+        package = locked.get(requirement.name)
+        if package is None:
+            seen = f"{lock.path.name} beside it does not contain {requirement.name}"
+        elif requirement.url is None and package.version:
+            if SpecifierSet(requirement.specifier).contains(package.version, prereleases=True):
+                continue
+            seen = f"{lock.path.name} beside it has version {package.version}"
+        else:
+            continue
+        raise DependencyError(
+            f"{dependencies.shown(requirement.place)}: {requirement.canonical} is required, but {seen}: "
+            f"the lock {lock.path} is stale.",
+            hint="Write the lock again with the tool that wrote it, or delete it.",
+        )
+
+
+def _pins_of_uv_lock(
+    lock: ProjectLock, chosen: Chosen, folder: Path, markers: Mapping[str, str], uv: Uv
+) -> Pins:
+    more = [word for extra in chosen.extras for word in ("--extra", extra)]
+    more += [word for group in chosen.groups for word in ("--group", group)]
+    try:
+        uv.run("lock", "--check", "--project", str(folder), folder=folder, discover=True)
+    except InstallError as error:
+        if "needs to be updated" not in error.output:
+            error.hint = f"Correct the problem, or delete {lock.path} if it is not used any more."
+            raise
+        raise DependencyError(
+            f"{lock.path} is stale: it does not fit {PYPROJECT} beside it.",
+            hint="Update it with: uv lock",
+        ) from error
+    exported = uv.run(
+        "export", "--frozen", "--quiet", "--project", str(folder), "--format", "requirements-txt",
+        "--no-header", "--no-annotate", "--no-default-groups", "--no-emit-workspace",
+        "--no-emit-local", *more,
+        folder=folder, discover=True,
+    )  # fmt: skip
+    lines = [
+        line
+        for line in read_requirements(lock.path.name, lambda _: exported.encode()).requirements
+        if line.applies(markers)
+    ]
+    return Pins(
+        lock.path,
+        tuple(_constraint(line) for line in lines if line.url is None),
+        tuple(f"{line.name} @ {line.url}" for line in lines if line.url is not None),
+        {line.name: frozenset(sha256_of(line)) for line in lines if line.hashes},
+    )
+
+
+def _constraint(line: Requirement) -> str:
+    return f"{line.name}{line.specifier}"
+
+
+def sha256_of(line: Requirement) -> Iterator[str]:
+    """Iterate over the SHA-256 digests that *line* allows."""
+    for text in line.hashes:
+        kind, _, digest = text.partition(":")
+        if kind == "sha256":
+            yield digest.lower()

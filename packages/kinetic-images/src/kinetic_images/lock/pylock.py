@@ -1,0 +1,236 @@
+"""`pylock.toml` (PEP 751): the exact files of a lock, read for one target and written."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from packaging.pylock import (
+    Package,
+    PackageArchive,
+    PackageDirectory,
+    PackageSdist,
+    PackageVcs,
+    PackageWheel,
+    Pylock,
+    PylockSelectError,
+    PylockUnsupportedVersionError,
+    PylockValidationError,
+)
+from packaging.tags import Tag, sys_tags
+
+from kinetic_images.credentials import without_credentials
+from kinetic_images.declared.toml_text import parsed_toml, table, toml_text
+from kinetic_images.errors import DependencyError
+from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.targets import Target
+
+_HASH: Final = "sha256"
+_FILE: Final = "file:"
+_File = PackageWheel | PackageSdist | PackageArchive
+
+Allowed = Mapping[str, frozenset[str]]
+"""Canonical name of a package → the SHA-256 digests that its file may have."""
+
+
+def read_pylock(
+    text: str, file: str, target: Target | None, *, allowed: Allowed | None = None, patch: int = 0
+) -> tuple[LockedPackage, ...]:
+    """Return the packages in the `pylock.toml` *text* that *target* installs; None: this interpreter.
+
+    Of several wheels of a package, the best one is chosen among those whose digest is *allowed*. *file* is
+    the name for messages, and relative paths are relative to its folder. *patch* is the patch version of the
+    target's Python for markers.
+
+    Raises:
+        DependencyError: The text is not a valid lock, or not for this target; or a package has no SHA-256.
+    """
+    document = parsed_toml(text, file)
+    try:
+        pylock = Pylock.from_dict(document)
+        if allowed:
+            pylock = _with_allowed_wheels(pylock, allowed)
+        environment: Any = dict(target.markers(patch)) if target else None
+        tags: Sequence[Tag] = [*(target.tags() if target else sys_tags())]
+        chosen = [*pylock.select(environment=environment, tags=tags)]
+    except (PylockValidationError, PylockUnsupportedVersionError, PylockSelectError) as error:
+        raise DependencyError(
+            f"{file}: {error}.", hint="Write the lock again for this Python and platform."
+        ) from error
+    folder = posixpath.dirname(file)
+    return tuple(sorted(_locked(package, source, folder, file) for package, source in chosen))
+
+
+def _with_allowed_wheels(pylock: Pylock, allowed: Allowed) -> Pylock:
+    packages = [
+        replace(
+            package,
+            wheels=[
+                wheel
+                for wheel in package.wheels
+                if wheel.hashes.get(_HASH) in allowed[package.name]
+            ]
+            or package.wheels,  # The caller reports the digest of the wheel that does not match.
+        )
+        if package.wheels and package.name in allowed
+        else package
+        for package in pylock.packages
+    ]
+    return replace(pylock, packages=packages)
+
+
+def _locked(
+    package: Package,
+    source: _File | PackageVcs | PackageDirectory,
+    folder: str,
+    file: str,
+) -> LockedPackage:
+    version = str(package.version) if package.version else ""
+    if isinstance(source, PackageDirectory):
+        raise DependencyError(
+            f"{file}: {package.name} is a folder on this machine ({source.path}), which does not exist "
+            "where the function runs.",
+            hint="Build a wheel of it, and name the wheel instead.",
+        )
+    address = source.url or _file_address(source.path or "", folder)
+    if isinstance(source, PackageVcs):
+        return LockedPackage(
+            name=package.name,
+            version=version,
+            file="",
+            sha256=source.commit_id,
+            address=f"{source.type}+{kept_address(address)}",
+            direct=True,
+            subdirectory=source.subdirectory or "",
+        )
+    digest = source.hashes.get(_HASH)
+    name = getattr(source, "filename", None) or posixpath.basename(unquote(urlsplit(address).path))
+    if not digest:
+        raise DependencyError(
+            f"{file}: there is no SHA-256 of {name}.",
+            hint="Kinetic installs only files that it can verify. Ask for SHA-256 digests in the lock.",
+        )
+    return LockedPackage(
+        name=package.name,
+        version=version,
+        file=name,
+        sha256=digest.lower(),
+        address=kept_address(address, direct=isinstance(source, PackageArchive)),
+        direct=isinstance(source, PackageArchive),
+        size=source.size,
+        subdirectory=getattr(source, "subdirectory", None) or "",
+    )
+
+
+def kept_address(address: str, *, direct: bool = False) -> str:
+    """Return *address* without what may be secret: the password, and the query of a *direct* URL.
+
+    The user of an SSH address is no secret, and without it the address would not work.
+    """
+    parts = urlsplit(address)
+    if direct:
+        address = urlunsplit(parts._replace(query="", fragment=""))
+    is_ssh = parts.scheme.endswith("ssh") and parts.username and not parts.password
+    return address if is_ssh else without_credentials(address)
+
+
+def file_path(address: str) -> str:
+    """Return the path in a `file:` *address*."""
+    return unquote(urlsplit(address).path)
+
+
+def _file_address(path: str, folder: str) -> str:
+    return Path(posixpath.normpath(posixpath.join(folder, path))).absolute().as_uri()
+
+
+def kept_pylock(text: str, file: str) -> tuple[tuple[LockedPackage, ...], Mapping[str, Any]]:
+    """Return the packages in the *text* of `pylock_text`, and its table `[tool.kinetic]`.
+
+    Raises:
+        DependencyError: The text was not written by it.
+    """
+    document = parsed_toml(text, file)
+    tool = table(table(document.get("tool")).get("kinetic"))
+    try:
+        return tuple(map(_package, document["packages"])), tool
+    except (AttributeError, KeyError, TypeError, IndexError) as error:
+        raise DependencyError(f"{file} is not a lock of Kinetic.", hint="Delete it.") from error
+
+
+def _package(row: Mapping[str, Any]) -> LockedPackage:
+    """Return the package of a row of `pylock_text`."""
+    name, version = row["name"], row.get("version", "")
+    if "vcs" in row:
+        entry = row["vcs"]
+        return LockedPackage(
+            name=name,
+            version=version,
+            file="",
+            sha256=entry["commit-id"],
+            address=f"{entry['type']}+{entry['url']}",
+            direct=True,
+            subdirectory=entry.get("subdirectory", ""),
+        )
+    entry = row.get("archive") or row.get("sdist") or row["wheels"][0]
+    address = entry["url"] if "url" in entry else Path(entry["path"]).as_uri()
+    return LockedPackage(
+        name=name,
+        version=version,
+        file=entry.get("name") or posixpath.basename(unquote(urlsplit(address).path)),
+        sha256=entry["hashes"][_HASH],
+        address=address,
+        size=entry.get("size"),
+        direct="archive" in row,
+        subdirectory=entry.get("subdirectory", ""),
+    )
+
+
+def pylock_text(
+    packages: Iterable[LockedPackage],
+    *,
+    addresses: Mapping[str, str] | None = None,
+    tool: Mapping[str, Any] | None = None,
+) -> str:
+    """Return a `pylock.toml` that names exactly *packages*.
+
+    *addresses* replaces addresses of packages, for instance by those with credentials. *tool* becomes the
+    table `[tool.kinetic]`.
+    """
+    document: dict[str, Any] = {"lock-version": "1.0", "created-by": "kinetic"}
+    if tool:
+        document["tool"] = {"kinetic": tool}
+    rows = [
+        _row(package, (addresses or {}).get(package.address, package.address))
+        for package in packages
+    ]
+    # TOML cannot express an empty array of tables.
+    packages_text = (
+        "".join(f"\n[[packages]]\n{toml_text(row)}" for row in rows) or "packages = []\n"
+    )
+    return toml_text(document) + packages_text
+
+
+def _row(package: LockedPackage, address: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": package.name}
+    if package.version:
+        row["version"] = package.version
+    more = {"subdirectory": package.subdirectory} if package.subdirectory else {}
+    if not package.file:
+        kind, _, url = address.partition("+")
+        row["vcs"] = {"type": kind, "url": url, "commit-id": package.sha256, **more}
+        return row
+    size = {} if package.size is None else {"size": package.size}
+    # uv rejects `file:` URLs of archives.
+    place = {"path": file_path(address)} if address.startswith(_FILE) else {"url": address}
+    entry = {**place, **size, "hashes": {_HASH: package.sha256}}
+    if package.direct or more or not package.version:
+        row["archive"] = {**entry, **more}
+    elif package.is_wheel:
+        row["wheels"] = [{"name": package.file, **entry}]
+    else:
+        row["sdist"] = {"name": package.file, **entry}
+    return row

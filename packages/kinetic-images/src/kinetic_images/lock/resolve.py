@@ -1,0 +1,216 @@
+"""Resolve a lock: uv chooses the packages; hashes, extras and the project's own lock are checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from packaging.markers import default_environment
+from packaging.requirements import Requirement as Parsed
+from packaging.utils import canonicalize_name
+
+from kinetic_images.dependencies import Dependencies
+from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.lock.packages import Lock, LockedPackage
+from kinetic_images.lock.project_locks import Pins, pins_of, sha256_of
+from kinetic_images.lock.pylock import read_pylock
+from kinetic_images.lock.request import LockRequest
+from kinetic_images.uv import Uv
+from kinetic_images.uv_input import write_input
+
+_OUTPUT: Final = "pylock.toml"
+_NO_EXTRA: Final = re.compile(
+    r"^warning: The package `(\S+?)[ =<>!~@`].* extra named `([^`]+)`", re.M
+)
+
+
+def resolve(request: LockRequest, uv: Uv, scratch: Path) -> Lock:
+    """Choose the exact packages for *request*; *scratch* is an empty private folder.
+
+    For a target, wheels are preferred: a version without a wheel is chosen only if no other one fits.
+
+    Raises:
+        DependencyError: A hash, an extra or the project's lock does not fit.
+        InstallError: uv failed; the message contains its output and the lines to which it refers.
+    """
+    dependencies = request.dependencies
+    pins = None
+    if request.locked is not None:
+        here = {name: str(value) for name, value in default_environment().items()}
+        markers = request.target.markers() if request.target else here
+        pins = pins_of(request.locked, dependencies, request.target, markers, uv)
+    _refuse_missing_hashes(dependencies)
+    work = _Resolution(request, uv, scratch, pins)
+    exact = [*request.additions, *request.preferences]
+    try:
+        return Lock(work.packages(exact))
+    except InstallError as error:
+        named = [text for text in request.preferences if _name(text) in error.output]
+        if not named:
+            raise
+    loose = [_name(text) if text in named else text for text in request.preferences]
+    notes = tuple(
+        f"A dependency requires another version of {_name(text)} than the one here; that version was chosen."
+        for text in named
+    )
+    return Lock(work.packages([*request.additions, *loose]), notes)
+
+
+@dataclass(frozen=True)
+class _Resolution:
+    """The resolution of one request, which may take several runs of uv."""
+
+    request: LockRequest
+    uv: Uv
+    scratch: Path
+    pins: Pins | None
+
+    def packages(self, additions: list[str]) -> tuple[LockedPackage, ...]:
+        """Return the packages for the project's requirements and the *additions*."""
+        own = [f"{name} @ {path.as_uri()}" for name, path in self.request.own.items()]
+        if not self.request.dependencies.requires_hashes:
+            return self._checked(self._compiled([*own, *additions]))
+        # There are no hashes for the additions, so they are resolved separately.
+        asked = self._checked(self._compiled([]), all_hashed=True)
+        pins = [_exact(package) for package in asked]
+        more = self._compiled([*own, *additions], asked=False, constraints=pins)
+        names = {package.name for package in asked}
+        return tuple(sorted([*asked, *(package for package in more if package.name not in names)]))
+
+    def _compiled(
+        self, additions: list[str], *, asked: bool = True, constraints: Iterable[str] = ()
+    ) -> tuple[LockedPackage, ...]:
+        if self.request.target is None:
+            return self._run(additions, asked, constraints, [])
+        try:
+            return self._run(additions, asked, constraints, ["--only-binary", ":all:"])
+        except InstallError as wheels_only:
+            try:
+                return self._run(additions, asked, constraints, [])
+            except InstallError:
+                raise wheels_only from None
+
+    def _run(
+        self, additions: list[str], asked: bool, constraints: Iterable[str], more: list[str]
+    ) -> tuple[LockedPackage, ...]:
+        dependencies = self.request.dependencies
+        own = [f"{name} @ {path.as_uri()}" for name, path in self.request.fallback.items()]
+        given = write_input(
+            self.scratch,
+            dependencies,
+            asked=asked,
+            additions=additions,
+            constraints=[*own, *constraints, *(self.pins.constraints if self.pins else ())],
+            overrides=self.pins.overrides if self.pins else (),
+        )
+        output = self.scratch / _OUTPUT
+        output.unlink(missing_ok=True)  # uv would prefer the versions in it.
+        target = self.request.target
+        where = (
+            ["--python-version", target.python, "--python-platform", target.platform]
+            if target
+            else ["--python", self.request.interpreter]
+        )
+        command = ["pip", "compile", "--format", _OUTPUT, "-o", _OUTPUT, *where, *more]
+        command += [option for option in given.options if option != "--require-hashes"]
+        command += [str(file) for file in given.files]
+        try:
+            printed = self.uv.run(*command, folder=self.scratch, settings=given.settings)
+        except InstallError as error:
+            raise explained(error, self.request.declared, "could not be resolved") from error
+        if asked:
+            _refuse_unknown_extras(printed, dependencies)
+        return read_pylock(output.read_text(), str(output), target, allowed=self._allowed())
+
+    def _allowed(self) -> dict[str, frozenset[str]]:
+        """Return the digests that the files of packages may have, by name."""
+        allowed = dict(self.pins.allowed) if self.pins else {}
+        for line in self.request.dependencies.requirements:
+            if line.hashes:
+                wanted = frozenset(sha256_of(line))
+                allowed[line.name] = wanted & allowed.get(line.name, wanted)
+        return allowed
+
+    def _checked(
+        self, packages: tuple[LockedPackage, ...], *, all_hashed: bool = False
+    ) -> tuple[LockedPackage, ...]:
+        """Return *packages* after a check of their digests."""
+        dependencies, allowed = self.request.dependencies, self._allowed()
+        places = {line.name: dependencies.shown(line.place) for line in dependencies.requirements}
+        for package in packages:
+            if not package.file:
+                continue  # The commit of a repository is its digest.
+            place = places.get(package.name) or str(
+                self.pins.path if self.pins else dependencies.source
+            )
+            wanted = allowed.get(package.name)
+            if wanted is not None and package.sha256 not in wanted:
+                raise DependencyError(
+                    f"{place}: the SHA-256 of {package.file} is {package.sha256}, which is not among the "
+                    "hashes there.",
+                    hint="Check where the file comes from. If it is right, write its hash there.",
+                )
+            if wanted is None and all_hashed:
+                raise DependencyError(
+                    f"{place}: --require-hashes is set, and there is no hash of "
+                    f"{package.name}=={package.version}, which another requirement needs.",
+                    hint="Write all packages with hashes: uv pip compile --generate-hashes",
+                )
+        return packages
+
+
+def explained(error: InstallError, dependencies: Dependencies, what: str) -> InstallError:
+    """Return *error* with the lines of the user's files to which uv's output refers."""
+    named = dependencies.named_in(error.output)
+    source = f" of {dependencies.source}" if dependencies.source else ""
+    # Leave out uv's line about the Python that it used: that folder is gone by now.
+    output = re.sub(r"^Using .* environment at: .*\n", "", error.output, flags=re.MULTILINE)
+    message = f"The dependencies{source} {what}. Output of uv:\n{output}"
+    if named:
+        message += "\nIt refers to:" + "".join(f"\n  {place}: {line}" for place, line in named)
+    result = InstallError(message, hint="Correct the problem and call again.")
+    result.output = output
+    result.killed = error.killed
+    result.places = tuple(place for place, _ in named)
+    return result
+
+
+def _refuse_missing_hashes(dependencies: Dependencies) -> None:
+    for line in dependencies.requirements:
+        if line.hashes and not any(sha256_of(line)):
+            raise DependencyError(
+                f"{dependencies.shown(line.place)}: {line.name} has hashes, but no SHA-256.",
+                hint="Kinetic compares SHA-256 digests only. Write: --hash=sha256:DIGEST",
+            )
+        is_exact = line.url is not None or re.fullmatch(r"===?[^,*]+", line.specifier)
+        if dependencies.requires_hashes and not (line.hashes and is_exact):
+            what = "no exact version" if line.hashes else "no hash"
+            raise DependencyError(
+                f"{dependencies.shown(line.place)}: --require-hashes is set, and {line.name} has {what}.",
+                hint=f"Write: {line.name}==VERSION --hash=sha256:DIGEST",
+            )
+
+
+def _refuse_unknown_extras(printed: str, dependencies: Dependencies) -> None:
+    for found in _NO_EXTRA.finditer(printed):
+        name, extra = canonicalize_name(found[1]), canonicalize_name(found[2])
+        for line in dependencies.requirements:
+            if line.name == name and extra in line.extras:
+                raise DependencyError(
+                    f"{dependencies.shown(line.place)}: {name} has no extra named {extra!r}.",
+                    hint="Correct the extra, or name a version that has it.",
+                )
+
+
+def _exact(package: LockedPackage) -> str:
+    if package.direct:
+        at = "" if package.file else f"@{package.sha256}"
+        return f"{package.name} @ {package.address}{at}"
+    return f"{package.name}=={package.version}"
+
+
+def _name(text: str) -> str:
+    return str(canonicalize_name(Parsed(text).name))

@@ -1,0 +1,82 @@
+"""The accelerator's JAX replaces that of the developer's machine, at the version that was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kinetic_images.dependencies import Dependencies, read_dependencies
+from kinetic_images.lock.jax import AcceleratorJax, Category, with_accelerator_jax
+
+
+def dependencies(folder: Path, *lines: str) -> Dependencies:
+    path = folder / "requirements.txt"
+    path.write_text("\n".join(lines))
+    return read_dependencies(path, environ={})
+
+
+def replaced(
+    folder: Path, *lines: str, category: Category = "tpu", python: str = "3.11"
+) -> AcceleratorJax:
+    return with_accelerator_jax(dependencies(folder, *lines), category, python)
+
+
+@pytest.mark.parametrize(
+    ("category", "python", "expected"),
+    [
+        ("cpu", "3.11", "jax==0.10.2"),
+        ("gpu", "3.12", "jax[cuda12]==0.12.0.1"),
+        ("tpu", "3.14", "jax[tpu]==0.12.0.1"),
+        ("tpu", "3.99", "jax[tpu]"),
+    ],
+)
+def test_each_accelerator_gets_its_own(
+    tmp_path: Path, category: Category, python: str, expected: str
+) -> None:
+    found = replaced(tmp_path, "numpy", category=category, python=python)
+    assert found.additions == (expected,)
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["jax"], ["jax[tpu]==0.10.2"]),
+        (["jax[cpu]>=0.4"], ["jax[tpu]==0.10.2"]),
+        (["jax==0.7.2"], ["jax[tpu]==0.7.2"]),
+        (["jax[cuda12,xprof]<0.8", "jaxlib"], ["jax[tpu,xprof]<0.8"]),
+        (["jaxlib<0.8"], ["jax[tpu]", "jaxlib<0.8"]),
+        (["jax==0.7.2", "jaxlib==0.7.2", "libtpu==0.0.20"], ["jax[tpu]==0.7.2", "libtpu==0.0.20"]),
+        (["libtpu-nightly==1"], ["jax[tpu]==0.10.2"]),
+        (
+            ["jax @ https://h/jax-1-py3-none-any.whl"],
+            ["jax[tpu] @ https://h/jax-1-py3-none-any.whl"],
+        ),
+    ],
+)
+def test_a_version_that_the_user_named_is_kept(
+    tmp_path: Path, lines: list[str], expected: list[str]
+) -> None:
+    found = replaced(tmp_path, *lines, "numpy")
+    assert list(found.additions) == expected
+    assert [line.name for line in found.dependencies.requirements] == ["numpy"]
+
+
+def test_one_note_names_the_lines_and_the_mark_that_keeps_them(tmp_path: Path) -> None:
+    found = replaced(tmp_path, "numpy", "jax", "libtpu")
+    (note,) = found.notes
+    for text in ("requirements.txt:2", "requirements.txt:3", "jax[tpu]==0.10.2", "# kn:keep"):
+        assert text in note
+
+
+def test_a_marked_line_is_left_alone(tmp_path: Path) -> None:
+    found = replaced(tmp_path, "jax==0.5 # kn:keep", "jaxlib==0.5")
+    assert [line.canonical for line in found.dependencies.requirements] == ["jax==0.5 # kn:keep"]
+    assert found.additions == ("jaxlib==0.5",)
+    assert len(found.notes) == 1
+
+
+def test_a_libtpu_is_of_no_use_without_a_tpu(tmp_path: Path) -> None:
+    found = replaced(tmp_path, "libtpu==0.0.1", category="cpu")
+    assert found.additions == ("jax==0.10.2",)

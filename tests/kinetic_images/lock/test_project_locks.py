@@ -1,0 +1,140 @@
+"""A lock that the project has is obeyed while it fits, and refused when it is stale."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from kinetic_images.errors import DependencyError
+from kinetic_images.uv import find_uv
+
+from .conftest import Project
+
+
+def declare(project: Project, *requirements: str, more: str = "") -> None:
+    listed = ", ".join(f'"{text}"' for text in requirements)
+    (project.root / "pyproject.toml").write_text(
+        f'[project]\nname = "mine"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        f"dependencies = [{listed}]\n{more}"
+        f'[tool.uv]\nno-index = true\nfind-links = ["{project.packages}"]\n'
+    )
+
+
+def uv(project: Project, *arguments: str) -> None:
+    subprocess.run(
+        [find_uv().program, *arguments],
+        cwd=project.root,
+        env=project.environ,
+        check=True,
+        capture_output=True,
+    )
+
+
+def versions(project: Project, **more: tuple[str, ...]) -> dict[str, str]:
+    return {package.name: package.version for package in project.lock(**more).packages}
+
+
+def test_uv_lock_keeps_its_versions_also_for_what_kinetic_adds(project: Project) -> None:
+    for name in ("alpha", "beta"):
+        project.wheel(name, "1.0")
+    declare(project, "alpha", "beta ; sys_platform == 'darwin'")
+    uv(project, "lock")
+    project.wheel("alpha", "2.0")
+    project.wheel("added", "1.0", "alpha")
+    assert versions(project, additions=("added",)) == {"added": "1.0", "alpha": "1.0"}
+
+
+def test_a_stale_uv_lock_is_refused_with_the_command_that_updates_it(project: Project) -> None:
+    project.wheel("alpha")
+    project.wheel("beta")
+    declare(project, "alpha")
+    uv(project, "lock")
+    declare(project, "alpha", "beta")
+    with pytest.raises(DependencyError, match=r"uv\.lock is stale.*\n.*uv lock"):
+        project.lock()
+    assert not list(project.home.rglob("*.toml"))
+
+
+def test_uv_lock_of_the_workspace_holds_for_a_member(project: Project) -> None:
+    project.wheel("alpha", "1.0")
+    member = project.root / "member"
+    member.mkdir()
+    declare(project, more='[tool.uv.workspace]\nmembers = ["member"]\n')
+    (member / "pyproject.toml").write_text(
+        '[project]\nname = "member"\nversion = "1"\nrequires-python = ">=3.11"\n'
+        'dependencies = ["alpha"]\n'
+    )
+    uv(project, "lock")
+    project.wheel("alpha", "2.0")
+    project.root = member
+    assert versions(project) == {"alpha": "1.0"}
+
+
+def test_extras_and_groups_that_the_project_requests_are_locked_too(project: Project) -> None:
+    for name in ("alpha", "beta", "gamma", "delta"):
+        project.wheel(name, "1.0")
+    declare(
+        project,
+        "alpha",
+        more='[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
+        '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
+        '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n',
+    )
+    uv(project, "lock")
+    for name in ("alpha", "beta", "gamma", "delta"):
+        project.wheel(name, "2.0")
+    assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
+
+
+def test_a_file_with_another_hash_than_that_of_the_lock_is_refused(project: Project) -> None:
+    digest = project.wheel("alpha")
+    project.require("alpha")
+    uv(project, "pip", "compile", "-q", "requirements.txt", "-o", "pylock.toml")
+    lock = project.root / "pylock.toml"
+    lock.write_text(lock.read_text().replace(digest, "0" * 64))
+    with pytest.raises(DependencyError, match=rf"requirements\.txt:3: the SHA-256 .* is {digest}"):
+        project.lock()
+
+
+def test_pylock_keeps_its_versions_beside_either_declaration(project: Project) -> None:
+    project.wheel("alpha", "1.0")
+    for write in (project.require, lambda *lines: declare(project, *lines)):
+        write("alpha>=1")
+        source = next(
+            p for p in ("requirements.txt", "pyproject.toml") if (project.root / p).exists()
+        )
+        uv(project, "pip", "compile", "-q", source, "--format", "pylock.toml", "-o", "pylock.toml")
+        project.wheel("alpha", "2.0")
+        assert versions(project) == {"alpha": "1.0"}
+        (project.packages / "alpha-2.0-py3-none-any.whl").unlink()
+        (project.root / "pylock.toml").unlink()
+        (project.root / source).unlink()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("alpha>=2", r"requirements\.txt:3: alpha>=2 is required, but .* has version 1\.0"),
+        ("beta", r"requirements\.txt:3: beta is required, but .* does not contain beta"),
+    ],
+)
+def test_a_stale_pylock_is_refused_by_the_line_that_it_does_not_fit(
+    project: Project, line: str, message: str
+) -> None:
+    project.wheel("alpha")
+    project.require("alpha")
+    uv(project, "pip", "compile", "-q", "requirements.txt", "-o", "pylock.toml")
+    project.wheel("alpha", "2.0")
+    project.wheel("beta")
+    project.require(line)
+    with pytest.raises(DependencyError, match=message):
+        project.lock()
+
+
+def test_a_pylock_that_is_not_one_is_refused_by_name(project: Project) -> None:
+    project.wheel("alpha")
+    project.require("alpha")
+    (project.root / "pylock.toml").write_text("packages = 1\n")
+    with pytest.raises(DependencyError, match=r"pylock\.toml: "):
+        project.lock()

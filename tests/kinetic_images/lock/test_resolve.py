@@ -1,0 +1,178 @@
+"""Exactly one file of each package is chosen for the target, and what does not fit is refused."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.targets import Target
+
+from .conftest import Project, write_wheel
+
+MACHINES = {
+    "x86_64": Target(python="3.12"),
+    "aarch64": Target(python="3.12", machine="aarch64"),
+    "old": Target(python="3.12", glibc=(2, 17)),
+}
+
+
+@pytest.mark.parametrize(
+    ("machine", "chosen"),
+    [
+        ("x86_64", "fast-2.0-cp312-cp312-manylinux_2_28_x86_64.whl"),
+        ("aarch64", "fast-2.0-cp312-cp312-manylinux_2_17_aarch64.manylinux2014_aarch64.whl"),
+        ("old", "fast-1.0-cp311-abi3-manylinux2014_x86_64.whl"),
+    ],
+)
+def test_the_wheel_is_that_of_the_targets_python_processor_and_glibc(
+    project: Project, machine: str, chosen: str
+) -> None:
+    for tag in (
+        "cp312-cp312-manylinux_2_28_x86_64",
+        "cp312-cp312-manylinux_2_17_aarch64.manylinux2014_aarch64",
+        "cp311-cp311-manylinux_2_28_x86_64",
+        "cp312-cp312-macosx_14_0_arm64",
+        "cp312-cp312-win_amd64",
+    ):
+        project.wheel("fast", "2.0", tag=tag)
+    project.wheel("fast", "1.0", tag="cp311-abi3-manylinux2014_x86_64")
+    project.require("fast")
+
+    assert project.files(MACHINES[machine]) == [chosen]
+
+
+def test_a_wheel_is_preferred_to_a_newer_version_that_must_be_built(project: Project) -> None:
+    project.wheel("alpha", "1.0")
+    project.source("alpha", "2.0")
+    project.require("alpha")
+    assert project.files() == ["alpha-1.0-py3-none-any.whl"]
+    assert project.files(None) == ["alpha-2.0.tar.gz"]
+
+
+def test_what_exists_only_as_source_is_locked_as_source(project: Project) -> None:
+    project.source("alpha")
+    project.wheel("beta")
+    project.require("alpha", "beta")
+    assert [package.file for package in project.lock().without_wheel] == ["alpha-1.0.tar.gz"]
+
+
+def test_a_wheel_of_another_platform_is_refused_by_its_line(project: Project) -> None:
+    project.wheel("fast", tag="cp311-cp311-macosx_14_0_arm64")
+    project.require("# first", "fast")
+    with pytest.raises(InstallError, match="platform") as caught:
+        project.lock()
+    assert caught.value.places == (f"{project.root}/requirements.txt:4",)
+
+
+def test_a_repository_is_locked_to_a_commit(project: Project, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "pyproject.toml").write_text(
+        '[project]\nname = "alpha"\nversion = "3"\n[build-system]\nrequires = ["hatchling"]\n'
+    )
+    git = ("git", "-C", str(repository), "-c", "user.name=n", "-c", "user.email=e@example.org")
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "1"], check=True)
+    commit = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    project.environ |= {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.file://{repository}.insteadOf",
+        "GIT_CONFIG_VALUE_0": "https://git.example.org/alpha",
+    }
+    project.require("alpha @ git+https://git.example.org/alpha")
+    (package,) = project.lock().packages
+    assert (package.name, package.version, package.file, package.sha256, package.address) == (
+        "alpha",
+        "3",
+        "",
+        commit,
+        "git+https://git.example.org/alpha",
+    )
+
+
+def test_the_hash_of_a_line_decides_between_wheels_of_one_version(project: Project) -> None:
+    project.wheel("fast", tag="cp311-cp311-manylinux_2_28_x86_64")
+    plain = project.wheel("fast", tag="py3-none-any")
+    project.require(f"fast==1.0 --hash=sha256:{plain}")
+    assert project.files() == ["fast-1.0-py3-none-any.whl"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["alpha==1.0 --hash=sha256:" + "0" * 64], r"requirements\.txt:3: the SHA-256 of alpha-1"),
+        (["alpha==1.0 --hash=md5:" + "0" * 32], r"requirements\.txt:3: alpha has .* no SHA-256"),
+        (["--require-hashes", "alpha==1.0"], r"requirements\.txt:4: .* alpha has no hash"),
+        (
+            ["--require-hashes", "alpha --hash=sha256:" + "0" * 64],
+            r"requirements\.txt:4: .* alpha has no exact version",
+        ),
+        (
+            ["--require-hashes", "beta==1.0 --hash=sha256:{beta}"],
+            r"requirements\.txt: .* no hash of alpha==1\.0",
+        ),
+        (["", "alpha[nope]"], r"requirements\.txt:4: alpha has no extra named 'nope'"),
+    ],
+)
+def test_what_cannot_be_verified_is_refused_by_its_line(
+    project: Project, lines: list[str], message: str
+) -> None:
+    project.wheel("alpha", extras=("x",))
+    beta = project.wheel("beta", "1.0", "alpha")
+    project.require(*(line.replace("{beta}", beta) for line in lines))
+    with pytest.raises(DependencyError, match=message):
+        project.lock()
+
+
+def test_with_hashes_what_kinetic_adds_needs_none_and_changes_no_version(project: Project) -> None:
+    alpha = project.wheel("alpha", "1.0")
+    project.wheel("alpha", "2.0")
+    project.wheel("added", "1.0", "alpha")
+    project.require("--require-hashes", f"alpha==1.0 --hash=sha256:{alpha}")
+    assert project.files(additions=("added",)) == [
+        "added-1.0-py3-none-any.whl",
+        "alpha-1.0-py3-none-any.whl",
+    ]
+
+
+def test_a_preferred_version_gives_way_to_that_of_a_dependency_with_a_note(
+    project: Project,
+) -> None:
+    for version in ("2.0", "3.0"):
+        project.wheel("cloudpickle", version)
+    project.wheel("old", "1.0", "cloudpickle<3")
+    project.require("old")
+    lock = project.lock(preferences=("cloudpickle==3.0",))
+    assert [package.version for package in lock.packages] == ["2.0", "1.0"]
+    assert lock.notes == (
+        "A dependency requires another version of cloudpickle than the one here; that version was chosen.",
+    )
+
+
+def test_a_package_of_ours_comes_from_this_machine_whoever_requires_it(
+    project: Project, tmp_path: Path
+) -> None:
+    project.wheel("kinetic", "99.0")
+    project.wheel("plugin", "1.0", "kinetic")
+    project.require("plugin")
+    own = tmp_path / "abcdef" / "kinetic-0.1-py3-none-any.whl"
+    write_wheel(own, "kinetic", "0.1")
+    package, _ = project.lock(fallback={"kinetic": own}).packages
+    assert (package.version, package.address) == ("0.1", own.as_uri())
+
+
+@pytest.mark.parametrize("target", [Target(python="3.11"), None])
+def test_no_version_that_fits_is_reported_once_with_its_line(
+    project: Project, target: Target | None
+) -> None:
+    project.wheel("alpha")
+    project.require("alpha>=9")
+    with pytest.raises(InstallError, match="alpha>=9") as caught:
+        project.lock(target)
+    assert caught.value.places == (f"{project.root}/requirements.txt:3",)
