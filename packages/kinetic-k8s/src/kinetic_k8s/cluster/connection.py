@@ -21,7 +21,6 @@ from urllib3 import HTTPHeaderDict
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util import parse_url
 
-from kinetic_k8s.cluster.proxies import proxy_headers
 from kinetic_k8s.errors import (
     ClusterChangedError,
     ClusterError,
@@ -30,6 +29,7 @@ from kinetic_k8s.errors import (
     NotAuthenticatedError,
     UnknownClusterError,
 )
+from kinetic_payload.proxies import proxy_headers
 
 _RETRY_RENEWAL: Final = timedelta(seconds=30)
 """When a failed renewal of credentials that the server still accepts is repeated."""

@@ -25,7 +25,6 @@ from kinetic_k8s.cluster.google_credentials import (
     default_credentials,
     translated,
 )
-from kinetic_k8s.cluster.proxies import proxy_of_environment
 from kinetic_k8s.cluster.translation import GKE_TITLE
 from kinetic_k8s.errors import (
     ClusterError,
@@ -37,6 +36,7 @@ from kinetic_k8s.errors import (
     UnknownClusterError,
 )
 from kinetic_k8s.reading.preflight import NodePool
+from kinetic_payload.proxies import proxy_of_environment
 
 VIEWER: Final = "roles/container.clusterViewer"
 _TIMEOUT: Final = 20.0

@@ -17,8 +17,8 @@ from urllib.parse import quote, urlsplit
 from urllib3 import HTTPHeaderDict
 
 from kinetic_k8s.cluster.connection import Access, Credentials
-from kinetic_k8s.cluster.proxies import proxy_of_environment, proxy_url
 from kinetic_k8s.errors import InvalidRequestError, NotAuthenticatedError, UnknownContextError
+from kinetic_payload.proxies import proxy_of_environment, proxy_url
 
 _STANDARD: Final = "~/.kube/config"
 _LOADED: Final = ("username", "client-certificate", "client-certificate-data")

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic_k8s.cluster.proxies import proxy_headers, proxy_of_environment, proxy_url
-from kinetic_k8s.errors import InvalidRequestError
+from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.proxies import proxy_headers, proxy_of_environment, proxy_url
 
 
 def test_a_proxy_without_a_scheme_is_an_http_proxy() -> None:
@@ -58,3 +58,12 @@ def test_the_environments_proxy_is_not_used_for_its_exceptions(
     monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, fd00::/8,192.168.0.7,.corp,*.wild,0.7,,PORTED:6443")
 
     assert (proxy_of_environment(server) is None) == excepted
+
+
+def test_a_given_environment_replaces_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "of.process:1")
+    given = {"HTTPS_PROXY": "upper:1", "https_proxy": "lower:1", "NO_PROXY": "excepted.corp"}
+
+    assert proxy_of_environment("https://api.corp", given) == "http://lower:1"
+    assert proxy_of_environment("https://excepted.corp", given) is None
+    assert proxy_of_environment("https://api.corp", {}) is None

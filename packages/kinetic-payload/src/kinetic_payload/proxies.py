@@ -1,20 +1,23 @@
-"""HTTP proxies, as a kubeconfig or the environment names them."""
+"""HTTP proxies, as the environment or a configuration file names them."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Final
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, getproxies_environment, proxy_bypass
 
-from kinetic_k8s.errors import InvalidRequestError
+from kinetic_payload.errors import InvalidRequestError
 
 
-def proxy_of_environment(server: str) -> str | None:
+def proxy_of_environment(server: str, environ: Mapping[str, str] | None = None) -> str | None:
     """Return the proxy through which the system's settings lead to *server*; None: there is none.
+
+    *environ* replaces the environment of this process, and all other settings of the system.
 
     As for `kubectl`, addresses of this machine have none, and `no_proxy` may contain networks such as
     `10.0.0.0/8`, and ports.
@@ -23,12 +26,13 @@ def proxy_of_environment(server: str) -> str | None:
         InvalidRequestError: The proxy is of a kind that is not supported, or its address is unusable.
     """
     address = urlsplit(server)
-    host, found = (address.hostname or "").lower(), getproxies()
+    host = (address.hostname or "").lower()
+    found = getproxies() if environ is None else _proxies_in(environ)
     proxy = found.get(address.scheme)
     if not proxy or _is_of_this_machine(host):
         return None
-    if not getproxies_environment() and proxy_bypass(host):  # They are the settings of the system.
-        return None
+    if environ is None and not getproxies_environment() and proxy_bypass(host):
+        return None  # They are the settings of the system.
     port = address.port or (443 if address.scheme == "https" else 80)
     if any(_matches(entry.strip().lower(), host, port) for entry in found.get("no", "").split(",")):
         return None
@@ -57,8 +61,7 @@ def proxy_url(text: str, named_by: str) -> str:
     if parts.scheme not in ("http", "https"):
         raise InvalidRequestError(
             f"The proxy {shown!r}, from {named_by}, is not an HTTP proxy; others are not supported.",
-            hint="Name one as http://HOST:PORT, or remove it and reach the cluster in another way, such as "
-            "a VPN.",
+            hint="Name one as http://HOST:PORT, or remove it and connect in another way, such as a VPN.",
         )
     return url
 
@@ -70,6 +73,17 @@ def proxy_headers(proxy: str) -> dict[str, str]:
         return {}
     user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return {"Proxy-Authorization": f"Basic {b64encode(user.encode()).decode()}"}
+
+
+def _proxies_in(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the proxies of *environ*, scheme → address, by the rules of `urllib.request`."""
+    lower = {name: value for name, value in environ.items() if name == name.lower()}
+    named = {name.lower(): value for name, value in environ.items()} | lower
+    return {
+        name.removesuffix("_proxy"): value
+        for name, value in named.items()
+        if name.endswith("_proxy") and value
+    }
 
 
 def _is_of_this_machine(host: str) -> bool:
