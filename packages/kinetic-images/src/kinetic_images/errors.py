@@ -54,5 +54,9 @@ class RegistryUnavailableError(RegistryError, UnavailableError):
     """The registry was not reached, is overloaded (429), or failed (5xx), also when asked again."""
 
 
+class InvalidImageError(RegistryError):
+    """What a registry returned is no usable image: a malformed manifest, or bytes with another digest."""
+
+
 class BuildError(KineticError, RuntimeError):
     """An image could not be built; the message contains the end of the build's log."""

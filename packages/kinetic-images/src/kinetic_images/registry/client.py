@@ -1,0 +1,268 @@
+"""Requests to registries: authentication, redirects, retries, and errors as Kinetic's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+from kinetic_images.errors import RegistryError
+from kinetic_images.registry.addresses import Addresses, origin
+from kinetic_images.registry.challenges import parse_challenges
+from kinetic_images.registry.connection import Connections, NoResponseError, Outgoing, Response
+from kinetic_images.registry.credentials import Credentials
+from kinetic_images.registry.refusals import (
+    Call,
+    Refusal,
+    error_of,
+    login_error,
+    unavailable,
+)
+from kinetic_images.registry.retry import GaveUpError, RetryPolicy, TransientError
+from kinetic_images.registry.tokens import Authorizer
+
+LARGEST_ANSWER: Final = 1 << 20
+"""The most bytes of a response that is no content of an image."""
+_MOST_REDIRECTS: Final = 5
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+_T = TypeVar("_T")
+
+
+class Client:
+    """Sends requests to registries. Threads can share it."""
+
+    def __init__(
+        self,
+        *,
+        connections: Connections,
+        addresses: Addresses,
+        credentials: Credentials,
+        policy: RetryPolicy,
+    ) -> None:
+        self.addresses = addresses
+        self.policy = policy
+        self._connections = connections
+        self._authorizer = Authorizer(credentials, addresses, self._ask_token_service)
+
+    def url(self, call: Call, rest: str) -> str:
+        """Return the address of *rest*, such as `manifests/3.11`, in the repository of *call*."""
+        return f"{self.addresses.base(call.host)}/v2/{call.path}/{rest}"
+
+    def send(
+        self,
+        call: Call,
+        request: Outgoing,
+        *,
+        accept: Collection[int] = (),
+        most: int = LARGEST_ANSWER,
+    ) -> Response:
+        """Send *request*, which may be repeated, and return the response.
+
+        Its status is below 300, one of *accept*, or a 404 by which the registry itself says that there is no
+        such thing, if *accept* has 404.
+
+        Raises:
+            RegistryError: The registry refuses it, or gave no usable response within the time limit.
+        """
+        return self.retried(
+            call, lambda left: self.attempt(call, request, accept=accept, most=most, seconds=left)
+        )
+
+    def retried(
+        self,
+        call: Call,
+        act: Callable[[float], _T],
+        *,
+        progress: Callable[[], int] = lambda: 0,
+    ) -> _T:
+        """Return `act(seconds)`, retried by the policy as long as it raises `TransientError`.
+
+        Raises:
+            RegistryUnavailableError: The time is up.
+        """
+        try:
+            return self.policy.run(act, progress=progress)
+        except GaveUpError as error:
+            last = error.last
+            seen = f"{last.reason} (tried for {error.seconds:g} s)"
+            raise unavailable(call, seen, limited=last.limited) from error
+
+    def attempt(
+        self,
+        call: Call,
+        request: Outgoing,
+        *,
+        seconds: float,
+        accept: Collection[int] = (),
+        most: int = LARGEST_ANSWER,
+    ) -> Response:
+        """Do as `send`, once.
+
+        Raises:
+            TransientError: Another try may succeed.
+            RegistryError: The registry refuses it, or the response cannot be used.
+        """
+
+        def exchange(sent: Outgoing) -> Response:
+            return self._connections.exchange(sent, most=most, seconds=seconds)
+
+        with _translated(call):
+            response = self._authorized(call, request, seconds, exchange)
+        self._check(call, response, accept)
+        return response
+
+    @contextmanager
+    def streamed(
+        self, call: Call, request: Outgoing, *, seconds: float
+    ) -> Generator[tuple[Response, Generator[bytes, None, None]], None, None]:
+        """Send *request* once; yield the response without its body, and the pieces of its body.
+
+        Raises:
+            TransientError: Another try may succeed.
+            RegistryError: The registry refuses it.
+        """
+        opened: list[Generator[Response | bytes, None, None]] = []
+
+        def exchange(sent: Outgoing) -> Response:
+            for earlier in opened:
+                earlier.close()
+            events = self._connections.stream(sent, seconds=seconds)
+            opened[:] = [events]
+            head = next(events)
+            assert isinstance(head, Response)
+            if head.status < 300:
+                return head
+            data = b""
+            for piece in events:
+                assert isinstance(piece, bytes)
+                data = (data + piece)[:LARGEST_ANSWER]
+            return replace(head, data=data)
+
+        def pieces() -> Generator[bytes, None, None]:
+            with _translated(call):
+                for piece in opened[0]:
+                    assert isinstance(piece, bytes)
+                    yield piece
+
+        try:
+            with _translated(call):
+                response = self._authorized(call, request, seconds, exchange)
+            self._check(call, response, ())
+            with closing(pieces()) as body:
+                yield response, body
+        finally:
+            for events in opened:
+                events.close()
+
+    def _authorized(
+        self,
+        call: Call,
+        request: Outgoing,
+        seconds: float,
+        exchange: Callable[[Outgoing], Response],
+    ) -> Response:
+        header = self._authorizer.header(call)
+        response = self._followed(call, _with(request, header), exchange)
+        if response.status != 401 or origin(response.url) != origin(request.url):
+            return response
+        challenges = parse_challenges(response.headers.get("WWW-Authenticate", ""))
+        header = self._authorizer.renew(call, challenges, header, seconds)
+        return self._followed(call, _with(request, header), exchange)
+
+    def _followed(
+        self, call: Call, request: Outgoing, exchange: Callable[[Outgoing], Response]
+    ) -> Response:
+        """Return the response to *request*, redirects followed; credentials stay at the first origin."""
+        home = origin(request.url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            response = exchange(request)
+            if response.status not in _REDIRECTS:
+                return response
+            target = urljoin(request.url, response.headers.get("Location", ""))
+            where = _shown(target)
+            if request.method not in ("GET", "HEAD"):
+                raise RegistryError(
+                    f"Could not {call}: the registry redirects to {where}.",
+                    hint="Use the address to which it redirects as the registry's host.",
+                )
+            if not self.addresses.permits(target):
+                raise RegistryError(
+                    f"Could not {call}: the registry redirects to {where}, which is not encrypted.",
+                    hint="Log in to the network, or ask the operator of the registry.",
+                )
+            headers = dict(request.headers)
+            if origin(target) != home:
+                headers = {key: value for key, value in headers.items() if key != "Authorization"}
+            request = replace(request, url=target, headers=headers)
+        raise RegistryError(f"Could not {call}: more than {_MOST_REDIRECTS} redirects.")
+
+    def _check(self, call: Call, response: Response, accept: Collection[int]) -> None:
+        """Return if *response* can be used.
+
+        Raises:
+            TransientError: Another try may succeed.
+            RegistryError: The registry refuses the request.
+        """
+        if response.status < 300 or (response.status in accept and response.status != 404):
+            return
+        refusal = Refusal.of(response.status, response.headers, response.data, datetime.now(UTC))
+        if refusal.absent and 404 in accept:
+            return
+        if refusal.transient:
+            raise TransientError(
+                f"{urlsplit(response.url).hostname} responded with {refusal}",
+                retry_after=refusal.retry_after,
+                limited=refusal.status == 429,
+            )
+        source = self._authorizer.source(call.host)
+        challenges = parse_challenges(response.headers.get("WWW-Authenticate", ""))
+        if refusal.status in (401, 403):
+            self._authorizer.forget(call.host)
+        scoped = any(each.parameters.get("error") == "insufficient_scope" for each in challenges)
+        if refusal.status == 401 and scoped and source:
+            # The login was accepted, and gave a token without the right.
+            raise error_of(replace(refusal, status=403), call, source)
+        if refusal.status == 401:
+            raise login_error(call, source, str(refusal))
+        raise error_of(refusal, call, source)
+
+    def _ask_token_service(self, request: Outgoing, seconds: float) -> Response:
+        try:
+            return self._connections.exchange(request, most=LARGEST_ANSWER, seconds=seconds)
+        except NoResponseError as error:
+            reason = f"the token service {urlsplit(request.url).hostname}: {error.reason}"
+            raise NoResponseError(reason, transient=error.transient) from error
+
+
+@contextmanager
+def _translated(call: Call) -> Generator[None, None, None]:
+    """Translate failures of a connection."""
+    try:
+        yield
+    except NoResponseError as error:
+        if error.transient:
+            raise TransientError(f"{call.host}: {error.reason}") from error
+        hint = "Check the address of the registry, a VPN or proxy."
+        if "certificate" in error.reason:
+            hint = "Set SSL_CERT_FILE to a file with its certificate authority; a proxy may intercept TLS."
+        raise RegistryError(f"Could not {call}: {error.reason}.", hint=hint) from error
+
+
+def _with(request: Outgoing, header: str | None) -> Outgoing:
+    if header is None:
+        return request
+    headers: Mapping[str, str] = {**request.headers, "Authorization": header}
+    return replace(request, headers=headers)
+
+
+def _shown(url: str) -> str:
+    """Return *url* without what may be a secret: signed addresses have theirs in the query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return repr(url[:100])
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]

@@ -1,0 +1,308 @@
+"""HTTP connections to registries: one request and its response, with limits of time and size."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import ssl
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, BinaryIO, Final
+
+import urllib3
+from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSLError
+
+from kinetic_images.errors import RegistryError
+from kinetic_payload.progress import Advance
+from kinetic_payload.proxies import proxy_headers, proxy_of_environment
+from kinetic_payload.threads import check_wanted
+
+CONNECT_LIMIT: Final = 15.0
+"""The most seconds of opening a connection, and of sending one piece of a body."""
+SILENCE_LIMIT: Final = 30.0
+"""The most seconds without a byte in either direction."""
+_COMMIT_LIMIT: Final = 120.0
+_COMMIT_RATE: Final = 20e6
+"""A registry gets so many seconds, and one more per so many bytes, to store an upload."""
+_PIECE: Final = 1 << 16
+_POLL: Final = 0.1
+_AHEAD: Final = 8
+"""How many pieces of a response are read before they are wanted."""
+_CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+
+
+class NoResponseError(Exception):
+    """A request got no usable response. *transient*: another try may get one."""
+
+    def __init__(self, reason: str, *, transient: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.transient = transient
+
+
+@dataclass(frozen=True)
+class Content:
+    """The body of an upload, which is read in pieces."""
+
+    size: int
+    open: Callable[[], BinaryIO]
+    advance: Advance
+    """Counts the bytes that were sent, in the thread that sends them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """A request."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | Content | None = None
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    """Names in any case."""
+    data: bytes = field(repr=False)
+    url: str
+    """The address that responded."""
+
+
+class Connections:
+    """Open connections, shared by threads and kept for further requests.
+
+    Certificates are verified with `SSL_CERT_FILE` or `REQUESTS_CA_BUNDLE` of *environ*, or those of the system.
+    Proxies are those of *environ*; None: of this process and of the system.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], *, proxies: Mapping[str, str] | None = None
+    ) -> None:
+        self._environ = environ
+        self._proxies = proxies
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._pools: dict[str | None, urllib3.PoolManager] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    def exchange(self, request: Outgoing, *, most: int, seconds: float) -> Response:
+        """Send *request* and return the response, with a body of up to *most* bytes.
+
+        An upload has no limit of time as long as it makes progress. This call ends within a moment if the
+        work of this thread is stopped.
+
+        Raises:
+            NoResponseError: There was no complete response within *seconds*.
+            RegistryError: The machine's certificates cannot be read.
+        """
+        with closing(self.stream(request, seconds=seconds)) as pieces:
+            head = next(pieces)
+            assert isinstance(head, Response)
+            data, size, until = [], 0, monotonic() + seconds
+            for piece in pieces:
+                assert isinstance(piece, bytes)
+                size += len(piece)
+                if size > most:
+                    raise NoResponseError(
+                        f"the response has more than {most} bytes", transient=False
+                    )
+                if monotonic() > until:
+                    raise NoResponseError(f"the response took more than {seconds:g} s")
+                data.append(piece)
+        return Response(head.status, head.headers, b"".join(data), head.url)
+
+    def stream(
+        self, request: Outgoing, *, seconds: float
+    ) -> Generator[Response | bytes, None, None]:
+        """Send *request*; yield the response without its body, then the pieces of its body.
+
+        Raises:
+            NoResponseError: Nothing was received for too long, or the response is incomplete.
+            RegistryError: The machine's certificates cannot be read.
+        """
+        exchange = _Exchange(self._pool(request.url), request, min(seconds, SILENCE_LIMIT))
+        threading.Thread(target=exchange.run, name="kinetic-registry", daemon=True).start()
+        try:
+            yield from exchange.events(seconds)
+        finally:
+            exchange.abandon()
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        proxy = proxy_of_environment(url, self._proxies)
+        with self._lock:
+            if self._process != os.getpid():  # The sockets are the parent's.
+                self._process, self._pools = os.getpid(), {}
+            if proxy not in self._pools:
+                self._pools[proxy] = self._new_pool(proxy)
+            return self._pools[proxy]
+
+    def _new_pool(self, proxy: str | None) -> urllib3.PoolManager:
+        if self._tls is None:
+            self._tls = _tls(self._environ)
+        options: dict[str, Any] = {"num_pools": 16, "maxsize": 16, "ssl_context": self._tls}
+        if proxy is None:
+            return urllib3.PoolManager(**options)
+        return urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **options)
+
+
+class _Exchange:
+    """One request in a thread of its own, because nothing else ends every wait: DNS, TLS, slow bytes."""
+
+    def __init__(self, pool: urllib3.PoolManager, request: Outgoing, silence: float) -> None:
+        self._pool = pool
+        self._request = request
+        self._silence = silence
+        self._events: SimpleQueue[Response | bytes | BaseException | None] = SimpleQueue()
+        self._wanted: SimpleQueue[bool] = SimpleQueue()
+        self._abandoned = False
+        self._sent = 0
+
+    def abandon(self) -> None:
+        """Let the thread end as soon as it can."""
+        self._abandoned = True
+        self._wanted.put(False)
+
+    def events(self, seconds: float) -> Iterator[Response | bytes]:
+        for _ in range(_AHEAD):
+            self._wanted.put(True)
+        body = self._request.body
+        until, sent = monotonic() + seconds, 0
+        while True:
+            try:
+                found = self._events.get(timeout=_POLL)
+            except Empty:
+                check_wanted()
+                if isinstance(body, Content) and self._sent != sent:
+                    sent = self._sent
+                    commit = _COMMIT_LIMIT + body.size / _COMMIT_RATE
+                    until = monotonic() + (commit if sent >= body.size else SILENCE_LIMIT)
+                if monotonic() > until:
+                    raise NoResponseError("there was no response in time") from None
+                continue
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                return
+            yield found
+            check_wanted()
+            until = monotonic() + SILENCE_LIMIT
+            self._wanted.put(True)
+
+    def run(self) -> None:
+        try:
+            self._run()
+            self._events.put(None)
+        except (HTTPError, http.client.HTTPException, OSError) as error:
+            self._events.put(_no_response(error))
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+            self._events.put(error)
+
+    def _run(self) -> None:
+        request, body = self._request, self._request.body
+        headers = {"Accept-Encoding": "identity", "User-Agent": "kinetic-images", **request.headers}
+        if isinstance(body, Content):
+            headers["Content-Length"] = str(body.size)
+        elif request.method in ("POST", "PUT", "PATCH"):
+            headers["Content-Length"] = str(len(body or b""))
+        response = self._pool.request(
+            request.method,
+            request.url,
+            body=self._pieces(body) if isinstance(body, Content) else body,
+            headers=headers,
+            timeout=urllib3.Timeout(connect=CONNECT_LIMIT, read=self._read_limit(body)),
+            retries=False,
+            redirect=False,
+            preload_content=False,
+            decode_content=False,
+        )
+        try:
+            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+                # Compressed content has another digest, and any size once it is expanded.
+                raise NoResponseError(
+                    "the response is compressed, which was not asked for", transient=False
+                )
+            self._events.put(Response(response.status, response.headers, b"", request.url))
+            while self._wanted.get() and not self._abandoned:
+                piece = response.read1(_PIECE)
+                if not piece:
+                    response.release_conn()
+                    return
+                self._events.put(piece)
+        finally:
+            if not response.closed:
+                response.close()
+
+    def _read_limit(self, body: bytes | Content | None) -> float:
+        if isinstance(body, Content):
+            return _COMMIT_LIMIT + body.size / _COMMIT_RATE
+        return self._silence
+
+    def _pieces(self, content: Content) -> Iterator[bytes]:
+        with content.open() as file:
+            while self._sent < content.size:
+                if self._abandoned:
+                    raise NoResponseError("the request was abandoned")
+                piece = file.read(min(_PIECE, content.size - self._sent))
+                if not piece:
+                    raise RegistryError(
+                        f"The content to upload ended after {self._sent} of {content.size} bytes.",
+                        hint="It changed meanwhile. Start again.",
+                    )
+                yield piece
+                self._sent += len(piece)
+                content.advance(len(piece))
+
+
+def _tls(environ: Mapping[str, str]) -> ssl.SSLContext:
+    variable = next((name for name in _CA_VARIABLES if environ.get(name)), None)
+    if variable is None:
+        return ssl.create_default_context()
+    path = Path(environ[variable])
+    try:
+        if path.is_dir():
+            return ssl.create_default_context(capath=str(path))
+        return ssl.create_default_context(cafile=str(path))
+    except OSError as error:  # `SSLError` is one.
+        raise RegistryError(
+            f"The certificates in {path}, which {variable} names, cannot be read: {error}.",
+            hint=f"Correct or unset {variable}.",
+        ) from error
+
+
+def _no_response(error: Exception) -> NoResponseError:
+    """Translate what urllib3 raises."""
+    causes: list[BaseException] = [error]
+    while len(causes) < 10 and (inner := _inner(causes[-1])) is not None:
+        causes.append(inner)
+    last = causes[-1]
+    malformed = any(
+        # The base class itself stands for too many headers.
+        isinstance(cause, http.client.LineTooLong | InvalidHeader | LocationValueError)
+        or type(cause) is http.client.HTTPException
+        for cause in causes
+    )
+    untrusted = any(
+        isinstance(cause, ssl.SSLCertVerificationError)
+        or (isinstance(cause, SSLError) and "doesn't match" in str(cause))
+        for cause in causes
+    )
+    text = " ".join(str(last).split()) or type(last).__name__
+    if untrusted:
+        text = f"its certificate is not trusted ({text})"
+    return NoResponseError(text[:300].rstrip("."), transient=not (malformed or untrusted))
+
+
+def _inner(error: BaseException) -> BaseException | None:
+    found = getattr(error, "reason", None) or error.__cause__
+    if found is None:
+        found = next((each for each in error.args if isinstance(each, BaseException)), None)
+    return found if isinstance(found, BaseException) else None

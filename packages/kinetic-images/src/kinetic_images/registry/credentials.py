@@ -1,0 +1,224 @@
+"""Logins of the user: docker's `config.json`, its credential helpers, Google's default credentials."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from kinetic_images.errors import RegistryError, RegistryLoginError
+from kinetic_images.registry.logins import ANONYMOUS, Login
+from kinetic_images.registry.names import DOCKER_HUB, is_google
+from kinetic_payload.threads import check_wanted
+
+_DOCKER_HUB_KEY: Final = "https://index.docker.io/v1/"
+"""How docker names Docker Hub in its configuration and to helpers."""
+_HELPER_LIMIT: Final = 60.0
+"""How many seconds a credential helper may take; some wait for a person."""
+_POLL: Final = 0.1
+_LARGEST_ANSWER: Final = 65536
+_NOT_FOUND: Final = (
+    "credentials not found",
+    "no credentials server url",
+    "no credentials username",
+)
+"""How helpers say that they have no login: docker's protocol has no code for it."""
+
+
+class Credentials:
+    """Finds the login for a host. Nothing is kept: a login that was made meanwhile is found.
+
+    In this order: docker's `credHelpers` and `credsStore`, its `auths`; for registries of Google's,
+    *google* (by default the Application Default Credentials); otherwise anonymous.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        google: Callable[[], Login | None] | None = None,
+        helper_limit: float = _HELPER_LIMIT,
+    ) -> None:
+        self._environ = environ
+        self._google = google
+        self._helper_limit = helper_limit
+
+    @property
+    def file(self) -> Path | None:
+        """The path of docker's `config.json`; None without a home."""
+        folder = self._environ.get("DOCKER_CONFIG")
+        if folder:
+            return Path(folder, "config.json")
+        home = self._environ.get("HOME")
+        return Path(home, ".docker", "config.json") if home else None
+
+    def login(self, host: str) -> Login:
+        """Return the login for *host*, a registry as `names.Reference.host` has it.
+
+        Raises:
+            RegistryLoginError: A helper failed, or Google's credentials have expired.
+            RegistryUnavailableError: Google's token service did not respond.
+            RegistryError: The configuration cannot be read.
+        """
+        config = self._config()
+        found = self._from_helper(host, config) or self._from_file(host, config)
+        if found is None and is_google(host):
+            found = self._from_google()
+        return found or ANONYMOUS
+
+    def _from_google(self) -> Login | None:
+        if self._google is None:
+            # Importing google-auth takes a fifth of a second.
+            from kinetic_images.registry.google_login import GoogleLogin
+
+            self._google = GoogleLogin(self._environ)
+        return self._google()
+
+    def _config(self) -> Mapping[str, Any]:
+        path = self.file
+        if path is None:
+            return {}
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise RegistryError(
+                f"The configuration of docker, {path}, cannot be read: {why}.",
+                hint="Correct it, or let DOCKER_CONFIG name another folder.",
+            ) from error
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            # The file contains secrets, so nothing of it is quoted, and the cause is dropped.
+            raise RegistryError(
+                f"The configuration of docker, {path}, is no JSON object.",
+                hint="Correct it, or let DOCKER_CONFIG name another folder.",
+            )
+        return found
+
+    def _from_helper(self, host: str, config: Mapping[str, Any]) -> Login | None:
+        helper = _entry(config.get("credHelpers"), host) or config.get("credsStore")
+        if not helper or not isinstance(helper, str):
+            return None
+        program = f"docker-credential-{helper}"
+        server = _DOCKER_HUB_KEY if host == DOCKER_HUB else host
+        code, output = self._run(program, server)
+        if code != 0:
+            if output.decode(errors="replace").strip().lower().startswith(_NOT_FOUND):
+                return None
+            raise _broken(program, host, f"it failed (exit code {code})")
+        try:
+            answer = json.loads(output)
+            user, secret = answer.get("Username"), answer.get("Secret")
+        except (ValueError, AttributeError, RecursionError):
+            user = secret = None
+        if not isinstance(user, str) or not isinstance(secret, str):
+            raise _broken(program, host, "its output is not that of a credential helper") from None
+        if not secret:
+            return None
+        source = f"the credential helper {program}"
+        if user == "<token>":
+            return Login(identity_token=secret, source=source)
+        return Login(username=user, password=secret, source=source)
+
+    def _run(self, program: str, server: str) -> tuple[int, bytes]:
+        """Return the exit code and the output of a helper. Its errors may contain secrets: drop them."""
+        if "/" in program:
+            raise _broken(program, server, "its name contains a `/`")
+        try:
+            process = subprocess.Popen(
+                [program, "get"],
+                env=dict(self._environ),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                # Its children keep the pipes open, so that all are killed together.
+                start_new_session=True,
+            )
+        except FileNotFoundError as error:
+            raise _broken(program, server, "it is not installed (not on PATH)") from error
+        except OSError as error:
+            raise _broken(program, server, f"it cannot be run ({error.strerror})") from error
+        until = monotonic() + self._helper_limit
+        given: bytes | None = server.encode()
+        try:
+            while True:
+                try:
+                    output = process.communicate(given, timeout=_POLL)[0]
+                    return process.returncode, output[:_LARGEST_ANSWER]
+                except subprocess.TimeoutExpired:
+                    given = None
+                    check_wanted()
+                    if monotonic() > until:
+                        why = f"it did not end within {self._helper_limit:g} s"
+                        raise _broken(program, server, why) from None
+        except BaseException:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+
+    def _from_file(self, host: str, config: Mapping[str, Any]) -> Login | None:
+        entry = _entry(config.get("auths"), host)
+        if not isinstance(entry, dict):
+            return None
+        source = str(self.file)
+        texts = {key: value for key, value in entry.items() if isinstance(value, str) and value}
+        if "identitytoken" in texts:
+            return Login(identity_token=texts["identitytoken"], source=source)
+        if "registrytoken" in texts:
+            return Login(token=texts["registrytoken"], source=source)
+        if "auth" in texts:
+            try:
+                user, colon, password = (
+                    b64decode(texts["auth"], validate=True).decode().partition(":")
+                )
+            except ValueError:
+                colon = ""
+            if not colon:
+                raise RegistryError(
+                    f"The entry of {host!r} in {source} is malformed: `auth` is no user and password.",
+                    hint=f"Log in again: docker login {host}",
+                ) from None
+            return Login(username=user, password=password.rstrip("\0"), source=source)
+        if "username" in texts and "password" in texts:
+            return Login(username=texts["username"], password=texts["password"], source=source)
+        return None
+
+
+def _entry(table: Any, host: str) -> Any:
+    """Return what *table*, whose keys are hosts or URLs, has for *host*."""
+    if not isinstance(table, dict):
+        return None
+    names = {host, *(_HUB_HOSTS if host == DOCKER_HUB else ())}
+    for exact in (host, _DOCKER_HUB_KEY if host == DOCKER_HUB else host):
+        if table.get(exact):
+            return table[exact]
+    return next((found for key, found in table.items() if found and _host_of(key) in names), None)
+
+
+_HUB_HOSTS: Final = ("index.docker.io", "registry-1.docker.io")
+
+
+def _host_of(key: str) -> str:
+    """Return the host of a key, as docker does: `https://HOST/v1/` counts like `HOST`."""
+    return key.lower().removeprefix("https://").removeprefix("http://").partition("/")[0]
+
+
+def _broken(program: str, server: str, why: str) -> RegistryLoginError:
+    host = DOCKER_HUB if server == _DOCKER_HUB_KEY else server
+    return RegistryLoginError(
+        f"The credential helper {program!r} gave no login to {host}: {why}.",
+        hint=f"Docker's configuration names it. To see its error: echo {server} | {program} get",
+    )
