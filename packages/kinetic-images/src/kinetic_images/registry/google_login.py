@@ -47,7 +47,7 @@ class GoogleLogin:
         try:
             with self._lock:
                 found = self._credentials()
-                found.refresh(functools.partial(Request(), timeout=_TIMEOUT))  # type: ignore[no-untyped-call]
+                found.refresh(functools.partial(Request(), timeout=_TIMEOUT))
         except DefaultCredentialsError as error:
             if self._file is None:
                 return None
@@ -74,7 +74,7 @@ class GoogleLogin:
 
     def _credentials(self) -> Any:
         if self._file is not None:
-            found, _ = google.auth.load_credentials_from_file(self._file, scopes=[_SCOPE])
+            found, _ = google.auth.load_credentials_from_file(self._file, scopes=[_SCOPE])  # type: ignore[no-untyped-call]
         else:
             found, _ = google.auth.default(scopes=[_SCOPE])
         return found
