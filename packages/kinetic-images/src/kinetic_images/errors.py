@@ -60,3 +60,15 @@ class InvalidImageError(RegistryError):
 
 class BuildError(KineticError, RuntimeError):
     """An image could not be built; the message contains the end of the build's log."""
+
+
+class DownloadError(BuildError):
+    """A locked package could not be downloaded, or is not the file that was locked."""
+
+
+class DownloadLoginError(DownloadError, LoginRequiredError):
+    """The server of a package requires other credentials (401, 403)."""
+
+
+class DownloadUnavailableError(DownloadError, UnavailableError):
+    """The server of a package was not reached, or failed each time."""

@@ -1,0 +1,185 @@
+"""Conversion of wheels to a layer: a stream from zip files to a `tar.gz` file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Final
+
+from kinetic_images.builders.layers.bytecode import LARGEST_SOURCE, cached_path, compiled
+from kinetic_images.builders.layers.entry_points import portable, scripts_of
+from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter, missing_folders
+from kinetic_images.builders.layers.layout import BIN, PREFIX, SITE
+from kinetic_images.builders.layers.record import (
+    RecordRow,
+    recorded_hash,
+    recorded_path,
+    rendered,
+)
+from kinetic_images.builders.layers.wheel_contents import Wheel, WheelEntry
+
+VERSION: Final = 1
+"""The version of the conversion. Change it with everything that changes the bytes of a layer."""
+
+_INSTALLER: Final = b"kinetic\n"
+
+
+def write_layer(wheels: Sequence[Path], stream: BinaryIO, *, bytecode: bool) -> LayerBlob:
+    """Write the layer of *wheels* into *stream*; if several have one path, the last one's file counts.
+
+    The memory does not depend on the size of the wheels. With *bytecode*, modules are compiled by this
+    interpreter. The address of a wheel is not recorded (`direct_url.json`): it is no ingredient of an
+    image, and may name a folder of this machine.
+
+    Raises:
+        InvalidWheelError: A wheel cannot be installed; the message names it and the reason.
+    """
+    with ExitStack() as opened:
+        installations = []
+        for path in wheels:
+            wheel = Wheel(path)
+            opened.callback(wheel.close)
+            installations.append(_Installation(wheel, bytecode=bytecode))
+        owners = _owners(installations)
+        tree = _Tree(LayerWriter(stream))
+        for number, installation in enumerate(installations):
+            tree.skipped = {path for path in installation.paths if owners[path] != number}
+            installation.write(tree)
+        return tree.writer.finish()
+
+
+def _owners(installations: Sequence[_Installation]) -> dict[str, int]:
+    """Return which wheel's file is placed at each path."""
+    owners = {
+        path: number
+        for number, installation in enumerate(installations)
+        for path in installation.paths
+    }
+    for path, number in owners.items():
+        for folder in map(str, PurePosixPath(path).parents):
+            if folder in owners:
+                other = installations[owners[folder]].file
+                raise installations[number].error(
+                    f"it has a folder at {folder!r}, where {other} has a file"
+                )
+    return owners
+
+
+@dataclass
+class _Tree:
+    """The files of a layer, with the folders that are ours."""
+
+    writer: LayerWriter
+    skipped: set[str] = field(default_factory=set)
+    """Paths at which another wheel's file is placed."""
+    folders: set[str] = field(default_factory=set)
+
+    def add(self, path: str, data: bytes, *, executable: bool = False) -> None:
+        self.add_stream(path, len(data), iter((data,)), executable=executable)
+
+    def add_stream(
+        self, path: str, size: int, content: Iterator[bytes], *, executable: bool
+    ) -> None:
+        if path in self.skipped:
+            deque(content, maxlen=0)
+            return
+        for folder in missing_folders(path, self.folders, PREFIX):
+            self.writer.add_folder(folder)
+        self.writer.add_stream(path, size, content, executable=executable)
+
+
+class _Installation:
+    """One wheel, and what an installer makes of it."""
+
+    def __init__(self, wheel: Wheel, *, bytecode: bool) -> None:
+        self._wheel = wheel
+        self.file, self.error = wheel.file, wheel.error
+        self._bytecode = bytecode
+        self._recorded = wheel.record()
+        try:
+            self._programs = scripts_of(wheel.text("entry_points.txt") or "")
+        except ValueError as error:
+            raise wheel.error(str(error)) from error
+        # An entry point takes the place of a script of the same name, as in pip.
+        programs = {f"{BIN}/{name}" for name in self._programs}
+        entries = [entry for entry in wheel.entries if entry.path not in programs]
+        cached = {cached_path(entry.path) for entry in entries if entry.is_source}
+        # Bytecode from a wheel is out of date: it names another time of its source.
+        self._entries = sorted(
+            (entry for entry in entries if entry.path not in cached), key=lambda entry: entry.path
+        )
+        self._rows: list[RecordRow] = []
+        info = f"{SITE}/{wheel.dist_info}"
+        self._installer, self._record = f"{info}/INSTALLER", f"{info}/RECORD"
+        self.paths = [
+            *(entry.path for entry in self._entries),
+            *(cached_path(entry.path) for entry in self._entries if entry.is_source),
+            *programs,
+        ]
+        """The paths of the files, those of bytecode included even if a module does not compile."""
+
+    def write(self, tree: _Tree) -> None:
+        for entry in self._entries:
+            if entry.is_script:
+                self._write_script(tree, entry)
+            elif entry.is_source and entry.info.file_size <= LARGEST_SOURCE:
+                self._write_module(tree, entry)
+            else:
+                content = self._wheel.content(entry.info)
+                self._write_file(tree, entry, entry.info.file_size, content)
+                self._keep_row(entry)
+        for name, program in sorted(self._programs.items()):
+            tree.add(f"{BIN}/{name}", program, executable=True)
+            self._add_row(f"{BIN}/{name}", program)
+        tree.add(self._installer, _INSTALLER)
+        self._add_row(self._installer, _INSTALLER)
+        self._rows.append((recorded_path(self._record), "", ""))
+        tree.add(self._record, rendered(self._rows))
+
+    def _write_module(self, tree: _Tree, entry: WheelEntry) -> None:
+        source = b"".join(self._wheel.content(entry.info))
+        self._write_file(tree, entry, len(source), iter((source,)))
+        self._keep_row(entry)
+        made = compiled(source, f"/{entry.path}") if self._bytecode else None
+        if made is not None:
+            path = cached_path(entry.path)
+            tree.add(path, made)
+            # As in pip: bytecode may be compiled again, so it has no hash.
+            self._rows.append((recorded_path(path), "", ""))
+
+    def _write_script(self, tree: _Tree, entry: WheelEntry) -> None:
+        """Write a script, which may be a large program, with the interpreter of the image."""
+        content = self._wheel.content(entry.info)
+        beginning = next(content, b"")
+        changed = portable(beginning)
+        size = entry.info.file_size - len(beginning) + len(changed)
+        sha = hashlib.sha256()
+
+        def hashed() -> Iterator[bytes]:
+            for data in chain((changed,), content):
+                sha.update(data)
+                yield data
+
+        self._write_file(tree, entry, size, hashed())
+        self._rows.append((recorded_path(entry.path), recorded_hash(sha.digest()), str(size)))
+
+    def _write_file(
+        self, tree: _Tree, entry: WheelEntry, size: int, content: Iterator[bytes]
+    ) -> None:
+        try:
+            tree.add_stream(entry.path, size, content, executable=entry.executable)
+        except ValueError as error:
+            raise self._wheel.error(str(error)) from error
+
+    def _keep_row(self, entry: WheelEntry) -> None:
+        digest, size = self._recorded.get(entry.info.filename, ("", ""))
+        self._rows.append((recorded_path(entry.path), digest, size))
+
+    def _add_row(self, path: str, data: bytes) -> None:
+        digest = recorded_hash(hashlib.sha256(data).digest())
+        self._rows.append((recorded_path(path), digest, str(len(data))))

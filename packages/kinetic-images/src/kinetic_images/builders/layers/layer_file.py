@@ -1,0 +1,132 @@
+"""Layer files: deterministic `tar.gz` files, written as a stream, and their two digests."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+import zlib
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+_PIECE: Final = 256 << 10
+"""Bytes that are hashed and compressed at a time."""
+_LEVEL: Final = 1
+"""The level of compression. Of isal's, it is the best ratio of speed to size."""
+_BLOCK: Final = 512
+_RECORD: Final = 20 * _BLOCK
+
+
+class LayerBlob(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished layer."""
+
+    digest: str
+    """The digest of the compressed file, `sha256:…`: its name in a registry."""
+    diff_id: str
+    """The digest of the uncompressed file, which the image's configuration names."""
+    size: int
+    """The size of the compressed file in bytes."""
+
+
+class LayerWriter:
+    """Writes files into a layer. They belong to root and have no time, so equal files make equal layers."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._compressor = _compressor()
+        self._plain = hashlib.sha256()
+        self._compressed = hashlib.sha256()
+        self._pending = bytearray()
+        self._plain_size = 0
+        self._size = 0
+
+    def add_folder(self, path: str) -> None:
+        """Add a folder with mode 0755."""
+        self._header(path, tarfile.DIRTYPE, 0, 0o755)
+
+    def add(self, path: str, data: bytes, *, executable: bool = False) -> None:
+        """Add a file with mode 0644, or 0755 if it is *executable*."""
+        self.add_stream(path, len(data), (data,), executable=executable)
+
+    def add_stream(
+        self, path: str, size: int, content: Iterable[bytes], *, executable: bool = False
+    ) -> None:
+        """Add a file of *size* bytes; see `add`.
+
+        Raises:
+            ValueError: *content* has another size.
+        """
+        self._header(path, tarfile.REGTYPE, size, 0o755 if executable else 0o644)
+        left = size
+        for data in content:
+            left -= len(data)
+            if left < 0:
+                break
+            self._write(data)
+        if left:
+            raise ValueError(f"{path} does not have the expected {size} bytes")
+        self._write(b"\0" * (-size % _BLOCK))
+
+    def finish(self) -> LayerBlob:
+        """Write the end of the file and return its digests."""
+        end = self._plain_size + 2 * _BLOCK
+        self._write(b"\0" * (2 * _BLOCK + -end % _RECORD))
+        self._flush()
+        self._store(self._compressor.flush())
+        return LayerBlob(
+            digest=f"sha256:{self._compressed.hexdigest()}",
+            diff_id=f"sha256:{self._plain.hexdigest()}",
+            size=self._size,
+        )
+
+    def _header(self, path: str, kind: bytes, size: int, mode: int) -> None:
+        info = tarfile.TarInfo(path)
+        info.type, info.size, info.mode = kind, size, mode
+        self._write(info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
+
+    def _write(self, data: bytes) -> None:
+        self._plain_size += len(data)
+        self._pending += data
+        if len(self._pending) >= _PIECE:
+            self._flush()
+
+    def _flush(self) -> None:
+        piece, self._pending = bytes(self._pending), bytearray()
+        self._plain.update(piece)
+        self._store(self._compressor.compress(piece))
+
+    def _store(self, data: bytes) -> None:
+        self._compressed.update(data)
+        self._size += len(data)
+        self._stream.write(data)
+
+
+def in_memory(files: Iterable[tuple[str, bytes]], stream: BinaryIO) -> LayerBlob:
+    """Write small *files* (path, content) as a layer into *stream*, without folders."""
+    writer = LayerWriter(stream)
+    for path, data in sorted(files):
+        writer.add(path, data)
+    return writer.finish()
+
+
+def missing_folders(path: str, known: set[str], root: str) -> list[str]:
+    """Return the folders above *path*, from *root* on, that are not in *known*, and add them to it."""
+    found = []
+    for folder in PurePosixPath(path).parents:
+        name = str(folder)
+        if name in known or not (name == root or name.startswith(f"{root}/")):
+            break
+        known.add(name)
+        found.append(name)
+    return found[::-1]
+
+
+def _compressor() -> Any:
+    # 31: with the header of gzip, which has no name and no time.
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return zlib.compressobj(6, zlib.DEFLATED, 31)
+    return isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, 31)

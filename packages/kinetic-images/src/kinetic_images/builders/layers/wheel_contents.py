@@ -1,0 +1,230 @@
+"""Contents of a wheel: which of its files is placed where, by the specification of wheels.
+
+https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Final
+
+from packaging.utils import canonicalize_name
+
+from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE
+from kinetic_images.errors import BuildError
+
+_CHUNK: Final = 1 << 20
+_LARGEST_METADATA: Final = 64 << 20
+_VERSION: Final = re.compile(r"(\d+)\.\d+")
+_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\]")
+_WHITEOUT: Final = ".wh."
+"""A file of this name in a layer removes a file of the layers below."""
+_OF_INSTALLERS: Final = frozenset(
+    {"INSTALLER", "RECORD", "RECORD.jws", "RECORD.p7s", "REQUESTED", "direct_url.json"}
+)
+"""Metadata that an installer writes itself."""
+
+
+class InvalidWheelError(BuildError):
+    """A wheel does not follow the specification, or is damaged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelEntry:
+    """One file of a wheel."""
+
+    info: zipfile.ZipInfo
+    path: str
+    """The path in the image, without a slash in front."""
+    executable: bool
+    is_script: bool
+
+    @property
+    def is_source(self) -> bool:
+        """Whether it is a module in Python."""
+        return self.path.endswith(".py") and self.path.startswith(f"{SITE}/")
+
+
+class Wheel:
+    """An open wheel whose paths were checked.
+
+    Raises:
+        InvalidWheelError: It is damaged, not a wheel, of an unknown version, or has an unsafe path.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.name
+        self.name = path.name.partition("-")[0]
+        try:
+            self._archive = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            raise self.error(f"it is not a zip file ({error})") from error
+        try:
+            infos = [info for info in self._archive.infolist() if not _is_folder(info)]
+            self.dist_info = self._dist_info(infos)
+            self._check_version()
+            self.entries = tuple(self._entries(infos))
+        except BaseException:
+            self._archive.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._archive.close()
+
+    def error(self, problem: str) -> InvalidWheelError:
+        """Return the error that names this wheel."""
+        return InvalidWheelError(
+            f"The wheel {self.file} cannot be installed: {problem}.",
+            hint="Use another version of the package, or report this to its authors.",
+        )
+
+    def metadata(self, name: str) -> bytes | None:
+        """Return the content of the file *name* in the metadata; None: there is none."""
+        try:
+            info = self._archive.getinfo(f"{self.dist_info}/{name}")
+        except KeyError:
+            return None
+        if info.file_size > _LARGEST_METADATA:
+            raise self.error(f"{info.filename} has {info.file_size} bytes")
+        return b"".join(self.content(info))
+
+    def text(self, name: str) -> str | None:
+        """Return the text of the file *name* in the metadata; None: there is none."""
+        data = self.metadata(name)
+        try:
+            return None if data is None else data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise self.error(f"{name} is not UTF-8") from error
+
+    def content(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
+        """Yield the bytes of a file, verified by its checksum.
+
+        Raises:
+            InvalidWheelError: It is damaged, encrypted, or compressed in an unknown way.
+        """
+        left = info.file_size
+        try:
+            with self._archive.open(info) as stream:
+                while data := stream.read(_CHUNK):
+                    left -= len(data)
+                    yield data
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+            raise self.error(f"{info.filename!r} cannot be read ({error})") from error
+        except OSError:
+            raise
+        except Exception as error:  # zlib.error, lzma.LZMAError: of the module that is at hand.
+            raise self.error(f"{info.filename!r} cannot be read ({error})") from error
+        if left:
+            raise self.error(f"{info.filename!r} ends early")
+
+    def record(self) -> dict[str, tuple[str, str]]:
+        """Return the wheel's own list of files: path in the wheel → hash, size.
+
+        Raises:
+            InvalidWheelError: There is none, or it is malformed.
+        """
+        text = self.text("RECORD")
+        if text is None:
+            raise self.error("it has no RECORD")
+        try:
+            rows = [row for row in csv.reader(text.splitlines()) if row]
+        except csv.Error as error:
+            raise self.error(f"its RECORD is malformed ({error})") from error
+        if any(len(row) != 3 for row in rows):
+            raise self.error("its RECORD is malformed")
+        return {path: (digest, size) for path, digest, size in rows}
+
+    def _dist_info(self, infos: Iterable[zipfile.ZipInfo]) -> str:
+        tops = {info.filename.partition("/")[0] for info in infos if "/" in info.filename}
+        found = sorted(name for name in tops if name.endswith(".dist-info"))
+        if len(found) != 1:
+            raise self.error(f"it has {len(found)} folders .dist-info instead of one")
+        if canonicalize_name(found[0].partition("-")[0]) != canonicalize_name(self.name):
+            raise self.error(f"its metadata is that of another package, {found[0]!r}")
+        return found[0]
+
+    def _check_version(self) -> None:
+        text = self.text("WHEEL")
+        if text is None or self.text("METADATA") is None:
+            raise self.error("it has no WHEEL or no METADATA")
+        version = str(HeaderParser().parsestr(text).get("Wheel-Version", "")).strip()
+        match = _VERSION.fullmatch(version)
+        if match is None or match[1] != "1":
+            raise self.error(f"its Wheel-Version is {version!r}; only 1.x is supported")
+
+    def _entries(self, infos: Iterable[zipfile.ZipInfo]) -> Iterator[WheelEntry]:
+        seen: dict[str, str] = {}
+        folders: set[str] = set()
+        for info in infos:
+            problem = _problem(info)
+            if problem is not None:
+                raise self.error(f"the path {info.filename!r} is unsafe: {problem}")
+            path, is_script = self._place(info.filename)
+            if path is None:
+                continue
+            if path in seen:
+                raise self.error(f"{seen[path]!r} and {info.filename!r} are placed at one path")
+            seen[path] = info.filename
+            parts = path.split("/")
+            folders.update("/".join(parts[:count]) for count in range(1, len(parts)))
+            mode = info.external_attr >> 16
+            yield WheelEntry(
+                info=info,
+                path=path,
+                executable=is_script or bool(mode & 0o111),
+                is_script=is_script,
+            )
+        if both := folders & set(seen):
+            raise self.error(f"{min(both)!r} is a file and a folder")
+
+    def _place(self, name: str) -> tuple[str | None, bool]:
+        """Return where the file *name* is placed, and whether it is a script. None: it is left out."""
+        top, _, rest = name.partition("/")
+        if top == self.dist_info and rest in _OF_INSTALLERS:
+            return None, False
+        if not top.endswith(".data") or not rest:
+            return f"{SITE}/{name}", False
+        scheme, _, inner = rest.partition("/")
+        root = {
+            "purelib": SITE,
+            "platlib": SITE,
+            "scripts": BIN,
+            "data": PREFIX,
+            "headers": f"{INCLUDE}/{self.name}",
+        }.get(scheme)
+        if root is None or not inner:
+            raise self.error(f"{name!r} is of an unknown kind, {scheme!r}")
+        return f"{root}/{inner}", scheme == "scripts"
+
+
+def _is_folder(info: zipfile.ZipInfo) -> bool:
+    return info.filename.endswith("/") and info.file_size == 0
+
+
+def _problem(info: zipfile.ZipInfo) -> str | None:
+    """Return why the path or the type of the file is not safe, or None."""
+    # `filename` ends at the first NUL; this is what the archive contains.
+    name = info.orig_filename
+    parts = name.split("/")
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if name.startswith("/"):
+        return "it is absolute"
+    if ".." in parts:
+        return "it contains '..'"
+    if not {"", "."}.isdisjoint(parts):
+        return "it contains '.' or an empty part"
+    if _UNSAFE.search(name):
+        return "it contains a backslash or a control character"
+    if any(part.startswith(_WHITEOUT) for part in parts):
+        return "it would remove files of the base image"
+    if info.create_system == 3 and kind not in (0, stat.S_IFREG):
+        return "it is a link or a device"
+    return None

@@ -1,0 +1,80 @@
+"""Worker process: converts wheels to layers as its parent asks, and ends with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+import msgspec
+
+from kinetic_images.builders.layers.conversion import write_layer
+from kinetic_images.builders.layers.layer_file import LayerBlob
+from kinetic_images.builders.layers.wheel_contents import InvalidWheelError
+from kinetic_payload.files.private import FULL_DISK
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer to write; one line of JSON on the worker's stdin."""
+
+    wheels: tuple[str, ...]
+    output: str
+    """An existing file."""
+    bytecode: bool
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a job; one line of JSON on the worker's stdout. Exactly one field is set."""
+
+    blob: LayerBlob | None = None
+    invalid: tuple[str, str] | None = None
+    """Message and hint: a wheel cannot be installed."""
+    failed: str = ""
+    """A file cannot be read or written, for this reason."""
+    full: bool = False
+    """The disk is full."""
+
+
+def main() -> None:
+    """Do jobs until stdin ends."""
+    # Ctrl-C on a terminal reaches all processes; the parent decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.simplefilter("ignore")  # Of compiled modules.
+    lines: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    while True:
+        job = msgspec.json.decode(lines.get(), type=Job)
+        sys.stdout.buffer.write(msgspec.json.encode(_done(job)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _read(lines: SimpleQueue[bytes]) -> None:
+    """Pass on the lines of stdin, and end this process when the parent has ended or closes it."""
+    for line in sys.stdin.buffer:
+        lines.put(line)
+    os._exit(_PARENT_ENDED)
+
+
+_PARENT_ENDED: Final = 0
+
+
+def _done(job: Job) -> Answer:
+    try:
+        with Path(job.output).open("r+b") as stream:
+            wheels = [Path(path) for path in job.wheels]
+            return Answer(blob=write_layer(wheels, stream, bytecode=job.bytecode))
+    except InvalidWheelError as error:
+        return Answer(invalid=(error.message, error.hint or ""))
+    except OSError as error:
+        if error.errno in FULL_DISK:
+            return Answer(full=True)
+        return Answer(failed=f"{error.strerror or error} ({error.filename or job.output})")
+
+
+if __name__ == "__main__":
+    main()

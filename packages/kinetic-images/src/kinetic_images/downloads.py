@@ -1,0 +1,258 @@
+"""Downloads over HTTP: redirects, retries, and resuming where a connection broke."""
+
+from __future__ import annotations
+
+import random
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+import urllib3
+from urllib3.exceptions import HTTPError, SSLError
+
+from kinetic_images.errors import DownloadError, DownloadLoginError, DownloadUnavailableError
+from kinetic_payload.proxies import proxy_headers, proxy_of_environment
+from kinetic_payload.threads import check_wanted, pause
+
+Authorization = Callable[[str], str | None]
+"""Return the value of the header `Authorization` for a URL; None: no login."""
+
+_T = TypeVar("_T")
+_BLOCK: Final = 256 << 10
+_MOST_REDIRECTS: Final = 10
+_LONGEST_RETRY_AFTER: Final = 30.0
+_TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]+)-[0-9]+/(?:[0-9]+|\*)")
+
+
+class Sink(Protocol):
+    """Receives the bytes of a download, in order."""
+
+    position: int
+    """How many bytes it has."""
+
+    def put(self, data: bytes) -> None:
+        """Receive the next bytes."""
+        ...
+
+    def restart(self) -> None:
+        """Discard all bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class DownloadPolicy:
+    """How often a download is tried, and how long it may be silent. Times are in seconds."""
+
+    tries: int = 6
+    """Tries in a row that bring no new byte."""
+    first: float = 0.4
+    """The limit of the first pause. Pauses are random below a limit that doubles."""
+    longest: float = 8.0
+    """The limit of all pauses, unless the server asks for a longer one."""
+    connect: float = 10.0
+    read: float = 30.0
+    """How long a connection may be silent."""
+    pause: Callable[[float], object] = pause
+    """The sleep to use."""
+
+
+class Downloader:
+    """Downloads files from indexes of packages. Threads can share it."""
+
+    def __init__(
+        self,
+        *,
+        authorization: Authorization = lambda _: None,
+        environ: Mapping[str, str] | None = None,
+        policy: DownloadPolicy | None = None,
+    ) -> None:
+        self._authorization = authorization
+        self._environ = environ
+        self._policy = policy or DownloadPolicy()
+        self._options: dict[str, Any] = {
+            "ssl_context": ssl.create_default_context(),
+            "maxsize": 16,
+        }
+        self._pools: dict[str | None, urllib3.PoolManager] = {}
+
+    def fetch(self, url: str, sink: Sink, *, what: str) -> None:
+        """Put the bytes of *url* into *sink*, from its position on.
+
+        Messages contain *what*, and of the URL only the host.
+
+        Raises:
+            DownloadLoginError: The server requires other credentials (401, 403).
+            DownloadUnavailableError: There was no usable response within the policy's tries.
+            DownloadError: The server has no such file.
+        """
+        self._retry(url, what, lambda: self._receive(url, sink, what), lambda: sink.position)
+
+    def size(self, url: str, *, what: str) -> int | None:
+        """Return the size of the file at *url* in bytes; None if the server does not name it.
+
+        Raises:
+            DownloadError: As for `fetch`.
+        """
+
+        def ask() -> int | None:
+            response = self._request("HEAD", url, {}, what)
+            response.close()
+            length = response.headers.get("Content-Length", "")
+            return int(length) if length.isascii() and length.isdigit() else None
+
+        return self._retry(url, what, ask, lambda: 0)
+
+    def _retry(
+        self, url: str, what: str, act: Callable[[], _T], progress: Callable[[], int]
+    ) -> _T:
+        policy = self._policy
+        longest, failed, reached = policy.first, 0, progress()
+        while True:
+            check_wanted()
+            try:
+                return act()
+            except (HTTPError, _TransientError) as error:
+                if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+                    raise DownloadUnavailableError(
+                        f"Could not download {what}: the certificate of {host_of(url)} is not trusted.",
+                        hint="If a proxy inspects connections, set SSL_CERT_FILE to a bundle with its CA.",
+                    ) from None
+                now = progress()
+                if now > reached:
+                    longest, failed, reached = policy.first, 0, now
+                failed += 1
+                if failed >= policy.tries:
+                    raise DownloadUnavailableError(
+                        f"Could not download {what} from {host_of(url)} in {failed} tries. "
+                        f"The last problem was: {_problem(error)}.",
+                        hint="Check the network, and that the index is up; then try again.",
+                    ) from None  # The cause's text may contain the URL.
+                asked = error.retry_after if isinstance(error, _TransientError) else 0.0
+                policy.pause(max(asked, random.uniform(longest / 2, longest)))  # noqa: S311
+                longest = min(2 * longest, policy.longest)
+
+    def _receive(self, url: str, sink: Sink, what: str) -> None:
+        headers = {"Range": f"bytes={sink.position}-"} if sink.position else {}
+        response = self._request("GET", url, headers, what)
+        try:
+            if response.status == 206:
+                found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+                if found is None or int(found[1]) != sink.position:
+                    sink.restart()
+                    raise _TransientError("it sent another range than the requested one")
+            elif sink.position:
+                sink.restart()
+                if response.status == 416:
+                    raise _TransientError("it does not have the requested range")
+            while data := response.read1(_BLOCK, decode_content=False):
+                check_wanted()
+                sink.put(data)
+        finally:
+            # Unread bytes are not worth reading only to reuse the connection.
+            response.close()
+
+    def _request(
+        self, method: str, url: str, headers: Mapping[str, str], what: str
+    ) -> urllib3.BaseHTTPResponse:
+        """Send a request and follow redirects; return a response with status 200, 206 or 416."""
+        first = _origin(url)
+        login = self._authorization(url)
+        here = url
+        for _ in range(_MOST_REDIRECTS):
+            sent = {"Accept-Encoding": "identity", **headers}
+            # Other hosts must not see the credentials.
+            if login is not None and _origin(here) == first:
+                sent["Authorization"] = login
+            response = self._pool(here).request(
+                method,
+                here,
+                headers=sent,
+                preload_content=False,
+                redirect=False,
+                retries=False,
+                timeout=urllib3.Timeout(connect=self._policy.connect, read=self._policy.read),
+            )
+            target = response.headers.get("Location")
+            if response.status not in _REDIRECTS or target is None:
+                if response.status not in (200, 206, 416):
+                    response.close()
+                    raise _refusal(response, here, what)
+                return response
+            response.close()
+            here = _without_userinfo(urljoin(here, target))
+            if urlsplit(here).scheme not in ("http", "https"):
+                break
+        raise DownloadError(
+            f"Could not download {what}: {host_of(url)} redirects endlessly, or to no web address.",
+            hint="Check the address of the index.",
+        )
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        proxy = proxy_of_environment(url, self._environ)
+        pool = self._pools.get(proxy)
+        if pool is None:
+            pool = (
+                urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **self._options)
+                if proxy
+                else urllib3.PoolManager(**self._options)
+            )
+            self._pools[proxy] = pool
+        return pool
+
+
+class _TransientError(Exception):
+    """The next try may succeed."""
+
+    def __init__(self, problem: str, retry_after: float = 0.0) -> None:
+        super().__init__(problem)
+        self.retry_after = retry_after
+
+
+def host_of(url: str) -> str:
+    """Return host and port of *url*, without credentials."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, port
+
+
+def _without_userinfo(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=host_of(url)))
+
+
+def _refusal(response: urllib3.BaseHTTPResponse, url: str, what: str) -> Exception:
+    status, host = response.status, host_of(url)
+    if status in _TRANSIENT:
+        asked = response.headers.get("Retry-After", "")
+        seconds = float(asked) if asked.isascii() and asked.isdigit() else 0.0
+        return _TransientError(f"HTTP status {status}", min(seconds, _LONGEST_RETRY_AFTER))
+    if status in (401, 403):
+        return DownloadLoginError(
+            f"Could not download {what}: {host} does not permit it (HTTP status {status}).",
+            hint=f"Check the credentials for {host} that the index is configured with.",
+        )
+    if status in (404, 410):
+        return DownloadError(
+            f"Could not download {what}: {host} does not have the file any more (HTTP status {status}).",
+            hint="Resolve the dependencies again: set KINETIC_REBUILD=1.",
+        )
+    return DownloadError(
+        f"Could not download {what}: {host} responded with HTTP status {status}.",
+        hint="Check the address of the index.",
+    )
+
+
+def _problem(error: Exception) -> str:
+    """Describe *error* without its URL, which may contain a signature."""
+    if isinstance(error, _TransientError):
+        return str(error)
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(error).__name__).lower().removesuffix(" error")

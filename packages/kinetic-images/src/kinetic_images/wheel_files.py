@@ -1,0 +1,211 @@
+"""Wheel files of a lock, on this machine: downloaded once, verified, kept in a cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from time import time
+from typing import BinaryIO, Final
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from kinetic_images.downloads import Downloader, host_of
+from kinetic_images.errors import DownloadError
+from kinetic_images.lock.packages import LockedPackage
+from kinetic_payload.files.locks import locked, try_lock
+from kinetic_payload.files.private import FULL_DISK, make_folder
+from kinetic_payload.progress import Advance
+from kinetic_payload.threads import check_wanted
+
+_CHUNK: Final = 1 << 20
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_KEPT_SECONDS: Final = 86_400.0
+"""How long an interrupted download is kept, to be resumed."""
+
+
+class WheelFiles:
+    """The wheels of locks, in `{folder}/{sha256}/{file}`. Threads and processes can share the folder.
+
+    What is in the folder is complete and verified.
+    """
+
+    def __init__(self, folder: Path, downloader: Downloader | None = None) -> None:
+        self._folder = folder
+        self._parts = folder / "partial"
+        self._downloader = downloader or Downloader()
+
+    def size(self, package: LockedPackage) -> int | None:
+        """Return the size of the wheel in bytes: as the lock, the cache or its server names it.
+
+        Raises:
+            DownloadError: The server rejects the request, or was not reached.
+        """
+        if package.size is not None:
+            return package.size
+        local = _local_path(package)
+        with suppress(OSError):
+            return (local or self._path(package)).stat().st_size
+        return None if local else self._downloader.size(package.address, what=_name(package))
+
+    def get(self, package: LockedPackage, advance: Advance = lambda _: None) -> Path:
+        """Return the file of the wheel *package*, after downloading it if it is missing.
+
+        A wheel on this machine (`file:`) stays where it is. *advance* counts the downloaded bytes.
+
+        Raises:
+            DownloadLoginError: The server requires other credentials.
+            DownloadUnavailableError: The server was not reached, or failed each time.
+            DownloadError: The file is missing, or is not the one that was locked.
+        """
+        local = _local_path(package)
+        if local is not None:
+            _verify_local(local, package)
+            return local
+        path = self._path(package)
+        if path.exists():
+            return path
+        make_folder(self._parts)
+        part = self._parts / package.sha256
+        with _full_disk_translated(package, part), locked(str(part)) as fd:
+            # Another thread or process may have downloaded it while this one waited for the lock.
+            if not path.exists():
+                with open(os.dup(fd), "r+b", buffering=0) as stream:  # noqa: PTH123 - a descriptor
+                    self._download(package, stream, advance)
+                    make_folder(path.parent)
+                    part.replace(path)
+            else:
+                part.unlink(missing_ok=True)
+        return path
+
+    def forget(self, package: LockedPackage) -> None:
+        """Remove the file of *package* from the cache, because it is damaged."""
+        if _local_path(package) is None:
+            self._path(package).unlink(missing_ok=True)
+
+    def collect_leftovers(self) -> None:
+        """Remove downloads that were interrupted more than a day ago."""
+        if not self._parts.is_dir():
+            return
+        for path in self._parts.iterdir():
+            with suppress(OSError):
+                if time() - path.stat().st_mtime < _KEPT_SECONDS:
+                    continue
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    if try_lock(fd):
+                        path.unlink()
+                finally:
+                    os.close(fd)
+
+    def _path(self, package: LockedPackage) -> Path:
+        if not _SHA256.fullmatch(package.sha256) or Path(package.file).name != package.file:
+            raise DownloadError(
+                f"The lock of {_name(package)} is damaged: {package.file!r} with digest {package.sha256!r}.",
+                hint="Resolve the dependencies again: set KINETIC_REBUILD=1.",
+            )
+        return self._folder / package.sha256 / package.file
+
+    def _download(self, package: LockedPackage, stream: BinaryIO, advance: Advance) -> None:
+        sink = _File(stream, package, advance)
+        resumed = sink.position > 0
+        self._downloader.fetch(package.address, sink, what=_name(package))
+        if sink.sha.hexdigest() != package.sha256 and resumed:
+            # The machine may have crashed while the first part was written.
+            sink.restart()
+            self._downloader.fetch(package.address, sink, what=_name(package))
+        if sink.sha.hexdigest() != package.sha256:
+            received = sink.position
+            sink.restart()
+            raise _mismatch(package, host_of(package.address), f"{received} bytes arrived")
+        os.fsync(stream.fileno())
+
+
+class _File:
+    """The file of a download that may have been interrupted earlier."""
+
+    def __init__(self, stream: BinaryIO, package: LockedPackage, advance: Advance) -> None:
+        self._stream = stream
+        self._package = package
+        self._advance = advance
+        self.position = 0
+        self.sha = hashlib.sha256()
+        while data := stream.read(_CHUNK):
+            self.sha.update(data)
+            self.position += len(data)
+        if package.size is not None and self.position > package.size:
+            self.restart()
+        advance(self.position)
+
+    def put(self, data: bytes) -> None:
+        """Append *data*."""
+        self.position += len(data)
+        size = self._package.size
+        if size is not None and self.position > size:
+            self.position -= len(data)
+            self.restart()
+            raise _mismatch(
+                self._package, host_of(self._package.address), f"more than {size} bytes arrived"
+            )
+        self.sha.update(data)
+        self._advance(len(data))
+        view = memoryview(data)
+        while view:
+            view = view[self._stream.write(view) :]
+
+    def restart(self) -> None:
+        """Discard all bytes."""
+        self._advance(-self.position)
+        self.position = 0
+        self.sha = hashlib.sha256()
+        self._stream.seek(0)
+        self._stream.truncate()
+
+
+def _local_path(package: LockedPackage) -> Path | None:
+    parts = urlsplit(package.address)
+    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
+
+
+def _verify_local(path: Path, package: LockedPackage) -> None:
+    sha = hashlib.sha256()
+    try:
+        with path.open("rb") as stream:
+            while data := stream.read(_CHUNK):
+                check_wanted()
+                sha.update(data)
+    except OSError as error:
+        raise DownloadError(
+            f"Could not read the wheel of {_name(package)}, {path}: {error.strerror}.",
+            hint="Restore the file, or remove the requirement.",
+        ) from error
+    if sha.hexdigest() != package.sha256:
+        raise _mismatch(package, str(path), "the file was changed")
+
+
+def _mismatch(package: LockedPackage, place: str, seen: str) -> DownloadError:
+    return DownloadError(
+        f"The wheel of {_name(package)} at {place} is not the one that was locked: {seen}, "
+        f"and the SHA-256 is not {package.sha256[:12]}….",
+        hint="Try again. If this repeats, resolve the dependencies again: set KINETIC_REBUILD=1.",
+    )
+
+
+@contextmanager
+def _full_disk_translated(package: LockedPackage, place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        raise DownloadError(
+            f"There is no room for the wheel of {_name(package)} at {place.parent}.",
+            hint="Make room on that disk, or move Kinetic's home with KINETIC_HOME.",
+        ) from error
+
+
+def _name(package: LockedPackage) -> str:
+    return f"{package.name} {package.version}".rstrip()
