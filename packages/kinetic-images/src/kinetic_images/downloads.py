@@ -107,9 +107,7 @@ class Downloader:
 
         return self._retry(url, what, ask, lambda: 0)
 
-    def _retry(
-        self, url: str, what: str, act: Callable[[], _T], progress: Callable[[], int]
-    ) -> _T:
+    def _retry(self, url: str, what: str, act: Callable[[], _T], progress: Callable[[], int]) -> _T:
         policy = self._policy
         longest, failed, reached = policy.first, 0, progress()
         while True:

@@ -62,6 +62,10 @@ class BuildError(KineticError, RuntimeError):
     """An image could not be built; the message contains the end of the build's log."""
 
 
+class InvalidWheelError(BuildError):
+    """A wheel does not follow the specification of wheels, or is damaged."""
+
+
 class DownloadError(BuildError):
     """A locked package could not be downloaded, or is not the file that was locked."""
 

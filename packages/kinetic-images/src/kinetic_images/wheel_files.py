@@ -81,10 +81,15 @@ class WheelFiles:
                 part.unlink(missing_ok=True)
         return path
 
-    def forget(self, package: LockedPackage) -> None:
-        """Remove the file of *package* from the cache, because it is damaged."""
-        if _local_path(package) is None:
-            self._path(package).unlink(missing_ok=True)
+    def drop_damaged(self, package: LockedPackage) -> bool:
+        """Remove the file of *package* from the cache if it was damaged there; return whether it was."""
+        path = self._path(package)
+        if _local_path(package) is not None or not path.exists():
+            return False
+        if _sha256(path) == package.sha256:
+            return False
+        path.unlink(missing_ok=True)
+        return True
 
     def collect_leftovers(self) -> None:
         """Remove downloads that were interrupted more than a day ago."""
@@ -171,19 +176,24 @@ def _local_path(package: LockedPackage) -> Path | None:
 
 
 def _verify_local(path: Path, package: LockedPackage) -> None:
-    sha = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            while data := stream.read(_CHUNK):
-                check_wanted()
-                sha.update(data)
+        found = _sha256(path)
     except OSError as error:
         raise DownloadError(
             f"Could not read the wheel of {_name(package)}, {path}: {error.strerror}.",
             hint="Restore the file, or remove the requirement.",
         ) from error
-    if sha.hexdigest() != package.sha256:
+    if found != package.sha256:
         raise _mismatch(package, str(path), "the file was changed")
+
+
+def _sha256(path: Path) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as stream:
+        while data := stream.read(_CHUNK):
+            check_wanted()
+            sha.update(data)
+    return sha.hexdigest()
 
 
 def _mismatch(package: LockedPackage, place: str, seen: str) -> DownloadError:

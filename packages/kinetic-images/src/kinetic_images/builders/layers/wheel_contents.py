@@ -18,7 +18,7 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE
-from kinetic_images.errors import BuildError
+from kinetic_images.errors import InvalidWheelError
 
 _CHUNK: Final = 1 << 20
 _LARGEST_METADATA: Final = 64 << 20
@@ -30,10 +30,6 @@ _OF_INSTALLERS: Final = frozenset(
     {"INSTALLER", "RECORD", "RECORD.jws", "RECORD.p7s", "REQUESTED", "direct_url.json"}
 )
 """Metadata that an installer writes itself."""
-
-
-class InvalidWheelError(BuildError):
-    """A wheel does not follow the specification, or is damaged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +112,13 @@ class Wheel:
                 while data := stream.read(_CHUNK):
                     left -= len(data)
                     yield data
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+        except (
+            zipfile.BadZipFile,
+            NotImplementedError,
+            RuntimeError,
+            EOFError,
+            ValueError,
+        ) as error:
             raise self.error(f"{info.filename!r} cannot be read ({error})") from error
         except OSError:
             raise

@@ -15,7 +15,7 @@ import msgspec
 
 from kinetic_images.builders.layers.conversion import write_layer
 from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.builders.layers.wheel_contents import InvalidWheelError
+from kinetic_images.errors import InvalidWheelError
 from kinetic_payload.files.private import FULL_DISK
 
 

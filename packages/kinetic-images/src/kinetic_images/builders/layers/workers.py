@@ -16,9 +16,8 @@ from typing import Final, Self
 import msgspec
 
 from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.builders.layers.wheel_contents import InvalidWheelError
 from kinetic_images.builders.layers.worker import Answer, Job
-from kinetic_images.errors import BuildError
+from kinetic_images.errors import BuildError, InvalidWheelError
 from kinetic_payload.threads import check_wanted
 
 _START: Final = (
@@ -73,13 +72,14 @@ class Workers:
     def _take(self) -> _Worker:
         while True:
             check_wanted()
-            with suppress(Empty):
+            try:
                 worker = self._free.get(timeout=_POLL)
-                break
-        if worker is None:
-            worker = _Worker()
-            self._started.append(worker)
-        return worker
+            except Empty:
+                continue
+            if worker is None:
+                worker = _Worker()
+                self._started.append(worker)
+            return worker
 
     def __enter__(self) -> Self:
         return self
@@ -135,7 +135,9 @@ class _Worker:
         return BuildError(
             f"The process that writes layers ended early (exit code {code})."
             + (f"\n{output}" if output else ""),
-            hint="If its exit code is -9, the machine may be out of memory." if code == -9 else None,
+            hint="If its exit code is -9, the machine may be out of memory."
+            if code == -9
+            else None,
         )
 
     def kill(self) -> None:

@@ -1,0 +1,185 @@
+"""Transfer of layers into the repository of an image: downloads, conversions and uploads in parallel."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kinetic_images.builders.builder import BuildReports
+from kinetic_images.builders.layers.layer_file import LayerBlob, in_memory
+from kinetic_images.builders.layers.layer_records import LayerRecords
+from kinetic_images.builders.layers.plan import PlannedLayer
+from kinetic_images.builders.layers.shared_file import open_shared
+from kinetic_images.builders.layers.workers import Workers
+from kinetic_images.errors import InvalidWheelError
+from kinetic_images.registry.oci import Descriptor
+from kinetic_images.registry.repository import Repository
+from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.files.private import make_folder
+from kinetic_payload.files.temporary import Temporary, collect_leftovers
+from kinetic_payload.progress import Advance, size_text
+from kinetic_payload.threads import Executor, Future, parallel_map
+
+_REQUESTS: Final = 8
+"""Parallel requests that transfer little."""
+_DOWNLOADS: Final = 8
+_UPLOADS: Final = 4
+"""Layers that are being uploaded while as many as there are processes are being written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """What it takes to bring layers into *repository*."""
+
+    repository: Repository
+    wheels: WheelFiles
+    records: LayerRecords
+    folder: Path
+    """The folder of layers that are being written or uploaded."""
+    processes: int
+    reports: BuildReports
+
+    def ensure_packages(
+        self, planned: Sequence[PlannedLayer], sizes: Mapping[str, int], *, bytecode: bool
+    ) -> list[LayerBlob]:
+        """Bring the layers *planned* into the repository, and return them in order.
+
+        A layer that the repository has is neither converted nor are its wheels downloaded.
+
+        Raises:
+            DownloadError: A wheel cannot be downloaded.
+            BuildError: A wheel cannot be installed, or the disk is full.
+            RegistryError: A layer cannot be uploaded.
+        """
+        known = parallel_map(self._known, planned, threads=_REQUESTS)
+        missing = [layer for layer, blob in zip(planned, known, strict=True) if blob is None]
+        made = self._make(missing, sizes, bytecode=bytecode) if missing else {}
+        uploaded = sum(blob.size for blob in made.values())
+        if planned:
+            reused = len(planned) - len(missing)
+            self.reports.line(_summary(reused, len(missing), uploaded))
+        return [blob or made[layer.key] for layer, blob in zip(planned, known, strict=True)]
+
+    def ensure_files(self, files: Mapping[str, bytes]) -> LayerBlob:
+        """Bring a layer of small *files* (path → content) into the repository, and return it."""
+        stream = io.BytesIO()
+        blob = in_memory(files.items(), stream)
+        self.ensure_data(blob.digest, stream.getvalue())
+        return blob
+
+    def ensure_data(self, digest: str, data: bytes) -> None:
+        """Bring a small blob into the repository."""
+        if not self.repository.has_blob(digest):
+            self.repository.upload(digest, len(data), lambda: io.BytesIO(data), lambda _: None)
+
+    def ensure_base(self, layers: Iterable[Descriptor], source: Repository) -> None:
+        """Bring the *layers* of the base, which are in *source*, into the repository.
+
+        Raises:
+            RegistryError: One of them cannot be read or uploaded.
+        """
+        if source.reference == self.repository.reference:
+            return
+        missing = self._unmounted(layers, source)
+        if not missing:
+            return
+        total = sum(layer.size for layer in missing)
+        with self.reports.progress("copying the base image", total) as advance:
+            parallel_map(
+                lambda layer: self.repository.upload(
+                    layer.digest, layer.size, partial(source.open_blob, layer.digest), advance
+                ),
+                missing,
+                threads=_UPLOADS,
+            )
+
+    def _unmounted(self, layers: Iterable[Descriptor], source: Repository) -> list[Descriptor]:
+        """Return those of *layers* that the repository lacks, after mounting what can be mounted."""
+        wanted = list({layer.digest: layer for layer in layers}.values())
+
+        def is_there(layer: Descriptor) -> bool:
+            repository, digest = self.repository, layer.digest
+            return repository.has_blob(digest) or repository.mount(digest, source)
+
+        there = parallel_map(is_there, wanted, threads=_REQUESTS)
+        return [layer for layer, found in zip(wanted, there, strict=True) if not found]
+
+    def _known(self, layer: PlannedLayer) -> LayerBlob | None:
+        blob = self.records.find(layer.key)
+        return blob if blob is not None and self.repository.has_blob(blob.digest) else None
+
+    def _make(
+        self, missing: Sequence[PlannedLayer], sizes: Mapping[str, int], *, bytecode: bool
+    ) -> dict[str, LayerBlob]:
+        make_folder(self.folder)
+        collect_leftovers(str(self.folder))
+
+        def size_of(layer: PlannedLayer) -> int:
+            return sum(sizes.get(package.sha256, 0) for package in layer.packages)
+
+        # The largest first, so that no process is left with a large one at the end.
+        order = sorted(missing, key=size_of, reverse=True)
+        total = sum(map(size_of, missing))
+        with ExitStack() as stack:
+            downloaded = stack.enter_context(
+                self.reports.progress("downloading packages", total or None)
+            )
+            uploaded = stack.enter_context(self.reports.progress("uploading layers", None))
+            workers = stack.enter_context(Workers(self.processes))
+            downloads = stack.enter_context(Executor(_DOWNLOADS))
+            layers = stack.enter_context(Executor(self.processes + _UPLOADS))
+            made = {}
+
+            def convert(wheels: Sequence[Path], output: str) -> LayerBlob:
+                return workers.convert(wheels, output, bytecode=bytecode)
+
+            for layer in order:
+                files = [
+                    downloads.submit(partial(self.wheels.get, package, downloaded))
+                    for package in layer.packages
+                ]
+
+                made[layer.key] = layers.submit(
+                    partial(self._make_one, layer, files, convert, uploaded)
+                )
+            blobs = {key: future.result() for key, future in made.items()}
+            layers.join()
+            downloads.join()
+        return blobs
+
+    def _make_one(
+        self,
+        layer: PlannedLayer,
+        files: Sequence[Future[Path]],
+        convert: Callable[[Sequence[Path], str], LayerBlob],
+        advance: Advance,
+    ) -> LayerBlob:
+        """Write one layer as soon as its wheels are there, and upload it."""
+        wheels = [file.result() for file in files]
+        with Temporary(str(self.folder)) as file:
+            try:
+                blob = convert(wheels, file.path)
+            except InvalidWheelError:
+                damaged = [each for each in layer.packages if self.wheels.drop_damaged(each)]
+                if not damaged:
+                    raise
+                wheels = [self.wheels.get(package) for package in layer.packages]
+                os.ftruncate(file.fd, 0)
+                blob = convert(wheels, file.path)
+            self.records.keep(layer.key, blob)
+            if not self.repository.has_blob(blob.digest):
+                content = partial(open_shared, file.fd, blob.size)
+                self.repository.upload(blob.digest, blob.size, content, advance)
+        return blob
+
+
+def _summary(reused: int, made: int, size: int) -> str:
+    parts = [f"{reused} already in the registry"] if reused else []
+    parts += [f"{made} added ({size_text(size)})"] if made else []
+    return f"Layers of packages: {', '.join(parts)}."
