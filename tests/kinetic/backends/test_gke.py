@@ -70,9 +70,6 @@ def a_request(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"container_image": None}, "does not build images"),
-        ({"container_image": "bundled"}, "does not build images"),
-        ({"container_image": "prebuilt"}, "does not build images"),
         ({"volumes": {"/kinetic/data/d0": Data("gs://photos/2026")}}, "/kinetic/data"),
         ({"volumes": {"/kinetic/workspace/data": Data("gs://photos/2026")}}, "workspace"),
     ],

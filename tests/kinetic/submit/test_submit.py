@@ -118,6 +118,21 @@ def test_an_upload_is_given_up_when_there_is_no_environment_to_run_in(ask: Ask, 
     assert [name for name in services.store.names() if not name.startswith(CONTEXTS)] == []
 
 
+def test_nothing_is_uploaded_before_the_dependencies_are_known_to_be_usable(
+    ask: Ask, work: Any
+) -> None:
+    services = FakeServices.make()
+
+    def fail() -> None:
+        raise InvalidRequestError("requirements.txt:3: there is no such package.")
+
+    services.journal.before("dependencies", fail)
+    with pytest.raises(InvalidRequestError, match=r"requirements\.txt:3"):
+        started(services, ask(), work)
+
+    assert services.journal.of("write *") == []
+
+
 A_DAY = 86_400.0
 
 

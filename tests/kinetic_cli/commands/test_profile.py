@@ -35,6 +35,7 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
 
     first = run("profile", "create", "one", *A, home=tmp_path)
     given = ("--backend", "gke", "--store-timeout", "120", "--service-account", "trainer")
+    given += ("--image-repo", "127.0.0.1:5000/kn")
     run("profile", "create", "two", *A, *given, home=tmp_path)
 
     assert first.stdout == "Wrote profile one. It is the current one.\n"
@@ -50,6 +51,9 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
         "kube_context": None,
         "store_timeout": "120",
         "service_account": "trainer",
+        "image_builder": None,
+        "image_repo": "127.0.0.1:5000/kn",
+        "base_image_repo": None,
         "pod_overrides": None,
         **NO_PATHWAYS,
         "current": True,

@@ -11,10 +11,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.kinetic_images.conftest import Project
 
 from kinetic_images.errors import InstallError
-
-from .conftest import Project
 
 
 class Guarded(SimpleHTTPRequestHandler):

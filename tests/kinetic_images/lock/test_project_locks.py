@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from tests.kinetic_images.conftest import Project
 
 from kinetic_images.errors import DependencyError
 from kinetic_images.uv import find_uv
-
-from .conftest import Project
 
 
 def declare(project: Project, *requirements: str, more: str = "") -> None:

@@ -6,11 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.kinetic_images.conftest import Project, write_wheel
 
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.targets import Target
-
-from .conftest import Project, write_wheel
 
 MACHINES = {
     "x86_64": Target(python="3.12"),

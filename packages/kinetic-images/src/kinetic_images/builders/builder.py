@@ -27,8 +27,10 @@ class BuildReports:
 class Builder(Protocol):
     """Builds an image and pushes it."""
 
-    name: str
-    """`layers`, `cloud_build` or `docker`."""
+    @property
+    def name(self) -> str:
+        """`layers`, `cloud_build` or `docker`."""
+        ...
 
     def obstacle(self, recipe: Recipe) -> str | None:
         """Return why this builder cannot build *recipe*, as a sentence; None if it can."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_images.errors import DependencyError
+from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.pylock import file_path, kept_pylock, pylock_text
 from kinetic_images.lock.request import LockRequest
@@ -58,8 +59,9 @@ def ensure_lock(
         for left in path.parent.glob(f".{path.stem}-*"):  # Of a process that was killed.
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.stem}-") as scratch:
-            lock = resolve(request, find_uv(environ), Path(scratch))
-        write_private(path, pylock_text(lock.packages, tool={"notes": lock.notes}).encode())
+            variables = IndexCredentials(request.dependencies, environ).variables(Path(scratch))
+            lock = resolve(request, find_uv(environ), Path(scratch), variables)
+        write_private(path, lock_text(lock).encode())
         return lock
 
     return single_flight(
@@ -73,18 +75,33 @@ def ensure_lock(
     )
 
 
-def _read(path: Path, request: LockRequest) -> Lock | None:
-    """Return the kept lock at *path*, or None if there is none that can be used here."""
+def lock_text(lock: Lock) -> str:
+    """Return *lock* as text: a `pylock.toml` without credentials."""
+    return pylock_text(lock.packages, tool={"notes": lock.notes})
+
+
+def usable_lock(text: str, request: LockRequest) -> Lock | None:
+    """Return the lock in the *text* of `lock_text`, with the addresses of wheels on this machine.
+
+    None if it is damaged, or if it names a file that is not on this machine.
+    """
     try:
-        packages, tool = kept_pylock(read_private(path).decode(), str(path))
-    except (FileNotFoundError, PermissionError, UnicodeDecodeError, DependencyError):
+        packages, tool = kept_pylock(text, "pylock.toml")
+    except DependencyError:
         return None
     wheels = {path.name: path for path in (*request.own.values(), *request.fallback.values())}
-    here = tuple(_on_this_machine(package, wheels) for package in packages)
+    here = [_on_this_machine(package, wheels) for package in packages]
     if None in here:
         return None
     notes = tool.get("notes", ())
     return Lock(tuple(package for package in here if package), tuple(map(str, notes)))
+
+
+def _read(path: Path, request: LockRequest) -> Lock | None:
+    try:
+        return usable_lock(read_private(path).decode(), request)
+    except (FileNotFoundError, PermissionError, UnicodeDecodeError):
+        return None
 
 
 def _on_this_machine(package: LockedPackage, wheels: Mapping[str, Path]) -> LockedPackage | None:

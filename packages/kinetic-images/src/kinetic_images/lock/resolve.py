@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,8 +27,12 @@ _NO_EXTRA: Final = re.compile(
 )
 
 
-def resolve(request: LockRequest, uv: Uv, scratch: Path) -> Lock:
+def resolve(
+    request: LockRequest, uv: Uv, scratch: Path, variables: Mapping[str, str] | None = None
+) -> Lock:
     """Choose the exact packages for *request*; *scratch* is an empty private folder.
+
+    *variables* are added to the environment of uv.
 
     For a target, wheels are preferred: a version without a wheel is chosen only if no other one fits.
 
@@ -43,7 +47,7 @@ def resolve(request: LockRequest, uv: Uv, scratch: Path) -> Lock:
         markers = request.target.markers() if request.target else here
         pins = pins_of(request.locked, dependencies, request.target, markers, uv)
     _refuse_missing_hashes(dependencies)
-    work = _Resolution(request, uv, scratch, pins)
+    work = _Resolution(request, uv, scratch, pins, variables or {})
     exact = [*request.additions, *request.preferences]
     try:
         return Lock(work.packages(exact))
@@ -67,6 +71,7 @@ class _Resolution:
     uv: Uv
     scratch: Path
     pins: Pins | None
+    variables: Mapping[str, str]
 
     def packages(self, additions: list[str]) -> tuple[LockedPackage, ...]:
         """Return the packages for the project's requirements and the *additions*."""
@@ -118,7 +123,9 @@ class _Resolution:
         command += [option for option in given.options if option != "--require-hashes"]
         command += [str(file) for file in given.files]
         try:
-            printed = self.uv.run(*command, folder=self.scratch, settings=given.settings)
+            printed = self.uv.run(
+                *command, folder=self.scratch, settings=given.settings, more=self.variables
+            )
         except InstallError as error:
             raise explained(error, self.request.declared, "could not be resolved") from error
         if asked:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
+    from kinetic_payload.progress import TrackProgress
     from kinetic_payload.project.roots import ProjectPlan
 
 GRACE_SECONDS = 30.0
@@ -37,6 +38,10 @@ class Packaging:
     """Returns whether data of the call is in buckets; blocks until the call is pickled."""
     report: Callable[[str], None]
     """Reports a slow step to the user."""
+    progress: TrackProgress
+    """Tracks work on bytes."""
+    checked: Callable[[], None]
+    """Call it when the dependencies of the project are known to be usable: until then, nothing is uploaded."""
 
 
 @dataclass(frozen=True)

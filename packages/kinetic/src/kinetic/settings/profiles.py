@@ -28,6 +28,9 @@ class Profile:
     kube_context: str | None = None
     store_timeout: str | None = None
     service_account: str | None = None
+    image_builder: str | None = None
+    image_repo: str | None = None
+    base_image_repo: str | None = None
     pod_overrides: Mapping[str, Any] | None = field(default=None, hash=False)
     pathways_server_image: str | None = None
     pathways_proxy_image: str | None = None

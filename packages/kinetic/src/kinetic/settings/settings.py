@@ -23,7 +23,6 @@ T = TypeVar("T", covariant=True)
 DEFAULT_ZONE = "us-central1-a"
 DEFAULT_CLUSTER = "kinetic-cluster"
 DEFAULT_NAMESPACE = "default"
-DEFAULT_IMAGE_REPO = "kinetic"
 _LONGEST = 86_400
 """The largest number of seconds of a setting."""
 
@@ -53,7 +52,16 @@ class Settings:
     store: Setting[str | None]
     output_dir: Setting[str | None]
     """None: a folder for each job."""
-    base_image_repo: Setting[str]
+    image_builder: Setting[str | None]
+    """`layers`, `cloud_build` or `docker`; None: the first one that can build the image."""
+    image_repo: Setting[str | None]
+    """Where bundled images are pushed: `HOST/PATH`; None: the cluster's repository in Artifact Registry."""
+    base_image: Setting[str | None]
+    """The image that bundled images are built on; None: the slim image of this Python on Docker Hub."""
+    base_image_repo: Setting[str | None]
+    """Where prebuilt images are."""
+    builds_store: Setting[str | None]
+    """Where builds share records; None: the builds bucket of the cluster, if it exists."""
     kube_context: Setting[str | None]
     service_account: Setting[str | None]
     """None: the backend chooses."""
@@ -206,7 +214,11 @@ def resolve(
         backend=sources.text("backend"),
         store=sources.text("store"),
         output_dir=sources.text("output_dir"),
-        base_image_repo=sources.required("base_image_repo", DEFAULT_IMAGE_REPO),
+        image_builder=sources.text("image_builder"),
+        image_repo=sources.text("image_repo"),
+        base_image=sources.text("base_image"),
+        base_image_repo=sources.text("base_image_repo"),
+        builds_store=sources.text("builds_store"),
         kube_context=sources.text("kube_context"),
         service_account=sources.text("service_account"),
         pod_overrides=_pod_overrides(active),

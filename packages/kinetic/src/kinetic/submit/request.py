@@ -37,7 +37,6 @@ class JobRequest:
     """Whether each host runs the function, or one process controls all devices."""
     target: Target
     image: ContainerImage
-    base_image_repo: str
     captured_env: SecretValues
     """Environment variables that the job gets."""
     volumes: Mapping[str, Data]
@@ -103,7 +102,6 @@ def request_of(
         semantics=semantics,
         target=target,
         image=options.image,
-        base_image_repo=settings.base_image_repo.value,
         captured_env=captured.values,
         volumes=options.volumes,
         spot=options.spot,

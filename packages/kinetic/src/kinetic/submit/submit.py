@@ -138,8 +138,11 @@ def _submit(
             warn_once(warn, warning)
 
     reads_buckets = Future[bool]()
-    packaging = Packaging(plan, reads_buckets.result, phase)
     with Executor(2) as executor:
+        checked = Future[None](executor)
+        packaging = Packaging(
+            plan, reads_buckets.result, phase, progress, checked=partial(checked.set_result, None)
+        )
         environment = executor.submit(partial(_prepare_environment, request, services, packaging))
         packed = package(call, plan, options, check=check, warn=warn, track=progress)
         with closing(packed.call):
@@ -160,7 +163,7 @@ def _submit(
             handle = _start(
                 request,
                 services,
-                send=partial(_upload_while_preparing, executor, environment, send),
+                send=partial(_upload_while_preparing, executor, environment, checked, send),
                 environment=environment.result,
                 key=key,
                 project=Project(plan.root),
@@ -180,11 +183,16 @@ def _connect(request: JobRequest) -> Services:
 def _upload_while_preparing(
     executor: Executor,
     environment: Future[Environment],
+    checked: Future[None],
     send: Callable[..., Uploaded],
     **given: Any,
 ) -> Uploaded:
-    """Upload with *send*; stop if the *environment*, which is prepared in parallel, fails."""
+    """Upload with *send*, once the dependencies are *checked*; stop if the *environment* fails.
+
+    The environment is prepared in parallel.
+    """
     with executor.stopped_by(environment):
+        checked.result()
         return send(**given)
 
 
@@ -269,7 +277,9 @@ def _prepare_environment(
     request: JobRequest, services: Services, packaging: Packaging
 ) -> Environment:
     with _translate_home_errors(Path(request.settings.home.value)):
-        return services.backend.environment(request, packaging)
+        prepared = services.backend.environment(request, packaging)
+    packaging.checked()
+    return prepared
 
 
 def _worker(request: JobRequest) -> Worker:

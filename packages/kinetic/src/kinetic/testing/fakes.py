@@ -172,6 +172,8 @@ class FakeBackend:
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:  # noqa: ARG002
         """Return an environment in which nothing can run."""
+        with self.journal.noting("dependencies"):
+            project.checked()
         with self.journal.noting("environment"):
             return Environment("fake:environment")
 

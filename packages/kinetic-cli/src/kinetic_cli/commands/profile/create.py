@@ -27,6 +27,9 @@ from kinetic_cli.options import JsonObject, Seconds, profile_argument, target_op
 @click.option(
     "--service-account", metavar="NAME", help="Kubernetes service account of the jobs' pods."
 )
+@click.option("--image-builder", metavar="NAME", help="layers, cloud_build or docker.")
+@click.option("--image-repo", metavar="HOST/PATH", help="Where bundled images are pushed.")
+@click.option("--base-image-repo", metavar="HOST/PATH", help="Where prebuilt images are.")
 @click.option(
     "--pod-overrides",
     type=JsonObject(),
@@ -48,6 +51,9 @@ def command(
     kube_context: str | None,
     store_timeout: float | None,
     service_account: str | None,
+    image_builder: str | None,
+    image_repo: str | None,
+    base_image_repo: str | None,
     pod_overrides: dict[str, Any] | None,
     pathways: tuple[str, ...],
     replace: bool,
@@ -66,6 +72,9 @@ def command(
         kube_context=kube_context or None,
         store_timeout=None if store_timeout is None else f"{store_timeout:g}",
         service_account=service_account or None,
+        image_builder=image_builder or None,
+        image_repo=image_repo or None,
+        base_image_repo=base_image_repo or None,
         pod_overrides=check_pod_overrides(pod_overrides) if pod_overrides else None,
         **_pathways(pathways),
     )

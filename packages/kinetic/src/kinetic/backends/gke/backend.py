@@ -35,6 +35,7 @@ from kinetic.backends.gke.forms import (
 )
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.idle import IdleWorkloads
+from kinetic.backends.gke.images import ClusterImages
 from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
 from kinetic.backends.gke.left import Left
 from kinetic.backends.gke.logs import JobLog
@@ -158,10 +159,13 @@ class ClusterBackend:
             ClusterError: The cluster cannot be reached, or would refuse the workload.
         """
         check_request(request, self._store.location)
+        images = self._images()
+        images.check(request)
+        image = images.expected(request)
         check_environment(request.captured_env)
         form = form_on(self._cluster, request.accelerator, request.semantics)
-        record = _draft(request, self._store.location)
-        draft = Launch(record=record, request=request, environment=Environment(_image(request)))
+        record = _draft(request, self._store.location, image)
+        draft = Launch(record=record, request=request, environment=Environment(image))
         warnings: list[str] = []
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
         spec = self._spec(draft, form, None, request.service_account)
@@ -205,14 +209,23 @@ class ClusterBackend:
         known = None if self._gke is None else self._gke.location
         return cluster_region(request.settings, self._cluster.identity.context, known)
 
-    def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:  # noqa: ARG002
-        """Return the requested image, and the runner to mount into it."""
+    def _images(self) -> ClusterImages:
+        return ClusterImages(
+            home=self._home,
+            signing=self._signer,
+            environment=self._environment,
+            context=self._cluster.identity.context,
+            location=None if self._gke is None else self._gke.location,
+        )
+
+    def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:
+        """Return the image of the job, built if it does not exist, and the runner to mount into it."""
         from kinetic.jobs.runner import runner_bundle
         from kinetic_runner.bundle import bundle_digest
 
         data = runner_bundle(self._home, bytecode=False)
         runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
-        return ClusterEnvironment(_image(request), runner=runner)
+        return ClusterEnvironment(self._images().ensure(request, project), runner=runner)
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
@@ -466,12 +479,7 @@ def _events(cluster: Cluster, job: Manifest, pods: Sequence[Manifest]) -> list[M
         return []  # Without events, the workload and its pods still explain something.
 
 
-def _image(request: JobRequest) -> str:
-    assert request.image.uri is not None, "`check` refuses requests without an image"
-    return request.image.uri
-
-
-def _draft(request: JobRequest, store: Location) -> JobRecord:
+def _draft(request: JobRequest, store: Location, image: str) -> JobRecord:
     """Return a stand-in for the record of the job, with names and digests of the same lengths."""
     now, suffix = datetime.now(UTC), "0" * 7
     return record_of(
@@ -480,7 +488,7 @@ def _draft(request: JobRequest, store: Location) -> JobRecord:
         k8s_name=k8s_name_of(request.function_name, suffix),
         created_at=now,
         store=store,
-        image=_image(request),
+        image=image,
         payload_digest="0" * 64,
         context_digest="0" * 64,
     )

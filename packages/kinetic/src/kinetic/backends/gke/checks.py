@@ -17,17 +17,6 @@ def check_request(request: JobRequest, store: Location) -> None:
     Raises:
         InvalidRequestError: It cannot run the request; the hint says what to use instead.
     """
-    if request.image.mode != "custom":
-        requested = (
-            "No container_image is named"
-            if request.image.mode == "default"
-            else f"container_image={request.image.mode!r} names no image"
-        )
-        raise InvalidRequestError(
-            f"{requested}, and Kinetic does not build images for clusters yet.",
-            hint="Give the address of an image with python3, cloudpickle and google-cloud-storage: "
-            "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
-        )
     if store.kind != "gs":
         raise InvalidRequestError(
             f"Pods cannot reach the store {store}, which is a folder of this machine "

@@ -169,6 +169,7 @@ class LocalBackend:
             report=project.report,
             bucket=self._others is not None or project.reads_buckets(),
             refresh=request.settings.rebuild.value,
+            checked=project.checked,
         )
         return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
 

@@ -10,9 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kinetic.errors import SubmitError
-
-CLIENT: Final = "google-cloud-storage"
-"""The distribution with the client for buckets."""
+from kinetic.jobs.requirements import BUCKET_CLIENT
 
 _VARIABLES: Final = (
     "CLOUDSDK_ACTIVE_CONFIG_NAME",
@@ -60,7 +58,7 @@ def client_folders() -> tuple[str, ...]:
 
     folders: set[str] = set()
     known: set[str] = set()
-    todo = [CLIENT]
+    todo = [BUCKET_CLIENT]
     while todo:
         name = todo.pop()
         if name in known:
@@ -99,6 +97,6 @@ def refuse_without_client(interpreter: str, location: str) -> None:
     )
     if done.returncode != 0:
         raise SubmitError(
-            f"The job's store is {location}, and {interpreter} has no {CLIENT} to reach it with.",
-            hint=f"Add {CLIENT} to the project's dependencies.",
+            f"The job's store is {location}, and {interpreter} has no {BUCKET_CLIENT} to reach it with.",
+            hint=f"Add {BUCKET_CLIENT} to the project's dependencies.",
         )

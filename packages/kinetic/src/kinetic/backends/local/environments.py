@@ -11,7 +11,6 @@ interpreter and of the layout.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import secrets
@@ -24,16 +23,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
-from kinetic.backends.local.bucket_access import CLIENT
 from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
+from kinetic.jobs.requirements import BUCKET_CLIENT, PICKLE, bucket_requirement
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock
 from kinetic_images.lock.install_input import write_install_input
+from kinetic_images.lock.own import FOLDER, own_wheels_of
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.pylock import pylock_text
@@ -41,7 +38,7 @@ from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
 from kinetic_images.single_flight import single_flight
 from kinetic_images.uv import Uv, find_uv
-from kinetic_images.wheels import copied_wheel, installed_own_names, own_closure, own_wheels
+from kinetic_images.wheels import copied_wheel
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import (
     make_folder,
@@ -58,8 +55,6 @@ LAST_USED: Final = "last-used"
 
 _LAYOUT: Final = 3
 _WAITING: Final = "The same environment is being made already; waiting for it."
-_WHEELS: Final = ("cache", "wheels")
-_PICKLE: Final = "cloudpickle"
 
 Report = Callable[[str], None]
 
@@ -92,6 +87,7 @@ def ensure_environment(
     environ: Mapping[str, str] | None = None,
     bucket: bool = False,
     refresh: bool = False,
+    checked: Callable[[], None] = lambda: None,
 ) -> VirtualEnvironment:
     """Return the environment for the project at *root*, and make it first if it does not exist.
 
@@ -99,7 +95,7 @@ def ensure_environment(
     same project: one resolves the dependencies and makes the environment, the others wait. *environ* is the
     environment of uv (default: that of the process). *report* is called with progress messages, and with
     each note once per process. With *bucket*, the environment also has the client for buckets. *refresh*
-    resolves the dependencies again.
+    resolves the dependencies again. *checked* is called when they are resolved.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used; the message names its file and line.
@@ -115,6 +111,7 @@ def ensure_environment(
     request = _lock_request(root, home, python, bucket=bucket, environ=environ)
     resolve = partial(ensure_lock, request, home=home, environ=environ, report=report_any)
     lock = resolve(refresh=refresh)
+    checked()
     place = _Place(home, python, request.dependencies, environ, report_any)
     try:
         environment = place.ensure(lock)
@@ -216,46 +213,22 @@ def _lock_request(
     platform = f"{sys.platform}-{os.uname().machine}"
     dependencies = find_dependencies(root, environ=environ).for_target(platform, python.version)
     dependencies.refuse_local()
-    folder = home.joinpath(*_WHEELS)
-    own: dict[str, Path] = {}
-    if dependencies.own:
-        closure = own_closure(_own_extras(dependencies))
-        wheels = own_wheels(folder, closure)
-        for (name, extras), wheel in zip(closure.items(), wheels, strict=True):
-            own[f"{name}[{','.join(extras)}]" if extras else name] = wheel
+    wheels = own_wheels_of(dependencies, home)
     asked = {requirement.name for requirement in dependencies.requirements}
-    # If another package requires one of Kinetic's, it gets the local copy, not a package from an index.
-    names = sorted(installed_own_names())
     return LockRequest(
         dependencies=dependencies,
         target=None,
         interpreter=python.path,
         python=python.version,
         platform=platform,
-        additions=(_client_requirement(),) if bucket and CLIENT not in asked else (),
+        additions=(bucket_requirement(),) if bucket and BUCKET_CLIENT not in asked else (),
         preferences=()
-        if _PICKLE in asked
-        else (f"{_PICKLE} @ {copied_wheel(folder, _PICKLE, _PICKLE).as_uri()}",),
-        own=own,
-        fallback=dict(zip(names, own_wheels(folder, names), strict=True)),
+        if PICKLE in asked
+        else (f"{PICKLE} @ {copied_wheel(home.joinpath(*FOLDER), PICKLE, PICKLE).as_uri()}",),
+        own=wheels.own,
+        fallback=wheels.fallback,
         locked=find_lock(dependencies),
     )
-
-
-def _client_requirement() -> str:
-    """Return the requirement for the bucket client, as `kinetic-payload` declares it."""
-    for text in importlib.metadata.requires("kinetic-payload") or ():
-        needed = Requirement(text)
-        if canonicalize_name(needed.name) == CLIENT:
-            return f"{needed.name}{needed.specifier}"
-    return CLIENT
-
-
-def _own_extras(dependencies: Dependencies) -> dict[str, tuple[str, ...]]:
-    extras: dict[str, set[str]] = {}
-    for requirement in dependencies.own:
-        extras.setdefault(requirement.name, set()).update(requirement.extras)
-    return {name: tuple(sorted(names)) for name, names in extras.items()}
 
 
 def _python_note(dependencies: Dependencies, version: str) -> Iterator[str]:

@@ -1,0 +1,73 @@
+"""Base images: which Python and which C library they have."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from kinetic_images.errors import ImageNotFoundError
+from kinetic_images.registry.names import parse_reference
+from kinetic_images.registry.oci import ImageConfig
+from kinetic_images.registry.registry import Registry
+from kinetic_images.targets import DEBIAN_12_GLIBC, Machine, Target
+
+PYTHON_LABEL: Final = "kinetic.python"
+"""The label with the minor version of an image's `python3`, as `3.11`."""
+GLIBC_LABEL: Final = "kinetic.glibc"
+"""The label with the version of an image's C library, as `2.36`."""
+_PYTHON_VARIABLE: Final = "PYTHON_VERSION"
+"""Set by the images of Python on Docker Hub (https://github.com/docker-library/python)."""
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """An image on which others are built."""
+
+    reference: str
+    """By digest: `HOST/PATH@sha256:…`."""
+    target: Target
+    """What its labels and variables say; otherwise the requested Python, and the glibc of Debian 12."""
+    labelled: bool = True
+    """Whether it says which Python it has."""
+
+
+def default_base(python: str) -> str:
+    """Return the image of Docker Hub on which images for *python* (`3.11`) are built by default."""
+    return f"docker.io/library/python:{python}-slim"
+
+
+def find_base(reference: str, python: str, machine: Machine, registry: Registry) -> BaseImage:
+    """Return the base image *reference* for *machine*, after a check that it has *python* (`3.11`).
+
+    Raises:
+        ImageNotFoundError: There is no such image, or it is for other machines or another Python.
+        InvalidReferenceError: *reference* is not the address of an image.
+        RegistryError: The registry cannot be queried.
+    """
+    name = parse_reference(reference)
+    architecture = Target(python=python, machine=machine).architecture
+    image = registry.repository(name).image(name.version, architecture)
+    minor = python_of(image.config)
+    if minor is not None and minor != python:
+        raise ImageNotFoundError(
+            f"The base image {reference} has Python {minor}, and this process runs Python {python}: "
+            "functions cannot be pickled for another minor version.",
+            hint=f"Name a base image with Python {python} (KINETIC_BASE_IMAGE), or use Python {minor} here.",
+        )
+    glibc = re.fullmatch(r"(\d+)\.(\d+)", image.config.labels.get(GLIBC_LABEL, ""))
+    return BaseImage(
+        str(name.at(image.digest)),
+        Target(
+            python=python,
+            machine=machine,
+            glibc=(int(glibc[1]), int(glibc[2])) if glibc else DEBIAN_12_GLIBC,
+        ),
+        labelled=minor is not None,
+    )
+
+
+def python_of(config: ImageConfig) -> str | None:
+    """Return the minor version of an image's Python, as its label or its variable names it; None: neither does."""
+    found = config.labels.get(PYTHON_LABEL) or config.env.get(_PYTHON_VARIABLE, "")
+    return ".".join(found.split(".")[:2]) or None

@@ -1,0 +1,109 @@
+"""Claims: one of many machines builds, the others wait; a claim of a killed process expires."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
+from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
+from kinetic_payload.threads import check_wanted
+
+EXPIRY_SECONDS: Final = 60.0
+"""Seconds without renewal after which a claim no longer counts, by the clock of the store."""
+_RENEW_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Claims as objects of *store*."""
+
+    store: Store
+    who: str
+    """Who claims, for those who wait: `user@host`."""
+    expiry: float = EXPIRY_SECONDS
+    pause: Callable[[float], object] = field(default_factory=lambda: threading.Event().wait)
+
+    @contextmanager
+    def held(
+        self, name: str, *, done: Callable[[], bool], waiting: Callable[[str], None]
+    ) -> Iterator[bool]:
+        """Hold the claim *name* during the block; yield True.
+
+        While another process holds it, wait until it releases the claim, is killed, or the work is *done*;
+        then yield False without the claim. *waiting* is called once with the name of who holds it.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+        """
+        mine = self._acquired(name, done, waiting)
+        if mine is None:
+            yield False
+            return
+        stop = threading.Event()
+        lock = threading.Lock()
+        renewal = threading.Thread(
+            target=self._renew, args=(name, mine, stop, lock), daemon=True, name="claim"
+        )
+        renewal.start()
+        try:
+            yield True
+        finally:
+            stop.set()
+            with lock, suppress(StoreError):  # Otherwise it expires by itself.
+                self.store.delete(name, if_generation=mine.generation)
+
+    def _acquired(
+        self, name: str, done: Callable[[], bool], waiting: Callable[[str], None]
+    ) -> _Claim | None:
+        reported = False
+        while True:
+            content = json.dumps({"who": self.who, "token": secrets.token_hex(8)}).encode()
+            found = self.store.stat(name)
+            if found is None or self._expired(found):
+                generation = ABSENT if found is None else found.generation
+                with suppress(PreconditionFailedError):
+                    info = self.store.write(name, content, if_generation=generation)
+                    return _Claim(content, info.generation)
+                continue
+            if done():
+                return None
+            if not reported:
+                reported = True
+                waiting(self._holder(name))
+            check_wanted()
+            self.pause(_POLL_SECONDS)
+
+    def _expired(self, found: ObjectInfo) -> bool:
+        return self.store.now() - found.updated > self.expiry
+
+    def _holder(self, name: str) -> str:
+        try:
+            return str(json.loads(self.store.read(name))["who"])
+        except (ObjectNotFoundError, ValueError, KeyError, TypeError):
+            return "another process"
+
+    def _renew(self, name: str, mine: _Claim, stop: threading.Event, lock: threading.Lock) -> None:
+        while not stop.wait(min(_RENEW_SECONDS, self.expiry / 4)):
+            with lock:
+                if stop.is_set():
+                    return
+                try:
+                    info = self.store.write(name, mine.content, if_generation=mine.generation)
+                except PreconditionFailedError:
+                    return  # It expired, and another process has taken it.
+                except StoreError:
+                    continue  # Try again: an outage may be shorter than the expiry.
+                mine.generation = info.generation
+
+
+@dataclass
+class _Claim:
+    content: bytes
+    generation: int

@@ -1,0 +1,397 @@
+"""Make sure that an image exists: resolve what it is made of, look for it, build it once if it is missing."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import json
+import platform
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from kinetic_images.bases import BaseImage, find_base
+from kinetic_images.builders.builder import Builder, BuildReports
+from kinetic_images.claims import Claims
+from kinetic_images.dependencies import Dependencies
+from kinetic_images.errors import BuildError
+from kinetic_images.history import changed_ingredients, remember
+from kinetic_images.lock.cache import ensure_lock, lock_text, usable_lock
+from kinetic_images.lock.jax import Category, with_accelerator_jax
+from kinetic_images.lock.packages import Lock
+from kinetic_images.lock.project_locks import find_lock
+from kinetic_images.lock.request import LockRequest
+from kinetic_images.recipe import Recipe
+from kinetic_images.registry.names import parse_reference
+from kinetic_images.registry.registry import Registry
+from kinetic_images.shared_records import SharedRecords
+from kinetic_images.targets import Machine, Target
+from kinetic_payload.errors import BucketNotFoundError, StoreError
+from kinetic_payload.files.private import make_folder, read_private, write_private
+
+_FORMAT: Final = 1
+_LOG_LINES: Final = 5000
+"""The most lines of a build's log that its record keeps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageRequest:
+    """An image with a project's dependencies, as it was requested."""
+
+    dependencies: Dependencies
+    """What the project declares, for all targets."""
+    category: Category
+    """The kind of accelerator, which decides on JAX."""
+    python: str
+    """The minor version of Python, as `3.11`."""
+    machine: Machine = "x86_64"
+    base: str
+    """The address of the image to build on."""
+    repository: str
+    """Where the image is pushed: `HOST/PATH`."""
+    additions: tuple[str, ...] = ()
+    """Requirements that Kinetic adds, if the project does not name their packages."""
+    preferences: tuple[str, ...] = ()
+    """The same, without their version if a dependency requires another one."""
+    own: Mapping[str, Path] = field(default_factory=dict)
+    fallback: Mapping[str, Path] = field(default_factory=dict)
+    """Wheels on this machine, as in `LockRequest`."""
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """More files in the image, by absolute path."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    refresh: bool = False
+    """Whether to resolve base and packages again, and not to use what was resolved before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageServices:
+    """What `ensure_image` works with."""
+
+    home: Path
+    """The folder of caches on this machine."""
+    registry: Registry
+    builders: Sequence[Builder]
+    """Builders to use, the preferred one first. The first one without an obstacle builds."""
+    shared: SharedRecords | None = None
+    """Records in the builds bucket, or None: then only this machine's caches are used."""
+    environ: Mapping[str, str] | None = None
+    """The environment of uv (default: that of the process)."""
+    reports: BuildReports = field(default_factory=BuildReports)
+    resolved: Callable[[], None] = lambda: None
+    """Called when the dependencies are known to be usable, before anything is built."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsuredImage:
+    """An image that exists."""
+
+    reference: str
+    """By digest: `HOST/PATH@sha256:…`."""
+    recipe: Recipe
+    notes: tuple[str, ...]
+    """Sentences for the user on what was replaced, left out or assumed."""
+    built_by: str | None
+    """The builder, if this call built it."""
+
+
+def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage:
+    """Return the image for *request*; build it if the registry does not have it.
+
+    If nothing changed, this is one request to the registry. Any number of processes on any number of
+    machines may ask for the same image: if they share records, one builds it, and the others wait.
+
+    Raises:
+        DependencyError: A dependency cannot be used; the message names its file and line.
+        InstallError: The dependencies cannot be resolved; the message contains uv's output.
+        ImageNotFoundError: There is no such base image, or it has another Python.
+        RegistryError: The registry cannot be queried, or does not accept the image.
+        BuildError: The build failed; the message contains the end of its log.
+    """
+    resolution, recipe = _resolved(request, services)
+    name = parse_reference(request.repository).tagged(recipe.tag)
+    repository = services.registry.repository(name)
+    digest = repository.digest(recipe.tag)
+    services.resolved()
+    built_by = None
+    if digest is None:
+        changes = changed_ingredients(services.home, _project(request), recipe)
+        services.reports.line(changes)
+        digest, built_by = _build_once(request, recipe, str(name), services)
+    remember(services.home, _project(request), recipe)
+    return EnsuredImage(
+        reference=str(name.at(digest)),
+        recipe=recipe,
+        notes=resolution.notes,
+        built_by=built_by,
+    )
+
+
+@dataclass(frozen=True)
+class _Resolution:
+    base: BaseImage
+    lock: Lock
+    notes: tuple[str, ...]
+
+
+def _resolved(request: ImageRequest, services: ImageServices) -> tuple[_Resolution, Recipe]:
+    target = Target(python=request.python, machine=request.machine)
+    declared = request.dependencies.for_target(target.platform, target.python)
+    declared.refuse_local()
+    jax = with_accelerator_jax(declared, request.category, request.python)
+    asked = {line.name for line in jax.dependencies.requirements}
+    lock_request = LockRequest(
+        dependencies=jax.dependencies,
+        replaced=jax.replaced,
+        target=target,
+        python=target.python,
+        platform=target.platform,
+        additions=(*jax.additions, *_not_in(asked, request.additions)),
+        preferences=_not_in(asked, request.preferences),
+        own=request.own,
+        fallback=request.fallback,
+        locked=find_lock(jax.dependencies),
+    )
+    base, lock = _ResolutionCache(request, lock_request, services).get()
+    notes = (*request.dependencies.notes, *jax.notes, *lock.notes)
+    if not base.labelled:
+        notes = (
+            *notes,
+            f"The base image {request.base} does not say which Python it has; Python {request.python} is "
+            "assumed, as here.",
+        )
+    recipe = Recipe(
+        target=base.target,
+        base=base.reference,
+        packages=lock.packages,
+        files=request.files,
+        labels=request.labels,
+    )
+    return _Resolution(base, lock, notes), recipe
+
+
+@dataclass(frozen=True)
+class _ResolutionCache:
+    """Base and lock of a request: from this machine, from the shared records, or new."""
+
+    request: ImageRequest
+    lock_request: LockRequest
+    services: ImageServices
+
+    def get(self) -> tuple[BaseImage, Lock]:
+        ingredients = {**self.lock_request.ingredients, "base": self.request.base}
+        text = json.dumps([_FORMAT, self.request.machine, ingredients], sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        path = self.services.home / "cache" / "images" / f"{key}.json"
+        shared = _Shared(self.services)
+        name = f"resolved/{key}.json"
+        if not self.request.refresh:
+            for record in (_local(path), shared.find(name)):
+                found = self._usable(record)
+                if found is not None:
+                    assert record is not None
+                    _keep(path, record)
+                    return found
+        base = find_base(
+            self.request.base, self.request.python, self.request.machine, self.services.registry
+        )
+        lock = ensure_lock(
+            replace(self.lock_request, target=base.target, platform=base.target.platform),
+            home=self.services.home,
+            environ=self.services.environ,
+            report=self.services.reports.line,
+            refresh=self.request.refresh,
+        )
+        record = {
+            "base": base.reference,
+            "glibc": list(base.target.glibc),
+            "labelled": base.labelled,
+            "lock": lock_text(lock),
+        }
+        kept = shared.offer(name, record, replace=self.request.refresh)
+        found = self._usable(kept)
+        if found is None:  # Another version of Kinetic wrote it.
+            kept, found = record, (base, lock)
+        _keep(path, kept)
+        return found
+
+    def _usable(self, record: Mapping[str, Any] | None) -> tuple[BaseImage, Lock] | None:
+        if record is None:
+            return None
+        try:
+            major, minor = record["glibc"]
+            target = Target(
+                python=self.request.python, machine=self.request.machine, glibc=(major, minor)
+            )
+            lock = usable_lock(record["lock"], self.lock_request)
+            base = BaseImage(record["base"], target, bool(record["labelled"]))
+        except (KeyError, TypeError, ValueError):
+            return None
+        return None if lock is None else (base, lock)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The shared records, which may be missing: then each machine resolves by itself."""
+
+    services: ImageServices
+
+    def find(self, name: str) -> dict[str, Any] | None:
+        try:
+            return None if self.services.shared is None else self.services.shared.find(name)
+        except BucketNotFoundError:
+            return None
+
+    def offer(self, name: str, record: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+        if self.services.shared is None:
+            return record
+        try:
+            return self.services.shared.offer(name, record, replace=replace)
+        except BucketNotFoundError:
+            return record
+
+
+def _local(path: Path) -> dict[str, Any] | None:
+    try:
+        record = json.loads(read_private(path))
+    except (FileNotFoundError, PermissionError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _keep(path: Path, record: Mapping[str, Any]) -> None:
+    make_folder(path.parent)
+    write_private(path, json.dumps(record).encode())
+
+
+def _not_in(asked: set[str], requirements: tuple[str, ...]) -> tuple[str, ...]:
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    return tuple(
+        text for text in requirements if canonicalize_name(Requirement(text).name) not in asked
+    )
+
+
+def _build_once(
+    request: ImageRequest, recipe: Recipe, image: str, services: ImageServices
+) -> tuple[str, str | None]:
+    """Build *image*, or wait for the process that builds it; return its digest and the builder."""
+    builder = _chosen(services.builders, recipe, services.reports)
+    repository = services.registry.repository(image)
+    while True:
+        digest: str | None = None
+
+        def done() -> bool:
+            nonlocal digest
+            digest = repository.digest(recipe.tag)
+            return digest is not None
+
+        with _claimed(recipe.tag, services, done) as mine:
+            if not mine and not done():
+                continue  # Its builder failed: build it here.
+            if digest is None and not done():
+                return _build(request, recipe, image, builder, services), builder.name
+        assert digest is not None
+        return digest, None
+
+
+@contextmanager
+def _claimed(tag: str, services: ImageServices, done: Callable[[], bool]) -> Iterator[bool]:
+    """Hold the claim to build *tag*. Without shared records, build without a claim."""
+    if services.shared is None:
+        yield True
+        return
+    claims = Claims(services.shared.store, who_am_i())
+
+    def waiting(who: str) -> None:
+        services.reports.line(f"{who} is building the same image; waiting for it.")
+
+    with ExitStack() as stack:
+        try:
+            held = claims.held(f"claims/{tag}.json", done=done, waiting=waiting)
+            mine = stack.enter_context(held)
+        except BucketNotFoundError:
+            mine = True
+        yield mine
+
+
+def _chosen(builders: Sequence[Builder], recipe: Recipe, reports: BuildReports) -> Builder:
+    obstacles: list[str] = []
+    for builder in builders:
+        obstacle = builder.obstacle(recipe)
+        if obstacle is None:
+            for text in obstacles:
+                reports.line(f"{text} It is built by {builder.name}.")
+            return builder
+        obstacles.append(obstacle)
+    names = " or ".join(builder.name for builder in builders)
+    raise BuildError(
+        f"The image cannot be built by {names}: {' '.join(obstacles)}",
+        hint="Require a version that has a wheel, or choose another builder with KINETIC_IMAGE_BUILDER.",
+    )
+
+
+def _build(
+    request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
+) -> str:
+    log: deque[str] = deque(maxlen=_LOG_LINES)
+
+    def line(text: str) -> None:
+        log.append(text)
+        services.reports.line(text)
+
+    began = datetime.now(UTC)
+    line(f"Building {image} with {len(recipe.packages)} packages ({builder.name}).")
+    error = ""
+    try:
+        digest = builder.build(recipe, image, replace(services.reports, line=line))
+    except Exception as failure:
+        error = str(failure)
+        raise
+    finally:
+        if services.shared is not None:
+            record = {
+                "image": image,
+                "by": who_am_i(),
+                "builder": builder.name,
+                "began": began.isoformat(timespec="seconds"),
+                "seconds": round((datetime.now(UTC) - began).total_seconds(), 1),
+                "from": str(request.dependencies.source or ""),
+                "base": recipe.base,
+                "ingredients": recipe.ingredients,
+                "error": error,
+            }
+            _write_record(services.shared, recipe, record, log)
+    return digest
+
+
+def _write_record(
+    shared: SharedRecords, recipe: Recipe, record: dict[str, Any], log: deque[str]
+) -> None:
+    """Write who built the image, from what, and its log, beside its lock; the image does not depend on it."""
+    folder = f"images/{recipe.tag}"
+    try:
+        shared.offer(f"{folder}/build.json", record, replace=True)
+        shared.store.write(f"{folder}/log.txt", "\n".join([*log, ""]).encode())
+        shared.store.write(f"{folder}/pylock.toml", lock_text(Lock(recipe.packages)).encode())
+    except StoreError:
+        return
+
+
+def who_am_i() -> str:
+    """Return the user and the host of this process, for those who wait for it: `user@host`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # In a container, a user may have no name.
+        user = "unknown"
+    return f"{user}@{platform.node()}"
+
+
+def _project(request: ImageRequest) -> str:
+    source = request.dependencies.source
+    text = json.dumps([str(source or ""), request.category, request.machine, request.repository])
+    return hashlib.sha256(text.encode()).hexdigest()

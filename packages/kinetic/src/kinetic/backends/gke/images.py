@@ -1,0 +1,240 @@
+"""Images of jobs on a cluster: which one, where it is, and made sure that it exists."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
+from kinetic_k8s.accelerators import Gpu
+
+if TYPE_CHECKING:
+    from kinetic.backends.backend import Packaging
+    from kinetic.settings.settings import Settings
+    from kinetic.submit.request import JobRequest
+    from kinetic_images.builders.builder import Builder
+    from kinetic_images.dependencies import Dependencies
+    from kinetic_images.ensure import ImageRequest
+    from kinetic_images.registry.registry import Registry
+    from kinetic_images.shared_records import SharedRecords
+    from kinetic_images.targets import Machine
+    from kinetic_payload.records.signing import Signing
+
+BUILDERS: Final = ("layers",)
+"""The values of KINETIC_IMAGE_BUILDER."""
+_GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
+_MULTI_REGIONS: Final = ("us", "europe", "asia")
+"""Locations of Artifact Registry that contain the regions whose names begin with theirs."""
+
+_reported: set[str] = set()
+"""Notes that this process has reported, so that it does not report them again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A cluster by its name on GKE."""
+
+    project: str
+    region: str
+    cluster: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterImages:
+    """The images of the jobs of one cluster."""
+
+    home: Path
+    """`KINETIC_HOME`, whose caches are used."""
+    signing: Signing
+    """Signs what is shared with other machines."""
+    environment: Mapping[str, str]
+    context: str | None
+    """The name of the cluster in the kubeconfig; None: it was found in another way."""
+    location: str | None
+    """The location of the cluster, as the GKE API names it; None: it is not known."""
+
+    def check(self, request: JobRequest) -> None:
+        """Refuse a request whose image cannot be provided; nothing is asked over the network.
+
+        Raises:
+            InvalidRequestError: The mode is not supported.
+            ConfigurationError: A setting is wrong, or the repository for images is not known.
+        """
+        if request.image.mode == "prebuilt":
+            raise InvalidRequestError(
+                "container_image='prebuilt' is not supported on clusters yet.",
+                hint="Leave container_image out: an image with the project's requirements is built once.",
+            )
+        if request.image.mode != "custom":
+            chosen = request.settings.image_builder
+            if chosen.value is not None and chosen.value not in BUILDERS:
+                raise ConfigurationError(
+                    f"{chosen.source} names the image builder {chosen.value!r}, which does not exist.",
+                    hint=f"Use one of: {', '.join(BUILDERS)}.",
+                )
+            self.expected(request)
+
+    def expected(self, request: JobRequest) -> str:
+        """Return the address of the image as far as it is known before it is resolved.
+
+        Raises:
+            ConfigurationError: The repository for images is not known.
+        """
+        if request.image.mode == "custom":
+            assert request.image.uri is not None
+            return request.image.uri
+        return self._repository(request.settings)
+
+    def ensure(self, request: JobRequest, packaging: Packaging) -> str:
+        """Return the image of the job by its digest; build it if it does not exist.
+
+        Raises:
+            KineticError: The image cannot be used, or cannot be built; the message gives the reason.
+        """
+        if request.image.mode == "custom":
+            return self._custom(request, packaging)
+        return self._bundled(request, packaging)
+
+    def _custom(self, request: JobRequest, packaging: Packaging) -> str:
+        from kinetic_images.custom import inspect_image
+
+        uri = request.image.uri
+        assert uri is not None
+        found = inspect_image(
+            uri, python=_python(), machine=_machine(request), registry=_registry()
+        )
+        _report(packaging, found.notes)
+        return found.reference
+
+    def _bundled(self, request: JobRequest, packaging: Packaging) -> str:
+        from kinetic_images.builders.builder import BuildReports
+        from kinetic_images.dependencies import find_dependencies
+        from kinetic_images.ensure import ImageServices, ensure_image
+
+        dependencies = find_dependencies(packaging.plan.root, environ=self.environment)
+        services = ImageServices(
+            home=self.home,
+            registry=_registry(),
+            builders=[*self._builders(dependencies)],
+            shared=self._shared(request.settings),
+            environ=self.environment,
+            reports=BuildReports(line=packaging.report, progress=packaging.progress),
+            resolved=packaging.checked,
+        )
+        image = ensure_image(self._request(request, dependencies), services)
+        _report(packaging, image.notes)
+        return image.reference
+
+    def _request(self, request: JobRequest, dependencies: Dependencies) -> ImageRequest:
+        from kinetic.jobs.runner import runner_bundle
+        from kinetic_images.bases import default_base
+        from kinetic_images.ensure import ImageRequest
+        from kinetic_images.lock.own import own_wheels_of
+        from kinetic_images.recipe import RUNNER_PATH
+
+        settings = request.settings
+        wheels = own_wheels_of(dependencies, self.home)
+        on_pathways = request.semantics == "pathways"
+        additions = [bucket_requirement()]
+        if request.debug:
+            additions.append("debugpy")
+        if on_pathways:
+            additions.append("pathwaysutils")
+        return ImageRequest(
+            dependencies=dependencies,
+            # Under Pathways, the function runs on a machine without TPUs.
+            category="cpu" if on_pathways else request.accelerator.kind,
+            python=_python(),
+            machine=_machine(request),
+            base=settings.base_image.value or default_base(_python()),
+            repository=self._repository(settings),
+            additions=tuple(additions),
+            preferences=(pickle_requirement(),),
+            own=wheels.own,
+            fallback=wheels.fallback,
+            # Without bytecode: it would differ between patch versions of Python, and make other images.
+            files={RUNNER_PATH: runner_bundle(self.home, bytecode=False)},
+            refresh=settings.rebuild.value,
+        )
+
+    def _builders(self, dependencies: Dependencies) -> Iterator[Builder]:
+        from kinetic_images.builders.layers.builder import LayersBuilder
+        from kinetic_images.downloads import Downloader
+        from kinetic_images.lock.index_credentials import IndexCredentials
+        from kinetic_images.wheel_files import WheelFiles
+
+        cache = self.home / "cache"
+        credentials = IndexCredentials(dependencies, self.environment)
+        downloader = Downloader(authorization=credentials.authorization, environ=self.environment)
+        yield LayersBuilder(
+            _registry(), WheelFiles(cache / "downloads", downloader), cache / "layers"
+        )
+
+    def _repository(self, settings: Settings) -> str:
+        named = settings.image_repo.value
+        if named is not None:
+            return f"{named.rstrip('/')}/bundled"
+        place = self._place(settings)
+        if place is None:
+            raise ConfigurationError(
+                "The repository for images is not known: no project and region of the cluster are set.",
+                hint="Set KINETIC_IMAGE_REPO=HOST/PATH, or KINETIC_PROJECT, KINETIC_ZONE and "
+                "KINETIC_CLUSTER for the repository of the cluster in Artifact Registry. Or name an image: "
+                "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
+            )
+        group = place.region.partition("-")[0]
+        where = group if group in _MULTI_REGIONS else place.region
+        return f"{where}-docker.pkg.dev/{place.project}/kn-{place.cluster}/bundled"
+
+    def _place(self, settings: Settings) -> Place | None:
+        from kinetic.backends.gke.regions import cluster_region
+
+        found = _GKE_CONTEXT.fullmatch(self.context or "")
+        project = found["project"] if found else settings.project.value
+        region = cluster_region(settings, self.context, self.location)
+        if project is None or region is None:
+            return None
+        cluster = found["cluster"] if found else settings.cluster.value
+        return Place(project=project, region=region, cluster=cluster)
+
+    def _shared(self, settings: Settings) -> SharedRecords | None:
+        from kinetic.jobs.services import open_at
+        from kinetic_images.shared_records import SharedRecords
+        from kinetic_payload.stores.store import parse_location
+
+        address, place = settings.builds_store.value, self._place(settings)
+        if address is None and place is not None:
+            address = f"gs://{place.project}-kn-{place.cluster}-builds"
+        if address is None:
+            return None
+        return SharedRecords(open_at(parse_location(address), self.home), self.signing)
+
+
+@functools.cache
+def _registry() -> Registry:
+    """Return the registries, whose connections and tokens are kept in this process."""
+    from kinetic_images.registry.registry import Registry
+
+    return Registry()
+
+
+def _python() -> str:
+    return "{}.{}".format(*sys.version_info)
+
+
+def _machine(request: JobRequest) -> Machine:
+    arm = isinstance(request.accelerator, Gpu) and request.accelerator.arm64
+    return "aarch64" if arm else "x86_64"
+
+
+def _report(packaging: Packaging, notes: Sequence[str]) -> None:
+    for note in notes:
+        if note not in _reported:
+            _reported.add(note)
+            packaging.report(note)

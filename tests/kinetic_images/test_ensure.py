@@ -1,0 +1,407 @@
+"""An image is built once, whoever asks; if nothing changed, the registry is asked once and nothing else happens."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.kinetic_images.conftest import Project
+
+from kinetic_images.builders.builder import Builder, BuildReports
+from kinetic_images.builders.layers.builder import LayersBuilder
+from kinetic_images.claims import Claims
+from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
+from kinetic_images.errors import (
+    BuildError,
+    DependencyError,
+    ImageNotFoundError,
+    InstallError,
+    RegistryError,
+    RegistryLoginError,
+    RegistryPermissionError,
+    RegistryUnavailableError,
+)
+from kinetic_images.recipe import Recipe
+from kinetic_images.registry.oci import digest_of
+from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.retry import RetryPolicy
+from kinetic_images.shared_records import SharedRecords
+from kinetic_images.testing.registry.server import RegistryServer
+from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.records.signing import Signer
+from kinetic_payload.testing.memory_store import MemoryStore
+
+PYTHON = "{}.{}".format(*sys.version_info)
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+
+
+def push_base(host: str, registry: Registry, *, tag: str = "1", **config: Any) -> str:
+    """Push an image with one small layer; return its address."""
+    repository = registry.repository(f"{host}/base")
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("etc/base"))
+    plain = packed.getvalue()
+    layer = gzip.compress(plain, mtime=0)
+    data = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Env": [f"PYTHON_VERSION={PYTHON}.1", "PATH=/usr/bin"]} | config,
+        "rootfs": {
+            "type": "layers",
+            "diff_ids": [f"sha256:{hashlib.sha256(plain).hexdigest()}"],
+        },
+    }
+    encoded = json.dumps(data).encode()
+    for blob in (layer, encoded):
+        repository.upload(
+            digest_of(blob), len(blob), lambda blob=blob: io.BytesIO(blob), lambda _: None
+        )
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {
+            "mediaType": "application/vnd.oci.image.config.v1+json",
+            "digest": digest_of(encoded),
+            "size": len(encoded),
+        },
+        "layers": [
+            {
+                "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
+                "digest": digest_of(layer),
+                "size": len(layer),
+            }
+        ],
+    }
+    repository.put_manifest(tag, json.dumps(manifest).encode(), MANIFEST)
+    return f"{host}/base:{tag}"
+
+
+class World:
+    """A registry, a bucket, and a project whose image is wanted on several machines."""
+
+    def __init__(self, project: Project, server: RegistryServer) -> None:
+        self.project = project
+        self.server = server
+        self.registry = self.connected()
+        self.base = push_base(server.host, self.registry)
+        self.bucket = MemoryStore()
+        self.signer = Signer(b"k" * 32)
+        for version in ("0.10.2", "0.12.0.1"):
+            project.wheel("jax", version)
+        project.wheel("alpha", "1.0")
+        project.require("alpha")
+        self.reports: list[str] = []
+
+    def connected(self) -> Registry:
+        return Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
+
+    def request(self, **more: Any) -> ImageRequest:
+        request = ImageRequest(
+            dependencies=self.project.dependencies(),
+            category="cpu",
+            python=PYTHON,
+            base=self.base,
+            repository=f"{self.server.host}/kn/bundled",
+            files={"/app/remote_runner.py": b"print(1)"},
+        )
+        return replace(request, **more)
+
+    def ensure(
+        self,
+        machine: str = "one",
+        *,
+        builders: Sequence[Builder] | None = None,
+        shared: SharedRecords | None = None,
+        alone: bool = False,
+        **more: Any,
+    ) -> EnsuredImage:
+        home = self.project.folder / machine
+        layers = LayersBuilder(
+            self.registry, WheelFiles(home / "wheels"), home / "layers", processes=1
+        )
+        services = ImageServices(
+            home=home,
+            registry=self.registry,
+            builders=[layers] if builders is None else builders,
+            shared=None if alone else shared or SharedRecords(self.bucket, self.signer),
+            environ=self.project.environ,
+            reports=BuildReports(line=self.reports.append),
+        )
+        return ensure_image(self.request(**more), services)
+
+    def packages(self, image: EnsuredImage) -> dict[str, str]:
+        return {package.name: package.version for package in image.recipe.packages}
+
+
+@pytest.fixture
+def world(project: Project) -> Iterator[World]:
+    with RegistryServer() as server:
+        yield World(project, server)
+
+
+def test_an_image_is_built_with_the_packages_and_files_and_named_by_digest(world: World) -> None:
+    image = world.ensure()
+    assert image.built_by == "layers"
+    assert set(world.packages(image)) == {"alpha", "jax"}
+    found = world.registry.repository(image.reference).image(
+        image.reference.partition("@")[2], "amd64"
+    )
+    assert len(found.manifest.layers) == 3
+
+
+def test_if_nothing_changed_there_is_one_head_and_nothing_else(world: World) -> None:
+    first = world.ensure()
+    world.server.requests.clear()
+    world.project.require("# a comment", "", "Alpha  # why")
+    writes = world.bucket.names()
+    world.reports.clear()
+    second = world.ensure()
+    assert (second.reference, second.built_by) == (first.reference, None)
+    assert [request.method for request in world.server.requests] == ["HEAD"]
+    assert world.project.runs() == 1
+    assert (world.reports, world.bucket.names()) == ([], writes)
+
+
+def test_another_machine_gets_the_same_image_whatever_the_index_has_by_then(world: World) -> None:
+    first = world.ensure("one")
+    world.project.wheel("alpha", "2.0")
+    second = world.ensure("two")
+    assert (second.reference, second.built_by) == (first.reference, None)
+    assert world.project.runs() == 1
+    third = world.ensure("two", refresh=True)
+    assert world.packages(third)["alpha"] == "2.0"
+    assert world.ensure("three").reference == third.reference
+
+
+def test_without_a_shared_bucket_each_machine_resolves_by_itself(world: World) -> None:
+    first = world.ensure("one", alone=True)
+    second = world.ensure("two", alone=True)
+    assert (second.reference, second.built_by) == (first.reference, None)
+    assert world.project.runs() == 2
+
+
+def test_a_change_is_named_before_it_is_built(world: World) -> None:
+    world.ensure()
+    world.project.wheel("beta", "3.0")
+    world.project.require("alpha", "beta")
+    world.ensure()
+    assert (
+        "A new image is needed. Changed since the last one: packages (beta 3.0 added)."
+        in world.reports
+    )
+    world.ensure(files={"/app/remote_runner.py": b"print(2)"})
+    assert any("file /app/remote_runner.py" in line for line in world.reports)
+
+
+class Counting:
+    """Builds with layers, and counts; may be slow or fail."""
+
+    name = "counting"
+
+    def __init__(self, world: World, *, failures: int = 0) -> None:
+        folder = world.project.folder / "counting"
+        self.layers = LayersBuilder(
+            world.registry, WheelFiles(folder / "wheels"), folder, processes=1
+        )
+        self.lock = threading.Lock()
+        self.builds = 0
+        self.failures = failures
+        self.proceed = threading.Event()
+
+    def obstacle(self, recipe: Recipe) -> str | None:
+        return None
+
+    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
+        with self.lock:
+            self.builds += 1
+            fails = self.builds <= self.failures
+        assert self.proceed.wait(30)
+        if fails:
+            raise BuildError("It does not compile.")
+        return self.layers.build(recipe, image, reports)
+
+
+def test_ten_submits_on_two_machines_build_it_once(world: World) -> None:
+    builder = Counting(world)
+    with ThreadPoolExecutor(10) as pool:
+        futures = [
+            pool.submit(world.ensure, f"machine-{number % 2}", builders=[builder])
+            for number in range(10)
+        ]
+        while sum("waiting for it" in line for line in world.reports) < 9:
+            assert not any(future.done() for future in futures)
+        builder.proceed.set()
+        images = [future.result() for future in futures]
+    assert builder.builds == 1
+    assert len({image.reference for image in images}) == 1
+    assert [image.built_by for image in images].count("counting") == 1
+    assert not [name for name in world.bucket.names() if name.startswith("claims/")]
+
+
+def test_if_the_build_fails_the_next_one_who_waits_tries_and_a_record_stays(world: World) -> None:
+    builder = Counting(world, failures=1)
+    builder.proceed.set()
+    with pytest.raises(BuildError, match="does not compile"):
+        world.ensure(builders=[builder])
+    (name,) = [name for name in world.bucket.names() if name.endswith("build.json")]
+    assert "does not compile" in json.loads(world.bucket.read(name))["error"]
+    assert world.ensure("two", builders=[builder]).built_by == "counting"
+    record = json.loads(world.bucket.read(name))
+    assert (record["error"], record["builder"]) == ("", "counting")
+    assert "Building" in world.bucket.read(name.replace("build.json", "log.txt")).decode()
+
+
+def test_a_claim_of_a_killed_process_expires(world: World) -> None:
+    recipe = world.ensure(alone=True).recipe
+    name = f"claims/{recipe.tag}.json"
+    world.bucket.write(name, b'{"who": "me@gone"}')
+    claims = Claims(world.bucket, "you@here", expiry=0.5)
+    waited: list[str] = []
+    with claims.held(name, done=lambda: False, waiting=waited.append) as mine:
+        assert mine
+        with claims.held(name, done=lambda: True, waiting=waited.append) as other:
+            assert not other
+    assert waited == ["me@gone"]
+    assert name not in world.bucket.names()
+
+
+def test_a_claim_is_renewed_while_it_is_held(world: World) -> None:
+    claims = Claims(world.bucket, "me@here", expiry=0.4)
+    began = world.bucket.now()
+
+    def later() -> bool:
+        return world.bucket.now() - began > 1.2
+
+    with (
+        claims.held("claims/x", done=lambda: False, waiting=print),
+        claims.held("claims/x", done=later, waiting=lambda _: None) as other,
+    ):
+        assert not other
+
+
+def test_a_record_that_somebody_without_the_key_wrote_is_not_used(world: World) -> None:
+    first = world.ensure("one")
+    (name,) = [name for name in world.bucket.names() if name.startswith("resolved/")]
+    record = json.loads(world.bucket.read(name))
+    lock = record["lock"].replace("alpha-1.0-py3", "alpha-6.6-py3")
+    world.bucket.write(name, json.dumps({**record, "lock": lock}).encode())
+    assert world.ensure("two").reference == first.reference
+    assert "alpha-1.0-py3" in json.loads(world.bucket.read(name))["lock"]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (401, RegistryLoginError),
+        (403, RegistryPermissionError),
+        (429, RegistryUnavailableError),
+        (500, RegistryUnavailableError),
+    ],
+)
+def test_a_registry_that_does_not_say_whether_the_image_exists_is_an_error_and_nothing_is_built(
+    world: World, status: int, error: type[RegistryError]
+) -> None:
+    world.ensure()
+    world.server.faults.add(method="HEAD", path="*/manifests/*", status=status, times=None)
+    builder = Counting(world)
+    with pytest.raises(error):
+        world.ensure(builders=[builder])
+    assert builder.builds == 0
+
+
+def uploads(world: World) -> list[str]:
+    return [r.path for r in world.server.requests if r.method in ("POST", "PUT", "PATCH")]
+
+
+def test_a_base_with_another_python_is_refused_before_anything_is_pushed(world: World) -> None:
+    base = push_base(
+        world.server.host, world.registry, tag="2", Env=["PYTHON_VERSION=3.4.1"], Labels={}
+    )
+    world.server.requests.clear()
+    with pytest.raises(ImageNotFoundError, match=rf"Python 3\.4, .* Python {PYTHON}"):
+        world.ensure(base=base)
+    assert uploads(world) == []
+
+
+def test_a_base_that_does_not_say_its_python_is_used_with_a_note(world: World) -> None:
+    base = push_base(world.server.host, world.registry, tag="3", Env=[])
+    (note,) = world.ensure(base=base).notes
+    assert f"{base} does not say which Python it has" in note
+
+
+def test_labels_of_the_base_say_its_python_and_its_glibc(world: World) -> None:
+    labels = {"kinetic.python": PYTHON, "kinetic.glibc": "2.17"}
+    base = push_base(world.server.host, world.registry, tag="4", Env=[], Labels=labels)
+    project = world.project
+    project.wheel("alpha", "2.0", tag=f"cp{PYTHON.replace('.', '')}-abi3-manylinux_2_28_x86_64")
+    image = world.ensure(base=base)
+    assert image.notes == ()
+    assert world.packages(image)["alpha"] == "1.0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["-e ../other"], r"requirements\.txt:3: '-e \.\./other' is a path"),
+        (["./alpha.whl"], r"requirements\.txt:3: '\./alpha\.whl' is a path"),
+        (["-r missing.txt"], r"requirements\.txt:3: .*missing\.txt"),
+        (["alpha[nope]"], r"requirements\.txt:3: alpha has no extra named 'nope'"),
+        (["alpha==1.0 --hash=sha256:" + "0" * 64], r"requirements\.txt:3: the SHA-256"),
+        (["alpha==1", "alpha==2"], r"requirements\.txt:[34]"),
+        (["alpha==7"], r"requirements\.txt:3: alpha==7"),
+        (["nothing-of-this-name"], r"requirements\.txt:3: nothing-of-this-name"),
+        (["jax==0.1"], r"requirements\.txt:3: jax==0\.1"),
+        (["!!"], r"requirements\.txt:3: '!!' is not a requirement"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused_by_its_line_before_anything_is_pushed(
+    world: World, lines: list[str], message: str
+) -> None:
+    world.project.require(*lines)
+    world.server.requests.clear()
+    with pytest.raises((DependencyError, InstallError), match=message):
+        world.ensure()
+    assert uploads(world) == []
+    assert world.bucket.names() == []
+
+
+def test_what_has_no_wheel_goes_to_the_next_builder_and_that_is_reported(world: World) -> None:
+    world.project.source("beta")
+    world.project.require("alpha", "beta")
+    layers = LayersBuilder(
+        world.registry, WheelFiles(world.project.folder / "w"), world.project.folder / "l"
+    )
+    with pytest.raises(BuildError, match=r"(?s)beta 1\.0.*KINETIC_IMAGE_BUILDER"):
+        world.ensure(builders=[layers])
+
+    class Elsewhere:
+        name = "cloud_build"
+
+        def obstacle(self, recipe: Recipe) -> str | None:
+            return None
+
+        def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
+            return "sha256:" + "1" * 64
+
+    image = world.ensure(builders=[layers, Elsewhere()])
+    assert image.built_by == "cloud_build"
+    assert any("beta 1.0" in line and "cloud_build" in line for line in world.reports)
+
+
+def test_what_kinetic_adds_is_left_out_if_the_project_names_it(world: World) -> None:
+    world.project.wheel("debugpy", "1.0")
+    world.project.wheel("debugpy", "2.0")
+    assert world.packages(world.ensure(additions=("debugpy>=2",)))["debugpy"] == "2.0"
+    world.project.require("alpha", "DebugPy<2")
+    assert world.packages(world.ensure(additions=("debugpy>=2",)))["debugpy"] == "1.0"
