@@ -13,8 +13,18 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 """
 
 from kinetic_images.testing.registry.access import Access, User
+from kinetic_images.testing.registry.contract import RegistryContract
 from kinetic_images.testing.registry.faults import Fault, Faults
 from kinetic_images.testing.registry.requests import Logged, Requests
 from kinetic_images.testing.registry.server import RegistryServer
 
-__all__ = ["Access", "Fault", "Faults", "Logged", "RegistryServer", "Requests", "User"]
+__all__ = [
+    "Access",
+    "Fault",
+    "Faults",
+    "Logged",
+    "RegistryContract",
+    "RegistryServer",
+    "Requests",
+    "User",
+]

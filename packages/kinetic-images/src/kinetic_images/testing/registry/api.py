@@ -158,7 +158,7 @@ class Api:
             self._storage.cancel(upload)
             return Answer(204)
         _allowed(asked, "GET")
-        return self._progress(asked, upload, 204)
+        return self._progress(asked, upload, 204, renew=False)
 
     def _begin(self, asked: Asked, name: str) -> Answer:
         digest, source = asked.one("mount"), asked.one("from")
@@ -181,8 +181,9 @@ class Api:
             finally:
                 upload.size = file.tell()
 
-    def _progress(self, asked: Asked, upload: Upload, status: int) -> Answer:
-        upload.renew()
+    def _progress(self, asked: Asked, upload: Upload, status: int, *, renew: bool = True) -> Answer:
+        if renew:
+            upload.renew()
         path = f"/v2/{upload.repository}/blobs/uploads/{upload.id}?_state={quote(upload.state)}"
         headers = {
             "Location": self._location(asked, path),

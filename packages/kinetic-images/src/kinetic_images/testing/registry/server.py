@@ -5,13 +5,15 @@ from __future__ import annotations
 import ssl
 import tempfile
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from kinetic_images.testing.registry.access import Access
 from kinetic_images.testing.registry.api import Api
 from kinetic_images.testing.registry.faults import Faults
+from kinetic_images.testing.registry.images import add_image
 from kinetic_images.testing.registry.requests import Requests
 from kinetic_images.testing.registry.storage import Storage
 from kinetic_images.testing.registry.web import Web
@@ -94,6 +96,27 @@ class RegistryServer:
     def stop(self) -> None:
         """Break all connections, and remove all images."""
         self._closing.close()
+
+    def add_image(
+        self,
+        repository: str,
+        tag: str,
+        *,
+        architectures: Sequence[str] = ("amd64",),
+        settings: Mapping[str, Any] | None = None,
+        layers: Sequence[Mapping[str, bytes]] = ({"hello.txt": b"hello\n"},),
+        docker: bool = False,
+    ) -> str:
+        """Store an image without a request, and return its digest; see `images.add_image`."""
+        return add_image(
+            self.storage,
+            repository,
+            tag,
+            architectures=architectures,
+            settings=settings,
+            layers=layers,
+            docker=docker,
+        )
 
     @property
     def port(self) -> int:

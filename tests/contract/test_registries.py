@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kinetic_images.testing.registry import RegistryContract, RegistryServer
+
+
+class TestRegistryServer(RegistryContract):
+    @pytest.fixture(autouse=True)
+    def _server(self) -> Iterator[None]:
+        with RegistryServer() as self.server:
+            yield
+
+    def host(self) -> str:
+        return self.server.host

@@ -1,0 +1,69 @@
+"""Programs that these tests need: Debian's registry and docker, each started by the tests themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import urllib3
+
+REQUIRED = "KINETIC_TEST_IMAGES"
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[str, str], str]:
+    """Return what returns the path of a program, or skips the test that needs it."""
+
+    def path_of(program: str, package: str) -> str:
+        found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin")  # noqa: TID251
+        if found is None:
+            reason = f"{program} is missing (Debian's package {package})"
+            if os.environ.get(REQUIRED) == "required":  # noqa: TID251
+                pytest.fail(f"{reason}, and {REQUIRED}=required")
+            pytest.skip(reason)
+        return found
+
+    return path_of
+
+
+@pytest.fixture(scope="session")
+def docker_registry(
+    need: Callable[[str, str], str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Return the address of Debian's registry, which everybody may write to."""
+    folder = tmp_path_factory.mktemp("docker-registry")
+    with running_registry(need("docker-registry", "docker-registry"), folder) as host:
+        yield host
+
+
+@contextmanager
+def running_registry(program: str, folder: Path) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        host = f"127.0.0.1:{free.getsockname()[1]}"
+    config = folder / "config.yml"
+    config.write_text(
+        "version: 0.1\n"
+        "log: {level: error}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder}/data}}, delete: {{enabled: true}}}}\n"
+        f"http: {{addr: '{host}'}}\n"
+    )
+    log = (folder / "log").open("wb")
+    with log, subprocess.Popen([program, "serve", str(config)], stdout=log, stderr=log) as process:
+        try:
+            until = time.monotonic() + 20
+            while process.poll() is None and time.monotonic() < until:
+                try:
+                    urllib3.request("GET", f"http://{host}/v2/", retries=False, timeout=2)
+                    break
+                except urllib3.exceptions.HTTPError:
+                    time.sleep(0.02)  # noqa: TID251
+            yield host
+        finally:
+            process.kill()
