@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kinetic_images.errors import (
+    ImageNotFoundError,
+    RegistryError,
+    RegistryLoginError,
+    RegistryPermissionError,
+    RegistryUnavailableError,
+)
+from kinetic_images.registry.refusals import Call, Refusal, error_of
+
+NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
+JSON = {"Content-Type": "application/json"}
+GOOGLE = Call(host="us-docker.pkg.dev", path="p/r/i", doing="write it", right="push")
+HUB = Call(host="docker.io", path="library/python", doing="read it")
+
+
+def refusal(status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> Refusal:
+    return Refusal.of(status, JSON if headers is None else headers, body, NOW)
+
+
+@pytest.mark.parametrize(
+    ("call", "found", "kind", "words"),
+    [
+        (GOOGLE, refusal(401), RegistryLoginError, "gcloud auth application-default login"),
+        (HUB, refusal(401), RegistryLoginError, "docker login."),
+        (GOOGLE, refusal(403), RegistryPermissionError, "roles/artifactregistry.writer"),
+        (GOOGLE, refusal(403), RegistryPermissionError, "us-docker.pkg.dev/p/r/i"),
+        (HUB, refusal(403), RegistryPermissionError, "right to pull"),
+        (HUB, refusal(404), ImageNotFoundError, "Check the name"),
+        (GOOGLE, refusal(404, b'{"errors":[{"code":"NAME_UNKNOWN"}]}'), ImageNotFoundError, "repositories create"),
+        (HUB, refusal(404, b"<html>", {}), RegistryError, "not that of a registry"),
+        (HUB, refusal(429), RegistryUnavailableError, "log in for a higher limit"),
+        (HUB, refusal(503), RegistryUnavailableError, "Check the network"),
+        (HUB, refusal(418, b"teapot"), RegistryError, "status 418 (teapot)"),
+    ],
+)  # fmt: skip
+def test_each_refusal_is_an_error_with_the_next_step(
+    call: Call, found: Refusal, kind: type[RegistryError], words: str
+) -> None:
+    error = error_of(found, call, "")
+
+    assert type(error) is kind
+    assert words in str(error)
+    assert call.repository in str(error)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "absent"),
+    [
+        (404, b"", JSON, True),
+        (404, b"", {"Docker-Distribution-Api-Version": "registry/2.0"}, True),
+        (404, b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}', {}, True),
+        (404, b'{"errors": []}', {}, True),
+        (404, b"", {}, False),
+        (404, b"", {"Content-Type": "text/html"}, False),
+        (404, b"<html>Log in to the network</html>", JSON, False),
+        (404, b'{"error": "not found"}', JSON, False),
+        (403, b"", JSON, False),
+        (410, b"", JSON, False),
+    ],
+)
+def test_only_the_registry_itself_says_that_something_is_not_there(
+    status: int, body: bytes, headers: dict[str, str], absent: bool
+) -> None:
+    assert refusal(status, body, headers).absent is absent
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("Tue, 24 Nov 2026 12:00:09 GMT", 9.0),
+        ("Tue, 24 Nov 2026 11:00:00 GMT", 0.0),
+        ("-3", 0.0),
+        ("inf", 0.0),
+        ("nan", 0.0),
+        ("soon", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_the_pause_that_a_registry_asks_for_is_read(value: str, seconds: float) -> None:
+    assert refusal(429, b"", {"Retry-After": value}).retry_after == seconds
+
+
+def test_the_registrys_own_words_are_quoted_and_shortened_without_credentials() -> None:
+    body = b'{"errors": [{"code": "DENIED", "message": "see https://u:hunter2@h/ \\n %s"}, 7]}'
+    found = refusal(403, body.replace(b"%s", b"x" * 9999))
+
+    assert str(found).startswith("status 403 (DENIED: see https://h/ x")
+    assert "hunter2" not in str(error_of(found, HUB, "the file"))
+    assert len(str(found)) < 600
