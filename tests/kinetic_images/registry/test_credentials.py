@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic_images.errors import RegistryError, RegistryLoginError
+from kinetic_images.registry.credentials import Credentials
+from kinetic_images.registry.logins import Login
+from kinetic_payload.threads import Stopped, stoppable
+
+HUB = "https://index.docker.io/v1/"
+Write = Callable[[object], Path]
+
+
+def auth(user: str, password: str) -> dict[str, str]:
+    return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+@pytest.fixture
+def helper(environ: dict[str, str], tmp_path: Path) -> Callable[[str, str], None]:
+    """Return what makes a credential helper of a shell script, and puts it on the PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    environ["PATH"] = f"{folder}:{environ['PATH']}"
+
+    def write(name: str, script: str) -> None:
+        path = folder / f"docker-credential-{name}"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    return write
+
+
+def without_google() -> Login | None:
+    raise AssertionError("Google was asked")
+
+
+def credentials(environ: Mapping[str, str], **more: Any) -> Credentials:
+    return Credentials(environ, google=more.pop("google", without_google), **more)
+
+
+def test_without_any_configuration_requests_are_anonymous(environ: dict[str, str]) -> None:
+    assert credentials(environ).login("ghcr.io").anonymous
+    assert credentials({}).login("ghcr.io").anonymous
+
+
+@pytest.mark.parametrize(
+    ("host", "key"),
+    [
+        ("ghcr.io", "ghcr.io"),
+        ("ghcr.io", "https://ghcr.io"),
+        ("ghcr.io", "https://ghcr.io/v2/"),
+        ("127.0.0.1:5000", "127.0.0.1:5000"),
+        ("docker.io", HUB),
+        ("docker.io", "docker.io"),
+        ("docker.io", "index.docker.io"),
+    ],
+)
+def test_a_login_of_docker_is_found_by_any_form_of_its_host(
+    environ: dict[str, str], write_docker_config: Write, host: str, key: str
+) -> None:
+    write_docker_config({"auths": {"other.io": auth("x", "y"), key: auth("me", "se:cret")}})
+    found = credentials(environ).login(host)
+
+    assert (found.username, found.password) == ("me", "se:cret")
+    assert found.source.endswith(".docker/config.json")
+    assert "cret" not in repr(found)
+    assert credentials(environ).login("another.io").anonymous
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"identitytoken": "i", **auth("me", "")}, Login(identity_token="i")),
+        ({"registrytoken": "r"}, Login(token="r")),
+        ({"username": "me", "password": "secret"}, Login(username="me", password="secret")),
+        ({}, Login()),
+        ({"auth": ""}, Login()),
+        ("odd", Login()),
+    ],
+)
+def test_all_forms_of_an_entry_are_read(
+    environ: dict[str, str], write_docker_config: Write, entry: object, expected: Login
+) -> None:
+    write_docker_config({"auths": {"h.io": entry}})
+    found = credentials(environ).login("h.io")
+
+    assert (found.username, found.password) == (expected.username, expected.password)
+    assert (found.identity_token, found.token) == (expected.identity_token, expected.token)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"auths": {"h.io": {"auth": "hunter2"}}}'])
+def test_a_malformed_configuration_is_an_error_that_quotes_nothing_of_it(
+    environ: dict[str, str], write_docker_config: Write, content: str
+) -> None:
+    path = write_docker_config({})
+    path.write_text(content)
+
+    with pytest.raises(RegistryError) as caught:
+        credentials(environ).login("h.io")
+    assert str(path) in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_docker_config_names_another_folder(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {"h.io": auth("me", "p")}}))
+
+    assert credentials({**environ, "DOCKER_CONFIG": str(tmp_path)}).login("h.io").password == "p"
+
+
+ANSWER = """read server; printf '{"ServerURL":"%s","Username":"me","Secret":"%s"}' "$server" "$server" """
+
+
+def test_the_helper_of_a_host_precedes_the_one_for_all_and_the_file(
+    environ: dict[str, str], write_docker_config: Write, helper: Callable[[str, str], None]
+) -> None:
+    helper("own", ANSWER)
+    helper("all", """echo '{"Username":"<token>","Secret":"i"}'""")
+    config = {
+        "credHelpers": {"h.io": "own"},
+        "credsStore": "all",
+        "auths": {"h.io": auth("f", "f")},
+    }
+    write_docker_config(config)
+
+    assert credentials(environ).login("h.io").password == "h.io"
+    assert credentials(environ).login("other.io").identity_token == "i"
+    write_docker_config({"credHelpers": {"docker.io": "own"}})
+    assert credentials(environ).login("docker.io").password == HUB
+
+
+def test_a_helper_without_a_login_leaves_the_choice_to_the_next_source(
+    environ: dict[str, str], write_docker_config: Write, helper: Callable[[str, str], None]
+) -> None:
+    helper("all", "echo 'credentials not found in native keychain'; exit 1")
+    write_docker_config({"credsStore": "all", "auths": {"h.io": auth("me", "file")}})
+
+    assert credentials(environ).login("h.io").password == "file"
+    assert credentials(environ).login("other.io").anonymous
+
+
+@pytest.mark.parametrize(
+    ("script", "cause"),
+    [
+        (None, "not installed"),
+        ("echo hunter2; echo hunter2 >&2; exit 3", "exit code 3"),
+        ("echo hunter2", "its output is not"),
+        ("""echo '["hunter2"]'""", "its output is not"),
+        ("""echo '{"Username": "me", "Secret": 7}'""", "its output is not"),
+        ("sleep 60 & sleep 60", "did not end within 0.3 s"),
+    ],
+)
+def test_a_broken_helper_is_named_and_its_output_is_not_shown(
+    environ: dict[str, str],
+    write_docker_config: Write,
+    helper: Callable[[str, str], None],
+    script: str | None,
+    cause: str,
+) -> None:
+    if script is not None:
+        helper("broken", script)
+    write_docker_config({"credHelpers": {"h.io": "broken"}})
+    before = time.monotonic()
+
+    with pytest.raises(RegistryLoginError) as caught:
+        credentials(environ, helper_limit=0.3).login("h.io")
+    assert "docker-credential-broken" in caught.value.message
+    assert cause in caught.value.message
+    assert "h.io" in (caught.value.hint or "")
+    assert "hunter2" not in str(caught.value)
+    assert time.monotonic() - before < 10
+
+
+def test_a_helper_is_no_path(environ: dict[str, str], write_docker_config: Write) -> None:
+    write_docker_config({"credsStore": "../../x"})
+    with pytest.raises(RegistryLoginError, match="contains a"):
+        credentials(environ).login("h.io")
+
+
+def test_a_helper_that_waits_ends_with_the_work_of_its_thread(
+    environ: dict[str, str], write_docker_config: Write, helper: Callable[[str, str], None]
+) -> None:
+    helper("slow", "sleep 60")
+    write_docker_config({"credsStore": "slow"})
+    stop = threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    before = time.monotonic()
+
+    with stoppable(stop.is_set), pytest.raises(Stopped):
+        credentials(environ).login("h.io")
+    assert time.monotonic() - before < 5
+
+
+def test_google_is_asked_for_its_own_registries_only_and_after_docker(
+    environ: dict[str, str], write_docker_config: Write
+) -> None:
+    asked: list[str] = []
+
+    def google() -> Login | None:
+        asked.append("google")
+        return Login(token="t")
+
+    found = credentials(environ, google=google)
+    assert found.login("us-docker.pkg.dev").token == "t"
+    assert found.login("ghcr.io").anonymous
+    write_docker_config({"auths": {"us-docker.pkg.dev": auth("_json_key", "k")}})
+    assert found.login("us-docker.pkg.dev").password == "k"
+    assert asked == ["google"]
