@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.registry.addresses import Addresses, origin
+from kinetic_images.registry.addresses import Addresses, origin, shown
 
 
 @pytest.mark.parametrize(
@@ -73,3 +73,17 @@ def test_an_origin_is_scheme_host_and_port() -> None:
     assert origin("https://H.io/a") == origin("https://h.io:443/b?c")
     assert origin("https://h.io") != origin("http://h.io")
     assert origin("http://h.io:81") != origin("http://h.io")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://me:hunter2@h.io:1/a/b?signature=hunter2#x", "https://h.io:1/a/b"),
+        ("https://me:hunter2@h.io?hunter2", "https://h.io"),
+        ("me:hunter2@h.io/a", "h.io/a"),
+        ("http://[::1", "http://[::1"),
+        ("", ""),
+    ],
+)
+def test_an_address_is_shown_without_secrets(url: str, expected: str) -> None:
+    assert shown(url) == expected

@@ -8,7 +8,7 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from kinetic_images.registry.names import DOCKER_HUB
 
@@ -58,6 +58,23 @@ def origin(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
     default = 443 if parts.scheme == "https" else 80
     return parts.scheme, (parts.hostname or "").lower(), parts.port or default
+
+
+def joined(url: str, location: str) -> str:
+    """Return the address of *location*, which a response from *url* names."""
+    try:
+        return urljoin(url, location)
+    except ValueError:  # It is no address; `Addresses.permits` rejects it.
+        return location
+
+
+def shown(url: str) -> str:
+    """Return *url* without what may be a secret: a user, a password, a signature."""
+    before, separator, rest = url.partition("://")
+    place, slash, path = (rest if separator else before).partition("/")
+    path = path.partition("?")[0].partition("#")[0]
+    place = place.rpartition("@")[2].partition("?")[0]
+    return f"{before if separator else ''}{separator}{place}{slash}{path}"[:300]
 
 
 def _daemon_files(environ: Mapping[str, str]) -> list[Path]:

@@ -7,10 +7,10 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
-from kinetic_images.errors import RegistryError
-from kinetic_images.registry.addresses import Addresses, origin
+from kinetic_images.errors import RegistryError, RegistryLoginError
+from kinetic_images.registry.addresses import Addresses, joined, origin, shown
 from kinetic_images.registry.challenges import parse_challenges
 from kinetic_images.registry.connection import Connections, NoResponseError, Outgoing, Response
 from kinetic_images.registry.credentials import Credentials
@@ -170,7 +170,11 @@ class Client:
         if response.status != 401 or origin(response.url) != origin(request.url):
             return response
         challenges = parse_challenges(response.headers.get("WWW-Authenticate", ""))
-        header = self._authorizer.renew(call, challenges, header, seconds)
+        try:
+            header = self._authorizer.renew(call, challenges, header, seconds)
+        except RegistryLoginError:
+            self._authorizer.forget(call.host)
+            raise
         return self._followed(call, _with(request, header), exchange)
 
     def _followed(
@@ -182,8 +186,8 @@ class Client:
             response = exchange(request)
             if response.status not in _REDIRECTS:
                 return response
-            target = urljoin(request.url, response.headers.get("Location", ""))
-            where = _shown(target)
+            target = joined(request.url, response.headers.get("Location", ""))
+            where = shown(target)
             if request.method not in ("GET", "HEAD"):
                 raise RegistryError(
                     f"Could not {call}: the registry redirects to {where}.",
@@ -257,12 +261,3 @@ def _with(request: Outgoing, header: str | None) -> Outgoing:
         return request
     headers: Mapping[str, str] = {**request.headers, "Authorization": header}
     return replace(request, headers=headers)
-
-
-def _shown(url: str) -> str:
-    """Return *url* without what may be a secret: signed addresses have theirs in the query."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return repr(url[:100])
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"[:300]

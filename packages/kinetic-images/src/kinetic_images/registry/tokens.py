@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from kinetic_images.errors import RegistryError
-from kinetic_images.registry.addresses import Addresses
+from kinetic_images.registry.addresses import Addresses, shown
 from kinetic_images.registry.challenges import Challenge
 from kinetic_images.registry.connection import Outgoing, Response
 from kinetic_images.registry.logins import ANONYMOUS, Login
@@ -127,7 +127,7 @@ class Authorizer:
             elif basic is not None and login.basic and login.basic != rejected:
                 header, until = login.basic, float("inf")
             else:
-                raise login_error(call, login.source, "it rejects the credentials (401)")
+                raise login_error(call, login.source, "status 401")
             host.tokens[call.scopes] = (header, until)
             return header
 
@@ -162,7 +162,7 @@ class Authorizer:
             urlsplit(realm).scheme == "http" and not self._addresses.is_plain(call.host)
         ):
             raise RegistryError(
-                f"Could not {call}: the registry names {_shown(realm)!r} as its token service, to which no "
+                f"Could not {call}: the registry names {shown(realm)!r} as its token service, to which no "
                 "credentials are sent, because it is not encrypted.",
                 hint="The address must begin with https://. Ask the operator of the registry.",
             )
@@ -235,8 +235,3 @@ def _covered(asked: str, scopes: Sequence[str]) -> bool:
         and set(actions.split(",")) <= set(own.rpartition(":")[2].split(","))
         for own in scopes
     )
-
-
-def _shown(url: str) -> str:
-    """Return *url* without what may be credentials."""
-    return url.rpartition("@")[2].partition("?")[0][:200]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO, Final
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from kinetic_images.errors import (
     InvalidImageError,
@@ -13,7 +13,7 @@ from kinetic_images.errors import (
     RegistryLoginError,
     RegistryPermissionError,
 )
-from kinetic_images.registry.addresses import origin
+from kinetic_images.registry.addresses import joined, origin, shown
 from kinetic_images.registry.client import Client
 from kinetic_images.registry.connection import Content, Outgoing, Response
 from kinetic_images.registry.refusals import Call
@@ -36,7 +36,7 @@ def mount(client: Client, call: Call, digest: str) -> bool:
         return False  # Perhaps only the other repository is not readable: an upload shows.
     if response.status == 202:
         with suppress(RegistryError, TransientError):
-            _cancel(client, call, _location(call, request.url, response))
+            _cancel(client, call, _location(client, call, request.url, response))
     return response.status == 201
 
 
@@ -75,7 +75,7 @@ class BlobUpload:
             return  # The last try succeeded, and only its response was lost.
         session = Outgoing(method="POST", url=client.url(call, "blobs/uploads/"))
         response = client.attempt(call, session, seconds=seconds)
-        location = _location(call, session.url, response)
+        location = _location(client, call, session.url, response)
         joint = "&" if urlsplit(location).query else "?"
         request = Outgoing(
             method="PUT",
@@ -136,17 +136,16 @@ def _cancel(client: Client, call: Call, location: str) -> None:
     client.attempt(call, Outgoing(method="DELETE", url=location), seconds=_CANCEL_LIMIT)
 
 
-def _location(call: Call, url: str, response: Response) -> str:
+def _location(client: Client, call: Call, url: str, response: Response) -> str:
     """Return where an upload continues: on the same server, because credentials are sent there."""
     location = response.headers.get("Location", "")
     if not location:
         raise RegistryError(f"Could not {call}: the registry named no address for the upload.")
-    target = urljoin(url, location)
-    if origin(target) != origin(url):
-        parts = urlsplit(target)
+    target = joined(url, location)
+    if not client.addresses.permits(target) or origin(target) != origin(url):
         raise RegistryError(
-            f"Could not {call}: the registry sends the upload to {parts.scheme}://{parts.hostname}, "
-            "to which no credentials are sent.",
+            f"Could not {call}: the registry sends the upload to {shown(target)}, to "
+            "which no credentials are sent.",
             hint="If a proxy stands before the registry, it must pass on the header Host and X-Forwarded-Proto.",
         )
     return target

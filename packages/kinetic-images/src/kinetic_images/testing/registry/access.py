@@ -109,8 +109,8 @@ class Access:
         scheme, _, value = header.partition(" ")
         if self.basic or scheme.lower() == "basic":
             name = self.log_in(header)
-            if name is None or (name == ANYONE and ANYONE not in self.users):
-                return ANYONE, "invalid" if header else "missing"
+            if name is None:
+                return ANYONE, "invalid"
             granted = {repository: self._may(name, repository) for repository in needed}
         elif value in self.direct:
             name = self.direct[value]
@@ -124,7 +124,9 @@ class Access:
                 return ANYONE, "invalid"
             name, granted = token.user, dict(token.scopes)
         permitted = all(what in granted.get(repository, ()) for repository, what in needed.items())
-        return name, "" if permitted else "insufficient"
+        if permitted:
+            return name, ""
+        return name, "insufficient" if header else "missing"
 
     def _may(self, name: str, repository: str) -> frozenset[str]:
         user = self.users.get(name)

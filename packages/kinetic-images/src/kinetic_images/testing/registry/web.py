@@ -169,6 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
         else:
             answer = self._performed(asked, logged)
+        answer.headers.setdefault("Docker-Distribution-Api-Version", "registry/2.0")
         if fault.page is not None:
             answer = Answer(
                 answer.status, {**answer.headers, "Content-Type": "text/html"}, fault.page
@@ -245,11 +246,10 @@ class _Handler(BaseHTTPRequestHandler):
             answer.headers["Content-Length"] = str(answer.size)
         if fault.endless:
             answer.headers["Transfer-Encoding"] = "chunked"
-        answer.headers.setdefault("Docker-Distribution-Api-Version", "registry/2.0")
         for name, value in answer.headers.items():
             self.send_header(name, value)
-        self.end_headers()
         logged.status = answer.status
+        self.end_headers()
         if fault.endless:
             while True:
                 self.wfile.write(b"400\r\n" + b" " * 1024 + b"\r\n")

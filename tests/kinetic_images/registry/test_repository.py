@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kinetic_images.errors import (
+    ImageNotFoundError,
+    InvalidImageError,
+    InvalidReferenceError,
+    RegistryError,
+)
+from kinetic_images.registry.oci import OCI_CONFIG, OCI_MANIFEST, Descriptor, Manifest, digest_of
+from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.repository import Repository
+from kinetic_images.testing.registry import RegistryServer
+from kinetic_images.testing.registry.storage import StoredManifest
+
+OTHER = digest_of(b"other")
+
+
+def test_looking_for_an_image_that_has_not_changed_is_one_request(
+    server: RegistryServer, repository: Repository
+) -> None:
+    digest = server.add_image("kn/image", "1")
+
+    assert repository.digest("1") == digest
+    assert server.requests.lines == ["HEAD /v2/kn/image/manifests/1 200"]
+
+
+def test_a_name_selects_the_repository_and_its_tag_is_ignored(
+    server: RegistryServer, registry: Registry
+) -> None:
+    digest = server.add_image("kn/image", "1")
+
+    repository = registry.repository(f"{server.host}/kn/image:other@{OTHER}")
+    assert str(repository) == f"{server.host}/kn/image"
+    assert repository.digest("1") == digest
+    assert registry.repository(repository.reference).digest("1") == digest
+
+
+@pytest.mark.parametrize("header", [None, "sha256:short", "x", "sha512:" + "0" * 128])
+def test_without_a_usable_digest_header_the_manifest_is_hashed(
+    server: RegistryServer, repository: Repository, header: str | None
+) -> None:
+    digest = server.add_image("kn/image", "1")
+    server.faults.add(path="*/manifests/*", times=None, headers={"Docker-Content-Digest": header})
+
+    assert repository.digest("1") == digest
+    assert repository.digest("2") is None
+    assert [each.method for each in server.requests] == ["HEAD", "GET", "HEAD"]
+
+
+@pytest.mark.parametrize("docker", [False, True])
+def test_the_image_of_the_wanted_architecture_is_read(
+    server: RegistryServer, repository: Repository, docker: bool
+) -> None:
+    settings = {"Env": ["A=1"], "Labels": {"l": "v"}}
+    machines = ("amd64", "arm64")
+    index = server.add_image(
+        "kn/image", "1", architectures=machines, settings=settings, docker=docker
+    )
+
+    found = {machine: repository.image("1", machine) for machine in machines}
+    assert [each.index_digest for each in found.values()] == [index, index]
+    assert {each.config.architecture for each in found.values()} == set(machines)
+    assert found["amd64"].digest != found["arm64"].digest
+    assert found["arm64"].config.env == {"A": "1"}
+    assert found["arm64"].config.labels == {"l": "v"}
+
+
+def test_an_image_of_another_architecture_is_refused_with_those_that_exist(
+    server: RegistryServer, repository: Repository
+) -> None:
+    server.add_image("kn/image", "single")
+    server.add_image("kn/image", "both", architectures=("amd64", "s390x"))
+
+    with pytest.raises(ImageNotFoundError, match=r"not for linux/arm64, but for: linux/amd64\."):
+        repository.image("single", "arm64")
+    with pytest.raises(ImageNotFoundError, match=r"but for: linux/amd64, linux/s390x\."):
+        repository.image("both", "arm64")
+
+
+def test_a_missing_image_is_named(server: RegistryServer, repository: Repository) -> None:
+    with pytest.raises(ImageNotFoundError, match=rf"There is no image {server.host}/kn/image:1\."):
+        repository.image("1", "amd64")
+    with pytest.raises(ImageNotFoundError, match=f"kn/image@{OTHER}"):
+        repository.image(OTHER, "amd64")
+
+
+@pytest.mark.parametrize("odd", ["", "a/b", "../manifests/1", "a?b", "a b", "sha256:1"])
+def test_what_is_no_tag_is_not_sent(
+    server: RegistryServer, repository: Repository, odd: str
+) -> None:
+    with pytest.raises(InvalidReferenceError):
+        repository.digest(odd)
+    with pytest.raises(InvalidReferenceError):
+        repository.blob(odd)
+    assert len(server.requests) == 0
+
+
+def test_bytes_with_another_digest_are_refused(
+    server: RegistryServer, repository: Repository
+) -> None:
+    digest = server.add_image("kn/image", "1")
+    blob = server.storage.add_blob("kn/image", b"content")
+
+    server.faults.add(page=b"{}", times=2)
+    for read in (lambda: repository.manifest(digest), lambda: repository.blob(blob)):
+        with pytest.raises(InvalidImageError, match=f"have the digest {digest_of(b'{}')}"):
+            read()
+    server.faults.add(method="GET", headers={"Docker-Content-Digest": OTHER})
+    with pytest.raises(InvalidImageError, match=OTHER):
+        repository.manifest("1")
+    server.faults.add(method="PUT", status=201, headers={"Docker-Content-Digest": OTHER})
+    with pytest.raises(InvalidImageError, match="stored it as"):
+        repository.put_manifest("2", b"{}", OCI_MANIFEST)
+
+
+def test_a_malformed_image_is_named(server: RegistryServer, repository: Repository) -> None:
+    config = {"architecture": "amd64", "os": "linux", "rootfs": {"diff_ids": [OTHER]}}
+    for tag, content in (("broken", b"{"), ("layers", json.dumps(config).encode())):
+        blob = server.storage.add_blob("kn/image", content)
+        described = Descriptor(media_type=OCI_CONFIG, digest=blob, size=len(content))
+        manifest = Manifest(config=described, layers=()).render()
+        server.storage.put_manifest("kn/image", tag, StoredManifest(OCI_MANIFEST, manifest))
+
+    with pytest.raises(InvalidImageError, match=r"kn/image, broken: The configuration"):
+        repository.image("broken", "amd64")
+    with pytest.raises(InvalidImageError, match=r"0 layers, and its configuration names 1"):
+        repository.image("layers", "amd64")
+
+
+def test_a_page_in_place_of_an_image_is_an_error_and_never_no(
+    server: RegistryServer, repository: Repository
+) -> None:
+    server.add_image("kn/image", "1")
+    page = {"Content-Type": "text/html", "Docker-Distribution-Api-Version": None}
+    missing = {**page, "Docker-Content-Digest": None}
+    server.faults.add(times=2, page=b"<html>Log in</html>", headers=missing)
+    with pytest.raises(RegistryError, match="text/html, not a manifest"):
+        repository.digest("1")
+
+    server.faults.add(status=404, headers=missing)
+    with pytest.raises(RegistryError, match="not that of a registry") as caught:
+        repository.digest("2")
+    assert not isinstance(caught.value, ImageNotFoundError)
+
+
+def test_a_blob_that_is_too_large_for_memory_is_refused(
+    server: RegistryServer, repository: Repository
+) -> None:
+    blob = server.storage.add_blob("kn/image", bytes(1001))
+
+    assert len(repository.blob(blob, most=1001)) == 1001
+    with pytest.raises(RegistryError, match="more than 1000 bytes"):
+        repository.blob(blob, most=1000)
+
+
+def test_a_blob_of_another_registry_is_not_mounted(
+    server: RegistryServer, registry: Registry, repository: Repository
+) -> None:
+    other = registry.repository("other.invalid/kn/image")
+
+    assert not repository.mount(OTHER, other)
+    assert len(server.requests) == 0
+
+
+def test_a_registry_without_mounts_has_no_upload_left(registry: Registry) -> None:
+    with RegistryServer(mounts=False) as server:
+        blob = server.storage.add_blob("kn/base", b"content")
+        target = registry.repository(f"{server.host}/kn/image")
+
+        assert not target.mount(blob, registry.repository(f"{server.host}/kn/base"))
+        assert server.storage.uploads == {}
