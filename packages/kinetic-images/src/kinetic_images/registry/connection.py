@@ -165,6 +165,8 @@ class _Exchange:
         self._wanted: SimpleQueue[bool] = SimpleQueue()
         self._abandoned = False
         self._sent = 0
+        self._content_error: BaseException | None = None
+        """What reading or counting the content raised, which is no failure of the connection."""
 
     def abandon(self) -> None:
         """Let the thread end as soon as it can."""
@@ -202,7 +204,7 @@ class _Exchange:
             self._run()
             self._events.put(None)
         except (HTTPError, http.client.HTTPException, OSError) as error:
-            self._events.put(_no_response(error))
+            self._events.put(self._content_error or _no_response(error))
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self._events.put(error)
 
@@ -247,6 +249,15 @@ class _Exchange:
         return self._silence
 
     def _pieces(self, content: Content) -> Iterator[bytes]:
+        try:
+            yield from self._read(content)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._content_error = error
+            raise
+
+    def _read(self, content: Content) -> Iterator[bytes]:
         with content.open() as file:
             while self._sent < content.size:
                 if self._abandoned:

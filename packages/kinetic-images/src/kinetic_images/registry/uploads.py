@@ -85,17 +85,16 @@ class BlobUpload:
         )
         try:
             response = client.attempt(call, request, seconds=seconds, accept=_SESSION_GONE)
+            if response.status in _SESSION_GONE:
+                raise TransientError(f"the registry ended the upload (status {response.status})")
         except (TransientError, RegistryError):
             self._start_again()
             with suppress(RegistryError, TransientError):
                 _cancel(client, call, location)
             raise
-        except BaseException:
+        except BaseException:  # Ctrl-C, for example: a request would delay the end.
             self._start_again()
             raise
-        if response.status in _SESSION_GONE:
-            self._start_again()
-            raise TransientError(f"the registry ended the upload (status {response.status})")
         stored = response.headers.get("Docker-Content-Digest", self._digest)
         if stored != self._digest:
             raise InvalidImageError(

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import pytest
+
+from kinetic_images.errors import (
+    ImageNotFoundError,
+    InvalidImageError,
+    RegistryUnavailableError,
+)
+from kinetic_images.registry.oci import digest_of
+from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.repository import Repository
+from kinetic_images.testing.registry import RegistryServer
+from kinetic_payload.threads import Stopped, stoppable
+
+DATA = os.urandom(3_000_000)
+
+
+@pytest.fixture
+def digest(server: RegistryServer) -> str:
+    return server.storage.add_blob("kn/image", DATA)
+
+
+def test_a_blob_is_read_as_a_file(repository: Repository, digest: str) -> None:
+    with repository.open_blob(digest) as file:
+        assert file.read(10) == DATA[:10]
+        assert file.read() == DATA[10:]
+        assert file.read() == b""
+
+
+@pytest.mark.parametrize("status", [None, 503])
+def test_a_broken_connection_is_continued_where_it_broke(
+    server: RegistryServer, repository: Repository, digest: str, status: int | None
+) -> None:
+    server.faults.add(method="GET", times=2, drop_response_after=1_000_000)
+    if status:
+        server.faults.add(method="GET", status=status)
+
+    with repository.open_blob(digest) as file:
+        assert file.read() == DATA
+    assert server.requests.matching(method="GET")[1].headers["range"].startswith("bytes=")
+
+
+def test_a_server_without_ranges_sends_the_blob_again(
+    server: RegistryServer, repository: Repository, digest: str
+) -> None:
+    server.faults.add(method="GET", drop_response_after=1_000_000)
+    server.faults.add(method="GET", status=200, page=DATA)
+
+    with repository.open_blob(digest) as file:
+        assert file.read() == DATA
+
+
+def test_other_bytes_than_those_of_the_digest_are_refused(
+    server: RegistryServer, repository: Repository, digest: str
+) -> None:
+    server.faults.add(method="GET", page=b"other")
+
+    with repository.open_blob(digest) as file, pytest.raises(InvalidImageError):
+        file.read()
+
+
+def test_a_blob_that_is_not_there_or_unreachable_is_an_error(
+    server: RegistryServer, repository: Repository, digest: str
+) -> None:
+    with pytest.raises(ImageNotFoundError, match="BLOB_UNKNOWN"):
+        repository.open_blob(digest_of(b"absent"))
+
+    server.faults.add(method="GET", drop_response_after=100_000)
+    server.faults.add(method="GET", times=None, lose_response=True)
+    with repository.open_blob(digest) as file, pytest.raises(RegistryUnavailableError):
+        file.read()
+
+
+def test_a_blob_is_copied_from_one_registry_to_another(
+    registry: Registry, repository: Repository, digest: str
+) -> None:
+    with RegistryServer() as second:
+        target = registry.repository(f"{second.host}/kn/copy")
+        target.upload(digest, len(DATA), lambda: repository.open_blob(digest), lambda _: None)
+
+        assert target.blob(digest) == DATA
+
+
+def test_a_reader_ends_with_the_work_of_its_thread(
+    server: RegistryServer, repository: Repository, digest: str
+) -> None:
+    server.faults.add(method="GET", stall=30.0)
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    before = time.monotonic()
+
+    with stoppable(stop.is_set), pytest.raises(Stopped):
+        repository.open_blob(digest)
+    assert time.monotonic() - before < 1.3

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import pytest
+
+from kinetic_images.errors import InvalidImageError, RegistryError, RegistryUnavailableError
+from kinetic_images.registry.oci import digest_of
+from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.repository import Repository
+from kinetic_images.testing.registry import Access, RegistryServer, User
+from kinetic_images.testing.registry.contract import push
+from kinetic_payload.threads import Stopped, parallel_map, stoppable
+
+DATA = os.urandom(1_000_000)
+UPLOADS = "/v2/kn/image/blobs/uploads/*"
+
+
+def test_a_blob_is_one_session_and_one_request(
+    server: RegistryServer, repository: Repository
+) -> None:
+    push(repository, DATA)
+
+    assert [f"{each.method} {each.status}" for each in server.requests] == ["POST 202", "PUT 201"]
+    assert "content-range" not in server.requests.matching(method="PUT")[0].headers
+
+
+@pytest.mark.parametrize("options", [{"absolute": False}, {"chunked": False}, {"mounts": False}])
+def test_registries_of_all_kinds_accept_uploads(
+    registry: Registry, options: dict[str, bool]
+) -> None:
+    with RegistryServer(**options) as server:  # type: ignore[arg-type]
+        assert push(registry.repository(f"{server.host}/kn/image"), DATA) == digest_of(DATA)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"drop_request_after": 500_000},
+        {"drop_request_after": 0},
+        {"status": 503},
+        {"status": 429, "retry_after": "0.1"},
+        {"status": 404, "code": "BLOB_UPLOAD_UNKNOWN"},
+    ],
+)
+def test_a_broken_upload_is_sent_again_and_counted_once(
+    server: RegistryServer, repository: Repository, fault: dict[str, Any]
+) -> None:
+    server.faults.add(method="PUT", path=UPLOADS, times=2, **fault)
+    advances: list[int] = []
+
+    digest = push(repository, DATA, advances)
+    assert repository.blob(digest) == DATA
+    assert sum(advances) == len(DATA)
+    assert server.requests.count(method="PUT") == 3
+    assert server.requests.count(method="POST") == 3
+    assert server.storage.uploads == {}
+
+
+def test_an_upload_whose_response_was_lost_is_not_repeated(
+    server: RegistryServer, repository: Repository
+) -> None:
+    server.faults.add(method="PUT", path=UPLOADS, lose_response=True)
+    advances: list[int] = []
+
+    push(repository, DATA, advances)
+    assert server.requests.count(method="PUT") == 1
+    assert server.requests.count(method="HEAD", status=200) == 1
+    assert sum(advances) == len(DATA)
+
+
+def test_uploads_that_fail_without_progress_end(
+    server: RegistryServer, repository: Repository
+) -> None:
+    server.faults.add(method="PUT", path=UPLOADS, times=None, drop_request_after=300_000)
+    before, advances = time.monotonic(), list[int]()
+
+    with pytest.raises(RegistryUnavailableError, match="tried for 3 s"):
+        push(repository, DATA, advances)
+    assert time.monotonic() - before < 10
+    assert sum(advances) == 0
+
+
+def test_a_login_that_expires_in_the_middle_of_an_upload_is_renewed(
+    registry: Registry, log_in: Callable[..., None]
+) -> None:
+    access = Access({"me": User(password="secret")})
+    with RegistryServer(access=access) as server:
+        log_in(server.host)
+        repository = registry.repository(f"{server.host}/kn/image")
+        opened: list[int] = []
+
+        def open_content() -> BinaryIO:
+            opened.append(1)
+            return io.BytesIO(DATA)
+
+        push(repository, b"small")
+        session = threading.Event()
+        fault = server.faults.add(method="PUT", path=UPLOADS, stall=30)
+        threading.Thread(
+            target=lambda: (session.wait(10), access.revoke(), fault.release())
+        ).start()
+        threading.Timer(0.3, session.set).start()
+        advances: list[int] = []
+        repository.upload(digest_of(DATA), len(DATA), open_content, advances.append)
+
+        assert repository.blob(digest_of(DATA)) == DATA
+        assert len(opened) == 2
+        assert sum(advances) == len(DATA)
+
+
+@pytest.mark.parametrize(
+    ("location", "cause"),
+    [
+        ("https://evil.invalid/upload?hunter2", "sends the upload to https://evil.invalid/upload,"),
+        ("http://localhost:1/x", "sends the upload to"),
+        ("http://[::1", "sends the upload to"),
+        (None, "named no address"),
+    ],
+)
+def test_credentials_and_content_do_not_follow_to_another_host(
+    server: RegistryServer, repository: Repository, location: str | None, cause: str
+) -> None:
+    server.faults.add(method="POST", headers={"Location": location}, times=None)
+
+    with pytest.raises(RegistryError, match=cause) as caught:
+        push(repository, DATA)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_registry_that_stores_something_else_is_refused(
+    server: RegistryServer, repository: Repository
+) -> None:
+    other = {"Docker-Content-Digest": digest_of(b"other")}
+    server.faults.add(method="PUT", path=UPLOADS, headers=other)
+
+    with pytest.raises(InvalidImageError, match="stored it as"):
+        push(repository, DATA)
+
+
+def test_content_that_became_shorter_is_refused(repository: Repository) -> None:
+    with pytest.raises(RegistryError, match="ended after 10 of 11 bytes"):
+        repository.upload(digest_of(b""), 11, lambda: io.BytesIO(bytes(10)), lambda _: None)
+
+
+def test_an_error_of_the_content_or_of_the_counter_ends_the_upload(repository: Repository) -> None:
+    def fail(*_: object) -> Any:
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        repository.upload(digest_of(DATA), len(DATA), fail, lambda _: None)
+    with pytest.raises(OSError, match="the disk is gone"):
+        repository.upload(digest_of(DATA), len(DATA), lambda: io.BytesIO(DATA), fail)
+
+
+@pytest.mark.parametrize("fault", [{"stall_request_after": 1 << 16}, {"stall": 60.0}])
+def test_a_stopped_upload_ends_within_a_second(
+    server: RegistryServer, repository: Repository, fault: dict[str, Any]
+) -> None:
+    server.faults.add(method="PUT", path=UPLOADS, **fault)
+    data, stop = bytes(50_000_000), threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    before = time.monotonic()
+
+    with stoppable(stop.is_set), pytest.raises(Stopped):
+        push(repository, data)
+    assert time.monotonic() - before < 1.5
+
+
+def test_the_failure_of_one_upload_stops_the_others(
+    server: RegistryServer, repository: Repository
+) -> None:
+    server.faults.add(method="PUT", path=UPLOADS, stall_request_after=1 << 16)
+    before = time.monotonic()
+
+    def fail() -> str:
+        time.sleep(0.3)  # noqa: TID251
+        raise OSError("first")
+
+    calls = [lambda: push(repository, bytes(50_000_000)), fail]
+    with pytest.raises(OSError, match="first"):
+        parallel_map(lambda call: call(), calls, threads=2)
+    assert time.monotonic() - before < 1.5
+
+
+@pytest.mark.slow  # It starts a process, and waits for it.
+def test_ctrl_c_ends_an_upload_within_a_second(server: RegistryServer) -> None:
+    server.faults.add(method="PUT", path=UPLOADS, stall_request_after=1 << 16)
+    script = (
+        "import io, sys\n"
+        "from kinetic_images.registry.registry import Registry\n"
+        "repository = Registry(environ={}).repository(sys.argv[1])\n"
+        "repository.upload('sha256:' + '0' * 64, 50_000_000, lambda: io.BytesIO(bytes(50_000_000)), print)\n"
+    )
+    command = [sys.executable, "-c", script, f"{server.host}/kn/image"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # The first piece was sent.
+        time.sleep(0.3)  # noqa: TID251
+        before = time.monotonic()
+        process.send_signal(2)
+        _, errors = process.communicate(timeout=20)
+    assert time.monotonic() - before < 1.5
+    assert b"KeyboardInterrupt" in errors
+
+
+MOVE = """
+import hashlib, io, resource, sys
+from kinetic_images.registry.registry import Registry
+
+class Zeros(io.RawIOBase):
+    left = 300_000_000
+    def readable(self): return True
+    def readinto(self, buffer):
+        size = min(len(buffer), self.left)
+        buffer[:size] = bytes(size)
+        self.left -= size
+        return size
+
+digest = hashlib.sha256()
+for _ in range(300):
+    digest.update(bytes(1_000_000))
+name = f"sha256:{digest.hexdigest()}"
+repository = Registry(environ={}).repository(sys.argv[1])
+repository.has_blob(name)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+repository.upload(name, Zeros.left, Zeros, lambda _: None)
+with repository.open_blob(name) as file:
+    assert sum(map(len, iter(lambda: file.read(1 << 20), b""))) == Zeros.left
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow  # It moves 600 MB.
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, the figure has another unit")
+def test_memory_does_not_depend_on_the_size_of_a_blob(server: RegistryServer) -> None:
+    command = [sys.executable, "-c", MOVE, f"{server.host}/kn/image"]
+
+    grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert int(grown) < 10_000  # KiB
+
+
+def test_many_threads_share_a_client(server: RegistryServer, repository: Repository) -> None:
+    contents = [os.urandom(10_000) for _ in range(40)]
+
+    digests = parallel_map(lambda data: push(repository, data), contents, threads=8)
+    assert server.storage.blobs("kn/image") == set(digests)
