@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,3 +69,55 @@ def running_registry(program: str, folder: Path) -> Iterator[str]:
             yield host
         finally:
             process.kill()
+
+
+class Engine:
+    """A docker engine of these tests only."""
+
+    def __init__(self, host: str, folder: Path) -> None:
+        inherited = os.environ.items()  # noqa: TID251 - docker begins with ours
+        kept = {k: v for k, v in inherited if not k.startswith("DOCKER_")}
+        self.environ = {**kept, "DOCKER_HOST": host, "DOCKER_CONFIG": str(folder / "config")}
+
+    def run(
+        self, *arguments: str, check: bool = True, given: bytes = b""
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run Debian's docker with *arguments*."""
+        return subprocess.run(
+            ["/usr/bin/docker", *arguments],
+            env=self.environ,
+            input=given,
+            capture_output=True,
+            check=check,
+        )
+
+
+@pytest.fixture(scope="session")
+def engine(need: Callable[[str, str], str]) -> Iterator[Engine]:
+    """Start dockerd with data of its own; only one runs on a machine at a time."""
+    program = need("dockerd", "docker.io")
+    if os.geteuid() != 0:
+        pytest.skip("dockerd needs root")
+    lock = os.environ.get("KINETIC_TEST_DOCKERD_LOCK", "/tmp/kinetic-dockerd.lock")  # noqa: TID251
+    with (
+        Path(lock).open("w") as held,
+        # Not below pytest's folder, whose path is too long for a socket.
+        tempfile.TemporaryDirectory(prefix="kinetic-docker-", dir="/var/tmp") as made,
+    ):
+        fcntl.flock(held, fcntl.LOCK_EX)
+        folder = Path(made)
+        found = Engine(f"unix://{folder}/socket", folder)
+        command = [program, "--data-root", folder / "data", "--exec-root", folder / "run"]
+        command += ["-H", found.environ["DOCKER_HOST"], "--pidfile", folder / "pid"]
+        log = (folder / "log").open("wb")
+        with log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                until = time.monotonic() + 60
+                while found.run("version", check=False).returncode:
+                    assert process.poll() is None, (folder / "log").read_text()
+                    assert time.monotonic() < until, "dockerd is not ready"
+                    time.sleep(0.1)  # noqa: TID251
+                yield found
+            finally:
+                process.terminate()
+                process.wait()

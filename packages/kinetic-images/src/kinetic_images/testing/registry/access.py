@@ -74,10 +74,10 @@ class Access:
             return ANYONE
         scheme, _, value = header.partition(" ")
         try:
-            name, _, password = b64decode(value).decode().partition(":")
+            name, _, password = b64decode(value, validate=True).decode().partition(":")
         except ValueError:
             return None
-        if scheme.lower() != "basic":
+        if scheme.lower() != "basic" or not name:
             return None
         if name == "oauth2accesstoken":
             return self.direct.get(password)

@@ -21,7 +21,8 @@ class Asked:
     headers: Mapping[str, str]
     """Names in lower case."""
     body: BinaryIO
-    user: str = ""
+    base: str
+    """Scheme and host of the server, as the caller knows it."""
 
     def one(self, name: str) -> str:
         """Return the value of a parameter of the query; empty: there is none."""

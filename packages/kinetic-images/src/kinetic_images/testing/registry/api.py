@@ -215,8 +215,7 @@ class Api:
     def _location(self, asked: Asked, path: str) -> str:
         if not self._absolute:
             return path
-        scheme = asked.headers.get("x-forwarded-proto", "http")
-        return f"{scheme}://{asked.headers.get('host', '')}{path}"
+        return f"{asked.base}{path}"
 
     def _digest(self, digest: str) -> dict[str, str]:
         return {"Docker-Content-Digest": digest} if self._digest_header else {}

@@ -87,11 +87,12 @@ class RegistryServer:
             target=web.serve_forever, args=(0.05,), name="registry", daemon=True
         )
         thread.start()
+        # In the opposite order: stalled requests end when their connections are broken already.
+        self._closing.callback(self.faults.clear)
         self._closing.callback(web.server_close)
         self._closing.callback(web.close_all)
         self._closing.callback(thread.join)
         self._closing.callback(web.shutdown)
-        self._closing.callback(self.faults.clear)
 
     def stop(self) -> None:
         """Break all connections, and remove all images."""

@@ -146,7 +146,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.add(logged)
         fault = self.server.faults.strike(self.command, parts.path)
         body = _Body(cast("BinaryIO", self.rfile), headers, fault)
-        asked = Asked(self.command, parts.path, query, headers, cast("BinaryIO", body))
+        asked = Asked(
+            self.command, parts.path, query, headers, cast("BinaryIO", body), self._base()
+        )
         try:
             if fault.stall:
                 fault.released.wait(fault.stall)
