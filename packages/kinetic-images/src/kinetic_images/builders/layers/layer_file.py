@@ -13,7 +13,7 @@ import msgspec
 
 _PIECE: Final = 256 << 10
 """Bytes that are hashed and compressed at a time."""
-_LEVEL: Final = 1
+_LEVEL: Final = 2
 """The level of compression. Of isal's, it is the best ratio of speed to size."""
 _BLOCK: Final = 512
 _RECORD: Final = 20 * _BLOCK
