@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.kinetic_images.conftest import Project
+from locked_project import Project
 
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder

@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.kinetic_images.conftest import Project
+from locked_project import Project
 
 from kinetic_images.errors import InstallError
 

@@ -82,8 +82,8 @@ def test_artifact_registry_is_logged_in_to_with_the_default_credentials_of_googl
     assert found.authorization(f"{GOOGLE}a/a.whl") == basic("oauth2accesstoken:t0ken")
     path = Path(found.variables(tmp_path)["NETRC"])
     assert path.read_text().split() == [
-        *"machine h.example login me password secret".split(),
-        *"machine us-python.pkg.dev login oauth2accesstoken password t0ken".split(),
+        *["machine", "h.example", "login", "me", "password", "secret"],
+        *["machine", "us-python.pkg.dev", "login", "oauth2accesstoken", "password", "t0ken"],
     ]
     assert path.stat().st_mode & 0o077 == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from tests.kinetic_images.conftest import Project
+from locked_project import Project
 
 from kinetic_images.errors import DependencyError
 from kinetic_images.uv import find_uv

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.kinetic_images.conftest import Project, write_wheel
+from locked_project import Project, write_wheel
 
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.targets import Target

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinetic_images.builders.layers.layer_file import LayerWriter, in_memory, missing_folders
+
+files = st.dictionaries(
+    st.text(
+        st.characters(exclude_characters="/\0", exclude_categories=("Cs",)),
+        min_size=1,
+        max_size=150,
+    ).filter(lambda name: name not in (".", "..")),
+    st.binary(max_size=2000),
+    max_size=6,
+)
+
+
+@given(files)
+def test_any_files_are_read_back_and_both_digests_are_right(files: dict[str, bytes]) -> None:
+    stream = io.BytesIO()
+
+    blob = in_memory(files.items(), stream)
+
+    data = stream.getvalue()
+    plain = gzip.decompress(data)
+    assert blob.size == len(data)
+    assert blob.digest == f"sha256:{hashlib.sha256(data).hexdigest()}"
+    assert blob.diff_id == f"sha256:{hashlib.sha256(plain).hexdigest()}"
+    assert len(plain) % 10240 == 0
+    with tarfile.open(fileobj=io.BytesIO(plain)) as archive:
+        found = {each.name: (archive.extractfile(each) or io.BytesIO()).read() for each in archive}
+    assert found == files
+
+
+def test_the_header_of_gzip_has_no_time_and_no_name() -> None:
+    stream = io.BytesIO()
+
+    in_memory([("a", b"b")], stream)
+
+    flags, time = stream.getvalue()[3], stream.getvalue()[4:8]
+    assert (flags, time) == (0, bytes(4))
+
+
+@pytest.mark.parametrize("content", [[b"12"], [b"12", b"34"]])
+def test_content_of_another_size_is_an_error(content: list[bytes]) -> None:
+    writer = LayerWriter(io.BytesIO())
+
+    with pytest.raises(ValueError, match="expected 3 bytes"):
+        writer.add_stream("file", 3, content)
+
+
+def test_each_folder_of_ours_is_listed_once_and_from_the_top() -> None:
+    known: set[str] = set()
+
+    assert missing_folders("opt/kn/site/a/x.py", known, "opt/kn") == [
+        "opt/kn",
+        "opt/kn/site",
+        "opt/kn/site/a",
+    ]
+    assert missing_folders("opt/kn/site/b/x.py", known, "opt/kn") == ["opt/kn/site/b"]
+    assert missing_folders("usr/local/x", known, "opt/kn") == []

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from kinetic_images.builders.layers.layout import environment, finder_files, separate_environment
+
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+REPORT = "import sys, json; print(json.dumps([sys.path, sorted(vars(sys.modules['__main__']))]))"
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """An interpreter whose packages are found as in an image, in the folder `site`."""
+    site = tmp_path / "site"
+    (site / "vendored").mkdir(parents=True)
+    (site / "more.pth").write_text("vendored\nimport sys; sys.from_pth = True\n")
+    (site / "json.py").write_text("raise SystemExit('not the standard library')\n")
+    (site / "shared.py").write_text("OURS = True\n")
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    packages = next((tmp_path / "env/lib").glob("python*/site-packages"))
+    (packages / "shared.py").write_text("OURS = False\n")
+    (packages / "zzz.pth").write_text(f"{tmp_path}\n")
+    for path, data in finder_files(VERSION).items():
+        if path.endswith("site-packages/000_kn.pth"):
+            (packages / "000_kn.pth").write_bytes(data.replace(b"/opt/kn/site", str(site).encode()))
+    return tmp_path / "env/bin/python"
+
+
+def run(python: Path, code: str, *options: str) -> str:
+    done = subprocess.run([python, *options, "-c", code], capture_output=True, check=True)
+    assert done.stderr == b""
+    return done.stdout.decode()
+
+
+@pytest.mark.parametrize("options", [[], ["-I"], ["-s"]], ids=" ".join)
+def test_our_packages_come_after_the_standard_library_and_before_the_bases(
+    python: Path, tmp_path: Path, options: list[str]
+) -> None:
+    path, names = json.loads(run(python, REPORT, *options))
+
+    ours = path.index(str(tmp_path / "site"))
+    assert path[ours + 1] == str(tmp_path / "site/vendored")
+    first = next(
+        number
+        for number, folder in enumerate(path)
+        if folder.endswith(("/site-packages", "/dist-packages"))
+    )
+    assert ours + 2 == first
+    assert any(folder.endswith("lib-dynload") for folder in path[:ours])
+    assert len(path) == len(set(path))
+    assert not {"site", "before", "added", "first"} & set(names)
+
+
+def test_pth_files_work_and_the_standard_library_is_safe(python: Path) -> None:
+    code = "import sys, json, shared; print(sys.from_pth, shared.OURS, json.__name__)"
+
+    assert run(python, code, "-I") == "True True json\n"
+
+
+def test_a_base_without_our_folder_starts_without_a_message(python: Path, tmp_path: Path) -> None:
+    (tmp_path / "site").rename(tmp_path / "gone")
+
+    assert run(python, "print(1)") == "1\n"
+
+
+def test_the_finder_is_where_debian_and_slim_images_look() -> None:
+    assert set(finder_files("3.12")) == {
+        "usr/local/lib/python3.12/dist-packages/000_kn.pth",
+        "usr/local/lib/python3.12/site-packages/000_kn.pth",
+    }
+
+
+def test_our_programs_come_first_on_the_path() -> None:
+    assert environment({"PATH": "/a:/b"}) == {"PATH": "/opt/kn/bin:/a:/b"}
+    assert environment({})["PATH"].startswith("/opt/kn/bin:/usr/local/sbin:")
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [({}, None), ({"VIRTUAL_ENV": "/venv"}, "/venv"), ({"CONDA_PREFIX": "/conda"}, "/conda")],
+)
+def test_an_environment_of_the_base_is_named(env: dict[str, str], expected: str | None) -> None:
+    assert separate_environment(env) == expected

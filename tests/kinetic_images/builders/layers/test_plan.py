@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kinetic_images.builders.layers.plan import (
+    LARGE,
+    MOST_LAYERS,
+    layer_key,
+    plan_layers,
+    room_above,
+)
+from kinetic_images.lock.packages import LockedPackage
+
+
+def a_package(name: str, size: int | None = None) -> LockedPackage:
+    return LockedPackage(
+        name=name,
+        version="1",
+        file=f"{name}-1-py3-none-any.whl",
+        sha256=f"{name:0>64}",
+        address="https://example.org/x.whl",
+        size=size,
+    )
+
+
+def plan(*packages: LockedPackage, room: int = 60) -> list[list[str]]:
+    sizes = {each.sha256: each.size for each in packages if each.size is not None}
+    planned = plan_layers(packages, sizes, room=room, bytecode=None)
+    return [[each.name for each in layer.packages] for layer in planned]
+
+
+def test_large_wheels_have_their_own_layers_and_small_ones_share_the_last() -> None:
+    small = [a_package("b", 10), a_package("a", LARGE - 1), a_package("unknown")]
+    large = [a_package("y", LARGE), a_package("z", LARGE), a_package("x", 5 * LARGE)]
+
+    assert plan(*small, *large) == [["x"], ["y"], ["z"], ["a", "b", "unknown"]]
+
+
+@given(st.lists(st.integers(0, 3 * LARGE), max_size=90), st.integers(1, 70))
+def test_every_package_is_in_one_layer_and_there_is_room(sizes: list[int], room: int) -> None:
+    packages = [a_package(f"{number}", size) for number, size in enumerate(sizes)]
+
+    groups = plan(*packages, room=room)
+
+    assert sorted(name for group in groups for name in group) == sorted(
+        each.name for each in packages
+    )
+    assert len(groups) <= room
+    assert all(groups)
+    assert groups == plan(*reversed(packages), room=room)
+
+
+def test_a_small_package_changes_only_the_shared_layer() -> None:
+    packages = [a_package("big", LARGE), a_package("a", 1)]
+    sizes = {each.sha256: each.size or 0 for each in packages}
+
+    before = plan_layers(packages, sizes, room=9, bytecode="x")
+    after = plan_layers([*packages, a_package("b")], sizes, room=9, bytecode="x")
+
+    assert before[0].key == after[0].key
+    assert before[1].key != after[1].key
+    assert [layer.title for layer in after] == ["big 1", "2 packages"]
+
+
+def test_the_key_follows_from_everything_that_changes_the_bytes_and_from_nothing_else() -> None:
+    package = a_package("a")
+    key = layer_key([package], bytecode=None)
+
+    assert layer_key([package], bytecode="cpython-311-a70d0d0a") != key
+    assert layer_key([replace(package, sha256="0" * 64)], bytecode=None) != key
+    assert layer_key([replace(package, file="b-1-py3-none-any.whl")], bytecode=None) != key
+    assert layer_key([replace(package, address="file:///x", size=7)], bytecode=None) == key
+
+
+def test_base_and_ours_together_stay_below_the_limit() -> None:
+    assert room_above(5) == 60
+    assert room_above(100) + 100 + 1 == MOST_LAYERS
+    assert room_above(119) == 0

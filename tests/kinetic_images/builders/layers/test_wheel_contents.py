@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from wheel_maker import WHEEL, make_wheel
+
+from kinetic_images.builders.layers.wheel_contents import Wheel
+from kinetic_images.errors import InvalidWheelError
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("/etc/passwd", "absolute"),
+        ("../x.py", r"'\.\.'"),
+        ("demo/../../x.py", r"'\.\.'"),
+        ("demo//x.py", "empty part"),
+        ("./demo.py", "empty part"),
+        ("demo\\x.py", "backslash"),
+        ("demo/x\n.py", "control character"),
+        ("demo/.wh.__init__.py", "remove files of the base"),
+        (".wh..wh..opq", "remove files of the base"),
+        ("demo-1.0.data/elsewhere/x", "unknown kind, 'elsewhere'"),
+        ("demo-1.0.data/scripts/../../x", r"'\.\.'"),
+    ],
+)
+def test_an_unsafe_path_is_refused_by_name(tmp_path: Path, path: str, problem: str) -> None:
+    wheel = make_wheel(tmp_path, extra={path: b""})
+
+    with pytest.raises(InvalidWheelError, match=problem) as error:
+        Wheel(wheel)
+
+    assert wheel.name in str(error.value)
+    assert path.split("/")[-1].split("\n")[0].split("\\")[0] in str(error.value)
+
+
+@pytest.mark.parametrize("mode", [0o120777, 0o010644, 0o060644])
+def test_a_link_or_device_is_refused(tmp_path: Path, mode: int) -> None:
+    wheel = make_wheel(tmp_path, {"demo/link": "/etc/passwd"}, modes={"link": mode})
+
+    with pytest.raises(InvalidWheelError, match="'demo/link' is unsafe: it is a link or a device"):
+        Wheel(wheel)
+
+
+@pytest.mark.parametrize(
+    ("extra", "problem"),
+    [
+        ({"demo-1.0.data/purelib/demo/__init__.py": b""}, "placed at one path"),
+        ({"demo/__init__.py/x": b""}, "a file and a folder"),
+        ({"other-1.0.dist-info/METADATA": b""}, "2 folders .dist-info"),
+    ],
+)
+def test_files_that_exclude_each_other_are_refused(
+    tmp_path: Path, extra: dict[str, bytes], problem: str
+) -> None:
+    with pytest.raises(InvalidWheelError, match=problem):
+        Wheel(make_wheel(tmp_path, extra=extra))
+
+
+def test_names_that_differ_in_case_are_two_files(tmp_path: Path) -> None:
+    wheel = Wheel(make_wheel(tmp_path, {"Demo.py": "", "demo.py": ""}))
+
+    assert {"opt/kn/site/Demo.py", "opt/kn/site/demo.py"} <= {each.path for each in wheel.entries}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "no WHEEL"),
+        ("", "Wheel-Version is ''"),
+        (WHEEL.replace("1.0", "2.0"), r"Wheel-Version is '2\.0'; only 1\.x"),
+    ],
+)
+def test_a_wheel_of_an_unknown_version_is_refused(
+    tmp_path: Path, text: str | None, problem: str
+) -> None:
+    with pytest.raises(InvalidWheelError, match=problem):
+        Wheel(make_wheel(tmp_path, wheel=text))
+
+
+def test_a_later_minor_version_is_accepted(tmp_path: Path) -> None:
+    assert Wheel(make_wheel(tmp_path, wheel=WHEEL.replace("1.0", "1.9"))).entries
+
+
+def test_metadata_of_another_package_is_refused(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path).rename(tmp_path / "other-1.0-py3-none-any.whl")
+
+    with pytest.raises(InvalidWheelError, match=r"another package, 'demo-1\.0\.dist-info'"):
+        Wheel(path)
+
+
+@pytest.mark.parametrize("record", ["a,b\n", "a,b,c,d\n"])
+def test_a_malformed_record_is_refused(tmp_path: Path, record: str) -> None:
+    with pytest.raises(InvalidWheelError, match="RECORD is malformed"):
+        Wheel(make_wheel(tmp_path, record=record)).record()
+
+
+def test_a_file_that_is_no_zip_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "demo-1.0-py3-none-any.whl"
+    path.write_bytes(b"<html>not found</html>")
+
+    with pytest.raises(InvalidWheelError, match="not a zip file"):
+        Wheel(path)
+
+
+def test_damaged_content_is_noticed(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path, {"demo.bin": bytes(range(256)) * 400})
+    with zipfile.ZipFile(path) as archive:
+        start = archive.getinfo("demo.bin").header_offset + 100
+    data = bytearray(path.read_bytes())
+    data[start] ^= 0xFF
+    path.write_bytes(data)
+    wheel = Wheel(path)
+    entry = next(each for each in wheel.entries if each.path.endswith("demo.bin"))
+
+    with pytest.raises(InvalidWheelError, match=r"'demo\.bin' cannot be read"):
+        list(wheel.content(entry.info))

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+from file_server import FileServer, running_file_server
+
+from kinetic_images.downloads import Downloader, DownloadPolicy
+from kinetic_images.errors import DownloadError, DownloadLoginError, DownloadUnavailableError
+from kinetic_payload.threads import Stopped, stoppable
+
+DATA = bytes(range(256)) * 4000
+SECRET = "s3cr3t"
+EAGER = DownloadPolicy(tries=3, read=2.0, pause=lambda _: None)
+
+
+class Memory:
+    """A sink in memory."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+
+    @property
+    def position(self) -> int:
+        return len(self.data)
+
+    @position.setter
+    def position(self, value: int) -> None:
+        raise AssertionError
+
+    def put(self, data: bytes) -> None:
+        self.data += data
+
+    def restart(self) -> None:
+        self.data.clear()
+
+
+def a_downloader(login: str | None = None, policy: DownloadPolicy = EAGER) -> Downloader:
+    return Downloader(authorization=lambda _: login, environ={}, policy=policy)
+
+
+def fetched(url: str, sink: Memory | None = None, login: str | None = None) -> bytes:
+    sink = sink or Memory()
+    a_downloader(login).fetch(url, sink, what="numpy 2.0")
+    return bytes(sink.data)
+
+
+def test_a_broken_connection_is_continued_where_it_broke(index: FileServer) -> None:
+    url = index.add("/a.whl", DATA)
+    index.cut = [300_000, 10, 400_000]
+
+    assert fetched(url) == DATA
+    ranges = [headers.get("range") for _, _, headers in index.requests]
+    assert ranges == [None, "bytes=300000-", "bytes=300010-", "bytes=700010-"]
+
+
+def test_more_tries_than_allowed_are_made_while_each_brings_bytes(index: FileServer) -> None:
+    url = index.add("/a.whl", DATA)
+    index.cut = [1000] * 10
+
+    assert fetched(url) == DATA
+
+
+@pytest.mark.parametrize("begun", [DATA[:1000], DATA], ids=["part", "all"])
+def test_a_begun_download_is_completed(index: FileServer, begun: bytes) -> None:
+    url = index.add("/a.whl", DATA)
+
+    assert fetched(url, Memory(begun)) == DATA
+
+
+def test_a_server_without_ranges_sends_all_of_it_again(index: FileServer) -> None:
+    url = index.add("/a.whl", DATA)
+    index.ranges, index.cut = False, [5000]
+
+    assert fetched(url) == DATA
+
+
+def test_another_range_than_the_requested_one_is_not_used(index: FileServer) -> None:
+    url = index.add("/a.whl", DATA)
+    index.answers = [(206, {"Content-Range": f"bytes 7-9/{len(DATA)}"}, b"xyz")]
+
+    assert fetched(url, Memory(DATA[:1000])) == DATA
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_transient_failure_is_tried_again(index: FileServer, status: int) -> None:
+    url = index.add("/a.whl", DATA)
+    index.answers = [(status, {}, b"later")] * 2
+
+    assert fetched(url) == DATA
+
+
+def test_a_server_that_asks_for_a_pause_gets_it(index: FileServer) -> None:
+    url = index.add("/a.whl", DATA)
+    index.answers = [(429, {"Retry-After": "7"}, b""), (429, {"Retry-After": "9999"}, b"")]
+    pauses: list[float] = []
+    downloader = a_downloader(policy=DownloadPolicy(pause=pauses.append))
+
+    downloader.fetch(url, Memory(), what="numpy 2.0")
+
+    assert pauses == [7.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "hint"),
+    [
+        (401, DownloadLoginError, "credentials"),
+        (403, DownloadLoginError, "credentials"),
+        (404, DownloadError, "KINETIC_REBUILD=1"),
+        (410, DownloadError, "KINETIC_REBUILD=1"),
+        (418, DownloadError, "address of the index"),
+        (503, DownloadUnavailableError, "network"),
+    ],
+)
+def test_a_refusal_names_package_and_host_and_no_secret(
+    index: FileServer, status: int, kind: type[DownloadError], hint: str
+) -> None:
+    index.answers = [(status, {}, b"")] * 3
+    url = f"http://user:{SECRET}@127.0.0.1:{index.port}/a.whl?signature={SECRET}"
+
+    with pytest.raises(kind) as error:
+        fetched(url, login=f"Basic {SECRET}")
+
+    text = str(error.value)
+    assert "numpy 2.0" in text
+    assert f"127.0.0.1:{index.port}" in text
+    assert hint in text
+    assert SECRET not in text + repr(error.value)
+    assert error.value.__cause__ is None
+
+
+def test_a_server_that_is_not_there_is_an_error_without_the_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    with pytest.raises(DownloadUnavailableError, match=rf"127\.0\.0\.1:{port} in 3 tries") as error:
+        fetched(f"http://127.0.0.1:{port}/a.whl?x={SECRET}")
+
+    assert SECRET not in str(error.value)
+
+
+def test_credentials_are_sent_to_their_server_only(index: FileServer) -> None:
+    index.required = "Bearer t0ken"
+    with running_file_server() as other:
+        target = other.add("/stored.whl", DATA)
+        first = index.add("/same.whl", b"")
+        index.answers = [(302, {"Location": "/there.whl"}, b""), (302, {"Location": target}, b"")]
+
+        assert fetched(first, login="Bearer t0ken") == DATA
+
+    assert [headers.get("authorization") for _, _, headers in index.requests] == [
+        "Bearer t0ken"
+    ] * 2
+    assert [headers.get("authorization") for _, _, headers in other.requests] == [None]
+
+
+@pytest.mark.parametrize("location", ["/a.whl", "ftp://example.org/x", "file:///etc/passwd"])
+def test_a_redirect_that_leads_nowhere_is_an_error(index: FileServer, location: str) -> None:
+    index.answers = [(302, {"Location": location}, b"")] * 20
+
+    with pytest.raises(DownloadError, match="redirects"):
+        fetched(index.url("/a.whl"))
+
+
+def test_the_size_is_asked_without_a_transfer(index: FileServer) -> None:
+    url = index.add("/a.whl", DATA)
+
+    assert a_downloader().size(url, what="numpy 2.0") == len(DATA)
+    assert [method for method, _, _ in index.requests] == ["HEAD"]
+
+
+def test_a_stopped_download_ends_at_once(index: FileServer) -> None:
+    url = index.add("/a.whl", DATA)
+    asked: list[None] = []
+    index.on_request = lambda: asked.append(None)
+
+    with stoppable(lambda: bool(asked)), pytest.raises(Stopped):
+        fetched(url)

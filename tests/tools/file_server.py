@@ -1,0 +1,95 @@
+"""A web server for files of packages, with failures as tests need them."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+@dataclass
+class FileServer:
+    """Files by path. The attributes can be changed while it runs."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    ranges: bool = True
+    required: str | None = None
+    """The value of `Authorization` that all requests need."""
+    cut: list[int] = field(default_factory=list)
+    """After how many bytes of the body the next responses break off."""
+    answers: list[Answer] = field(default_factory=list)
+    """Responses to the next requests, in place of the files."""
+    on_request: Callable[[], None] = lambda: None
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    """Method, path and headers (names in lower case) of each request."""
+    port: int = 0
+
+    def url(self, path: str, host: str = "127.0.0.1") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def add(self, path: str, data: bytes) -> str:
+        self.files[path] = data
+        return self.url(path)
+
+    def count(self, path: str) -> int:
+        return sum(asked == path for _, asked, _ in self.requests)
+
+    def answer(self, path: str, headers: dict[str, str]) -> Answer:
+        if self.answers:
+            return self.answers.pop(0)
+        if self.required is not None and headers.get("authorization") != self.required:
+            return 401, {"WWW-Authenticate": "Basic"}, b"who?"
+        data = self.files.get(path)
+        if data is None:
+            return 404, {}, b"missing"
+        found = re.fullmatch(r"bytes=(\d+)-", headers.get("range", "")) if self.ranges else None
+        if not found:
+            return 200, {}, data
+        start = int(found[1])
+        if start >= len(data):
+            return 416, {"Content-Range": f"bytes */{len(data)}"}, b""
+        return 206, {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}, data[start:]
+
+
+@contextmanager
+def running_file_server() -> Iterator[FileServer]:
+    served = FileServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            served.requests.append((self.command, self.path, headers))
+            served.on_request()
+            status, more, data = served.answer(self.path, headers)
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(data)), **more}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command == "HEAD":
+                return
+            end = served.cut.pop(0) if served.cut and status in (200, 206) else len(data)
+            self.wfile.write(data[:end])
+            self.close_connection = end < len(data)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served.port = server.server_address[1]
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
