@@ -43,7 +43,9 @@ def files_of(recipe: Recipe) -> dict[str, bytes]:
     files = finder_files(recipe.target.python)
     for path, content in recipe.files.items():
         parts = path.split("/")
-        unsafe = any(part in ("", ".", "..") or part.startswith(".wh.") for part in parts[1:])
+        unsafe = len(parts) < 2 or any(
+            part in ("", ".", "..") or part.startswith(".wh.") for part in parts[1:]
+        )
         if parts[0] or unsafe or "\0" in path:
             raise BuildError(
                 f"The file {path!r} cannot be placed in an image: its path is not absolute and plain.",

@@ -57,6 +57,9 @@ class Transfer:
             BuildError: A wheel cannot be installed, or the disk is full.
             RegistryError: A layer cannot be uploaded.
         """
+        # Also if nothing is missing: an earlier process may have been killed.
+        make_folder(self.folder)
+        collect_leftovers(str(self.folder))
         known = parallel_map(self._known, planned, threads=_REQUESTS)
         missing = [layer for layer, blob in zip(planned, known, strict=True) if blob is None]
         made = self._make(missing, sizes, bytecode=bytecode) if missing else {}
@@ -117,9 +120,6 @@ class Transfer:
     def _make(
         self, missing: Sequence[PlannedLayer], sizes: Mapping[str, int], *, bytecode: bool
     ) -> dict[str, LayerBlob]:
-        make_folder(self.folder)
-        collect_leftovers(str(self.folder))
-
         def size_of(layer: PlannedLayer) -> int:
             return sum(sizes.get(package.sha256, 0) for package in layer.packages)
 

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kinetic_images.builders.layers.image import NamedLayer, config_of, files_of, manifest_of
+from kinetic_images.builders.layers.layer_file import LayerBlob
+from kinetic_images.errors import BuildError
+from kinetic_images.recipe import Recipe
+from kinetic_images.registry.oci import (
+    DOCKER_CONFIG,
+    DOCKER_LAYER,
+    DOCKER_MANIFEST,
+    OCI_CONFIG,
+    OCI_LAYER,
+    OCI_MANIFEST,
+    Descriptor,
+    Manifest,
+    digest_of,
+    parse_config,
+)
+from kinetic_images.targets import Target
+
+BASE_LAYER = digest_of(b"base")
+LAYER = NamedLayer(
+    title="numpy 2.0",
+    blob=LayerBlob(digest=digest_of(b"ours"), diff_id=digest_of(b"plain"), size=4),
+)
+
+
+def a_config(**changes: Any) -> dict[str, Any]:
+    return {
+        "architecture": "arm64",
+        "variant": "v8",
+        "os": "linux",
+        "created": "2025-01-01T00:00:00Z",
+        "config": {
+            "Env": ["LANG=C.UTF-8", "PATH=/usr/bin", "A=b=c"],
+            "Labels": {"base": "yes", "both": "base"},
+            "User": "7",
+            "Entrypoint": ["/entry"],
+        },
+        "rootfs": {"type": "layers", "diff_ids": [BASE_LAYER]},
+        "history": [{"created_by": "base"}, {"created_by": "ENV", "empty_layer": True}],
+        "container_config": {"Hostname": "x"},
+        "unknown": {"kept": True},
+        **changes,
+    }
+
+
+def built(**changes: Any) -> dict[str, Any]:
+    base = parse_config(json.dumps(a_config(**changes)).encode())
+    found: dict[str, Any] = json.loads(config_of(base, [LAYER], {"both": "ours", "more": "x"}))
+    return found
+
+
+def test_the_configuration_is_the_bases_with_our_layers_labels_and_path() -> None:
+    expected = a_config(
+        rootfs={"type": "layers", "diff_ids": [BASE_LAYER, LAYER.blob.diff_id]},
+        history=[
+            *a_config()["history"],
+            {"created": "2025-01-01T00:00:00Z", "created_by": "kinetic layers: numpy 2.0"},
+        ],
+    )
+    expected["config"]["Env"] = ["LANG=C.UTF-8", "PATH=/opt/kn/bin:/usr/bin", "A=b=c"]
+    expected["config"]["Labels"] = {"base": "yes", "both": "ours", "more": "x"}
+    del expected["container_config"]
+
+    assert built() == expected
+
+
+def test_a_base_without_settings_and_history_is_extended_as_well() -> None:
+    found = built(config=None, history=None, created=None)
+
+    assert found["config"]["Env"][0].startswith("PATH=/opt/kn/bin:/usr/local/sbin:")
+    assert found["created"] == "1970-01-01T00:00:00Z"
+    # docker rejects a history that is incomplete.
+    assert found["history"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "config_kind", "layer_kind"),
+    [(DOCKER_MANIFEST, DOCKER_CONFIG, DOCKER_LAYER), (OCI_MANIFEST, OCI_CONFIG, OCI_LAYER)],
+)
+def test_the_manifest_has_the_format_of_its_base(
+    kind: str, config_kind: str, layer_kind: str
+) -> None:
+    below = Descriptor(media_type="application/any", digest=BASE_LAYER, size=9)
+    base = Manifest(
+        media_type=kind,
+        config=Descriptor(media_type=config_kind, digest=digest_of(b"old"), size=3),
+        layers=(below,),
+        annotations={"of": "the base"},
+    )
+
+    found = manifest_of(base, b"{}", [LAYER])
+
+    assert found == Manifest(
+        media_type=kind,
+        config=Descriptor(media_type=config_kind, digest=digest_of(b"{}"), size=2),
+        layers=(below, Descriptor(media_type=layer_kind, digest=LAYER.blob.digest, size=4)),
+    )
+
+
+def a_recipe(**files: bytes) -> Recipe:
+    return Recipe(target=Target(python="3.11"), base=f"r/b@{BASE_LAYER}", files=files)
+
+
+def test_files_of_the_recipe_are_placed_as_given() -> None:
+    assert files_of(a_recipe(**{"/app/remote_runner.py": b"x"}))["app/remote_runner.py"] == b"x"
+
+
+@pytest.mark.parametrize(
+    "path", ["app/x", "/", "", "/a/../b", "/a//b", "/a/./b", "/a/", "/a/.wh.b", "/a\0b", "//a"]
+)
+def test_a_path_that_is_not_absolute_and_plain_is_refused(path: str) -> None:
+    with pytest.raises(BuildError, match="not absolute and plain"):
+        files_of(a_recipe(**{path: b"x"}))

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from wheel_maker import make_wheel
+
+from kinetic_images.builders.layers.conversion import write_layer
+from kinetic_images.builders.layers.workers import Workers
+from kinetic_images.errors import BuildError, InvalidWheelError
+from kinetic_payload.processes import living_processes
+from kinetic_payload.threads import Stopped, parallel_map, stoppable
+
+KILLED_PARENT = """
+import os, sys
+from pathlib import Path
+from kinetic_images.builders.layers.workers import Workers
+with Workers(1) as workers:
+    workers.convert([Path(sys.argv[1])], sys.argv[2], bytecode=True)
+    print("done", flush=True)
+    sys.stdin.read()
+"""
+
+
+def children() -> set[int]:
+    return {pid for pid, found in living_processes().items() if found.parent == os.getpid()}
+
+
+def an_output(folder: Path, name: str = "layer") -> str:
+    (folder / name).touch()
+    return str(folder / name)
+
+
+def slow_wheel(folder: Path) -> Path:
+    module = "\n".join(f"def f{number}(x):\n    return [x, {number}]" for number in range(100_000))
+    return make_wheel(folder, {"demo.py": module}, name="slow")
+
+
+def test_a_worker_writes_what_this_process_would_write(tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path / f"{number}", name=f"p{number}") for number in range(6)]
+    before = children()
+
+    with Workers(2) as workers:
+        blobs = parallel_map(
+            lambda path: workers.convert([path], an_output(tmp_path, path.name), bytecode=True),
+            wheels,
+            threads=4,
+        )
+        assert len(children() - before) <= 2
+
+    assert children() == before
+    for path, blob in zip(wheels, blobs, strict=True):
+        stream = io.BytesIO()
+        assert write_layer([path], stream, bytecode=True) == blob
+        assert (tmp_path / path.name).read_bytes() == stream.getvalue()
+
+
+def test_an_invalid_wheel_is_an_error_and_the_worker_goes_on(tmp_path: Path) -> None:
+    bad = make_wheel(tmp_path, wheel=None, name="bad")
+
+    with Workers(1) as workers:
+        with pytest.raises(InvalidWheelError, match=r"bad-1\.0.*no WHEEL") as error:
+            workers.convert([bad], an_output(tmp_path), bytecode=False)
+        assert error.value.hint
+        workers.convert([make_wheel(tmp_path)], an_output(tmp_path), bytecode=False)
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    with Workers(1) as workers, pytest.raises(BuildError, match="no room for the layer /dev/full"):
+        workers.convert([make_wheel(tmp_path)], "/dev/full", bytecode=False)
+
+
+def test_a_wheel_that_cannot_be_read_is_an_error_with_the_reason(tmp_path: Path) -> None:
+    with Workers(1) as workers, pytest.raises(BuildError, match=r"No such file.*gone\.whl"):
+        workers.convert([tmp_path / "gone.whl"], an_output(tmp_path), bytecode=False)
+
+
+def test_a_worker_that_is_killed_is_an_error_and_another_one_is_started(tmp_path: Path) -> None:
+    before = children()
+
+    with Workers(1) as workers:
+        workers.convert([make_wheel(tmp_path)], an_output(tmp_path), bytecode=False)
+        (worker,) = children() - before
+        os.kill(worker, signal.SIGKILL)
+        with pytest.raises(BuildError, match="exit code -9"):
+            workers.convert([make_wheel(tmp_path)], an_output(tmp_path), bytecode=False)
+        workers.convert([make_wheel(tmp_path)], an_output(tmp_path), bytecode=False)
+
+
+def test_a_conversion_that_is_not_needed_any_more_ends_at_once(tmp_path: Path) -> None:
+    wheel, over = slow_wheel(tmp_path), threading.Event()
+    threading.Timer(0.3, over.set).start()
+    began = time.monotonic()
+
+    with Workers(1) as workers, stoppable(over.is_set), pytest.raises(Stopped):
+        workers.convert([wheel], an_output(tmp_path), bytecode=True)
+
+    assert time.monotonic() - began < 2
+
+
+def test_workers_end_with_their_parent_even_if_it_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED_PARENT, make_wheel(tmp_path), an_output(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"done\n"
+        workers = {p for p, found in living_processes().items() if found.parent == parent.pid}
+        parent.kill()
+
+    until = time.monotonic() + 10
+    while workers & set(living_processes()) and time.monotonic() < until:
+        time.sleep(0.02)  # noqa: TID251
+    assert workers
+    assert not workers & set(living_processes())
+
+
+def test_modules_that_shadow_others_in_the_scripts_folder_do_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "zipfile.py").write_text("raise SystemExit('shadowed')")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        with Workers(1) as workers:
+            workers.convert([make_wheel(tmp_path)], an_output(tmp_path), bytecode=True)
+    finally:
+        sys.path.remove(str(tmp_path))
