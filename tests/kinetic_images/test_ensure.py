@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import io
 import json
 import sys
-import tarfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +12,7 @@ from typing import Any
 
 import pytest
 from locked_project import Project
+from small_images import push_image
 
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
@@ -32,7 +29,6 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.recipe import Recipe
-from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.shared_records import SharedRecords
@@ -42,49 +38,6 @@ from kinetic_payload.records.signing import Signer
 from kinetic_payload.testing.memory_store import MemoryStore
 
 PYTHON = "{}.{}".format(*sys.version_info)
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-
-
-def push_base(host: str, registry: Registry, *, tag: str = "1", **config: Any) -> str:
-    """Push an image with one small layer; return its address."""
-    repository = registry.repository(f"{host}/base")
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("etc/base"))
-    plain = packed.getvalue()
-    layer = gzip.compress(plain, mtime=0)
-    data = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Env": [f"PYTHON_VERSION={PYTHON}.1", "PATH=/usr/bin"]} | config,
-        "rootfs": {
-            "type": "layers",
-            "diff_ids": [f"sha256:{hashlib.sha256(plain).hexdigest()}"],
-        },
-    }
-    encoded = json.dumps(data).encode()
-    for blob in (layer, encoded):
-        repository.upload(
-            digest_of(blob), len(blob), lambda blob=blob: io.BytesIO(blob), lambda _: None
-        )
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": MANIFEST,
-        "config": {
-            "mediaType": "application/vnd.oci.image.config.v1+json",
-            "digest": digest_of(encoded),
-            "size": len(encoded),
-        },
-        "layers": [
-            {
-                "mediaType": "application/vnd.oci.image.layer.v1.tar+gzip",
-                "digest": digest_of(layer),
-                "size": len(layer),
-            }
-        ],
-    }
-    repository.put_manifest(tag, json.dumps(manifest).encode(), MANIFEST)
-    return f"{host}/base:{tag}"
 
 
 class World:
@@ -94,7 +47,7 @@ class World:
         self.project = project
         self.server = server
         self.registry = self.connected()
-        self.base = push_base(server.host, self.registry)
+        self.base = push_image(server.host, self.registry)
         self.bucket = MemoryStore()
         self.signer = Signer(b"k" * 32)
         for version in ("0.10.2", "0.12.0.1"):
@@ -325,7 +278,7 @@ def uploads(world: World) -> list[str]:
 
 
 def test_a_base_with_another_python_is_refused_before_anything_is_pushed(world: World) -> None:
-    base = push_base(
+    base = push_image(
         world.server.host, world.registry, tag="2", Env=["PYTHON_VERSION=3.4.1"], Labels={}
     )
     world.server.requests.clear()
@@ -335,14 +288,14 @@ def test_a_base_with_another_python_is_refused_before_anything_is_pushed(world: 
 
 
 def test_a_base_that_does_not_say_its_python_is_used_with_a_note(world: World) -> None:
-    base = push_base(world.server.host, world.registry, tag="3", Env=[])
+    base = push_image(world.server.host, world.registry, tag="3", Env=[])
     (note,) = world.ensure(base=base).notes
     assert f"{base} does not say which Python it has" in note
 
 
 def test_labels_of_the_base_say_its_python_and_its_glibc(world: World) -> None:
     labels = {"kinetic.python": PYTHON, "kinetic.glibc": "2.17"}
-    base = push_base(world.server.host, world.registry, tag="4", Env=[], Labels=labels)
+    base = push_image(world.server.host, world.registry, tag="4", Env=[], Labels=labels)
     project = world.project
     project.wheel("alpha", "2.0", tag=f"cp{PYTHON.replace('.', '')}-abi3-manylinux_2_28_x86_64")
     image = world.ensure(base=base)

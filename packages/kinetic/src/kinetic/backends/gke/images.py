@@ -78,7 +78,18 @@ class ClusterImages:
                     f"{chosen.source} names the image builder {chosen.value!r}, which does not exist.",
                     hint=f"Use one of: {', '.join(BUILDERS)}.",
                 )
-            self.expected(request)
+            self._check_address("KINETIC_IMAGE_REPO", self.expected(request))
+            base = request.settings.base_image
+            if base.value is not None:
+                self._check_address(base.source, base.value)
+
+    def _check_address(self, source: str, address: str) -> None:
+        from kinetic_images.registry.names import parse_reference
+
+        try:
+            parse_reference(address)
+        except InvalidRequestError as error:
+            raise ConfigurationError(f"{source}: {error.message}", hint=error.hint) from error
 
     def expected(self, request: JobRequest) -> str:
         """Return the address of the image as far as it is known before it is resolved.

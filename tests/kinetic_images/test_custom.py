@@ -1,0 +1,67 @@
+"""An image that the user names is looked at before it is used, and pinned to its digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from small_images import push_image
+
+from kinetic_images.custom import InspectedImage, inspect_image
+from kinetic_images.errors import ImageNotFoundError, InvalidReferenceError
+from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.retry import RetryPolicy
+from kinetic_images.targets import Machine
+from kinetic_images.testing.registry.server import RegistryServer
+
+REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryServer]:
+    with RegistryServer() as running:
+        yield running
+
+
+def inspect(uri: str, *, machine: Machine = "x86_64") -> InspectedImage:
+    return inspect_image(uri, python="3.11", machine=machine, registry=REGISTRY)
+
+
+def test_it_is_pinned_to_the_digest_that_its_tag_has_now(server: RegistryServer) -> None:
+    uri = push_image(server.host, REGISTRY, tag="v1", Env=["PYTHON_VERSION=3.11.9"])
+    digest = REGISTRY.repository(uri).digest("v1")
+    assert inspect(uri) == InspectedImage(f"{server.host}/base@{digest}")
+
+
+@pytest.mark.parametrize(
+    ("env", "note"),
+    [
+        ([], "does not say which Python it has"),
+        (["PYTHON_VERSION=3.13.1"], "has Python 3.13, and this process runs Python 3.11"),
+    ],
+)
+def test_what_is_doubtful_is_noted(server: RegistryServer, env: list[str], note: str) -> None:
+    uri = push_image(server.host, REGISTRY, tag="v1", Env=env)
+    (found,) = inspect(uri).notes
+    assert note in found
+
+
+def test_one_that_is_missing_or_for_another_processor_is_refused(server: RegistryServer) -> None:
+    uri = push_image(server.host, REGISTRY, tag="v1")
+    with pytest.raises(ImageNotFoundError, match="v2"):
+        inspect(uri.replace("v1", "v2"))
+    with pytest.raises(ImageNotFoundError, match="arm64"):
+        inspect(uri, machine="aarch64")
+    with pytest.raises(InvalidReferenceError):
+        inspect("Not An Image")
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500])
+def test_if_the_registry_cannot_be_asked_it_is_used_as_named_with_a_warning(
+    server: RegistryServer, status: int
+) -> None:
+    uri = push_image(server.host, REGISTRY, tag="v1")
+    server.faults.add(path="/v2/base/*", status=status, times=None)
+    found = inspect(uri)
+    assert found.reference == uri
+    assert "could not be checked from here" in found.notes[0]
