@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from small_images import push_image
@@ -23,14 +24,28 @@ def server() -> Iterator[RegistryServer]:
         yield running
 
 
-def inspect(uri: str, *, machine: Machine = "x86_64") -> InspectedImage:
-    return inspect_image(uri, python="3.11", machine=machine, registry=REGISTRY)
+@pytest.fixture
+def inspect(tmp_path: Path) -> Callable[..., InspectedImage]:
+    def look(uri: str, *, machine: Machine = "x86_64") -> InspectedImage:
+        return inspect_image(uri, python="3.11", machine=machine, registry=REGISTRY, home=tmp_path)
+
+    return look
 
 
-def test_it_is_pinned_to_the_digest_that_its_tag_has_now(server: RegistryServer) -> None:
+Inspect = Callable[..., InspectedImage]
+
+
+def test_it_is_pinned_to_the_digest_that_its_tag_has_now(
+    server: RegistryServer, inspect: Inspect
+) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1", Env=["PYTHON_VERSION=3.11.9"])
     digest = REGISTRY.repository(uri).digest("v1")
     assert inspect(uri) == InspectedImage(f"{server.host}/base@{digest}")
+    server.requests.clear()
+    assert inspect(uri) == InspectedImage(f"{server.host}/base@{digest}")
+    assert [request.method for request in server.requests] == ["HEAD"]
+    assert inspect(f"{uri}@{digest}").reference == f"{server.host}/base@{digest}"
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -40,13 +55,17 @@ def test_it_is_pinned_to_the_digest_that_its_tag_has_now(server: RegistryServer)
         (["PYTHON_VERSION=3.13.1"], "has Python 3.13, and this process runs Python 3.11"),
     ],
 )
-def test_what_is_doubtful_is_noted(server: RegistryServer, env: list[str], note: str) -> None:
+def test_what_is_doubtful_is_noted(
+    server: RegistryServer, inspect: Inspect, env: list[str], note: str
+) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1", Env=env)
     (found,) = inspect(uri).notes
     assert note in found
 
 
-def test_one_that_is_missing_or_for_another_processor_is_refused(server: RegistryServer) -> None:
+def test_one_that_is_missing_or_for_another_processor_is_refused(
+    server: RegistryServer, inspect: Inspect
+) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1")
     with pytest.raises(ImageNotFoundError, match="v2"):
         inspect(uri.replace("v1", "v2"))
@@ -58,7 +77,7 @@ def test_one_that_is_missing_or_for_another_processor_is_refused(server: Registr
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500])
 def test_if_the_registry_cannot_be_asked_it_is_used_as_named_with_a_warning(
-    server: RegistryServer, status: int
+    server: RegistryServer, inspect: Inspect, status: int
 ) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1")
     server.faults.add(path="/v2/base/*", status=status, times=None)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kinetic_images.bases import python_of
@@ -15,6 +18,7 @@ from kinetic_images.errors import (
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Machine, Target
+from kinetic_payload.files.private import make_folder, read_private, write_private
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,13 @@ class InspectedImage:
 _NEEDED: Final = "python3, cloudpickle and google-cloud-storage"
 
 
-def inspect_image(uri: str, *, python: str, machine: Machine, registry: Registry) -> InspectedImage:
+def inspect_image(
+    uri: str, *, python: str, machine: Machine, registry: Registry, home: Path
+) -> InspectedImage:
     """Look at the image *uri*, which will run a function of Python *python* (`3.11`) on *machine*.
+
+    What was seen is kept in *home*: the next time, only the digest of the tag is asked for, and nothing if
+    *uri* contains the digest.
 
     If the registry cannot be queried from here, the image is used as it is named: the nodes of a cluster may
     have access to it.
@@ -43,20 +52,47 @@ def inspect_image(uri: str, *, python: str, machine: Machine, registry: Registry
     """
     name = parse_reference(uri)
     architecture = Target(python=python, machine=machine).architecture
+    repository = registry.repository(name)
     try:
-        image = registry.repository(name).image(name.version, architecture)
+        digest = name.digest or repository.digest(name.version)
+        seen = None if digest is None else _seen(home, f"{name.repository}@{digest}", architecture)
+        if seen is None or digest is None:
+            image = repository.image(digest or name.version, architecture)
+            digest, seen = image.index_digest or image.digest, {"python": python_of(image.config)}
+            _keep(home, f"{name.repository}@{digest}", architecture, seen)
     except (RegistryLoginError, RegistryPermissionError, RegistryUnavailableError) as error:
         return InspectedImage(uri, (_unknown(uri, error),))
-    found = python_of(image.config)
-    notes: tuple[str, ...] = ()
+    return InspectedImage(str(name.at(digest)), _notes(uri, seen["python"], python))
+
+
+def _notes(uri: str, found: str | None, python: str) -> tuple[str, ...]:
     if found is None:
-        notes = (f"The image {uri} does not say which Python it has. It must have {_NEEDED}.",)
-    elif found != python:
-        notes = (
-            f"The image {uri} says that it has Python {found}, and this process runs Python {python}: "
-            "a function pickled here may not load there.",
-        )
-    return InspectedImage(str(name.at(image.index_digest or image.digest)), notes)
+        return (f"The image {uri} does not say which Python it has. It must have {_NEEDED}.",)
+    if found == python:
+        return ()
+    return (
+        f"The image {uri} says that it has Python {found}, and this process runs Python {python}: "
+        "a function pickled here may not load there.",
+    )
+
+
+def _path(home: Path, image: str, architecture: str) -> Path:
+    key = hashlib.sha256(f"{image} {architecture}".encode()).hexdigest()
+    return home / "cache" / "images" / "inspected" / f"{key}.json"
+
+
+def _seen(home: Path, image: str, architecture: str) -> dict[str, str | None] | None:
+    try:
+        record = json.loads(read_private(_path(home, image, architecture)))
+    except (FileNotFoundError, PermissionError, ValueError):
+        return None
+    return record if isinstance(record, dict) and "python" in record else None
+
+
+def _keep(home: Path, image: str, architecture: str, seen: dict[str, str | None]) -> None:
+    path = _path(home, image, architecture)
+    make_folder(path.parent)
+    write_private(path, json.dumps(seen).encode())
 
 
 def _unknown(uri: str, error: RegistryError) -> str:

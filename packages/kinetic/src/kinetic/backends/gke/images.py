@@ -118,7 +118,11 @@ class ClusterImages:
         uri = request.image.uri
         assert uri is not None
         found = inspect_image(
-            uri, python=_python(), machine=_machine(request), registry=_registry()
+            uri,
+            python=_python(),
+            machine=_machine(request),
+            registry=_registry(),
+            home=self.home,
         )
         _report(packaging, found.notes)
         return found.reference
