@@ -76,3 +76,51 @@ class DownloadLoginError(DownloadError, LoginRequiredError):
 
 class DownloadUnavailableError(DownloadError, UnavailableError):
     """The server of a package was not reached, or failed each time."""
+
+
+class BuildInputError(BuildError, InvalidRequestError):
+    """A build's input cannot be used: a file is missing or has changed, or an address has credentials."""
+
+
+class BuildTimeoutError(BuildError, TimeoutError):
+    """A build took longer than its time limit, or waited too long in a queue."""
+
+
+class BuildCancelledError(BuildError):
+    """A build was cancelled, and not by this process."""
+
+
+class BuilderError(KineticError):
+    """The program or service that builds images cannot be used."""
+
+
+class DockerNotFoundError(BuilderError, FileNotFoundError):
+    """There is no docker on this machine that can build with BuildKit and secrets."""
+
+
+class DockerUnavailableError(BuilderError, UnavailableError):
+    """The docker engine is not running, or this user must not use it."""
+
+
+class BuildServiceLoginError(BuilderError, LoginRequiredError):
+    """Cloud Build does not accept the credentials, or there are none."""
+
+
+class BuildServicePermissionError(BuilderError, PermissionError):
+    """The user, or a service account, lacks a role; the hint names it."""
+
+
+class BuildServiceDisabledError(BuilderError):
+    """The Cloud Build API is not enabled in the project."""
+
+
+class BuildQuotaError(BuilderError):
+    """The project's quota of Cloud Build is used up, or does not allow this build."""
+
+
+class BuildServiceUnavailableError(BuilderError, UnavailableError):
+    """Cloud Build did not respond within the time limit; a build that was started continues."""
+
+
+class InvalidBuildError(BuilderError, InvalidRequestError):
+    """Cloud Build rejects the request: an unknown region, service account, project or machine type."""

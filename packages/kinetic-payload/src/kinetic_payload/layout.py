@@ -94,7 +94,18 @@ LISTED: Final = ("handle.json", "outcome.json")
 PATHWAYS_SCRATCH: Final = "pathways-scratch"
 """The folder for temporary files of the components of Pathways, without a slash at its end."""
 
-RESERVED_PREFIXES: Final = ("logs/", "contexts/", "data/", "data-markers/", "groups/", "outputs/")
+BUILD_LOGS: Final = "builds/logs"
+"""The folder of the logs of image builds, without a slash at its end; each is `log-BUILD_ID.txt`."""
+
+RESERVED_PREFIXES: Final = (
+    "logs/",
+    "contexts/",
+    "data/",
+    "data-markers/",
+    "groups/",
+    "outputs/",
+    "builds/",
+)
 """The first parts of names in a store that are not job ids."""
 
 
@@ -106,6 +117,16 @@ def context_object(digest: str) -> str:
 def context_digest(name: str) -> str:
     """Return the tree digest in *name*, the name of a snapshot."""
     return name.removeprefix("contexts/").removesuffix(".zip")
+
+
+def build_context(digest: str) -> str:
+    """Return the name of the files of an image build, whose contents have this digest."""
+    return f"builds/contexts/{digest}.tar.gz"
+
+
+def build_log(build_id: str) -> str:
+    """Return the name of the log of the image build *build_id*."""
+    return f"{BUILD_LOGS}/log-{build_id}.txt"
 
 
 def data_prefix(digest: str) -> str:

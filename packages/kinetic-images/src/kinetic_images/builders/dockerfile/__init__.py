@@ -1,0 +1,1 @@
+"""Build contexts: a recipe, or a folder with a Dockerfile, as the input of a container build."""

@@ -1,0 +1,153 @@
+"""Build contexts: named files with a digest, written as a reproducible tar archive."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from kinetic_images.errors import BuildInputError
+
+
+
+@dataclass(frozen=True)
+class ContextFile:
+    """A file of a build context: bytes, a file on this machine, or a symbolic link."""
+
+    content: bytes | Path | None = field(repr=False)
+    """None: a symbolic link to `link`."""
+    executable: bool = False
+    sha256: str = ""
+    """The expected digest in hexadecimal digits; empty: any."""
+    link: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the content.
+
+        Raises:
+            BuildInputError: The content is not what was expected, or cannot be read.
+        """
+        if isinstance(self.content, Path):
+            with _opened(self.content) as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+        else:
+            found = hashlib.sha256(self.content or b"").hexdigest()
+        if self.sha256 and found != self.sha256:
+            raise BuildInputError(
+                f"{self.content} has changed since it was locked: its SHA-256 is {found}, not "
+                f"{self.sha256}.",
+                hint="Resolve the dependencies again: KINETIC_REBUILD=1.",
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """The files of a build: `path in the context → file`, and which of them is the Dockerfile."""
+
+    files: Mapping[str, ContextFile]
+    dockerfile: str = "Dockerfile"
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of names, modes and contents, in hexadecimal digits. Compression does not change it."""
+        rows = [
+            [name, file.executable, file.link, file.digest]
+            for name, file in sorted(self.files.items())
+        ]
+        return hashlib.sha256(json.dumps([self.dockerfile, rows]).encode()).hexdigest()
+
+    def write_archive(self, stream: BinaryIO, *, compressed: bool) -> None:
+        """Write all files to *stream* as a tar archive, compressed with gzip or not.
+
+        Owners, times and the order of files do not depend on this machine.
+
+        Raises:
+            BuildInputError: A file is not what was expected, or cannot be read.
+        """
+        if not compressed:
+            self._write_tar(stream)
+            return
+        with _gzip(stream) as packed:
+            self._write_tar(packed)
+
+    def _write_tar(self, stream: IO[bytes]) -> None:
+        with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+            for name, file in sorted(self.files.items()):
+                _add(archive, name, file)
+
+
+def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.mode = 0o755 if file.executable else 0o644
+    if file.content is None:
+        entry.type, entry.linkname = tarfile.SYMTYPE, file.link
+        archive.addfile(entry)
+    elif isinstance(file.content, bytes):
+        entry.size = len(file.content)
+        archive.addfile(entry, io.BytesIO(file.content))
+    else:
+        expected = file.digest
+        with _opened(file.content) as opened:
+            reader = _Hashing(opened)
+            entry.size = opened.seek(0, io.SEEK_END)
+            opened.seek(0)
+            try:
+                archive.addfile(entry, reader)
+            except OSError as error:
+                if isinstance(error, BrokenPipeError):
+                    raise
+                raise _unreadable(file.content, error) from error
+        if reader.hash.hexdigest() != expected:
+            raise BuildInputError(
+                f"{file.content} changed while it was read.", hint="Build again, when it is complete."
+            )
+
+
+class _Hashing(io.RawIOBase):
+    """A stream that hashes what is read from it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.hash = hashlib.sha256()
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._stream.read(size)
+        self.hash.update(data)
+        return data
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> BuildInputError:
+    return BuildInputError(
+        f"{path}, a file of the image build, cannot be read: {error.strerror or error}.",
+        hint="Check that it exists, and its permissions.",
+    )
+
+
+def _gzip(stream: BinaryIO) -> IO[bytes]:
+    """Return a gzip stream without a name and time of its own."""
+    try:
+        from isal import igzip  # Ten times faster than zlib.
+
+        return igzip.IGzipFile(fileobj=stream, mode="wb", filename="", mtime=0, compresslevel=2)
+    except ImportError:
+        import gzip
+
+        return gzip.GzipFile(fileobj=stream, mode="wb", filename="", mtime=0, compresslevel=6)

@@ -1,0 +1,54 @@
+"""Build secrets: credentials of indexes and certificates, which never become part of a context or a layer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from kinetic_images.builders.dockerfile.instructions import CA_SECRET, NETRC_SECRET
+from kinetic_images.uv import cleaned
+from kinetic_payload.files.private import write_private
+from kinetic_payload.printable import printable_log
+
+_PASSWORD: Final = re.compile(r"\bpassword\s+(\"(?:[^\"\\]|\\.)*\"|\S+)")
+_SHORTEST: Final = 4
+"""Shorter passwords are not looked for: they would hide ordinary text."""
+
+
+@dataclass(frozen=True)
+class BuildSecrets:
+    """What a build may read, and its result must not contain."""
+
+    netrc: str = field(default="", repr=False)
+    """Credentials of indexes and repositories, in the format of `~/.netrc`."""
+    ca: Path | None = None
+    """A file with the certificates of the authorities to trust; None: those of the base image."""
+
+    @contextmanager
+    def files(self) -> Iterator[Mapping[str, Path]]:
+        """Yield the secrets as files, by their ids; copies exist only during the block."""
+        found = {} if self.ca is None else {CA_SECRET: self.ca}
+        if not self.netrc:
+            yield found
+            return
+        with TemporaryDirectory(prefix="kinetic-secrets-") as folder:
+            path = Path(folder, NETRC_SECRET)
+            write_private(path, self.netrc.encode())
+            yield {**found, NETRC_SECRET: path}
+
+    def clean(self, line: str) -> str:
+        """Return a *line* of a build's log without credentials, colours and control characters."""
+        line = cleaned(line)
+        for password in self._passwords():
+            line = line.replace(password, "***")
+        return printable_log(line)
+
+    def _passwords(self) -> list[str]:
+        found = {word.strip('"') for word in _PASSWORD.findall(self.netrc)}
+        # The longest first, because one may be part of another.
+        return sorted((each for each in found if len(each) >= _SHORTEST), key=len, reverse=True)
