@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.project.roots import ProjectPlan
+    from kinetic_payload.project.snapshot import Snapshot
 
 GRACE_SECONDS = 30.0
 """Seconds between SIGTERM and SIGKILL; the default of Kubernetes."""
@@ -34,6 +35,8 @@ class Packaging:
     """A call that is being packaged."""
 
     plan: ProjectPlan
+    snapshot: Callable[[], Snapshot | None]
+    """Returns the snapshot of the project; blocks until it is taken. None: no files are shipped."""
     reads_buckets: Callable[[], bool]
     """Returns whether data of the call is in buckets; blocks until the call is pickled."""
     report: Callable[[str], None]

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.submit.request import JobRequest
     from kinetic_payload.progress import TrackProgress
+    from kinetic_payload.project.snapshot import Snapshot
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Location, Store
 
@@ -140,12 +141,19 @@ def _submit(
     reads_buckets = Future[bool]()
     with Executor(2) as executor:
         checked = Future[None](executor)
+        taken: Future[Snapshot | None] = Future(executor)
         packaging = Packaging(
-            plan, reads_buckets.result, phase, progress, checked=partial(checked.set_result, None)
+            plan=plan,
+            snapshot=taken.result,
+            reads_buckets=reads_buckets.result,
+            report=phase,
+            progress=progress,
+            checked=partial(checked.set_result, None),
         )
         environment = executor.submit(partial(_prepare_environment, request, services, packaging))
         packed = package(call, plan, options, check=check, warn=warn, track=progress)
         with closing(packed.call):
+            taken.set_result(packed.snapshot)
             reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))
             if plan.root is None:
                 warn_once(warn, no_project_warning(options.cwd))

@@ -15,7 +15,6 @@ from typing import IO, BinaryIO
 from kinetic_images.errors import BuildInputError
 
 
-
 @dataclass(frozen=True)
 class ContextFile:
     """A file of a build context: bytes, a file on this machine, or a symbolic link."""
@@ -107,7 +106,8 @@ def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
                 raise _unreadable(file.content, error) from error
         if reader.hash.hexdigest() != expected:
             raise BuildInputError(
-                f"{file.content} changed while it was read.", hint="Build again, when it is complete."
+                f"{file.content} changed while it was read.",
+                hint="Build again, when it is complete.",
             )
 
 

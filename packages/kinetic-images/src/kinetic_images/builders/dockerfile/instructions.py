@@ -24,7 +24,9 @@ _GIT: Final = (
 )
 
 
-def dockerfile(base: str, python: str, placed: Sequence[tuple[str, str]], *, needs_git: bool) -> str:
+def dockerfile(
+    base: str, python: str, placed: Sequence[tuple[str, str]], *, needs_git: bool
+) -> str:
     """Return the Dockerfile of an image on *base*, for CPython *python*.
 
     *placed* are files of the context with their path in the image. The first stage installs, as root and

@@ -52,9 +52,7 @@ def _source(package: LockedPackage) -> Iterator[str]:
         vcs = {"type": "git", "url": repository_url(package), "commit-id": package.sha256}
         yield f"vcs = {_table(vcs | _subdirectory(package))}"
         return
-    place = (
-        {"path": f"{FOLDER}/{package.file}"} if is_local(package) else {"url": package.address}
-    )
+    place = {"path": f"{FOLDER}/{package.file}"} if is_local(package) else {"url": package.address}
     size = {} if package.size is None else {"size": package.size}
     file = {"name": package.file, **place, **size, "hashes": {"sha256": package.sha256}}
     if package.is_wheel:

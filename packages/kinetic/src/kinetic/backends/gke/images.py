@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BUILDERS: Final = ("layers",)
 """The values of KINETIC_IMAGE_BUILDER."""
+KERAS: Final = "keras"
 _GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
 _MULTI_REGIONS: Final = ("us", "europe", "asia")
 """Locations of Artifact Registry that contain the regions whose names begin with theirs."""
@@ -142,11 +143,26 @@ class ClusterImages:
             reports=BuildReports(line=packaging.report, progress=packaging.progress),
             resolved=packaging.checked,
         )
-        image = ensure_image(self._request(request, dependencies), services)
+        more = self._imported(dependencies, packaging)
+        image = ensure_image(self._request(request, dependencies, more), services)
         _report(packaging, image.notes)
         return image.reference
 
-    def _request(self, request: JobRequest, dependencies: Dependencies) -> ImageRequest:
+    def _imported(self, dependencies: Dependencies, packaging: Packaging) -> list[str]:
+        """Return packages that the project imports, and that users often forget to require."""
+        from kinetic_payload.project.imports import file_that_imports
+
+        named = {requirement.name for requirement in dependencies.requirements}
+        snapshot = None if KERAS in named else packaging.snapshot()
+        path = None if snapshot is None else file_that_imports(snapshot, KERAS)
+        if path is None:
+            return []
+        _report(packaging, [f"{path} imports {KERAS}, which no requirement names: it is added."])
+        return [KERAS]
+
+    def _request(
+        self, request: JobRequest, dependencies: Dependencies, more: Sequence[str]
+    ) -> ImageRequest:
         from kinetic.jobs.runner import runner_bundle
         from kinetic_images.bases import default_base
         from kinetic_images.ensure import ImageRequest
@@ -156,7 +172,7 @@ class ClusterImages:
         settings = request.settings
         wheels = own_wheels_of(dependencies, self.home)
         on_pathways = request.semantics == "pathways"
-        additions = [bucket_requirement()]
+        additions = [bucket_requirement(), *more]
         if request.debug:
             additions.append("debugpy")
         if on_pathways:
