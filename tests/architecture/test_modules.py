@@ -105,7 +105,16 @@ TESTED_AS = {
     "kinetic_images.declared.toml_text": "kinetic_images/declared/test_uv_settings.py",
     "kinetic_images.declared.uv_files": "kinetic_images/test_dependencies.py",
     "kinetic_images.errors": "architecture/test_public_api.py",
+    "kinetic_images.registry.logins": "kinetic_images/registry/test_credentials.py",
+    "kinetic_images.registry.registry": "kinetic_images/registry/test_repository.py",
     "kinetic_images.targets": "kinetic_images/test_dependencies.py",
+    "kinetic_images.testing.registry.answers": "kinetic_images/testing/registry/test_server.py",
+    "kinetic_images.testing.registry.api": "kinetic_images/testing/registry/test_server.py",
+    "kinetic_images.testing.registry.contract": "contract/test_registries.py",
+    "kinetic_images.testing.registry.images": "kinetic_images/registry/test_repository.py",
+    "kinetic_images.testing.registry.requests": "kinetic_images/testing/registry/test_server.py",
+    "kinetic_images.testing.registry.storage": "kinetic_images/testing/registry/test_server.py",
+    "kinetic_images.testing.registry.web": "kinetic_images/testing/registry/test_server.py",
     "kinetic_images.uv_input": "kinetic_images/test_against_uv.py",
     "kinetic_k8s.cluster.client": "cluster/test_client.py",
     "kinetic_k8s.cluster.cluster": "cluster/test_client.py",
@@ -224,6 +233,11 @@ TESTED_AS = {
 """Modules whose tests have another name, and where they are: parts of one thing that is tested whole."""
 
 NOT_OURS_TO_CATCH = {
+    "kinetic_images.registry.connection.NoResponseError": "goes from one part of the registry's client to another",
+    "kinetic_images.registry.retry.GaveUpError": "goes from one part of the registry's client to another",
+    "kinetic_images.registry.retry.TransientError": "goes from one part of the registry's client to another",
+    "kinetic_images.testing.registry.storage.StorageError": "goes from one part of the test registry to another",
+    "kinetic_images.testing.registry.web._BreakError": "goes from one part of the test registry to another",
     "kinetic.jobs.wait.WaitStopped": "goes from one of our threads to another",
     "kinetic.testing.functions.Sad": "is a user's own, in the contract of backends",
     "kinetic_payload.threads.Stopped": "goes from one of our threads to another",

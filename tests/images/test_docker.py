@@ -71,7 +71,7 @@ def test_docker_and_the_client_share_a_login(engine: Any) -> None:
     with RegistryServer(access=access) as server:
         image = f"{server.host}/kn/private"
         engine.run("import", "-", f"{image}:1", given=an_archive())
-        assert b"unauthorized" in engine.run("push", f"{image}:1", check=False).stderr.lower()
+        assert b"denied" in engine.run("push", f"{image}:1", check=False).stderr
         login = ["login", "-u", "me", "--password-stdin", server.host]
         assert engine.run(*login, check=False, given=b"wrong").returncode
 

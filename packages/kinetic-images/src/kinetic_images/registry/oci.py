@@ -29,7 +29,7 @@ _OLD: Final = "application/vnd.docker.distribution.manifest.v1"
 _BASELINES: Final = {"amd64": ("", "v1"), "arm64": ("", "v8")}
 """Variants that every processor of an architecture runs."""
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def digest_of(data: bytes) -> str:
@@ -234,7 +234,7 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def _converted(found: Mapping[str, Any], kind: type[T], what: str) -> T:
+def _converted(found: Mapping[str, Any], kind: type[_T], what: str) -> _T:
     # `null` stands for an absent key.
     present = {key: value for key, value in found.items() if value is not None}
     try:

@@ -206,6 +206,8 @@ class RegistryContract:
         assert self.ask("HEAD", path).status == 404
         assert self.ask("HEAD", path, headers={"Accept": DOCKER_MANIFEST}).status == 404
         assert self.ask("HEAD", path, headers={"Accept": OCI_MANIFEST}).status == 200
+        several = urllib3.HTTPHeaderDict([("Accept", OCI_MANIFEST), ("Accept", DOCKER_MANIFEST)])
+        assert self.ask("HEAD", path, headers=several).status == 200
 
     def test_an_upload_arrives_in_pieces_of_any_form(self) -> None:
         repository, data = self.repository(), secrets.token_bytes(200_000)

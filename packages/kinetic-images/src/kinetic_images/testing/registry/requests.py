@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 
@@ -22,7 +22,7 @@ class Logged:
     """0: there is no response, or not yet."""
     bytes_in: int = 0
     bytes_out: int = 0
-    user: str = field(default="")
+    user: str = ""
     """Who made it; empty: nobody, or it was not accepted."""
 
 

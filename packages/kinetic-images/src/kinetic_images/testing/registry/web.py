@@ -140,7 +140,13 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         parts = urlsplit(self.path)
         query = {key: tuple(found) for key, found in parse_qs(parts.query).items()}
-        headers = {key.lower(): value for key, value in self.headers.items()}
+        headers: dict[str, str] = {}
+        for (
+            key,
+            value,
+        ) in self.headers.items():  # docker sends a header for each type that it accepts.
+            before = headers.get(key.lower())
+            headers[key.lower()] = value if before is None else f"{before}, {value}"
         shown = {**headers, "authorization": headers.get("authorization", "").partition(" ")[0]}
         logged = Logged(self.command, parts.path, query, shown)
         self.server.requests.add(logged)
