@@ -109,6 +109,10 @@ def test_readers_of_blobs_follow_a_redirect_without_their_credentials(
         ("http://storage.invalid/x?signature=hunter2", "redirects to http://storage.invalid/x"),
         ("file:///etc/passwd", "not encrypted"),
         ("http://[::1", "not encrypted"),
+        ("https://exa mple:x y/x?signature=hunter2", "not encrypted"),
+        ("https://[fe80::z]/x?signature=hunter2", "not encrypted"),
+        ("http://localhost:1/x?signature=hunter2", "localhost, to which it redirects: "),
+        ("https://%zz/x?signature=hunter2", "not valid"),
         ("", "more than 5 redirects"),
     ],
 )

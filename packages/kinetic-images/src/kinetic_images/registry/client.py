@@ -183,7 +183,15 @@ class Client:
         """Return the response to *request*, redirects followed; credentials stay at the first origin."""
         home = origin(request.url)
         for _ in range(_MOST_REDIRECTS + 1):
-            response = exchange(request)
+            try:
+                response = exchange(request)
+            except NoResponseError as error:
+                if origin(request.url) == home:
+                    raise
+                other = f"{urlsplit(request.url).hostname}, to which it redirects"
+                raise NoResponseError(
+                    f"{other}: {error.reason}", transient=error.transient
+                ) from error
             if response.status not in _REDIRECTS:
                 return response
             target = joined(request.url, response.headers.get("Location", ""))

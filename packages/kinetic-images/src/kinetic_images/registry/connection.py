@@ -138,9 +138,9 @@ class Connections:
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         proxy = proxy_of_environment(url, self._proxies)
+        if self._process != os.getpid():  # The sockets are the parent's, and its lock may be taken.
+            self._process, self._lock, self._pools = os.getpid(), threading.Lock(), {}
         with self._lock:
-            if self._process != os.getpid():  # The sockets are the parent's.
-                self._process, self._pools = os.getpid(), {}
             if proxy not in self._pools:
                 self._pools[proxy] = self._new_pool(proxy)
             return self._pools[proxy]
@@ -307,6 +307,8 @@ def _no_response(error: Exception) -> NoResponseError:
         for cause in causes
     )
     text = " ".join(str(last).split()) or type(last).__name__
+    if any(isinstance(cause, LocationValueError) for cause in causes):
+        text = "the address is not valid"  # It may contain a signature.
     if untrusted:
         text = f"its certificate is not trusted ({text})"
     return NoResponseError(text[:300].rstrip("."), transient=not (malformed or untrusted))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -65,6 +66,7 @@ class Authorizer:
         self._addresses = addresses
         self._send = send
         self._now = now
+        self._process = os.getpid()
         self._guard = threading.Lock()
         self._hosts: dict[str, _Host] = {}
 
@@ -214,6 +216,8 @@ class Authorizer:
         return known
 
     def _host(self, name: str) -> _Host:
+        if self._process != os.getpid():  # Other threads of the parent may have held the locks.
+            self._process, self._guard, self._hosts = os.getpid(), threading.Lock(), {}
         with self._guard:
             return self._hosts.setdefault(name, _Host())
 
