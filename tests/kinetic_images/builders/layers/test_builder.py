@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.targets import Target
 from kinetic_images.testing.registry import RegistryServer
 from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.progress import Advance
+from kinetic_payload.threads import parallel_map
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 RUNNER = {"/app/remote_runner.py": b"print('runner')\n"}
@@ -142,9 +145,9 @@ def test_an_image_has_the_base_the_packages_the_files_and_the_labels(setup: Setu
     assert setup.found(recipe.tag).digest == digest
     assert len(image.manifest.layers) == 1 + 3
     assert [entry["created_by"] for entry in image.config.history[1:]] == [
-        "kinetic layers: big 1.0",
-        "kinetic layers: 2 packages",
-        "kinetic layers: files",
+        "kinetic-images: big 1.0",
+        "kinetic-images: 2 packages",
+        "kinetic-images: files",
     ]
     assert image.config.labels == {"made": "here"}
     assert (root / "hello.txt").read_text() == "hello\n"
@@ -176,6 +179,43 @@ def test_two_machines_build_the_same_image(setup: Setup) -> None:
     setup.server.storage.remove_manifest("kn/images", recipe.tag)
 
     assert setup.build(recipe, cache="two") == one
+
+
+def test_two_builds_of_one_image_at_once_agree(setup: Setup) -> None:
+    recipe = setup.recipe(setup.wheel("big", LARGE), *(setup.wheel(name) for name in "abcdef"))
+
+    def build(cache: str) -> str:
+        return setup.builder(cache).build(recipe, setup.image(recipe), BuildReports())
+
+    digests = set(parallel_map(build, ["one", "two", "two"], threads=3))
+
+    assert digests == {setup.found(recipe.tag).digest}
+
+
+def test_bytes_are_counted_while_they_are_downloaded_and_uploaded(
+    setup: Setup, index: FileServer
+) -> None:
+    package = setup.wheel("big", LARGE)
+    assert package.size is not None
+    data = Path(package.address.removeprefix("file://")).read_bytes()
+    package = replace(package, address=index.add("/big.whl", data))
+    counted: dict[tuple[str, int | None], int] = {}
+
+    @contextmanager
+    def track(doing: str, total: int | None) -> Iterator[Advance]:
+        def advance(size: int) -> None:
+            counted[doing, total] = counted.get((doing, total), 0) + size
+
+        yield advance
+
+    recipe = setup.recipe(package)
+    digest = setup.builder().build(recipe, setup.image(recipe), BuildReports(progress=track))
+
+    layer = setup.found(digest).manifest.layers[1]
+    assert counted == {
+        ("downloading packages", package.size): package.size,
+        ("uploading layers", None): layer.size,
+    }
 
 
 def test_an_image_that_appeared_meanwhile_is_adopted(setup: Setup) -> None:

@@ -61,7 +61,7 @@ def test_the_configuration_is_the_bases_with_our_layers_labels_and_path() -> Non
         rootfs={"type": "layers", "diff_ids": [BASE_LAYER, LAYER.blob.diff_id]},
         history=[
             *a_config()["history"],
-            {"created": "2025-01-01T00:00:00Z", "created_by": "kinetic layers: numpy 2.0"},
+            {"created": "2025-01-01T00:00:00Z", "created_by": "kinetic-images: numpy 2.0"},
         ],
     )
     expected["config"]["Env"] = ["LANG=C.UTF-8", "PATH=/opt/kn/bin:/usr/bin", "A=b=c"]

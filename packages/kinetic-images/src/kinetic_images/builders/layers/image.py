@@ -73,7 +73,7 @@ def config_of(base: ImageConfig, layers: Sequence[NamedLayer], labels: Mapping[s
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     }
     history = [
-        {"created": created, "created_by": f"kinetic layers: {layer.title}"} for layer in layers
+        {"created": created, "created_by": f"kinetic-images: {layer.title}"} for layer in layers
     ]
     filled = sum(not entry.get("empty_layer") for entry in base.history)
     # docker rejects a history that has another number of layers.
