@@ -17,10 +17,10 @@ from typing import Final
 
 from packaging.utils import canonicalize_name
 
+from kinetic_images.builders.layers.inflate import content_of
 from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE
 from kinetic_images.errors import InvalidWheelError
 
-_CHUNK: Final = 1 << 20
 _LARGEST_METADATA: Final = 64 << 20
 _VERSION: Final = re.compile(r"(\d+)\.\d+")
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\]")
@@ -58,22 +58,26 @@ class Wheel:
     def __init__(self, path: Path) -> None:
         self.file = path.name
         self.name = path.name.partition("-")[0]
+        self._stream = path.open("rb")
         try:
-            self._archive = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-            raise self.error(f"it is not a zip file ({error})") from error
-        try:
+            self._archive = self._opened()
             infos = [info for info in self._archive.infolist() if not _is_folder(info)]
             self.dist_info = self._dist_info(infos)
             self._check_version()
             self.entries = tuple(self._entries(infos))
         except BaseException:
-            self._archive.close()
+            self._stream.close()
             raise
 
     def close(self) -> None:
         """Close the file."""
-        self._archive.close()
+        self._stream.close()
+
+    def _opened(self) -> zipfile.ZipFile:
+        try:
+            return zipfile.ZipFile(self._stream)
+        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+            raise self.error(f"it is not a zip file ({error})") from error
 
     def error(self, problem: str) -> InvalidWheelError:
         """Return the error that names this wheel."""
@@ -106,26 +110,14 @@ class Wheel:
         Raises:
             InvalidWheelError: It is damaged, encrypted, or compressed in an unknown way.
         """
-        left = info.file_size
         try:
-            with self._archive.open(info) as stream:
-                while data := stream.read(_CHUNK):
-                    left -= len(data)
-                    yield data
-        except (
-            zipfile.BadZipFile,
-            NotImplementedError,
-            RuntimeError,
-            EOFError,
-            ValueError,
-        ) as error:
-            raise self.error(f"{info.filename!r} cannot be read ({error})") from error
+            yield from content_of(self._archive, self._stream, info)
         except OSError:
             raise
-        except Exception as error:  # zlib.error, lzma.LZMAError: of the module that is at hand.
+        except (
+            Exception
+        ) as error:  # Also zlib.error, and the errors of whatever is at hand instead.
             raise self.error(f"{info.filename!r} cannot be read ({error})") from error
-        if left:
-            raise self.error(f"{info.filename!r} ends early")
 
     def record(self) -> dict[str, tuple[str, str]]:
         """Return the wheel's own list of files: path in the wheel → hash, size.
