@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import random
 import tarfile
 
 import pytest
@@ -46,6 +47,21 @@ def test_the_header_of_gzip_has_no_time_and_no_name() -> None:
 
     flags, time = stream.getvalue()[3], stream.getvalue()[4:8]
     assert (flags, time) == (0, bytes(4))
+
+
+@pytest.mark.parametrize("piece", [1000, 300_000, 5_000_000])
+def test_a_layer_does_not_depend_on_the_pieces_in_which_content_arrives(piece: int) -> None:
+    data = random.Random(1).randbytes(1_000_000) + bytes(1_500_000)
+
+    def written(size: int) -> bytes:
+        stream = io.BytesIO()
+        writer = LayerWriter(stream)
+        pieces = [data[start : start + size] for start in range(0, len(data), size)]
+        writer.add_stream("file", len(data), pieces)
+        writer.finish()
+        return stream.getvalue()
+
+    assert written(piece) == written(len(data))
 
 
 @pytest.mark.parametrize("content", [[b"12"], [b"12", b"34"]])

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 _PIECE: Final = 256 << 10
-"""Bytes that are hashed and compressed at a time."""
+"""Bytes that are hashed and compressed at a time: always as many, because isal's output depends on that."""
 _LEVEL: Final = 2
 """The level of compression. Of isal's, it is the best ratio of speed to size."""
 _BLOCK: Final = 512
@@ -73,7 +73,7 @@ class LayerWriter:
         """Write the end of the file and return its digests."""
         end = self._plain_size + 2 * _BLOCK
         self._write(b"\0" * (2 * _BLOCK + -end % _RECORD))
-        self._flush()
+        self._compress(self._pending)
         self._store(self._compressor.flush())
         return LayerBlob(
             digest=f"sha256:{self._compressed.hexdigest()}",
@@ -89,11 +89,11 @@ class LayerWriter:
     def _write(self, data: bytes) -> None:
         self._plain_size += len(data)
         self._pending += data
-        if len(self._pending) >= _PIECE:
-            self._flush()
+        while len(self._pending) >= _PIECE:
+            self._compress(self._pending[:_PIECE])
+            del self._pending[:_PIECE]
 
-    def _flush(self) -> None:
-        piece, self._pending = bytes(self._pending), bytearray()
+    def _compress(self, piece: bytearray) -> None:
         self._plain.update(piece)
         self._store(self._compressor.compress(piece))
 
