@@ -26,6 +26,12 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 """Importing them runs something."""
 
 TESTED_AS = {
+    "kinetic.jobs.requirements": "kinetic/backends/gke/test_images.py",
+    "kinetic_images.bases": "kinetic_images/test_ensure.py",
+    "kinetic_images.claims": "kinetic_images/test_ensure.py",
+    "kinetic_images.history": "kinetic_images/test_ensure.py",
+    "kinetic_images.lock.own": "local/test_environments.py",
+    "kinetic_images.shared_records": "kinetic_images/test_ensure.py",
     "kinetic_k8s.manifests.components": "kinetic_k8s/manifests/test_workload.py",
     "kinetic_k8s.manifests.hosts": "kinetic_k8s/manifests/test_workload.py",
     "kinetic_k8s.manifests.indexed_job": "kinetic_k8s/manifests/test_workload.py",

@@ -250,6 +250,8 @@ def test_objects_lie_where_version_1_put_them() -> None:
         *(job.logs, job.log_chunk(2, 1, 3), job.outputs),
         *(layout.context_object("d"), layout.data_prefix("d"), layout.data_marker("d")),
         layout.group_prefix("g"),
+        *(layout.build_context("d"), layout.build_log("b"), layout.build_resolution("d")),
+        *(layout.build_claim("t"), layout.build_record("t", "build.json")),
     )
 
     assert found == (
@@ -258,6 +260,8 @@ def test_objects_lie_where_version_1_put_them() -> None:
         *("logs/j/", "logs/j/2/host-1/00000003", "outputs/j/"),
         *("contexts/d.zip", "data/d/", "data-markers/d"),
         "groups/g/",
+        *("builds/contexts/d.tar.gz", "builds/logs/log-b.txt", "builds/resolved/d.json"),
+        *("builds/claims/t.json", "builds/images/t/build.json"),
     )
     shared = {f"{name.partition('/')[0]}/" for name in found} - {"j/"}
     assert shared == set(layout.RESERVED_PREFIXES)

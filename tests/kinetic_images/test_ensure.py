@@ -34,6 +34,7 @@ from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.shared_records import SharedRecords
 from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.layout import build_claim
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.testing.memory_store import MemoryStore
 
@@ -199,7 +200,7 @@ def test_ten_submits_on_two_machines_build_it_once(world: World) -> None:
     assert builder.builds == 1
     assert len({image.reference for image in images}) == 1
     assert [image.built_by for image in images].count("counting") == 1
-    assert not [name for name in world.bucket.names() if name.startswith("claims/")]
+    assert not [name for name in world.bucket.names() if name.startswith("builds/claims/")]
 
 
 def test_if_the_build_fails_the_next_one_who_waits_tries_and_a_record_stays(world: World) -> None:
@@ -217,7 +218,7 @@ def test_if_the_build_fails_the_next_one_who_waits_tries_and_a_record_stays(worl
 
 def test_a_claim_of_a_killed_process_expires(world: World) -> None:
     recipe = world.ensure(alone=True).recipe
-    name = f"claims/{recipe.tag}.json"
+    name = build_claim(recipe.tag)
     world.bucket.write(name, b'{"who": "me@gone"}')
     claims = Claims(world.bucket, "you@here", expiry=0.5)
     waited: list[str] = []
@@ -237,15 +238,15 @@ def test_a_claim_is_renewed_while_it_is_held(world: World) -> None:
         return world.bucket.now() - began > 1.2
 
     with (
-        claims.held("claims/x", done=lambda: False, waiting=print),
-        claims.held("claims/x", done=later, waiting=lambda _: None) as other,
+        claims.held("builds/claims/x", done=lambda: False, waiting=print),
+        claims.held("builds/claims/x", done=later, waiting=lambda _: None) as other,
     ):
         assert not other
 
 
 def test_a_record_that_somebody_without_the_key_wrote_is_not_used(world: World) -> None:
     first = world.ensure("one")
-    (name,) = [name for name in world.bucket.names() if name.startswith("resolved/")]
+    (name,) = [name for name in world.bucket.names() if name.startswith("builds/resolved/")]
     record = json.loads(world.bucket.read(name))
     lock = record["lock"].replace("alpha-1.0-py3", "alpha-6.6-py3")
     world.bucket.write(name, json.dumps({**record, "lock": lock}).encode())

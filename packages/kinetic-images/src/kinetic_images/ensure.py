@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from kinetic_images.shared_records import SharedRecords
 from kinetic_images.targets import Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
 from kinetic_payload.files.private import make_folder, read_private, write_private
+from kinetic_payload.layout import build_claim, build_record, build_resolution
 
 _FORMAT: Final = 1
 _LOG_LINES: Final = 5000
@@ -187,7 +189,7 @@ class _ResolutionCache:
         key = hashlib.sha256(text.encode()).hexdigest()
         path = self.services.home / "cache" / "images" / f"{key}.json"
         shared = _Shared(self.services)
-        name = f"resolved/{key}.json"
+        name = build_resolution(key)
         if not self.request.refresh:
             for record in (_local(path), shared.find(name)):
                 found = self._usable(record)
@@ -312,7 +314,7 @@ def _claimed(tag: str, services: ImageServices, done: Callable[[], bool]) -> Ite
 
     with ExitStack() as stack:
         try:
-            held = claims.held(f"claims/{tag}.json", done=done, waiting=waiting)
+            held = claims.held(build_claim(tag), done=done, waiting=waiting)
             mine = stack.enter_context(held)
         except BucketNotFoundError:
             mine = True
@@ -373,11 +375,11 @@ def _write_record(
     shared: SharedRecords, recipe: Recipe, record: dict[str, Any], log: deque[str]
 ) -> None:
     """Write who built the image, from what, and its log, beside its lock; the image does not depend on it."""
-    folder = f"images/{recipe.tag}"
+    name = partial(build_record, recipe.tag)
     try:
-        shared.offer(f"{folder}/build.json", record, replace=True)
-        shared.store.write(f"{folder}/log.txt", "\n".join([*log, ""]).encode())
-        shared.store.write(f"{folder}/pylock.toml", lock_text(Lock(recipe.packages)).encode())
+        shared.offer(name("build.json"), record, replace=True)
+        shared.store.write(name("log.txt"), "\n".join([*log, ""]).encode())
+        shared.store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
     except StoreError:
         return
 

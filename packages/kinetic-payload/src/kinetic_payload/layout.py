@@ -129,6 +129,21 @@ def build_log(build_id: str) -> str:
     return f"{BUILD_LOGS}/log-{build_id}.txt"
 
 
+def build_resolution(digest: str) -> str:
+    """Return the name of the record of what an image is made of; *digest* is that of the request."""
+    return f"builds/resolved/{digest}.json"
+
+
+def build_claim(tag: str) -> str:
+    """Return the name of the object that the process which builds the image *tag* holds."""
+    return f"builds/claims/{tag}.json"
+
+
+def build_record(tag: str, name: str) -> str:
+    """Return the name of the object *name* beside the others about the build of the image *tag*."""
+    return f"builds/images/{tag}/{name}"
+
+
 def data_prefix(digest: str) -> str:
     """Return the prefix of the objects of one uploaded `Data`."""
     return f"data/{digest}/"
