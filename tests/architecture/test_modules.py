@@ -106,6 +106,7 @@ TESTED_AS = {
     "kinetic_images.builders.layers.shared_file": "kinetic_images/builders/layers/test_builder.py",
     "kinetic_images.builders.layers.transfer": "kinetic_images/builders/layers/test_builder.py",
     "kinetic_images.builders.layers.worker": "kinetic_images/builders/layers/test_workers.py",
+    "kinetic_images.certificates": "kinetic_images/test_downloads.py",
     "kinetic_images.credentials": "kinetic_images/test_uv.py",
     "kinetic_images.declared.projects": "kinetic_images/test_dependencies.py",
     "kinetic_images.declared.toml_text": "kinetic_images/declared/test_uv_settings.py",

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from pathlib import Path
 
 import pytest
 from file_server import FileServer, running_file_server
@@ -176,3 +178,23 @@ def test_a_stopped_download_ends_at_once(index: FileServer) -> None:
 
     with stoppable(lambda: bool(asked)), pytest.raises(Stopped):
         fetched(url)
+
+
+def test_only_certificates_that_the_environment_names_are_trusted(tmp_path: Path) -> None:
+    trustme = pytest.importorskip("trustme", reason="it needs kinetic-k8s[testing]")
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    trusted = tmp_path / "ca.pem"
+    authority.cert_pem.write_to_path(str(trusted))
+
+    with running_file_server(tls) as server:
+        url = server.add("/a.whl", DATA)
+        for environ in ({"SSL_CERT_FILE": str(trusted)}, {"REQUESTS_CA_BUNDLE": str(trusted)}):
+            sink = Memory()
+            Downloader(environ=environ, policy=EAGER).fetch(url, sink, what="numpy 2.0")
+            assert sink.data == DATA
+        with pytest.raises(DownloadUnavailableError, match=r"certificate of 127.* is not trusted"):
+            fetched(url)
+        missing = {"SSL_CERT_FILE": str(tmp_path / "missing.pem")}
+        with pytest.raises(DownloadError, match=r"missing\.pem, which SSL_CERT_FILE names"):
+            Downloader(environ=missing).fetch(url, Memory(), what="numpy 2.0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,10 +28,11 @@ class FileServer:
     on_request: Callable[[], None] = lambda: None
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """Method, path and headers (names in lower case) of each request."""
+    scheme: str = "http"
     port: int = 0
 
-    def url(self, path: str, host: str = "127.0.0.1") -> str:
-        return f"http://{host}:{self.port}{path}"
+    def url(self, path: str) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}{path}"
 
     def add(self, path: str, data: bytes) -> str:
         self.files[path] = data
@@ -57,8 +59,8 @@ class FileServer:
 
 
 @contextmanager
-def running_file_server() -> Iterator[FileServer]:
-    served = FileServer()
+def running_file_server(tls: ssl.SSLContext | None = None) -> Iterator[FileServer]:
+    served = FileServer(scheme="https" if tls else "http")
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -85,6 +87,8 @@ def running_file_server() -> Iterator[FileServer]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     served.port = server.server_address[1]
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

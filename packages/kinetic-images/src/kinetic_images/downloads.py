@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import ssl
@@ -13,6 +14,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
+from kinetic_images.certificates import tls_context
 from kinetic_images.errors import DownloadError, DownloadLoginError, DownloadUnavailableError
 from kinetic_payload.proxies import proxy_headers, proxy_of_environment
 from kinetic_payload.threads import check_wanted, pause
@@ -62,7 +64,12 @@ class DownloadPolicy:
 
 
 class Downloader:
-    """Downloads files from indexes of packages. Threads can share it."""
+    """Downloads files from indexes of packages. Threads can share it.
+
+    Certificates are verified with `SSL_CERT_FILE` or `REQUESTS_CA_BUNDLE` of *environ*, or those of the
+    system, and proxies are those of *environ*; None: of this process. *authorization* is asked with the URL
+    of each download; its value is never sent to another server.
+    """
 
     def __init__(
         self,
@@ -73,11 +80,10 @@ class Downloader:
     ) -> None:
         self._authorization = authorization
         self._environ = environ
+        # The certificates are those that uv uses, too.
+        self._certificates = os.environ if environ is None else environ  # noqa: TID251
         self._policy = policy or DownloadPolicy()
-        self._options: dict[str, Any] = {
-            "ssl_context": ssl.create_default_context(),
-            "maxsize": 16,
-        }
+        self._tls: ssl.SSLContext | None = None
         self._pools: dict[str | None, urllib3.PoolManager] = {}
 
     def fetch(self, url: str, sink: Sink, *, what: str) -> None:
@@ -194,10 +200,13 @@ class Downloader:
         proxy = proxy_of_environment(url, self._environ)
         pool = self._pools.get(proxy)
         if pool is None:
+            if self._tls is None:
+                self._tls = tls_context(self._certificates, DownloadError)
+            options: dict[str, Any] = {"ssl_context": self._tls, "maxsize": 16}
             pool = (
-                urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **self._options)
+                urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **options)
                 if proxy
-                else urllib3.PoolManager(**self._options)
+                else urllib3.PoolManager(**options)
             )
             self._pools[proxy] = pool
         return pool

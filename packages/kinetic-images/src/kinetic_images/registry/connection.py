@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, BinaryIO, Final
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, Final
 import urllib3
 from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSLError
 
+from kinetic_images.certificates import tls_context
 from kinetic_images.errors import RegistryError
 from kinetic_payload.progress import Advance
 from kinetic_payload.proxies import proxy_headers, proxy_of_environment
@@ -33,7 +33,6 @@ _PIECE: Final = 1 << 16
 _POLL: Final = 0.1
 _AHEAD: Final = 8
 """How many pieces of a response are read before they are wanted."""
-_CA_VARIABLES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 
 
 class NoResponseError(Exception):
@@ -147,7 +146,7 @@ class Connections:
 
     def _new_pool(self, proxy: str | None) -> urllib3.PoolManager:
         if self._tls is None:
-            self._tls = _tls(self._environ)
+            self._tls = tls_context(self._environ, RegistryError)
         options: dict[str, Any] = {"num_pools": 16, "maxsize": 16, "ssl_context": self._tls}
         if proxy is None:
             return urllib3.PoolManager(**options)
@@ -271,22 +270,6 @@ class _Exchange:
                 yield piece
                 self._sent += len(piece)
                 content.advance(len(piece))
-
-
-def _tls(environ: Mapping[str, str]) -> ssl.SSLContext:
-    variable = next((name for name in _CA_VARIABLES if environ.get(name)), None)
-    if variable is None:
-        return ssl.create_default_context()
-    path = Path(environ[variable])
-    try:
-        if path.is_dir():
-            return ssl.create_default_context(capath=str(path))
-        return ssl.create_default_context(cafile=str(path))
-    except OSError as error:  # `SSLError` is one.
-        raise RegistryError(
-            f"The certificates in {path}, which {variable} names, cannot be read: {error}.",
-            hint=f"Correct or unset {variable}.",
-        ) from error
 
 
 def _no_response(error: Exception) -> NoResponseError:
