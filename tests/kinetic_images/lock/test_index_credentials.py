@@ -99,3 +99,17 @@ def test_google_is_not_asked_without_need(tmp_path: Path, text: str) -> None:
     dependencies = declared(tmp_path, f"{text}\nalpha\n")
     found = IndexCredentials(dependencies, {"HOME": str(tmp_path)}, google=refuse)
     assert found.variables(tmp_path) == {}
+
+
+def test_a_build_elsewhere_gets_one_login_for_each_host(tmp_path: Path) -> None:
+    (tmp_path / ".netrc").write_text("machine other.example login me password unrelated\n")
+    found = credentials(
+        tmp_path,
+        f"--index-url https://me:secret@h.example:8443/simple\n--extra-index-url {GOOGLE}\n"
+        "alpha @ git+https://you:t0k@git.example/alpha@v1\nbeta @ https://open.example/beta.whl\n",
+    )
+    assert found.netrc().splitlines() == [
+        "machine git.example login you password t0k",
+        "machine h.example login me password secret",
+        "machine us-python.pkg.dev login oauth2accesstoken password t0ken",
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import netrc
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,6 +69,20 @@ class IndexCredentials:
             login = self._google()
             found = login.basic if login is not None else None
         return found
+
+    def netrc(self) -> str:
+        """Return the credentials of all indexes and addresses in the format of netrc, for a build elsewhere.
+
+        A host can have only one login there. The tokens of Artifact Registry hold for an hour.
+        """
+        logins = dict[str, str]()
+        for url in (*self._addresses.values(), *(index.url for index in self._indexes)):
+            host = urlsplit(url).hostname
+            found = self.authorization(url) if host else None
+            if host and found:
+                user, _, password = b64decode(found.partition(" ")[2]).decode().partition(":")
+                logins.setdefault(host, f"machine {host} login {user} password {password}\n")
+        return "".join(logins.values())
 
     def variables(self, folder: Path) -> dict[str, str]:
         """Return variables that give uv the credentials it cannot find itself: those of Artifact Registry.
