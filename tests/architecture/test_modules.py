@@ -102,6 +102,7 @@ TESTED_AS = {
     "kinetic_cli.main": "cli/test_process.py",
     "kinetic_cli.options": "cli/test_process.py",
     "kinetic_cli.testing": "kinetic_cli/commands/test_jobs.py",
+    "kinetic_images.builders.image_layout": "kinetic_images/builders/layers/test_layout.py",
     "kinetic_images.builders.layers.record": "kinetic_images/builders/layers/test_conversion.py",
     "kinetic_images.builders.layers.shared_file": "kinetic_images/builders/layers/test_builder.py",
     "kinetic_images.builders.layers.transfer": "kinetic_images/builders/layers/test_builder.py",

@@ -20,6 +20,7 @@ NOT_OURS_TO_KEEP = {
     "kinetic_runner/data/huggingface.py": "the library's own cache",
     "kinetic_runner/data/inputs.py": "empty mount points and stages of `Data`",
     "kinetic_runner/data/mounts.py": "mount points, and files of the kernel",
+    "kinetic_images/builders/dockerfile/install.py": "the files of an image, inside its build",
     "kinetic_runner/child/pipeline.py": "folders in which the user's function works",
 }
 """Modules that make files in another way, and which."""

@@ -11,17 +11,20 @@ SITE: Final = f"{PREFIX}/site"
 BIN: Final = f"{PREFIX}/bin"
 """The folder of the commands; it comes first in PATH."""
 
-# One line: `site` executes each line that begins with `import` by itself. `addsitedir` also executes the
-# `.pth` files of packages. What it adds at the end of the path moves before the packages of the base image,
-# which come after the standard library. Both folders may be in use at once; only the first one counts.
-_PTH: Final = (
-    "import site, sys; "
-    f"k = {SITE!r}; n = len(sys.path); k in sys.path or site.addsitedir(k); "
-    "m = sys.path[n:]; del sys.path[n:]; "
-    "i = next((i for i, p in enumerate(sys.path) "
-    "if p.rpartition('/')[2] in ('site-packages', 'dist-packages')), n); "
-    "sys.path[i:i] = m\n"
-)
+_FINDER: Final = f"""\
+import site
+if "{SITE}" not in sys.path:
+    before = list(sys.path)
+    site.addsitedir("{SITE}")
+    added = [path for path in sys.path if path not in before]
+    first = next((number for number, path in enumerate(before)
+                  if path.endswith(("/site-packages", "/dist-packages"))), len(before))
+    sys.path[:] = [*before[:first], *added, *before[first:]]
+"""
+"""Put our folder, and those that its `.pth` files add, before the folders of the base's packages.
+
+They come after the standard library. As the code is in a `.pth` file, it also runs under `-I`.
+"""
 
 
 def path_files(python: str) -> dict[str, bytes]:
@@ -30,7 +33,9 @@ def path_files(python: str) -> dict[str, bytes]:
     Debian's Python and Python's own images look in different folders for them; the other folder has no effect.
     Packages in the image take precedence over the base's; the standard library over both.
     """
+    # A line that begins with `import` is executed. The names that it assigns must not leak.
+    line = f"import sys; exec({_FINDER!r}, {{'sys': sys}})\n".encode()
     return {
-        f"/usr/local/lib/python{python}/{folder}/000_kn.pth": _PTH.encode()
+        f"/usr/local/lib/python{python}/{folder}/000_kn.pth": line
         for folder in ("dist-packages", "site-packages")
     }

@@ -1,1 +1,1 @@
-"""Servers for tests that store what they receive."""
+"""Servers for tests: a registry of images, and Cloud Build."""

@@ -9,8 +9,9 @@ import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO, cast
 
 from kinetic_images.errors import BuildInputError
 
@@ -40,7 +41,7 @@ class ContextFile:
             found = hashlib.sha256(self.content or b"").hexdigest()
         if self.sha256 and found != self.sha256:
             raise BuildInputError(
-                f"{self.content} has changed since it was locked: its SHA-256 is {found}, not "
+                f"{_name(self.content)} has changed since it was locked: its SHA-256 is {found}, not "
                 f"{self.sha256}.",
                 hint="Resolve the dependencies again: KINETIC_REBUILD=1.",
             )
@@ -79,6 +80,10 @@ class BuildContext:
 
     def _write_tar(self, stream: IO[bytes]) -> None:
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+            # docker recognises an archive by its first entry, and not if that has an extended header.
+            root = tarfile.TarInfo("./")
+            root.type, root.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(root)
             for name, file in sorted(self.files.items()):
                 _add(archive, name, file)
 
@@ -127,7 +132,11 @@ class _Hashing(io.RawIOBase):
         return data
 
 
-def _opened(path: Path) -> BinaryIO:
+def _name(content: bytes | Path | None) -> str:
+    return str(content) if isinstance(content, Path) else "A file of the build"
+
+
+def _opened(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except OSError as error:
@@ -143,11 +152,9 @@ def _unreadable(path: Path, error: OSError) -> BuildInputError:
 
 def _gzip(stream: BinaryIO) -> IO[bytes]:
     """Return a gzip stream without a name and time of its own."""
+    module: Any
     try:
-        from isal import igzip  # Ten times faster than zlib.
-
-        return igzip.IGzipFile(fileobj=stream, mode="wb", filename="", mtime=0, compresslevel=2)
+        from isal import igzip as module  # Ten times faster than zlib.
     except ImportError:
-        import gzip
-
-        return gzip.GzipFile(fileobj=stream, mode="wb", filename="", mtime=0, compresslevel=6)
+        import gzip as module
+    return cast("IO[bytes]", module.GzipFile(fileobj=stream, filename="", mode="wb", mtime=0))

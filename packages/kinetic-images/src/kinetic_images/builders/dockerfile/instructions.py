@@ -10,7 +10,7 @@ from kinetic_images.builders.image_layout import BIN, PREFIX
 
 INPUTS: Final = "install"
 """The folder of the context that the installation reads. Other files do not invalidate its cached result."""
-CA_SECRET: Final = "ca"
+CA_SECRET: Final = "ca"  # noqa: S105 - a name
 """The build secret with the certificates of the authorities to trust."""
 NETRC_SECRET: Final = "netrc"  # noqa: S105 - a name
 """The build secret with the credentials of indexes and repositories, as in `~/.netrc`."""

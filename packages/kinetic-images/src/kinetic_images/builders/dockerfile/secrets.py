@@ -43,7 +43,7 @@ class BuildSecrets:
 
     def clean(self, line: str) -> str:
         """Return a *line* of a build's log without credentials, colours and control characters."""
-        line = cleaned(line)
+        line = line[: len(line) - len(line.lstrip())] + cleaned(line)
         for password in self._passwords():
             line = line.replace(password, "***")
         return printable_log(line)

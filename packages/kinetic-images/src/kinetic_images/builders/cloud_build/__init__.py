@@ -1,0 +1,6 @@
+"""Cloud Build: images are built on Google's machines."""
+
+from kinetic_images.builders.cloud_build.builder import CloudBuildBuilder
+from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
+
+__all__ = ["CloudBuildBuilder", "CloudBuildSettings"]

@@ -1,0 +1,194 @@
+"""`CloudBuildBuilder`: build with Cloud Build, and push the result."""
+
+from __future__ import annotations
+
+import secrets as randomness
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kinetic_images.builders.build_log import KEPT, is_noise
+from kinetic_images.builders.builder import BuildReports
+from kinetic_images.builders.cloud_build.log import BuildLog
+from kinetic_images.builders.cloud_build.request import ImageBuild, build_request
+from kinetic_images.builders.cloud_build.settings import CloudBuildSettings, runs_natively
+from kinetic_images.builders.cloud_build.source import stored_context
+from kinetic_images.builders.cloud_build.state import BuildState, build_failure
+from kinetic_images.builders.cloud_build.waiting import start, wait_build
+from kinetic_images.builders.dockerfile.context import BuildContext
+from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_context
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+from kinetic_images.builders.dockerfile.uv_program import find_uv_program
+from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
+from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
+from kinetic_images.recipe import Recipe
+from kinetic_payload.stores.store import Store
+from kinetic_payload.threads import Stopped
+
+if TYPE_CHECKING:
+    from kinetic_images.builders.cloud_build.service import CloudBuildService
+
+_STOPS: Final = (KeyboardInterrupt, SystemExit, Stopped)
+"""Exceptions after which nobody waits for the image any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudBuildBuilder:
+    """Builds images with Cloud Build."""
+
+    settings: CloudBuildSettings
+    store: Store
+    """The builds bucket: it gets the inputs and the logs of builds."""
+    registries: ImageLookup
+    """Where digests are looked up."""
+    secrets: BuildSecrets = field(default_factory=BuildSecrets)
+    """Credentials that the build needs; they reach it through Secret Manager only."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables for uv inside the build, such as `UV_DEFAULT_INDEX`, without credentials."""
+    name: str = "cloud_build"
+
+    def obstacle(self, recipe: Recipe) -> str | None:
+        """Return why Cloud Build cannot build *recipe*, as a sentence; None if it can."""
+        if not runs_natively(recipe.target.machine):
+            return f"Cloud Build's machines run no programs for {recipe.target.architecture}."
+        return obstacle(recipe)
+
+    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
+        """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
+
+        If this process is interrupted, the build is cancelled. If this process is killed, the build
+        continues and leaves a correct image.
+
+        Raises:
+            BuildInputError: The input cannot be used; nothing was started.
+            BuilderError: Cloud Build cannot be used: login, roles, quota, region, …; see the classes.
+            BuildError: The build failed; the message contains the end of its log and its link.
+            RegistryError: The registry cannot be queried.
+            StoreError: The builds bucket cannot be used.
+        """
+        if not runs_natively(recipe.target.machine):
+            raise BuildInputError(
+                f"Cloud Build's machines run no programs for {recipe.target.architecture}.",
+                hint="Use another builder: KINETIC_IMAGE_BUILDER=layers or docker.",
+            )
+        uv = find_uv_program(recipe.target)
+        context = recipe_context(recipe, uv, environment=self.environment)
+        platform = f"linux/{recipe.target.architecture}"
+        return self.build_context(context, image, reports, platform=platform, labels=recipe.labels)
+
+    def build_context(
+        self,
+        context: BuildContext,
+        image: str,
+        reports: BuildReports,
+        *,
+        platform: str,
+        labels: Mapping[str, str],
+    ) -> str:
+        """Build *context* for *platform* (`linux/amd64`), push it as *image*, and return its digest.
+
+        Raises:
+            KineticError: See `build`.
+        """
+        split_image(image)
+        self._check_secrets()
+        found = existing_digest(self.registries, image)
+        if found is not None:
+            return found
+        # Importing Google's client takes a second.
+        from kinetic_images.builders.cloud_build.service import CloudBuildService
+
+        build = ImageBuild(
+            image=image,
+            source=stored_context(context, self.store, reports),
+            platform=platform,
+            dockerfile=context.dockerfile,
+            labels=labels,
+        )
+        mark = f"kinetic-{randomness.token_hex(8)}"
+        request = build_request(build, self.settings, mark)
+        with CloudBuildService(self.settings) as service:
+            try:
+                state = start(service, request, mark, reports)
+            except _STOPS:
+                self._cancel(service, None, mark, reports)
+                raise
+            try:
+                return self._finish(service, state, image, reports)
+            except _STOPS:
+                self._cancel(service, state, mark, reports)
+                raise
+
+    def _check_secrets(self) -> None:
+        if self.secrets.netrc and "netrc" not in self.settings.secret_versions:
+            raise BuildInputError(
+                "The packages need credentials of an index, and Cloud Build has none.",
+                hint="Store them in Secret Manager: gcloud secrets create kinetic-netrc --data-file=$HOME/.netrc "
+                f"--project={self.settings.project}. Then name the version "
+                f"projects/{self.settings.project}/secrets/kinetic-netrc/versions/latest.",
+            )
+
+    def _finish(
+        self, service: CloudBuildService, state: BuildState, image: str, reports: BuildReports
+    ) -> str:
+        """Wait for a build, and return the digest of its image."""
+        lines: deque[str] = deque(maxlen=KEPT)
+
+        def report(line: str) -> None:
+            clean = self.secrets.clean(line)
+            lines.append(clean)
+            if not is_noise(clean):
+                reports.line(clean)
+
+        reports.line(f"Building {image} with Cloud Build: {state.link}")
+        log = BuildLog(self.store, state.build_id, report)
+        over = wait_build(service, state, log, reports)
+        if log.problem is not None:
+            reports.line(f"The log of the build could not be read: {log.problem}")
+        if over.status != "SUCCESS":
+            raise build_failure(over, image, lines, self.settings)
+        return self._pushed(over, image, reports)
+
+    def _pushed(self, state: BuildState, image: str, reports: BuildReports) -> str:
+        digest = state.digests.get(image)
+        try:
+            found = existing_digest(self.registries, image)
+        except RegistryError as error:
+            reports.line(f"The image could not be looked up in the registry: {error.message}")
+            found = digest
+        if digest is None or found is None:
+            raise BuildError(
+                f"Cloud Build reports success, and there is no image {image}.",
+                hint=f"See {state.link}",
+            )
+        if found != digest:
+            # Another build has pushed the same recipe meanwhile; its image is as good.
+            reports.line(f"Another build has pushed {image}; using that image.")
+        return found
+
+    def _cancel(
+        self,
+        service: CloudBuildService,
+        state: BuildState | None,
+        mark: str,
+        reports: BuildReports,
+    ) -> None:
+        """Cancel a build, which may not have been started, and report the result."""
+        link = ""
+        try:
+            state = state or service.find(mark)
+            if state is None:
+                return
+            link = state.link
+            reports.line(f"Cancelling the build {state.build_id}")
+            service.cancel(state.build_id)
+        except BuilderError as error:
+            with suppress(Exception):  # The interruption is what the caller must see.
+                reports.line(
+                    f"The build was not cancelled ({error.message}). It continues, and leaves a correct image. "
+                    f"{link}".rstrip()
+                )
+        else:
+            reports.line("The build was cancelled.")

@@ -1,0 +1,117 @@
+"""The request for a build, as plain data: the fields of `google.devtools.cloudbuild.v1.Build`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
+from kinetic_images.builders.image_lookup import split_image
+from kinetic_payload.layout import BUILD_LOGS
+from kinetic_payload.stores.store import Location
+
+_WITH_SECRETS: Final = 'set -eu; umask 077; d=$(mktemp -d); {writes}exec docker build {given}"$@"'
+"""A shell command: secrets from the environment become files in the container of the step, for BuildKit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A build context in a bucket."""
+
+    location: Location
+    object: str
+    """The name of the archive in the store at `location`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageBuild:
+    """What is built, from what."""
+
+    image: str
+    """`HOST/PATH:TAG`"""
+    source: Source
+    platform: str
+    """`linux/amd64`"""
+    dockerfile: str = "Dockerfile"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) -> dict[str, Any]:
+    """Return the request for *build*; *mark* is a tag by which this request can be found again.
+
+    The image and its cache are pushed after the step has succeeded. Layers that an earlier image has are
+    taken from the cache: workers keep none.
+    """
+    bucket, _, prefix = build.source.location.path.partition("/")
+    folder = f"{prefix}/" if prefix else ""
+    repository, tag = split_image(build.image)
+    cache = f"{repository}:buildcache-{build.platform.rpartition('/')[2]}"
+    request: dict[str, Any] = {
+        "source": {
+            # No generation: the name is the digest of the contents.
+            "storage_source": {"bucket": bucket, "object_": f"{folder}{build.source.object}"}
+        },
+        "steps": [_step(build, settings, cache)],
+        "images": [build.image, cache],
+        "timeout": _seconds(settings.timeout.total_seconds()),
+        "queue_ttl": _seconds(settings.queue_limit.total_seconds()),
+        "tags": ["kinetic", f"image-{tag}", mark, *settings.tags],
+        "logs_bucket": f"gs://{bucket}/{folder}{BUILD_LOGS}",
+        "options": {
+            "logging": "GCS_ONLY",
+            "log_streaming_option": "STREAM_ON",
+            "machine_type": settings.machine_type,
+        },
+    }
+    if settings.service_account:
+        account = settings.service_account
+        request["service_account"] = f"projects/{settings.project}/serviceAccounts/{account}"
+    if settings.secret_versions:
+        request["available_secrets"] = {
+            "secret_manager": [
+                {"version_name": version, "env": _variable(name)}
+                for name, version in sorted(settings.secret_versions.items())
+            ]
+        }
+    return request
+
+
+def _step(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[str, Any]:
+    arguments = [
+        *("--progress=plain", f"--platform={build.platform}"),
+        *(f"--tag={build.image}", f"--tag={cache}"),
+        *(f"--cache-from={cache}", "--build-arg=BUILDKIT_INLINE_CACHE=1"),
+        *(f"--label={key}={value}" for key, value in sorted(build.labels.items())),
+        *(f"--file={build.dockerfile}", "."),
+    ]
+    step: dict[str, Any] = {
+        "id": "build",
+        "name": settings.step_image,
+        "env": ["DOCKER_BUILDKIT=1"],
+    }
+    names = sorted(settings.secret_versions)
+    if not names:
+        return step | {"args": list(map(_escaped, ["build", *arguments]))}
+    script = _WITH_SECRETS.format(
+        writes="".join(f'printf %s "${_variable(name)}" > "$d/{name}"; ' for name in names),
+        given="".join(f'--secret=id={name},src="$d/{name}" ' for name in names),
+    )
+    return step | {
+        "entrypoint": "bash",
+        "args": list(map(_escaped, ["-c", script, "build", *arguments])),
+        "secret_env": list(map(_variable, names)),
+    }
+
+
+def _variable(name: str) -> str:
+    return f"KN_SECRET_{name.upper()}"
+
+
+def _escaped(text: str) -> str:
+    """Return *text* for a field in which Cloud Build replaces variables."""
+    return text.replace("$", "$$")
+
+
+def _seconds(seconds: float) -> str:
+    return f"{int(seconds)}s"

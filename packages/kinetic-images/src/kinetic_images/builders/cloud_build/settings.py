@@ -1,0 +1,48 @@
+"""Where and how Cloud Build builds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from kinetic_images.targets import Machine
+
+DOCKER_IMAGE = "gcr.io/cloud-builders/docker"
+"""The published image of the step that runs docker. It is logged in to the project's registries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CloudBuildSettings:
+    """Where and how Cloud Build builds."""
+
+    project: str
+    region: str = "global"
+    """The region of the build's machine; near the registry, pushes are faster. `global`: any."""
+    service_account: str = ""
+    """The e-mail address of the account of builds; empty: the project's default account.
+
+    It needs `roles/artifactregistry.writer`, and read and write access to the builds bucket.
+    """
+    machine_type: str = "E2_HIGHCPU_8"
+    timeout: timedelta = timedelta(minutes=30)
+    """After this time Cloud Build ends the build; without the time in the queue."""
+    queue_limit: timedelta = timedelta(hours=1)
+    """After this time in the queue the build expires."""
+    tags: tuple[str, ...] = ()
+    """More tags of the build, for lists and filters."""
+    secret_versions: Mapping[str, str] = field(default_factory=dict)
+    """Build secrets (`netrc`, `ca`) → their place in Secret Manager: `projects/P/secrets/S/versions/V`."""
+    endpoint: str | None = None
+    """Another address of the API; `http://HOST:PORT` without encryption and credentials, for tests."""
+    step_image: str = DOCKER_IMAGE
+
+    @property
+    def parent(self) -> str:
+        """The name of the project and region in the API."""
+        return f"projects/{self.project}/locations/{self.region}"
+
+
+def runs_natively(machine: Machine) -> bool:
+    """Return whether Cloud Build's machines run programs for *machine*."""
+    return machine == "x86_64"

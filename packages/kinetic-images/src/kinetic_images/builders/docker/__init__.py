@@ -1,0 +1,5 @@
+"""A local docker engine, through its command line."""
+
+from kinetic_images.builders.docker.builder import DockerBuilder
+
+__all__ = ["DockerBuilder"]

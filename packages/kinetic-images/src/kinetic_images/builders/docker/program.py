@@ -1,0 +1,192 @@
+"""The program docker: find one that can build with secrets, and run it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import BinaryIO, Final, cast
+
+from kinetic_images.errors import DockerNotFoundError
+from kinetic_images.uv import inherited
+from kinetic_payload.processes import signal_group
+from kinetic_payload.threads import check_wanted
+
+_POLL: Final = 0.1
+"""Seconds between checks whether the wait should be stopped."""
+_GRACE: Final = 5.0
+"""Seconds that docker gets to end before it is killed."""
+_ANSWER: Final = 30.0
+"""Seconds within which a docker must print its help."""
+
+
+@dataclass(frozen=True)
+class Docker:
+    """A docker with BuildKit, and the environment in which it runs."""
+
+    program: str
+    environment: Mapping[str, str] = field(repr=False)
+
+    def run(
+        self,
+        *arguments: str,
+        line: Callable[[str], None],
+        write: Callable[[BinaryIO], None] | None = None,
+    ) -> int:
+        """Run docker with *arguments*, call *line* with each line of its output, and return its exit code.
+
+        *write* writes to its standard input, in another thread. If this thread is interrupted, or its work is
+        stopped, docker is terminated, so that the engine cancels the build.
+
+        Raises:
+            Exception: *write* raised it.
+        """
+        process = subprocess.Popen(
+            [self.program, *arguments],
+            env=dict(self.environment),
+            stdin=subprocess.PIPE if write else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            # Ctrl-C in a terminal is for this process, which then ends docker.
+            start_new_session=True,
+        )
+        try:
+            return _Conversation(process, write).follow(line)
+        finally:
+            if process.poll() is None:
+                _end(process)
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
+
+
+class _Conversation:
+    """What is written to a process and read from it, each in a thread."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], write: Callable[[BinaryIO], None] | None
+    ) -> None:
+        self._process = process
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        self._failures: list[BaseException] = []
+        self._start(self._read)
+        if write is not None:
+            self._start(lambda: self._write(write))
+
+    def follow(self, line: Callable[[str], None]) -> int:
+        """Pass on all lines, and return the exit code."""
+        while True:
+            check_wanted()
+            try:
+                read = self._lines.get(timeout=_POLL)
+            except Empty:
+                read = b""
+            if self._failures:
+                raise self._failures[0]
+            if read is None:
+                break
+            if read:
+                line(read.decode(errors="replace").rstrip())
+        code = self._process.wait()
+        if self._failures:
+            raise self._failures[0]
+        return code
+
+    def _start(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name="kinetic-docker", daemon=True).start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            for line in self._process.stdout:
+                self._lines.put(line)
+        except ValueError:
+            pass  # The stream was closed, because the wait was stopped.
+        finally:
+            self._lines.put(None)
+
+    def _write(self, write: Callable[[BinaryIO], None]) -> None:
+        stream = cast("BinaryIO", self._process.stdin)
+        try:
+            write(stream)
+            stream.close()
+        except BrokenPipeError:
+            pass  # docker has ended; its output contains the reason.
+        except BaseException as error:  # noqa: BLE001 - raised again by `follow`
+            self._failures.append(error)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Terminate *process*; kill it if it does not end."""
+    # docker 20.10 ignores SIGINT while it builds from its standard input. Without its client, the engine
+    # cancels the build.
+    try:
+        signal_group(process.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    finally:  # Also if this wait is interrupted.
+        if process.poll() is None:
+            signal_group(process.pid)
+            process.wait()
+
+
+def find_docker(environ: Mapping[str, str] | None = None) -> Docker:
+    """Find the first docker on PATH whose `build` supports BuildKit's secrets.
+
+    *environ* is the environment in which it runs, so `DOCKER_HOST`, `DOCKER_CONTEXT` and docker's own
+    configuration have their usual effect; None: that of this process.
+
+    Raises:
+        DockerNotFoundError: There is none, or none of those found supports it.
+    """
+    environment = {
+        **inherited(environ),
+        "DOCKER_BUILDKIT": "1",
+        "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
+    }
+    seen = []
+    for program in _programs(environment.get("PATH", "")):
+        if _has_secrets(program, environment):
+            return Docker(program, environment)
+        seen.append(program)
+    if seen:
+        raise DockerNotFoundError(
+            f"{' and '.join(seen)} cannot build with secrets: BuildKit is missing.",
+            hint="Install the plugin buildx (Debian: docker-buildx or docker.io 20.10), or use another "
+            "builder: KINETIC_IMAGE_BUILDER=layers.",
+        )
+    raise DockerNotFoundError(
+        "There is no docker on PATH.",
+        hint="Install Docker, or use another builder: KINETIC_IMAGE_BUILDER=layers.",
+    )
+
+
+def _programs(path: str) -> list[str]:
+    candidates = [Path(folder, "docker") for folder in path.split(os.pathsep) if folder]
+    found = {
+        candidate.resolve(): str(candidate)
+        for candidate in reversed(candidates)
+        if candidate.is_file() and os.access(candidate, os.X_OK)
+    }
+    return list(reversed(found.values()))
+
+
+def _has_secrets(program: str, environment: Mapping[str, str]) -> bool:
+    try:
+        done = subprocess.run(
+            [program, "build", "--help"],
+            env=dict(environment),
+            capture_output=True,
+            check=False,
+            timeout=_ANSWER,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and b"--secret" in done.stdout

@@ -1,0 +1,76 @@
+"""The build context of a folder with a Dockerfile of the user."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
+from kinetic_images.builders.dockerfile.dockerignore import ignored_by
+from kinetic_images.errors import BuildInputError
+
+_IGNORE: Final = ".dockerignore"
+
+
+def folder_context(dockerfile: Path, folder: Path | None = None) -> BuildContext:
+    """Return the files of *folder*, by default that of *dockerfile*, without those that `.dockerignore` names.
+
+    `NAME.dockerignore` beside a Dockerfile NAME takes precedence, as in docker. The Dockerfile is always
+    part of the context. Symbolic links stay links; empty folders are left out.
+
+    Raises:
+        BuildInputError: The Dockerfile does not exist or is not in *folder*, or a folder cannot be read.
+    """
+    root = (dockerfile.parent if folder is None else folder).absolute()
+    path = dockerfile.absolute()
+    if not path.is_file():
+        raise BuildInputError(f"There is no Dockerfile {path}.", hint="Check its path.")
+    if not path.is_relative_to(root):
+        raise BuildInputError(
+            f"{path} is not in {root}, the folder of the build.", hint="Move it there."
+        )
+    name = path.relative_to(root).as_posix()
+    own = path.with_name(f"{path.name}{_IGNORE}")
+    lines = _lines(own) if own.is_file() else _lines(root / _IGNORE)
+    is_ignored = ignored_by(lines)
+    files = {
+        each: _file(root / each)
+        for each in _names(root)
+        if each in (name, _IGNORE) or not is_ignored(each)
+    }
+    return BuildContext(files, name)
+
+
+def _names(root: Path) -> list[str]:
+    """Return the paths of all files and links below *root*."""
+
+    def fail(error: OSError) -> None:
+        raise BuildInputError(
+            f"{error.filename}, a folder of the image build, cannot be read: {error.strerror}.",
+            hint="Check its permissions, or name it in .dockerignore.",
+        ) from error
+
+    found = []
+    for folder, folders, files in os.walk(root, onerror=fail):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in (*files, *links):
+            path = Path(folder, name)
+            if path.is_symlink() or path.is_file():  # Not sockets and the like.
+                found.append(path.relative_to(root).as_posix())
+    return found
+
+
+def _file(path: Path) -> ContextFile:
+    if path.is_symlink():
+        return ContextFile(None, link=os.readlink(path))  # noqa: PTH115 - a text, not a path
+    return ContextFile(path, executable=bool(path.stat().st_mode & 0o100))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise BuildInputError(f"{path} cannot be read: {error}.", hint="Correct it.") from error

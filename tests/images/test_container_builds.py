@@ -1,0 +1,452 @@
+"""Images that docker builds, here and by way of Cloud Build: they run anywhere, and nothing leaks into them."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+import urllib3
+
+from kinetic.waiting import sleep
+from kinetic_images.builders.builder import BuildReports
+from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
+from kinetic_images.builders.docker import DockerBuilder
+from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+from kinetic_images.errors import (
+    BuildError,
+    DockerUnavailableError,
+    ImageNotFoundError,
+    RegistryUnavailableError,
+)
+from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.recipe import RUNNER_PATH, Recipe
+from kinetic_images.registry.registry import Registry
+from kinetic_images.targets import Target
+from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
+from kinetic_payload.stores.gcs import GcsStore
+from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.threads import Stopped, stoppable
+
+REGISTRY = Registry(environ={})
+ENVIRON = os.environ  # noqa: TID251 - which certificates and which test cloud this machine has
+CERTIFICATES = Path(ENVIRON.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certificates.crt"))
+PASSWORD = "pa55-of-an-index"
+NETRC = f"machine index.test login me password {PASSWORD}\n"
+SETUP = "from setuptools import setup\nsetup(name='{0}', version='1.0', py_modules=['{0}'])\n"
+LOOK = f"""
+import importlib.metadata, json, os, sys
+import from_repository, local_wheel, docopt, six
+import subprocess
+spec = sys.modules["six"].__spec__
+print(json.dumps({{
+    "names": sorted(d.name for d in importlib.metadata.distributions() if "/opt/kn/" in str(d._path)),
+    "six": [six.__file__, os.path.exists(spec.cached)],
+    "isolated": sys.flags.isolated, "uid": os.getuid(),
+    "tool": subprocess.run(["tool-of-wheel"], capture_output=True, text=True).stdout,
+    "runner": os.stat({RUNNER_PATH!r}).st_mode & 0o777,
+    "left": [p for p in ("/run/kinetic", "/root/.netrc", "/opt/kn/.lock") if os.access(p, os.F_OK)],
+    "modes": sorted({{oct(os.lstat(os.path.join(f, n)).st_mode & 0o777)
+                     for f, d, names in os.walk("/opt/kn") for n in (*d, *names)}}),
+}}))
+"""
+
+
+@pytest.fixture(scope="session")
+def git_address(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with a git repository, which containers reach."""
+    root = tmp_path_factory.mktemp("git")
+    work = root / "work"
+    (work / "inner").mkdir(parents=True)
+    (work / "inner" / "setup.py").write_text(SETUP.format("from_repository"))
+    (work / "inner" / "from_repository.py").write_text("here = 1\n")
+    author = ("-c", "user.name=t", "-c", "user.email=t@t")
+    for words in (("init", "-q"), ("add", "."), (*author, "commit", "-qm", "x")):
+        subprocess.run(["git", *words], cwd=work, check=True)
+    subprocess.run(["git", "clone", "-q", "--bare", work, root / "r.git"], check=True)
+    subprocess.run(["git", "update-server-info"], cwd=root / "r.git", check=True)
+    form = "{{(index .IPAM.Config 0).Gateway}}"
+    gateway = engine.run("network", "inspect", "bridge", "--format", form).stdout.decode().strip()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(root))
+    server = ThreadingHTTPServer((gateway, 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=work, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    yield f"http://{gateway}:{server.server_port}/r.git@{commit}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def debian(docker_registry: str) -> str:
+    """The base image of the test cloud, Debian's Python 3.11, in the registry."""
+    archive = Path(ENVIRON.get("KINETIC_TESTCLOUD", "/nowhere"), "kube/images/python.tar.xz")
+    if not archive.is_file():
+        reason = "the base image is missing (KINETIC_TESTCLOUD names the folder of the test cloud)"
+        if ENVIRON.get("KINETIC_TEST_IMAGES") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with lzma.open(archive) as unpacked, tarfile.open(fileobj=unpacked) as layout:
+        files = {member.name: layout.extractfile(member) for member in layout if member.isfile()}
+        blobs = {name.rpartition("/")[2]: file.read() for name, file in files.items() if file}
+    repository = REGISTRY.repository(f"{docker_registry}/base/debian")
+    (entry,) = json.loads(blobs["index.json"])["manifests"]
+    raw = blobs[entry["digest"].removeprefix("sha256:")]
+    manifest = json.loads(raw)
+    for each in (manifest["config"], *manifest["layers"]):
+        data = blobs[each["digest"].removeprefix("sha256:")]
+        repository.upload(each["digest"], len(data), partial(io.BytesIO, data), lambda _: None)
+    return f"{repository}@{repository.put_manifest('3.11', raw, manifest['mediaType'])}"
+
+
+@pytest.fixture(scope="session")
+def base(
+    engine: Any, docker_registry: str, debian: str, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """The base image with Debian's package index, a user, and the mark of an externally managed Python."""
+    folder = tmp_path_factory.mktemp("base")
+    (folder / "Dockerfile").write_text(
+        f"FROM {debian}\n"
+        "RUN echo deb http://deb.debian.org/debian bookworm main > /etc/apt/sources.list "
+        "&& touch /usr/lib/python3.11/EXTERNALLY-MANAGED && useradd someone "
+        "&& echo 'version = 0' > /usr/local/lib/python3.11/dist-packages/six.py\n"
+        'USER someone\nWORKDIR /tmp\nENTRYPOINT ["/usr/bin/env"]\n'
+    )
+    image = f"{docker_registry}/base/own"
+    engine.run("build", "-t", f"{image}:1", str(folder))
+    engine.run("push", f"{image}:1")
+    return f"{image}@{digest_of(image, '1')}"
+
+
+def digest_of(repository: str, tag: str) -> str | None:
+    """Return the digest of a tag."""
+    return REGISTRY.repository(repository).digest(tag)
+
+
+@pytest.fixture
+def builder(engine: Any) -> DockerBuilder:
+    """A builder with credentials for an index that is not needed."""
+    secrets = BuildSecrets(netrc=NETRC, ca=CERTIFICATES)
+    return DockerBuilder(registries=REGISTRY, secrets=secrets, environ=engine.environ)
+
+
+def from_index(name: str, version: str, kind: str) -> LockedPackage:
+    """Return a package as the index has it now; *kind* is `bdist_wheel` or `sdist`."""
+    http = urllib3.PoolManager(ca_certs=str(CERTIFICATES))
+    found = http.request(
+        "GET",
+        f"https://pypi.org/simple/{name}/",
+        headers={"Accept": "application/vnd.pypi.simple.v1+json"},
+    ).json()
+    ending = ".whl" if kind == "bdist_wheel" else ".tar.gz"
+    file = next(
+        each
+        for each in found["files"]
+        if each["filename"].startswith(f"{name}-{version}") and each["filename"].endswith(ending)
+    )
+    return LockedPackage(
+        name=name,
+        version=version,
+        file=file["filename"],
+        sha256=file["hashes"]["sha256"],
+        address=file["url"],
+        size=file.get("size"),
+    )
+
+
+def local_wheel(folder: Path) -> LockedPackage:
+    """Return a wheel in *folder*, with a command."""
+    file = "local_wheel-2.0-py3-none-any.whl"
+    with ZipFile(folder / file, "w") as archive:
+        archive.writestr("local_wheel.py", "def main():\n    print('runs')\n")
+        info = "local_wheel-2.0.dist-info"
+        archive.writestr(
+            f"{info}/METADATA", "Metadata-Version: 2.1\nName: local-wheel\nVersion: 2.0\n"
+        )
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(
+            f"{info}/entry_points.txt", "[console_scripts]\ntool-of-wheel = local_wheel:main\n"
+        )
+        names = [*archive.namelist(), f"{info}/RECORD"]
+        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in names))
+    return LockedPackage(
+        name="local-wheel",
+        version="2.0",
+        file=file,
+        sha256=hashlib.sha256((folder / file).read_bytes()).hexdigest(),
+        address=(folder / file).as_uri(),
+    )
+
+
+@pytest.fixture
+def recipe(base: str, git_address: str, tmp_path: Path) -> Recipe:
+    """A recipe with a package of each kind."""
+    address, _, commit = git_address.rpartition("@")
+    repository = LockedPackage(
+        name="from-repository",
+        version="",
+        file="",
+        sha256=commit,
+        address=address,
+        subdirectory="inner",
+    )
+    return Recipe(
+        target=Target(python="3.11"),
+        base=base,
+        packages=(
+            from_index("six", "1.17.0", "bdist_wheel"),
+            from_index("docopt", "0.6.2", "sdist"),
+            local_wheel(tmp_path),
+            repository,
+        ),
+        files={RUNNER_PATH: b"print('runner')\n"},
+        labels={"dev.kinetic.note": "a $label, with words"},
+    )
+
+
+@contextlib.contextmanager
+def cloud(engine: Any, ca: str) -> Iterator[CloudBuildBuilder]:
+    """A Cloud Build that runs its steps with *engine*."""
+    version = "projects/test-project/secrets/{}/versions/1"
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        GcsServer() as buckets,
+        CloudBuildServer(
+            buckets.endpoint, DockerSteps("/usr/bin/docker", engine.environ)
+        ) as builds,
+    ):
+        for name, value in buckets.environment.items():
+            patch.setenv(name, value)
+        buckets.create_bucket("builds")
+        builds.secrets |= {version.format("netrc"): NETRC, version.format("ca"): ca}
+        settings = CloudBuildSettings(
+            project="test-project",
+            endpoint=builds.endpoint,
+            secret_versions={name: version.format(name) for name in ("netrc", "ca")},
+        )
+        secrets = BuildSecrets(netrc=NETRC)
+        yield CloudBuildBuilder(
+            settings=settings, store=GcsStore("builds"), registries=REGISTRY, secrets=secrets
+        )
+
+
+def used_authorities() -> str:
+    """Return the authorities of the machine that a variable of the environment has room for.
+
+    The index needs one of them: https://pypi.org works with nothing else.
+    """
+    blocks = CERTIFICATES.read_text().split("-----END CERTIFICATE-----")[:-1]
+    certificates = [f"{block.strip()}\n-----END CERTIFICATE-----\n" for block in blocks]
+    for half in (certificates[-20:], certificates[: len(certificates) // 3]):
+        http = urllib3.PoolManager(ca_cert_data="".join(half), retries=False)
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            http.request("GET", "https://files.pythonhosted.org/")
+            return "".join(half)
+    pytest.skip("the authority of the index was not found in the machine's certificates")
+
+
+def check_image(engine: Any, image: str, recipe: Recipe) -> None:
+    """Check what runs in an image, and what is in its layers."""
+    options = ("--read-only", "--user", "12345:12345", "--network", "none", "--entrypoint", "")
+    ran = engine.run("run", "--rm", *options, image, "python3", "-I", "-c", LOOK)
+    assert json.loads(ran.stdout) == {
+        "names": ["docopt", "from_repository", "local-wheel", "six"],
+        "six": ["/opt/kn/site/six.py", True],
+        "isolated": 1,
+        "uid": 12345,
+        "tool": "runs\n",
+        "runner": 0o644,
+        "left": [],
+        "modes": ["0o644", "0o755"],
+    }
+    name, _, tag = image.rpartition(":")
+    repository = REGISTRY.repository(name)
+    stored = repository.image(tag, "amd64")
+    config = json.loads(repository.blob(stored.manifest.config.digest))["config"]
+    assert config["User"] == "someone"
+    assert config["WorkingDir"] == "/tmp"
+    assert config["Entrypoint"] == ["/usr/bin/env"]
+    assert config["Labels"] == dict(recipe.labels)
+    for layer in stored.manifest.layers[1:]:
+        url = f"http://{name.replace('/', '/v2/', 1)}/blobs/{layer.digest}"
+        data = gzip.decompress(urllib3.request("GET", url).data)
+        assert PASSWORD.encode() not in data
+
+
+def test_docker_builds_an_image_of_packages_of_all_kinds(
+    engine: Any, docker_registry: str, builder: DockerBuilder, recipe: Recipe
+) -> None:
+    image = f"{docker_registry}/kn/docker:{recipe.tag}"
+    lines: list[str] = []
+
+    digest = builder.build(recipe, image, BuildReports(line=lines.append))
+
+    assert digest == digest_of(f"{docker_registry}/kn/docker", recipe.tag)
+    check_image(engine, image, recipe)
+    assert any(" + six==1.17.0" in line for line in lines)
+    assert not any(PASSWORD in line for line in lines)
+    assert builder.build(recipe, image, BuildReports(line=lines.append)) == digest
+
+
+def test_a_changed_runner_installs_nothing_again(
+    docker_registry: str, builder: DockerBuilder, recipe: Recipe
+) -> None:
+    lines: list[str] = []
+    for text in (b"one", b"two"):
+        changed = Recipe(
+            target=recipe.target,
+            base=recipe.base,
+            packages=recipe.packages[2:3],
+            files={RUNNER_PATH: text},
+        )
+        lines.clear()
+        image = f"{docker_registry}/kn/runner:{changed.tag}"
+        builder.build(changed, image, BuildReports(line=lines.append))
+
+    assert not any("local-wheel==2.0" in line for line in lines)
+    assert sum(line.endswith(" CACHED") for line in lines) >= 2
+
+
+def test_cloud_build_builds_the_same_image(
+    engine: Any, docker_registry: str, recipe: Recipe
+) -> None:
+    image = f"{docker_registry}/kn/cloud:{recipe.tag}"
+    lines: list[str] = []
+    with cloud(engine, used_authorities()) as builder:
+        digest = builder.build(recipe, image, BuildReports(line=lines.append))
+
+    assert digest == digest_of(f"{docker_registry}/kn/cloud", recipe.tag)
+    check_image(engine, image, recipe)
+    assert not any(PASSWORD in line for line in lines)
+
+
+def test_a_failed_installation_shows_the_output_of_uv(
+    docker_registry: str, builder: DockerBuilder, recipe: Recipe
+) -> None:
+    wheel = recipe.packages[0]
+    wrong = LockedPackage(
+        name="six", version="1.17.0", file=wheel.file, sha256="0" * 64, address=wheel.address
+    )
+    broken = Recipe(target=recipe.target, base=recipe.base, packages=(wrong,))
+
+    with pytest.raises(BuildError, match="Hash mismatch for") as caught:
+        builder.build(broken, f"{docker_registry}/kn/broken:1", BuildReports())
+
+    assert digest_of(f"{docker_registry}/kn/broken", "1") is None
+    assert "copy /context" not in caught.value.message
+
+
+def test_a_base_with_another_python_is_refused_in_words(
+    docker_registry: str, debian: str, builder: DockerBuilder
+) -> None:
+    recipe = Recipe(target=Target(python="3.12"), base=debian)
+
+    with pytest.raises(BuildError, match=r"base image has Python 3\.11, and .* chosen for 3\.12"):
+        builder.build(recipe, f"{docker_registry}/kn/broken:2", BuildReports())
+
+
+def test_a_missing_base_image_is_named(docker_registry: str, builder: DockerBuilder) -> None:
+    missing = f"{docker_registry}/base/none@sha256:{'1' * 64}"
+    recipe = Recipe(target=Target(python="3.11"), base=missing)
+
+    with pytest.raises(ImageNotFoundError, match="base/none"):
+        builder.build(recipe, f"{docker_registry}/kn/broken:3", BuildReports())
+
+
+def own(base: str, command: str) -> BuildContext:
+    """Return a context with a Dockerfile of a user."""
+    text = f"FROM {base}\nRUN {command}\n"
+    return BuildContext(
+        {"docker/my.Dockerfile": ContextFile(text.encode())}, "docker/my.Dockerfile"
+    )
+
+
+def test_a_dockerfile_of_the_user_is_built_for_its_platform(
+    engine: Any, docker_registry: str, debian: str, builder: DockerBuilder
+) -> None:
+    image = f"{docker_registry}/kn/own:1"
+    builder.build_context(
+        own(debian, "echo built > /made"),
+        image,
+        BuildReports(),
+        platform="linux/amd64",
+        labels={},
+    )
+
+    assert engine.run("run", "--rm", image, "cat", "/made").stdout == b"built\n"
+
+
+def test_a_stopped_build_ends_in_the_engine_too(
+    engine: Any, docker_registry: str, debian: str, builder: DockerBuilder
+) -> None:
+    lines: list[str] = []
+    mark = f"sleep 31{os.getpid()}"
+
+    def running() -> bool:
+        found = subprocess.run(["pgrep", "-f", mark], capture_output=True, check=False)
+        return found.returncode == 0
+
+    with pytest.raises(Stopped), stoppable(running):
+        builder.build_context(
+            own(debian, mark),
+            f"{docker_registry}/kn/own:2",
+            BuildReports(line=lines.append),
+            platform="linux/amd64",
+            labels={},
+        )
+
+    for _ in range(100):
+        if not running():
+            break
+        sleep(0.1)
+    assert not running()
+    assert digest_of(f"{docker_registry}/kn/own", "2") is None
+
+
+def test_an_engine_that_does_not_run_is_named(
+    engine: Any, docker_registry: str, debian: str, tmp_path: Path
+) -> None:
+    away = {**engine.environ, "DOCKER_HOST": f"unix://{tmp_path}/none"}
+    builder = DockerBuilder(registries=REGISTRY, environ=away)
+    recipe = Recipe(target=Target(python="3.11"), base=debian)
+
+    with pytest.raises(DockerUnavailableError, match="not running"):
+        builder.build(recipe, f"{docker_registry}/kn/own:3", BuildReports())
+
+
+def test_a_registry_that_does_not_run_is_named(
+    engine: Any, docker_registry: str, debian: str
+) -> None:
+    class Anything:
+        def repository(self, name: str, /) -> Any:
+            return self
+
+        def digest(self, tag: str) -> str | None:
+            return None
+
+    builder = DockerBuilder(registries=Anything(), environ=engine.environ)
+    with pytest.raises(RegistryUnavailableError, match="could not push"):
+        builder.build_context(
+            own(debian, "true"),
+            "127.0.0.1:9/kn/own:4",
+            BuildReports(),
+            platform="linux/amd64",
+            labels={},
+        )

@@ -1,0 +1,35 @@
+"""What the tests of builders share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from building import Cloud, Images, successful
+
+from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
+from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps, Step
+from kinetic_payload.stores.gcs import GcsStore
+from kinetic_payload.testing.gcs import GcsServer
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """A Cloud Build whose docker step is a Python function."""
+    program: list[Callable[[Step], int]] = [successful]
+    steps = PythonSteps({"gcr.io/cloud-builders/docker": lambda step: program[-1](step)})
+    with GcsServer() as buckets, CloudBuildServer(buckets.endpoint, steps) as builds:
+        for name, value in buckets.environment.items():
+            monkeypatch.setenv(name, value)
+        buckets.create_bucket("builds")
+        images, lines = Images(steps.pushed), list[str]()
+        settings = CloudBuildSettings(project="test-project", endpoint=builds.endpoint)
+        builder = CloudBuildBuilder(
+            settings=settings, store=GcsStore("builds/team"), registries=images
+        )
+        yield Cloud(builds, buckets, builder, steps, images, lines, program)

@@ -1,0 +1,394 @@
+"""Builds with Google's real client, over the wire; a Python function stands in place of docker."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import grpc
+import pytest
+from building import IMAGE, Cloud, a_recipe, package, until
+
+from kinetic_images.builders.cloud_build.service import CloudBuildService
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+from kinetic_images.errors import (
+    BuildCancelledError,
+    BuildError,
+    BuildInputError,
+    BuildQuotaError,
+    BuildServiceDisabledError,
+    BuildServiceLoginError,
+    BuildServicePermissionError,
+    BuildServiceUnavailableError,
+    BuildTimeoutError,
+    InvalidBuildError,
+    RegistryUnavailableError,
+)
+from kinetic_images.targets import Target
+from kinetic_images.testing.cloud_build import Refused, Step
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_payload.threads import Stopped, stoppable
+
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+CACHE = "registry.test/kn/bundled:buildcache-amd64"
+
+
+def test_an_image_is_built_and_its_digest_is_that_of_the_registry(cloud: Cloud) -> None:
+    digest = cloud.build()
+
+    assert digest == cloud.steps.pushed[IMAGE]
+    assert set(cloud.steps.pushed) == {IMAGE, CACHE}
+    assert cloud.only.status.name == "SUCCESS"
+
+
+def test_the_source_is_named_by_its_contents_and_uploaded_once(cloud: Cloud) -> None:
+    cloud.builder.build(a_recipe(), IMAGE, cloud.reports)
+    cloud.steps.pushed.clear()
+    (stored,) = cloud.buckets.objects("builds", "team/builds/contexts/")
+    uploads = cloud.buckets.requests.count(operation="objects.insert*", name=stored.name)
+    cloud.builder.build(a_recipe(), IMAGE, cloud.reports)
+    assert cloud.buckets.requests.count(operation="objects.insert*", name=stored.name) == uploads
+    with tarfile.open(fileobj=io.BytesIO(stored.content.read())) as archive:
+        assert {"Dockerfile", "install/pylock.toml", "install/uv"} <= set(archive.getnames())
+
+
+def test_an_image_that_exists_is_adopted_without_a_build(cloud: Cloud) -> None:
+    cloud.steps.pushed[IMAGE] = "sha256:known"
+
+    assert cloud.build() == "sha256:known"
+    assert cloud.builds.requests == []
+    assert cloud.buckets.names("builds") == []
+
+
+def test_the_log_is_reported_while_the_build_runs(cloud: Cloud) -> None:
+    goes_on = threading.Event()
+
+    def waits(step: Step) -> int:
+        step.write("#5 0.1 first line\n#5 0.2 not ")
+        assert goes_on.wait(20)
+        step.write("complete\n#5 9.9 \x1b[31mred\x1b[0m at https://me:secret@host/\n")
+        return 0
+
+    cloud.program.append(waits)
+    working = threading.Thread(target=cloud.build, daemon=True)
+    working.start()
+    until(lambda: "#5 0.1 first line" in cloud.lines)
+    assert not any("not complete" in line for line in cloud.lines)
+    goes_on.set()
+    working.join(20)
+
+    assert "#5 0.2 not complete" in cloud.lines
+    assert "#5 9.9 red at https://host/" in cloud.lines
+
+
+def test_the_error_of_a_failed_build_has_the_end_of_its_step_and_the_link(cloud: Cloud) -> None:
+    def fails(step: Step) -> int:
+        step.write("#4 [2/3] RUN install\n#4 0.1 error: no such file: x.whl\n#5 0.2 other\n")
+        step.write("#4 ERROR: executor failed running [x]: exit code: 2\n------\nerror: failed\n")
+        return 1
+
+    cloud.program.append(fails)
+    with pytest.raises(BuildError) as caught:
+        cloud.build()
+
+    assert caught.value.message.splitlines()[-3:] == [
+        "[2/3] RUN install",
+        "error: no such file: x.whl",
+        "ERROR: executor failed running [x]: exit code: 2",
+    ]
+    assert "step 0 (gcr.io/cloud-builders/docker)" in caught.value.message
+    assert f"See {cloud.only.log_url}" == caught.value.hint
+    assert cloud.steps.pushed == {}
+
+
+def test_a_build_that_takes_too_long_is_a_timeout(cloud: Cloud) -> None:
+    cloud.program.append(lambda step: not step.stopped.wait(20))
+
+    with pytest.raises(BuildTimeoutError, match=r"within 0:00:01") as caught:
+        cloud.build(timeout=timedelta(seconds=1))
+    assert isinstance(caught.value, TimeoutError)
+
+
+def test_a_build_that_stays_in_the_queue_is_reported_and_expires(cloud: Cloud) -> None:
+    cloud.builds.hold()
+
+    with pytest.raises(BuildTimeoutError, match="waited in the queue"):
+        cloud.build(queue_limit=timedelta(seconds=1))
+    assert "The build waits in the queue of Cloud Build." in cloud.lines
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_stopped_wait_cancels_the_build_and_reports_it(cloud: Cloud, queued: bool) -> None:
+    cloud.program.append(lambda step: not step.stopped.wait(20))
+    if queued:
+        cloud.builds.hold()
+    stop = threading.Event()
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with stoppable(stop.is_set):
+                cloud.build()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    until(lambda: any("Building" in line for line in cloud.lines))
+    stop.set()
+    thread.join(20)
+
+    assert isinstance(raised[0], Stopped)
+    assert cloud.only.status.name == "CANCELLED"
+    assert cloud.lines[-1] == "The build was cancelled."
+    assert cloud.steps.pushed == {}
+
+
+def test_an_interrupt_while_the_build_is_started_cancels_it_too(cloud: Cloud) -> None:
+    # Its response is lost, and the wait for the list of builds is interrupted.
+    cloud.program.append(lambda step: not step.stopped.wait(20))
+    cloud.builds.fail("CreateBuild", UNAVAILABLE, after=True)
+
+    with (
+        pytest.raises(Stopped),
+        stoppable(lambda: any("did not respond" in line for line in cloud.lines)),
+    ):
+        cloud.build()
+
+    assert cloud.only.status.name == "CANCELLED"
+
+
+def test_a_build_that_cannot_be_cancelled_is_reported_as_continuing(cloud: Cloud) -> None:
+    cloud.builds.fail("CancelBuild", UNAVAILABLE)
+    goes_on = threading.Event()
+    cloud.program.append(lambda step: 0 if goes_on.wait(20) else 1)
+
+    with pytest.raises(Stopped), stoppable(lambda: any("Building" in x for x in cloud.lines)):
+        cloud.build()
+    goes_on.set()
+
+    assert "It continues, and leaves a correct image" in cloud.lines[-1]
+    until(lambda: IMAGE in cloud.steps.pushed)
+
+
+def test_a_build_that_another_person_cancels_is_told_apart_from_a_failure(cloud: Cloud) -> None:
+    def cancels(step: Step) -> int:
+        another = CloudBuildService(cloud.builder.settings)
+        threading.Thread(target=another.cancel, args=(cloud.only.id,), daemon=True).start()
+        return not step.stopped.wait(20)
+
+    cloud.program.append(cancels)
+    with pytest.raises(BuildCancelledError):
+        cloud.build()
+
+
+@pytest.mark.parametrize("after", [True, False], ids=["it was started", "it was not"])
+def test_a_lost_response_to_the_start_never_makes_two_builds(cloud: Cloud, after: bool) -> None:
+    cloud.builds.fail("CreateBuild", UNAVAILABLE, after=after)
+    cloud.builds.fail("ListBuilds", UNAVAILABLE)
+
+    cloud.build()
+
+    assert len(cloud.builds.builds) == 1
+    assert cloud.builds.requests.count("CreateBuild") == (1 if after else 2)
+
+
+def test_a_lost_connection_while_waiting_is_retried(cloud: Cloud) -> None:
+    cloud.builds.fail("GetBuild", UNAVAILABLE, times=2)
+    cloud.builds.fail("GetBuild", grpc.StatusCode.INTERNAL)
+
+    assert cloud.build() == cloud.steps.pushed[IMAGE]
+
+
+def test_a_log_that_cannot_be_read_does_not_fail_the_build(cloud: Cloud) -> None:
+    cloud.buckets.faults.add(operation="objects.get*", name="*log-*", status=403)
+
+    assert cloud.build() == cloud.steps.pushed[IMAGE]
+    assert any("log of the build could not be read" in line for line in cloud.lines)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason", "error", "hint"),
+    [
+        (
+            grpc.StatusCode.PERMISSION_DENIED,
+            "Cloud Build API has not been used in project 1 before or it is disabled.",
+            "SERVICE_DISABLED",
+            BuildServiceDisabledError,
+            "gcloud services enable cloudbuild.googleapis.com --project=test-project",
+        ),
+        (
+            grpc.StatusCode.PERMISSION_DENIED,
+            "The caller does not have permission",
+            "",
+            BuildServicePermissionError,
+            "roles/cloudbuild.builds.editor",
+        ),
+        (
+            grpc.StatusCode.PERMISSION_DENIED,
+            "caller lacks permission iam.serviceAccounts.actAs on builder@x",
+            "",
+            BuildServicePermissionError,
+            "roles/iam.serviceAccountUser",
+        ),
+        (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            "Quota exceeded for quota metric 'Build requests'",
+            "",
+            BuildQuotaError,
+            "iam-admin/quotas?project=test-project",
+        ),
+        (
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "due to quota restrictions, Cloud Build cannot run builds in this region",
+            "",
+            BuildQuotaError,
+            "another region",
+        ),
+        (
+            grpc.StatusCode.UNAUTHENTICATED,
+            "Request had invalid authentication credentials.",
+            "",
+            BuildServiceLoginError,
+            "gcloud auth application-default login",
+        ),
+        (
+            UNAVAILABLE,
+            "Getting metadata from plugin failed with error: ('invalid_grant: expired', {})",
+            "",
+            BuildServiceLoginError,
+            "gcloud auth application-default login",
+        ),
+    ],
+)
+def test_a_refused_build_says_what_to_do(
+    cloud: Cloud, code: Any, message: str, reason: str, error: type[Exception], hint: str
+) -> None:
+    cloud.builds.fail("CreateBuild", code, message, reason=reason)
+
+    with pytest.raises(error) as caught:
+        cloud.build()
+
+    assert hint in str(caught.value)
+    assert len(cloud.builds.builds) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "hint"),
+    [
+        ({"region": "nowhere-east9"}, InvalidBuildError, "build/docs/locations"),
+        ({"service_account": "gone@x.test"}, InvalidBuildError, "gone@x.test exists"),
+        ({"machine_type": "E9_HUGE"}, InvalidBuildError, "machine type"),
+        ({"tags": ("not a tag",)}, InvalidBuildError, "Check the project"),
+        ({"project": "other"}, BuildServicePermissionError, "project 'other'"),
+        ({"timeout": timedelta(hours=25)}, InvalidBuildError, "Check the project"),
+    ],
+)
+def test_wrong_settings_are_rejected_by_name(
+    cloud: Cloud, settings: dict[str, Any], error: type[Exception], hint: str
+) -> None:
+    with pytest.raises(error) as caught:
+        cloud.build(**settings)
+
+    assert hint in str(caught.value)
+
+
+def test_no_service_at_all_is_an_error_within_seconds(cloud: Cloud) -> None:
+    with pytest.raises(BuildServiceUnavailableError):
+        cloud.build(endpoint="http://127.0.0.1:9")
+
+
+def test_no_google_credentials_is_a_login_error(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
+
+    with pytest.raises(BuildServiceLoginError, match=r"missing\.json"):
+        cloud.build(endpoint=None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"),
+    [
+        ("PUSH_NOT_AUTHORIZED", "roles/artifactregistry.writer"),
+        ("LOGGING_FAILURE", "roles/storage.objectUser"),
+    ],
+)
+def test_a_role_that_the_account_of_builds_lacks_is_named(
+    cloud: Cloud, kind: str, role: str
+) -> None:
+    cloud.steps.refusal = Refused(kind, "denied: Permission")
+
+    with pytest.raises(BuildServicePermissionError, match="denied: Permission") as caught:
+        cloud.build()
+
+    assert role in str(caught.value)
+
+
+def test_secrets_come_from_secret_manager_and_appear_nowhere_else(cloud: Cloud) -> None:
+    version = "projects/test-project/secrets/netrc/versions/3"
+    cloud.builds.secrets[version] = "machine files.test login me password hunter22secret\n"
+    seen: list[Step] = []
+
+    def leaks(step: Step) -> int:
+        seen.append(step)
+        step.write("downloading with hunter22secret from https://me:hunter22secret@files.test/\n")
+        return 0
+
+    cloud.program.append(leaks)
+    cloud.builder = replace(
+        cloud.builder, secrets=BuildSecrets(netrc=cloud.builds.secrets[version])
+    )
+    cloud.build(secret_versions={"netrc": version})
+
+    assert seen[0].environment["KN_SECRET_NETRC"] == cloud.builds.secrets[version]
+    assert seen[0].entrypoint == "bash"
+    assert "downloading with *** from https://files.test/" in cloud.lines
+    assert "hunter22secret" not in f"{cloud.only}{cloud.builder}{cloud.lines}"
+    for stored in cloud.buckets.objects("builds", "team/builds/contexts/"):
+        assert b"hunter22secret" not in stored.content.read()
+
+
+def test_credentials_without_a_secret_are_refused_before_anything_is_uploaded(cloud: Cloud) -> None:
+    cloud.builder = replace(cloud.builder, secrets=BuildSecrets(netrc="machine x password y123"))
+
+    with pytest.raises(BuildInputError, match="credentials of an index") as caught:
+        cloud.build()
+
+    assert "gcloud secrets create" in str(caught.value)
+    assert cloud.buckets.names("builds") == []
+
+
+def test_a_registry_that_fails_after_the_build_does_not_lose_its_digest(cloud: Cloud) -> None:
+    class Failing:
+        def __init__(self) -> None:
+            self.looks = 0
+
+        def repository(self, name: str, /) -> Any:
+            return self
+
+        def digest(self, tag: str) -> str | None:
+            self.looks += 1
+            if self.looks == 1:
+                return None
+            raise RegistryUnavailableError("The registry is not responding.")
+
+    cloud.builder = replace(cloud.builder, registries=Failing())
+    assert cloud.build() == cloud.steps.pushed[IMAGE]
+    assert any("could not be looked up" in line for line in cloud.lines)
+
+
+def test_arm_images_and_other_stores_are_refused_at_once(cloud: Cloud, tmp_path: Any) -> None:
+    arm = a_recipe(target=Target(python="3.11", machine="aarch64"))
+    local = replace(cloud.builder, store=FolderStore(tmp_path))
+
+    assert "arm64" in str(cloud.builder.obstacle(arm))
+    with pytest.raises(BuildInputError, match="arm64"):
+        cloud.builder.build(arm, IMAGE, cloud.reports)
+    with pytest.raises(BuildInputError, match="bucket"):
+        local.build(a_recipe(), IMAGE, cloud.reports)
+    assert cloud.builder.obstacle(a_recipe(package())) is None

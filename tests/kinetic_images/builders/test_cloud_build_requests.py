@@ -1,0 +1,69 @@
+"""The requests for builds are those that are kept beside this file."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.cloud.devtools import cloudbuild_v1
+
+from kinetic_images.builders.cloud_build import CloudBuildSettings
+from kinetic_images.builders.cloud_build.request import ImageBuild, Source, build_request
+from kinetic_images.errors import InvalidReferenceError
+from kinetic_images.testing.cloud_build.validation import invalid
+from kinetic_payload.stores.store import Location
+
+GOLDEN = Path(__file__).parent / "golden"
+PLAIN = CloudBuildSettings(project="my-project")
+FULL = CloudBuildSettings(
+    project="my-project",
+    region="europe-west4",
+    service_account="builder@my-project.iam.gserviceaccount.com",
+    machine_type="E2_STANDARD_2",
+    timeout=timedelta(minutes=10),
+    tags=("team-a",),
+    secret_versions={
+        "netrc": "projects/my-project/secrets/netrc/versions/3",
+        "ca": "projects/my-project/secrets/ca/versions/latest",
+    },
+)
+
+
+def request(settings: CloudBuildSettings, bucket: str = "builds", **fields: Any) -> dict[str, Any]:
+    """Return a request with *settings*."""
+    build = ImageBuild(
+        **{
+            "image": "europe-west4-docker.pkg.dev/my-project/kn/bundled:0123abc",
+            "source": Source(location=Location("gs", bucket), object="builds/contexts/0a1b.tar.gz"),
+            "platform": "linux/amd64",
+            "labels": {"note": "costs $5 or ${MORE}"},
+            **fields,
+        }
+    )
+    return build_request(build, settings, "kinetic-77")
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("plain", request(PLAIN)), ("full", request(FULL, "shared/team"))],
+)
+def test_a_request_is_the_one_that_was_reviewed(name: str, made: dict[str, Any]) -> None:
+    path = GOLDEN / f"cloud_build_{name}.json"
+    assert json.loads(path.read_text()) == made, json.dumps(made, indent=2)
+
+
+@pytest.mark.parametrize("settings", [PLAIN, FULL])
+def test_a_request_is_valid_and_keeps_its_dollars(settings: CloudBuildSettings) -> None:
+    build = cloudbuild_v1.Build(request(settings))
+
+    assert invalid(build, {}) is None
+    arguments = [argument.replace("$$", "$") for argument in build.steps[0].args]
+    assert "--label=note=costs $5 or ${MORE}" in arguments
+
+
+def test_an_image_without_a_tag_is_refused() -> None:
+    with pytest.raises(InvalidReferenceError):
+        request(PLAIN, image="localhost:5000/kn/bundled")

@@ -1,0 +1,291 @@
+"""The docker builder against a program that behaves like docker; `tests/images` has the real one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tarfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from building import IMAGE, Images, a_recipe, package, until
+
+from kinetic_images.builders.builder import BuildReports
+from kinetic_images.builders.docker import DockerBuilder
+from kinetic_images.builders.docker.failures import build_failure, push_failure
+from kinetic_images.builders.docker.program import find_docker
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+from kinetic_images.errors import (
+    BuildError,
+    BuildInputError,
+    DockerNotFoundError,
+    DockerUnavailableError,
+    ImageNotFoundError,
+    RegistryError,
+    RegistryLoginError,
+    RegistryPermissionError,
+    RegistryUnavailableError,
+)
+from kinetic_payload.threads import Stopped, stoppable
+
+DIGEST = f"sha256:{'d' * 64}"
+DOCKER = """#!PYTHON
+import os, pathlib, sys, time
+here = pathlib.Path("FOLDER")
+words = sys.argv[1:]
+with (here / "calls").open("a") as calls:
+    print(*words, sep=" ", file=calls)
+if words == ["build", "--help"]:
+    print("Usage: docker build" + "  --secret" * (os.environ.get("DOCKER_BUILDKIT") == "1"))
+elif words[0] == "build":
+    secrets = [word.partition("src=")[2] for word in words if word.startswith("--secret")]
+    (here / "secrets").write_text("".join(pathlib.Path(path).read_text() for path in secrets))
+    (here / "context.tar").write_bytes(sys.stdin.buffer.read())
+    print("#1 starts", flush=True)
+    exec((here / "behaviour").read_text())
+elif words[0] == "push":
+    if (here / "denied").exists():
+        sys.exit("denied: requested access to the resource is denied")
+    print("tag: digest: DIGEST size: 7")
+    (here / "pushed").touch()
+"""
+
+
+@dataclass
+class Program:
+    """A program that stands in place of docker, and a builder that uses it."""
+
+    folder: Path
+    images: Images
+    builder: DockerBuilder
+    lines: list[str]
+
+    @property
+    def calls(self) -> list[str]:
+        """The command lines, without the help."""
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [line for line in lines if "--help" not in line]
+
+    def behave(self, text: str) -> None:
+        """Set the Python program that runs when it builds."""
+        (self.folder / "behaviour").write_text(text)
+
+    def build(self) -> str:
+        """Build a recipe."""
+        return self.builder.build(a_recipe(labels={"a": "b c"}), IMAGE, self.reports)
+
+    @property
+    def reports(self) -> BuildReports:
+        """Reports that `lines` keeps."""
+        return BuildReports(line=self.lines.append)
+
+
+class AfterPush(Images):
+    """A registry that has the image once it was pushed."""
+
+    folder: Path
+
+    def repository(self, name: str, /) -> AfterPush:
+        """Return itself."""
+        return self
+
+    def digest(self, tag: str) -> str | None:
+        """Return the digest, if it was pushed."""
+        return self.known.get(tag) or (DIGEST if (self.folder / "pushed").exists() else None)
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Program:
+    """A program in place of docker."""
+    program = tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    words = {"PYTHON": sys.executable, "FOLDER": str(tmp_path), "DIGEST": DIGEST}
+    text = DOCKER
+    for word, value in words.items():
+        text = text.replace(word, value)
+    program.write_text(text)
+    program.chmod(0o755)
+    (tmp_path / "behaviour").write_text("pass")
+    images = AfterPush()
+    images.folder = tmp_path
+    environ = {"PATH": str(program.parent), "DOCKER_HOST": "unix:///x"}
+    secrets = BuildSecrets(netrc="machine x login y password hunter22\n")
+    builder = DockerBuilder(registries=images, secrets=secrets, environ=environ)
+    return Program(tmp_path, images, builder, [])
+
+
+def test_an_image_is_built_pushed_and_forgotten(docker: Program) -> None:
+    assert docker.build() == DIGEST
+
+    build, push, *removed = docker.calls
+    assert build.startswith(
+        f"build --progress=plain --platform=linux/amd64 --tag={IMAGE} --label=a=b c"
+    )
+    assert build.endswith("--file=Dockerfile -")
+    assert push == f"push {IMAGE}"
+    assert removed == [f"image rm {IMAGE}", f"image rm {IMAGE.rpartition(':')[0]}@{DIGEST}"]
+    with tarfile.open(docker.folder / "context.tar") as archive:
+        assert "install/pylock.toml" in archive.getnames()
+
+
+def test_an_image_that_exists_is_not_built(docker: Program) -> None:
+    docker.images.known["0123abc"] = "sha256:known"
+
+    assert docker.build() == "sha256:known"
+    assert not (docker.folder / "context.tar").exists()
+
+
+def test_an_image_that_appeared_meanwhile_is_adopted(docker: Program) -> None:
+    docker.behave("(here / 'pushed').touch()")
+
+    assert docker.build() == DIGEST
+    assert not any(call.startswith("push") for call in docker.calls)
+
+
+def test_secrets_reach_the_build_and_are_not_printed(docker: Program) -> None:
+    docker.behave("print('#2 got hunter22 from https://u:p@x/')")
+
+    docker.build()
+
+    assert "hunter22" in (docker.folder / "secrets").read_text()
+    assert "#2 got *** from https://x/" in docker.lines
+    assert "hunter22" not in f"{docker.calls}{docker.lines}{docker.builder}"
+    assert b"hunter22" not in (docker.folder / "context.tar").read_bytes()
+    (path,) = [word for word in docker.calls[0].split() if word.startswith("--secret")]
+    assert not Path(path.partition("src=")[2]).exists()
+
+
+def test_a_failure_shows_the_end_of_the_log(docker: Program) -> None:
+    docker.behave("print('#4 0.1 no such thing\\n#4 ERROR: exit code: 1'); sys.exit(1)")
+
+    with pytest.raises(BuildError, match="no such thing"):
+        docker.build()
+    assert not any(call.startswith("push") for call in docker.calls)
+
+
+def test_a_refused_push_is_an_error_and_leaves_no_tag(docker: Program) -> None:
+    (docker.folder / "denied").touch()
+
+    with pytest.raises(RegistryPermissionError, match=r"registry\.test"):
+        docker.build()
+    assert docker.calls[-1] == f"image rm {IMAGE}"
+
+
+def test_a_stopped_build_ends_docker(docker: Program) -> None:
+    docker.behave("(here / 'pid').write_text(str(os.getpid())); time.sleep(60)")
+
+    pid = docker.folder / "pid"
+    with pytest.raises(Stopped), stoppable(lambda: pid.exists() and bool(pid.read_text())):
+        docker.build()
+
+    until(lambda: not alive(int(pid.read_text())))
+
+
+def test_ctrl_c_ends_docker(docker: Program) -> None:
+    docker.behave("(here / 'pid').write_text(str(os.getpid())); time.sleep(60)")
+    main = threading.main_thread().ident
+
+    def interrupt() -> None:
+        until(lambda: (docker.folder / "pid").exists() and "#1 starts" in docker.lines)
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        docker.build()
+
+    until(lambda: not alive(int((docker.folder / "pid").read_text())))
+
+
+def alive(pid: int) -> bool:
+    """Return whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_file_that_cannot_be_sent_ends_the_build_with_its_name(
+    docker: Program, tmp_path: Path
+) -> None:
+    gone = package(address=(tmp_path / "gone.whl").as_uri())
+
+    with pytest.raises(BuildInputError, match=r"gone\.whl"):
+        docker.builder.build(a_recipe(gone), IMAGE, docker.reports)
+
+
+def test_the_first_docker_with_buildkit_is_used(docker: Program, tmp_path: Path) -> None:
+    older = tmp_path / "older" / "docker"
+    older.parent.mkdir()
+    older.write_text(
+        "#!/bin/sh\necho 'ERROR: BuildKit is enabled but buildx is missing'; exit 125\n"
+    )
+    older.chmod(0o755)
+    both = {"PATH": f"{older.parent}:{docker.folder / 'bin'}"}
+
+    assert find_docker(both).program == str(docker.folder / "bin" / "docker")
+    with pytest.raises(DockerNotFoundError, match="BuildKit is missing"):
+        find_docker({"PATH": str(older.parent)})
+    with pytest.raises(DockerNotFoundError, match="no docker on PATH"):
+        find_docker({"PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "words"),
+    [
+        (
+            "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
+            DockerUnavailableError,
+            "not running",
+        ),
+        (
+            "Got permission denied while trying to connect to the Docker daemon socket at unix:///x",
+            DockerUnavailableError,
+            "usermod -aG docker",
+        ),
+        (
+            "#3 [internal] load metadata for h/base@sha256:1\n#3 ERROR: h/base@sha256:1: not found",
+            ImageNotFoundError,
+            "KINETIC_BASE_IMAGE",
+        ),
+        (
+            "#5 [2/2] RUN true\n#5 0.2 exec /bin/sh: exec format error\n#5 ERROR: exit code: 1",
+            BuildError,
+            "binfmt --install arm64",
+        ),
+        ("#5 0.2 git: not found\n#5 ERROR: exit code: 127", BuildError, "git: not found"),
+    ],
+)
+def test_a_failed_build_says_what_to_do(output: str, error: type[Exception], words: str) -> None:
+    found = build_failure(output.splitlines(), IMAGE, "linux/arm64")
+
+    assert type(found) is error
+    assert words in str(found)
+
+
+@pytest.mark.parametrize(
+    ("output", "error", "words"),
+    [
+        ("unauthorized: authentication required", RegistryLoginError, "docker login registry.test"),
+        ("denied: permission", RegistryPermissionError, "registry.test/kn/bundled"),
+        ("dial tcp 127.0.0.1:9: connect: connection refused", RegistryUnavailableError, "network"),
+        ("blob upload invalid", RegistryError, "blob upload invalid"),
+    ],
+)
+def test_a_failed_push_says_what_to_do(output: str, error: type[Exception], words: str) -> None:
+    found = push_failure(["The push refers to repository [x]", output], IMAGE)
+
+    assert type(found) is error
+    assert words in str(found)
+
+
+def test_the_login_of_artifact_registry_is_that_of_gcloud() -> None:
+    image = "europe-docker.pkg.dev/p/r/i:1"
+
+    assert "gcloud auth configure-docker europe-docker.pkg.dev" in str(
+        push_failure(["unauthorized"], image)
+    )

@@ -1,0 +1,298 @@
+"""Build contexts of recipes: exactly the locked files, reproducible, and without credentials."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from building import a_recipe, package
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.pylock import Pylock
+
+from kinetic_images.builders.dockerfile import install
+from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
+from kinetic_images.builders.dockerfile.pylock import pylock
+from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_context
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+from kinetic_images.builders.dockerfile.uv_program import UvProgram, find_uv_program, runs_on
+from kinetic_images.errors import BuildInputError
+from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.recipe import Recipe
+from kinetic_images.targets import Target
+from kinetic_images.uv import find_uv
+
+GOLDEN = Path(__file__).parent / "golden"
+UV = UvProgram("0.13.9")
+SDIST = package(
+    "docopt", "0.6.2", file="docopt-0.6.2.tar.gz", address="https://files.test/d.tar.gz"
+)
+REPOSITORY = package(
+    "thing",
+    "",
+    file="",
+    sha256="8d1eb933" * 5,
+    address="git+https://git.test/thing",
+    subdirectory="python",
+)
+ARCHIVE = package("other", "", file="main.zip", address="https://git.test/o/main.zip")
+
+
+def text_of(context: BuildContext, name: str) -> str:
+    """Return the text of a file of *context*."""
+    content = context.files[name].content
+    assert isinstance(content, bytes)
+    return content.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe"),
+    [
+        ("plain", a_recipe(package(size=11053))),
+        ("sources", a_recipe(package(), SDIST, REPOSITORY, ARCHIVE)),
+        ("paths", a_recipe(files={"/app/a b": b"", "/app/$x": b"", "/app/\\y": b""})),
+    ],
+)
+def test_a_context_is_the_one_that_was_reviewed(name: str, recipe: Recipe) -> None:
+    context = recipe_context(recipe, UV)
+
+    for file in ("Dockerfile", "pylock.toml"):
+        made = text_of(context, "install/pylock.toml" if file == "pylock.toml" else file)
+        assert (GOLDEN / f"{name}.{file}").read_text() == made
+
+
+def test_the_lock_says_what_other_tools_understand() -> None:
+    made = pylock([SDIST, REPOSITORY, ARCHIVE, package()], "3.11")
+
+    lock = Pylock.from_dict(tomllib.loads(made))
+
+    found = {each.name: each for each in lock.packages}
+    assert found["six"].wheels is not None
+    assert found["docopt"].sdist is not None
+    assert found["other"].archive is not None
+    vcs = found["thing"].vcs
+    assert vcs is not None
+    assert (vcs.url, vcs.commit_id, vcs.subdirectory) == (
+        "https://git.test/thing",
+        REPOSITORY.sha256,
+        "python",
+    )
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_address_is_written_so_that_it_is_read_again(text: str) -> None:
+    made = pylock([package(address=f"https://files.test/{text}")], "3.11")
+
+    (found,) = tomllib.loads(made)["packages"]
+    assert found["wheels"][0]["url"] == f"https://files.test/{text}"
+
+
+@pytest.mark.parametrize(
+    ("change", "changes"),
+    [
+        ({"labels": {"who": "me"}}, False),
+        ({"files": {"/app/remote_runner.py": b"other\n"}}, True),
+        ({"packages": (package(version="1.16.0"),)}, True),
+        ({"base": f"127.0.0.1:5000/base/python@sha256:{'1' * 64}"}, True),
+    ],
+)
+def test_the_digest_is_that_of_the_contents(change: dict[str, Any], changes: bool) -> None:
+    first = recipe_context(a_recipe(), UV)
+    second = recipe_context(replace(a_recipe(), **change), UV)
+
+    assert (first.digest != second.digest) is changes
+
+
+def test_an_archive_does_not_depend_on_this_machine(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    context = BuildContext({"z": ContextFile(path, executable=True), "a": ContextFile(b"1")})
+    archives = []
+    for mode in (0o600, 0o666):
+        path.chmod(mode)
+        stream = io.BytesIO()
+        context.write_archive(stream, compressed=True)
+        archives.append(stream.getvalue())
+
+    assert archives[0] == archives[1]
+    with tarfile.open(fileobj=io.BytesIO(archives[0])) as archive:
+        found = [(each.name, each.mode, each.uid, each.mtime) for each in archive]
+    assert found == [(".", 0o755, 0, 0), ("a", 0o644, 0, 0), ("z", 0o755, 0, 0)]
+
+
+def a_wheel(folder: Path, **fields: Any) -> LockedPackage:
+    """Return a wheel in *folder*, with a command, a data file and a package."""
+    path = folder / "demo-1.0-py3-none-any.whl"
+    info = "demo-1.0.dist-info"
+    files = {
+        "demo/__init__.py": "def main():\n    print('runs')\n",
+        "demo-1.0.data/data/share/demo/x.txt": "x",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[console_scripts]\ndemo-command = demo:main\n",
+    }
+    with ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in files))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return LockedPackage(
+        **{
+            "name": "demo",
+            "version": "1.0",
+            "file": path.name,
+            "sha256": digest,
+            "address": path.as_uri(),
+            **fields,
+        }
+    )
+
+
+def test_files_of_this_machine_travel_with_the_context(tmp_path: Path) -> None:
+    wheel = a_wheel(tmp_path)
+
+    context = recipe_context(a_recipe(wheel), UV)
+
+    assert context.files[f"install/packages/{wheel.file}"].content == tmp_path / wheel.file
+    assert f'path = "packages/{wheel.file}"' in text_of(context, "install/pylock.toml")
+    assert str(tmp_path) not in text_of(context, "install/pylock.toml")
+
+
+def test_a_file_that_changed_since_it_was_locked_is_refused(tmp_path: Path) -> None:
+    wheel = a_wheel(tmp_path, sha256="0" * 64)
+    with pytest.raises(BuildInputError, match="has changed since it was locked"):
+        _ = recipe_context(a_recipe(wheel), UV).digest
+
+    gone = a_wheel(tmp_path, address=(tmp_path / "gone.whl").as_uri())
+    with pytest.raises(BuildInputError, match=r"gone\.whl.* cannot be read"):
+        recipe_context(a_recipe(gone), UV).write_archive(io.BytesIO(), compressed=False)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "environment", "message"),
+    [
+        (a_recipe(package(address="https://me:pw1@files.test/x.whl")), {}, "files.test/x.whl"),
+        (a_recipe(), {"UV_DEFAULT_INDEX": "https://me:pw1@index.test/"}, "index.test"),
+        (a_recipe(package(file="", address="git+ssh://git@git.test/x")), {}, "by https only"),
+        (a_recipe(files={"app/x": b""}), {}, "'app/x' is not the path"),
+        (a_recipe(files={"/app/../x": b""}), {}, "is not the path"),
+    ],
+)
+def test_input_that_a_build_must_not_have_is_refused(
+    recipe: Recipe, environment: dict[str, str], message: str
+) -> None:
+    with pytest.raises(BuildInputError, match=message) as caught:
+        recipe_context(recipe, UV, environment=environment)
+
+    assert "pw1" not in str(caught.value)
+
+
+def test_only_addresses_that_need_a_key_are_an_obstacle() -> None:
+    assert obstacle(a_recipe(package(), SDIST, ARCHIVE, REPOSITORY)) is None
+    assert "thing" in str(obstacle(a_recipe(replace(REPOSITORY, address="ssh://git@git.test/x"))))
+
+
+def test_the_uv_of_this_machine_is_used_only_where_it_runs(tmp_path: Path) -> None:
+    def elf(machine: int) -> Path:
+        path = tmp_path / str(machine)
+        path.write_bytes(b"\x7fELF\x02\x01" + bytes(12) + machine.to_bytes(2, "little"))
+        return path
+
+    arm = Target(python="3.11", machine="aarch64")
+    linux = sys.platform == "linux"
+    assert runs_on(elf(62), Target(python="3.11")) is linux
+    assert runs_on(elf(183), arm) is linux
+    assert not runs_on(elf(62), arm)
+    (tmp_path / "mach").write_bytes(b"\xcf\xfa\xed\xfe" + bytes(40))
+    assert not runs_on(tmp_path / "mach", arm)
+    assert find_uv_program(arm).version == find_uv_program(Target(python="3.11")).version
+
+
+def test_without_packages_no_uv_travels(tmp_path: Path) -> None:
+    uv = UvProgram("0.13.9", tmp_path / "uv")
+
+    assert "install/uv" not in recipe_context(replace(a_recipe(), packages=()), uv).files
+    assert recipe_context(a_recipe(), uv).files["install/uv"].executable
+
+
+NETRC = 'machine a login u password s3cretword\nmachine b login u password "two words"\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("get https://u:x@a/b", "get https://a/b"),
+        ("token s3cretword!", "token ***!"),
+        ("a two words b", "a *** b"),
+        ("\x1b[1mbold\x1b[0m \x07", "bold \\x07"),
+        ("nothing", "nothing"),
+        ("    indented  ", "    indented"),
+    ],
+)
+def test_a_line_of_a_log_is_cleaned(line: str, expected: str) -> None:
+    assert BuildSecrets(netrc=NETRC).clean(line) == expected
+
+
+def test_secrets_are_files_only_while_they_are_used(tmp_path: Path) -> None:
+    secrets = BuildSecrets(netrc=NETRC, ca=tmp_path / "ca.pem")
+
+    with secrets.files() as files:
+        assert files["netrc"].read_text() == NETRC
+        assert files["netrc"].stat().st_mode & 0o777 == 0o600
+        assert files["ca"] == tmp_path / "ca.pem"
+    assert not files["netrc"].exists()
+    assert "s3cretword" not in repr(secrets)
+
+
+def test_installed_files_are_arranged_as_the_image_has_them(tmp_path: Path) -> None:
+    wheel = a_wheel(tmp_path)
+    prefix = tmp_path / "prefix"
+    find_uv().run(
+        *("pip", "install", "--offline", "--no-index", "--no-deps", "--python", sys.executable),
+        *("--prefix", str(prefix), str(tmp_path / wheel.file)),
+    )
+    (prefix / "bin").mkdir(exist_ok=True)
+
+    install.arrange(prefix, f"python{sys.version_info[0]}.{sys.version_info[1]}")
+
+    script = (prefix / "bin" / "demo-command").read_bytes()
+    assert script.startswith(b"#!/usr/bin/env python3\n")
+    assert sorted(path.name for path in prefix.iterdir()) == ["bin", "share", "site"]
+    rows = {row[0]: row for row in csv.reader((prefix / "site/demo-1.0.dist-info/RECORD").open())}
+    for name, digest, size in rows.values():
+        path = prefix / "site" / name
+        assert path.is_file(), name
+        if digest:
+            data = path.read_bytes()
+            found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert (digest, int(size)) == (f"sha256={found}", len(data))
+    assert {"../bin/demo-command", "../share/demo/x.txt", "demo/__init__.py"} <= set(rows)
+
+
+def test_another_python_than_the_target_ends_the_installation(tmp_path: Path) -> None:
+    (tmp_path / "install").mkdir()
+    settings = {"environment": {}, "packages": 0, "uv": "1"}
+    (tmp_path / "install" / "settings.json").write_text(json.dumps(settings))
+
+    done = subprocess.run(
+        [sys.executable, "-I", install.__file__, tmp_path, tmp_path / "prefix", "2.7"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "the packages were chosen for 2.7" in done.stderr
+    assert not (tmp_path / "prefix").exists()
