@@ -22,7 +22,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = sorted(path.name for path in (ROOT / "packages").iterdir())
 # The extras of `kinetic` are Kinetic's other packages, or are for debugging only.
-EXTRAS = {"kinetic-payload": "[gcs,testing]", "kinetic-k8s": "[testing]"}
+EXTRAS = {
+    "kinetic-images": "[testing]",
+    "kinetic-k8s": "[testing]",
+    "kinetic-payload": "[gcs,testing]",
+}
 REMOVED_VARIABLES = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES},

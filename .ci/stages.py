@@ -166,6 +166,8 @@ def stages() -> list[list[Stage]]:
                 f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}",
                 pytest="-n 8 --dist=load --maxschedchunk=1",
             ),
+            # The engine and the registry are shared by all tests of a process.
+            Stage("images", f"{sys.executable} {ROOT}/.ci/image_tests.py {UV}", pytest="-n 0"),
             on_3_14(),
             *(
                 Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 2")

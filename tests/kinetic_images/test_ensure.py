@@ -87,7 +87,7 @@ class World:
         services = ImageServices(
             home=home,
             registry=self.registry,
-            builders=[layers] if builders is None else builders,
+            builders=lambda: [layers] if builders is None else builders,
             shared=None if alone else shared or SharedRecords(self.bucket, self.signer),
             environ=self.project.environ,
             reports=BuildReports(line=self.reports.append),

@@ -76,8 +76,8 @@ class ImageServices:
     home: Path
     """The folder of caches on this machine."""
     registry: Registry
-    builders: Sequence[Builder]
-    """Builders to use, the preferred one first. The first one without an obstacle builds."""
+    builders: Callable[[], Sequence[Builder]]
+    """Returns the builders to use, the preferred one first. The first one without an obstacle builds."""
     shared: SharedRecords | None = None
     """Records in the builds bucket, or None: then only this machine's caches are used."""
     environ: Mapping[str, str] | None = None
@@ -282,7 +282,7 @@ def _build_once(
     request: ImageRequest, recipe: Recipe, image: str, services: ImageServices
 ) -> tuple[str, str | None]:
     """Build *image*, or wait for the process that builds it; return its digest and the builder."""
-    builder = _chosen(services.builders, recipe, services.reports)
+    builder = _chosen(services.builders(), recipe, services.reports)
     repository = services.registry.repository(image)
     while True:
         digest: str | None = None

@@ -90,6 +90,12 @@ def test_bundled_images_are_in_the_repository_of_the_cluster_or_in_the_named_one
             ConfigurationError,
             "KINETIC_IMAGE_BUILDER names the image builder 'layer'",
         ),
+        (
+            None,
+            {"KINETIC_IMAGE_BUILDER": "cloud_build", "KINETIC_IMAGE_REPO": "h.example/kn"},
+            ConfigurationError,
+            "the project and the region of the cluster are not known",
+        ),
         ("prebuilt", {}, InvalidRequestError, "not supported on clusters yet"),
         (
             None,

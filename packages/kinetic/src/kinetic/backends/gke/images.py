@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from kinetic_images.builders.builder import Builder
     from kinetic_images.dependencies import Dependencies
     from kinetic_images.ensure import ImageRequest
+    from kinetic_images.lock.index_credentials import IndexCredentials
     from kinetic_images.registry.registry import Registry
     from kinetic_images.shared_records import SharedRecords
     from kinetic_images.targets import Machine
     from kinetic_payload.records.signing import Signing
 
-BUILDERS: Final = ("layers",)
+BUILDERS: Final = ("layers", "cloud_build", "docker")
 """The values of KINETIC_IMAGE_BUILDER."""
+BUILD_ENDPOINT: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"
+"""The variable with which `gcloud`, too, uses another address of the API of Cloud Build."""
 KERAS: Final = "keras"
 _GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
 _MULTI_REGIONS: Final = ("us", "europe", "asia")
@@ -78,6 +81,12 @@ class ClusterImages:
                 raise ConfigurationError(
                     f"{chosen.source} names the image builder {chosen.value!r}, which does not exist.",
                     hint=f"Use one of: {', '.join(BUILDERS)}.",
+                )
+            if chosen.value == "cloud_build" and self._place(request.settings) is None:
+                raise ConfigurationError(
+                    f"{chosen.source} names the image builder 'cloud_build', and the project and the region "
+                    "of the cluster are not known.",
+                    hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
                 )
             self._check_address("KINETIC_IMAGE_REPO", self.expected(request))
             base = request.settings.base_image
@@ -134,11 +143,12 @@ class ClusterImages:
         from kinetic_images.ensure import ImageServices, ensure_image
 
         dependencies = find_dependencies(packaging.plan.root, environ=self.environment)
+        shared = self._shared(request.settings)
         services = ImageServices(
             home=self.home,
             registry=_registry(),
-            builders=[*self._builders(dependencies)],
-            shared=self._shared(request.settings),
+            builders=lambda: [*self._builders(request.settings, dependencies, shared)],
+            shared=shared,
             environ=self.environment,
             reports=BuildReports(line=packaging.report, progress=packaging.progress),
             resolved=packaging.checked,
@@ -194,17 +204,57 @@ class ClusterImages:
             refresh=settings.rebuild.value,
         )
 
-    def _builders(self, dependencies: Dependencies) -> Iterator[Builder]:
+    def _builders(
+        self, settings: Settings, dependencies: Dependencies, shared: SharedRecords | None
+    ) -> Iterator[Builder]:
+        """Iterate over the builders to use, the preferred one first."""
+        from kinetic_images.lock.index_credentials import IndexCredentials
+
+        chosen, place = settings.image_builder.value, self._place(settings)
+        credentials = IndexCredentials(dependencies, self.environment)
+        if chosen in (None, "layers"):
+            yield self._layers(credentials)
+        if chosen == "docker":
+            yield self._docker(credentials)
+        if chosen in (None, "cloud_build") and place is not None and shared is not None:
+            yield self._cloud_build(place, shared, credentials)
+
+    def _layers(self, credentials: IndexCredentials) -> Builder:
         from kinetic_images.builders.layers.builder import LayersBuilder
         from kinetic_images.downloads import Downloader
-        from kinetic_images.lock.index_credentials import IndexCredentials
         from kinetic_images.wheel_files import WheelFiles
 
         cache = self.home / "cache"
-        credentials = IndexCredentials(dependencies, self.environment)
         downloader = Downloader(authorization=credentials.authorization, environ=self.environment)
-        yield LayersBuilder(
-            _registry(), WheelFiles(cache / "downloads", downloader), cache / "layers"
+        wheels = WheelFiles(cache / "downloads", downloader)
+        return LayersBuilder(_registry(), wheels, cache / "layers")
+
+    def _docker(self, credentials: IndexCredentials) -> Builder:
+        from kinetic_images.builders.docker import DockerBuilder
+        from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+
+        # Where an authority of the user's own signs certificates, builds need it as well.
+        named = self.environment.get("SSL_CERT_FILE")
+        secrets = BuildSecrets(netrc=credentials.netrc(), ca=Path(named) if named else None)
+        return DockerBuilder(registries=_registry(), secrets=secrets, environ=self.environment)
+
+    def _cloud_build(
+        self, place: Place, shared: SharedRecords, credentials: IndexCredentials
+    ) -> Builder:
+        from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
+        from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+
+        account = f"kn-{place.cluster}-builds@{place.project}.iam.gserviceaccount.com"
+        return CloudBuildBuilder(
+            settings=CloudBuildSettings(
+                project=place.project,
+                region=place.region,
+                service_account=account,
+                endpoint=self.environment.get(BUILD_ENDPOINT),
+            ),
+            store=shared.store,
+            registries=_registry(),
+            secrets=BuildSecrets(netrc=credentials.netrc()),
         )
 
     def _repository(self, settings: Settings) -> str:
