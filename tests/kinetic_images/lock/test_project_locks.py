@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 import pytest
 from locked_project import Project
 
 from kinetic_images.errors import DependencyError
+from kinetic_images.targets import Target
 from kinetic_images.uv import find_uv
+
+HERE = Target(python="{}.{}".format(*sys.version_info))
 
 
 def declare(project: Project, *requirements: str, more: str = "") -> None:
@@ -22,7 +26,7 @@ def declare(project: Project, *requirements: str, more: str = "") -> None:
 
 def uv(project: Project, *arguments: str) -> None:
     subprocess.run(
-        [find_uv().program, *arguments],
+        [find_uv().program, *arguments, "--python", sys.executable],
         cwd=project.root,
         env=project.environ,
         check=True,
@@ -31,7 +35,7 @@ def uv(project: Project, *arguments: str) -> None:
 
 
 def versions(project: Project, **more: tuple[str, ...]) -> dict[str, str]:
-    return {package.name: package.version for package in project.lock(**more).packages}
+    return {package.name: package.version for package in project.lock(HERE, **more).packages}
 
 
 def test_uv_lock_keeps_its_versions_also_for_what_kinetic_adds(project: Project) -> None:
@@ -51,7 +55,7 @@ def test_a_stale_uv_lock_is_refused_with_the_command_that_updates_it(project: Pr
     uv(project, "lock")
     declare(project, "alpha", "beta")
     with pytest.raises(DependencyError, match=r"uv\.lock is stale.*\n.*uv lock"):
-        project.lock()
+        project.lock(HERE)
     assert not list(project.home.rglob("*.toml"))
 
 
@@ -93,7 +97,7 @@ def test_a_file_with_another_hash_than_that_of_the_lock_is_refused(project: Proj
     lock = project.root / "pylock.toml"
     lock.write_text(lock.read_text().replace(digest, "0" * 64))
     with pytest.raises(DependencyError, match=rf"requirements\.txt:3: the SHA-256 .* is {digest}"):
-        project.lock()
+        project.lock(HERE)
 
 
 def test_pylock_keeps_its_versions_beside_either_declaration(project: Project) -> None:
@@ -128,7 +132,7 @@ def test_a_stale_pylock_is_refused_by_the_line_that_it_does_not_fit(
     project.wheel("beta")
     project.require(line)
     with pytest.raises(DependencyError, match=message):
-        project.lock()
+        project.lock(HERE)
 
 
 def test_a_pylock_that_is_not_one_is_refused_by_name(project: Project) -> None:
@@ -136,4 +140,4 @@ def test_a_pylock_that_is_not_one_is_refused_by_name(project: Project) -> None:
     project.require("alpha")
     (project.root / "pylock.toml").write_text("packages = 1\n")
     with pytest.raises(DependencyError, match=r"pylock\.toml: "):
-        project.lock()
+        project.lock(HERE)

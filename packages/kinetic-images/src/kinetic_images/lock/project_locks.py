@@ -99,7 +99,9 @@ def pins_of(
         return _pins_of_uv_lock(lock, dependencies.chosen, _folder_of(dependencies), markers, uv)
     text = lock.data.decode(errors="replace")
     # The lock was probably written for the Python of its author, a patch version included.
-    packages = read_pylock(text, str(lock.path), target, patch=sys.version_info.micro)
+    is_here = target is not None and target.python == "{}.{}".format(*sys.version_info)
+    patch = sys.version_info.micro if is_here else 0
+    packages = read_pylock(text, str(lock.path), target, patch=patch)
     _refuse_stale(lock, dependencies, packages)
     return Pins(
         lock.path,

@@ -20,7 +20,7 @@ from kinetic_payload.threads import check_wanted
 
 _POLL: Final = 0.1
 """Seconds between checks whether the wait should be stopped."""
-_GRACE: Final = 5.0
+_GRACE: Final = 2.0
 """Seconds that docker gets to end before it is killed."""
 _ANSWER: Final = 30.0
 """Seconds within which a docker must print its help."""
@@ -125,8 +125,8 @@ class _Conversation:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Terminate *process*; kill it if it does not end."""
-    # docker 20.10 ignores SIGINT while it builds from its standard input. Without its client, the engine
-    # cancels the build.
+    # docker 20.10 does not always end after a signal. The engine cancels the build as soon as its client is
+    # gone, however that ended.
     try:
         signal_group(process.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
