@@ -35,10 +35,12 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.lock.pylock import read_pylock
 from kinetic_images.recipe import RUNNER_PATH, Recipe
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Target
 from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
+from kinetic_images.uv import find_uv
 from kinetic_payload.stores.gcs import GcsStore
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.threads import Stopped, stoppable
@@ -60,7 +62,7 @@ print(json.dumps({{
     "isolated": sys.flags.isolated, "uid": os.getuid(),
     "tool": subprocess.run(["tool-of-wheel"], capture_output=True, text=True).stdout,
     "runner": os.stat({RUNNER_PATH!r}).st_mode & 0o777,
-    "left": [p for p in ("/run/kinetic", "/root/.netrc", "/opt/kn/.lock") if os.access(p, os.F_OK)],
+    "left": [p for p in ("/run/kinetic", os.path.expanduser("~root/.netrc"), "/opt/kn/.lock") if os.access(p, os.F_OK)],
     "modes": sorted({{oct(os.lstat(os.path.join(f, n)).st_mode & 0o777)
                      for f, d, names in os.walk("/opt/kn") for n in (*d, *names)}}),
 }}))
@@ -147,26 +149,17 @@ def builder(engine: Any) -> DockerBuilder:
 
 def from_index(name: str, version: str, kind: str) -> LockedPackage:
     """Return a package as the index has it now; *kind* is `bdist_wheel` or `sdist`."""
-    http = urllib3.PoolManager(ca_certs=str(CERTIFICATES))
-    found = http.request(
-        "GET",
-        f"https://pypi.org/simple/{name}/",
-        headers={"Accept": "application/vnd.pypi.simple.v1+json"},
-    ).json()
-    ending = ".whl" if kind == "bdist_wheel" else ".tar.gz"
-    file = next(
-        each
-        for each in found["files"]
-        if each["filename"].startswith(f"{name}-{version}") and each["filename"].endswith(ending)
+    choice = "--only-binary" if kind == "bdist_wheel" else "--no-binary"
+    command = ["pip", "compile", "-q", "--no-config", "--format", "pylock.toml", choice, ":all:"]
+    done = subprocess.run(
+        [find_uv().program, *command, "--python-version", "3.11", "-"],
+        input=f"{name}=={version}",
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    return LockedPackage(
-        name=name,
-        version=version,
-        file=file["filename"],
-        sha256=file["hashes"]["sha256"],
-        address=file["url"],
-        size=file.get("size"),
-    )
+    (found,) = read_pylock(done.stdout, "pylock.toml", Target(python="3.11"))
+    return found
 
 
 def local_wheel(folder: Path) -> LockedPackage:
@@ -250,14 +243,15 @@ def cloud(engine: Any, ca: str) -> Iterator[CloudBuildBuilder]:
 def used_authorities() -> str:
     """Return the authorities of the machine that a variable of the environment has room for.
 
-    The index needs one of them: https://pypi.org works with nothing else.
+    The index needs one of them.
     """
+    address = from_index("six", "1.16.0", "bdist_wheel").address
     blocks = CERTIFICATES.read_text().split("-----END CERTIFICATE-----")[:-1]
     certificates = [f"{block.strip()}\n-----END CERTIFICATE-----\n" for block in blocks]
     for half in (certificates[-20:], certificates[: len(certificates) // 3]):
         http = urllib3.PoolManager(ca_cert_data="".join(half), retries=False)
         with contextlib.suppress(urllib3.exceptions.HTTPError):
-            http.request("GET", "https://files.pythonhosted.org/")
+            http.request("HEAD", address)
             return "".join(half)
     pytest.skip("the authority of the index was not found in the machine's certificates")
 
