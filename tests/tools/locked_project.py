@@ -51,6 +51,8 @@ class Project:
         self.root = folder / "project"
         self.packages = folder / "packages"
         self.log = folder / "uv.log"
+        self.links = str(self.packages)
+        """Where uv finds the packages: a folder or an address."""
         self.root.mkdir()
         self.packages.mkdir()
         (self.root / ".git").mkdir()
@@ -94,7 +96,7 @@ class Project:
             archive.add(folder, folder.name)
 
     def require(self, *lines: str) -> None:
-        text = "\n".join(("--no-index", f"--find-links {self.packages}", *lines))
+        text = "\n".join(("--no-index", f"--find-links {self.links}", *lines))
         (self.root / "requirements.txt").write_text(text)
 
     def dependencies(self) -> Dependencies:

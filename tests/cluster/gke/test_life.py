@@ -380,7 +380,8 @@ def test_an_image_that_does_not_exist_is_the_reason_of_a_job_that_waits(
 def function():
     pass
 """,
-        IMAGE="127.0.0.1:5000/no/such:image",
+        # The client cannot query that registry; the node looks for its images in the test bed's.
+        IMAGE="registry.kinetic.test/no/such:image",
     )
     status = wait_for(
         lambda: (

@@ -68,7 +68,8 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
     (container,) = pod["containers"]
     flags = " ".join(container["command"])
     assert job["metadata"]["namespace"] == project.namespace
-    assert container["image"] == record["image_uri"] == project.image
+    assert container["image"] == record["image_uri"]
+    assert record["image_uri"].startswith(f"{project.image.rpartition(':')[0]}@sha256:")
     assert container["resources"] == {
         "limits": {"cpu": "20m", "memory": "64Mi"},
         "requests": {"cpu": "20m", "memory": "64Mi"},

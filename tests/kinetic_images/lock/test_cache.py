@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from locked_project import Project
+from locked_project import Project, write_wheel
 
 from kinetic_images.errors import InstallError
 
@@ -136,3 +136,24 @@ def test_an_index_that_cannot_be_reached_is_an_error_and_tried_again_later(
             project.lock()
     project.require("alpha")
     assert project.files() == ["alpha-1.0-py3-none-any.whl"]
+
+
+def test_a_file_that_was_replaced_is_resolved_again(project: Project) -> None:
+    project.wheel("alpha")
+    project.require("alpha")
+    (before,) = project.lock().packages
+    project.wheel("alpha", "1.0", "os-name-is-unimportant ; sys_platform == 'none'")
+    (after,) = project.lock().packages
+    assert (after.file, after.sha256 == before.sha256) == (before.file, False)
+
+
+def test_a_newer_copy_of_our_own_package_replaces_the_one_in_a_lock(
+    project: Project, tmp_path: Path
+) -> None:
+    project.wheel("plugin", "1.0", "kinetic")
+    project.require("plugin")
+    for version in ("0.1", "0.2"):
+        own = tmp_path / f"copy{version}" / f"kinetic-{version}-py3-none-any.whl"
+        write_wheel(own, "kinetic", version)
+        package, _ = project.lock(fallback={"kinetic": own}).packages
+        assert package.version == version

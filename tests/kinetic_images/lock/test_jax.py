@@ -35,7 +35,7 @@ def test_each_accelerator_gets_its_own(
     tmp_path: Path, category: Category, python: str, expected: str
 ) -> None:
     found = replaced(tmp_path, "numpy", category=category, python=python)
-    assert found.additions == (expected,)
+    assert (*found.preferences, *found.additions) == (expected,)
     assert found.notes == ()
 
 
@@ -47,7 +47,10 @@ def test_each_accelerator_gets_its_own(
         (["jax==0.7.2"], ["jax[tpu]==0.7.2"]),
         (["jax[cuda12,xprof]<0.8", "jaxlib"], ["jax[tpu,xprof]<0.8"]),
         (["jaxlib<0.8"], ["jax[tpu]", "jaxlib<0.8"]),
-        (["jax==0.7.2", "jaxlib==0.7.2", "libtpu==0.0.20"], ["jax[tpu]==0.7.2", "libtpu==0.0.20"]),
+        (
+            ["jax==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"],
+            ["jax[tpu]==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"],
+        ),
         (["libtpu-nightly==1"], ["jax[tpu]==0.10.2"]),
         (
             ["jax @ https://h/jax-1-py3-none-any.whl"],
@@ -59,7 +62,7 @@ def test_a_version_that_the_user_named_is_kept(
     tmp_path: Path, lines: list[str], expected: list[str]
 ) -> None:
     found = replaced(tmp_path, *lines, "numpy")
-    assert list(found.additions) == expected
+    assert [*found.preferences, *found.additions] == expected
     assert [line.name for line in found.dependencies.requirements] == ["numpy"]
 
 
@@ -79,4 +82,18 @@ def test_a_marked_line_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_libtpu_is_of_no_use_without_a_tpu(tmp_path: Path) -> None:
     found = replaced(tmp_path, "libtpu==0.0.1", category="cpu")
-    assert found.additions == ("jax==0.10.2",)
+    assert (found.preferences, found.additions) == (("jax==0.10.2",), ())
+
+
+def test_an_override_keeps_what_the_accelerator_needs(tmp_path: Path) -> None:
+    (tmp_path / "uv.toml").write_text('override-dependencies = ["jax==0.9.0"]\n')
+    found = replaced(tmp_path, "flax")
+    assert [line.line for line in found.dependencies.overrides] == ["jax[tpu]==0.9.0"]
+
+
+def test_the_note_has_no_credentials(tmp_path: Path) -> None:
+    found = replaced(
+        tmp_path, "jax @ https://me:s3cret@h.example/jax-1-py3-none-any.whl?sig=s3cret"
+    )
+    assert "s3cret" in found.additions[0]
+    assert "s3cret" not in found.notes[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 
@@ -132,6 +133,20 @@ def test_a_stale_pylock_is_refused_by_the_line_that_it_does_not_fit(
     project.wheel("beta")
     project.require(line)
     with pytest.raises(DependencyError, match=message):
+        project.lock(HERE)
+
+
+def test_an_address_that_was_changed_makes_a_pylock_stale(project: Project) -> None:
+    for version in ("1.0", "2.0"):
+        project.wheel("alpha", version)
+    file = project.packages / "alpha-1.0-py3-none-any.whl"
+    (project.root / "pylock.toml").write_text(
+        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "alpha"\nversion = "1.0"\n'
+        'archive = {url = "https://h.example/alpha-1.0-py3-none-any.whl", '
+        f'hashes = {{sha256 = "{hashlib.sha256(file.read_bytes()).hexdigest()}"}}}}\n'
+    )
+    project.require("alpha @ https://h.example/alpha-2.0-py3-none-any.whl")
+    with pytest.raises(DependencyError, match=r"requirements\.txt:3: .* is stale"):
         project.lock(HERE)
 
 

@@ -9,6 +9,7 @@ import pytest
 from locked_project import Project, write_wheel
 
 from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.lock.jax import with_accelerator_jax
 from kinetic_images.targets import Target
 
 MACHINES = {
@@ -150,7 +151,7 @@ def test_a_preferred_version_gives_way_to_that_of_a_dependency_with_a_note(
     lock = project.lock(preferences=("cloudpickle==3.0",))
     assert [package.version for package in lock.packages] == ["2.0", "1.0"]
     assert lock.notes == (
-        "A dependency requires another version of cloudpickle than the one here; that version was chosen.",
+        "Another requirement does not fit the preferred version of cloudpickle; another one was chosen.",
     )
 
 
@@ -175,3 +176,56 @@ def test_no_version_that_fits_is_reported_once_with_its_line(
     with pytest.raises(InstallError, match="alpha>=9") as caught:
         project.lock(target)
     assert caught.value.places == (f"{project.root}/requirements.txt:3",)
+
+
+def test_a_preference_keeps_its_extras_when_it_gives_way(project: Project) -> None:
+    for version in ("0.9", "0.10"):
+        project.wheel("jax", version, 'libtpu ; extra == "tpu"', extras=("tpu",))
+    project.wheel("libtpu")
+    project.wheel("flax", "1.0", "jax<0.10")
+    project.require("flax")
+    lock = project.lock(preferences=("jax[tpu]==0.10",))
+    assert {p.name: p.version for p in lock.packages} == {
+        "flax": "1.0",
+        "jax": "0.9",
+        "libtpu": "1.0",
+    }
+
+
+def test_an_extra_that_the_accelerator_needs_and_the_version_lacks_is_an_error(
+    project: Project,
+) -> None:
+    project.wheel("jax", "0.4")
+    project.require("alpha")
+    project.wheel("alpha")
+    with pytest.raises(DependencyError, match=r"jax has no extra named 'cuda12'"):
+        project.lock(additions=("jax[cuda12]==0.4",))
+
+
+def test_the_hash_of_a_replaced_line_is_compared(project: Project) -> None:
+    good = project.wheel("jax", "0.9", extras=("tpu",))
+    flax = project.wheel("flax", "1.0", "jax")
+    project.wheel("jax", "0.10", extras=("tpu",))
+    for digest in (good, "0" * 64):
+        project.require(
+            "--require-hashes",
+            f"flax==1.0 --hash=sha256:{flax}",
+            f"jax==0.9 --hash=sha256:{digest}",
+        )
+        declared = project.request()
+        found = with_accelerator_jax(declared.dependencies, "tpu", "3.11")
+        more = {
+            "dependencies": found.dependencies,
+            "replaced": found.replaced,
+            "additions": found.additions,
+        }
+        if digest == good:
+            assert project.files(**more) == [
+                "flax-1.0-py3-none-any.whl",
+                "jax-0.9-py3-none-any.whl",
+            ]
+        else:
+            with pytest.raises(
+                DependencyError, match=r"requirements\.txt:5: the SHA-256 of jax-0\.9"
+            ):
+                project.lock(**more)

@@ -117,12 +117,14 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
     name = parse_reference(request.repository).tagged(recipe.tag)
     repository = services.registry.repository(name)
     digest = repository.digest(recipe.tag)
+    builder = _chosen(services.builders(), recipe, services.reports) if digest is None else None
     services.resolved()
     built_by = None
-    if digest is None:
+    if digest is None and builder is not None:
         changes = changed_ingredients(services.home, _project(request), recipe)
         services.reports.line(changes)
-        digest, built_by = _build_once(request, recipe, str(name), services)
+        digest, built_by = _build_once(request, recipe, str(name), builder, services)
+    assert digest is not None
     remember(services.home, _project(request), recipe)
     return EnsuredImage(
         reference=str(name.at(digest)),
@@ -152,7 +154,7 @@ def _resolved(request: ImageRequest, services: ImageServices) -> tuple[_Resoluti
         python=target.python,
         platform=target.platform,
         additions=(*jax.additions, *_not_in(asked, request.additions)),
-        preferences=_not_in(asked, request.preferences),
+        preferences=(*jax.preferences, *_not_in(asked, request.preferences)),
         own=request.own,
         fallback=request.fallback,
         locked=find_lock(jax.dependencies),
@@ -191,12 +193,14 @@ class _ResolutionCache:
         shared = _Shared(self.services)
         name = build_resolution(key)
         if not self.request.refresh:
-            for record in (_local(path), shared.find(name)):
-                found = self._usable(record)
-                if found is not None:
-                    assert record is not None
-                    _keep(path, record)
-                    return found
+            found = self._usable(_local(path))
+            if found is not None:
+                return found
+            record = shared.find(name)
+            found = self._usable(record)
+            if record is not None and found is not None:
+                _keep(path, record)
+                return found
         base = find_base(
             self.request.base, self.request.python, self.request.machine, self.services.registry
         )
@@ -213,7 +217,10 @@ class _ResolutionCache:
             "labelled": base.labelled,
             "lock": lock_text(lock),
         }
-        kept = shared.offer(name, record, replace=self.request.refresh)
+        # Addresses of files on this machine mean nothing on another one.
+        own = {path.name for path in (*self.request.own.values(), *self.request.fallback.values())}
+        is_here = any(p.address.startswith("file:") and p.file not in own for p in lock.packages)
+        kept = record if is_here else shared.offer(name, record, replace=self.request.refresh)
         found = self._usable(kept)
         if found is None:  # Another version of Kinetic wrote it.
             kept, found = record, (base, lock)
@@ -279,10 +286,9 @@ def _not_in(asked: set[str], requirements: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _build_once(
-    request: ImageRequest, recipe: Recipe, image: str, services: ImageServices
+    request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
 ) -> tuple[str, str | None]:
     """Build *image*, or wait for the process that builds it; return its digest and the builder."""
-    builder = _chosen(services.builders(), recipe, services.reports)
     repository = services.registry.repository(image)
     while True:
         digest: str | None = None
@@ -351,8 +357,8 @@ def _build(
     error = ""
     try:
         digest = builder.build(recipe, image, replace(services.reports, line=line))
-    except Exception as failure:
-        error = str(failure)
+    except BaseException as failure:
+        error = str(failure) or type(failure).__name__
         raise
     finally:
         if services.shared is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -91,7 +93,8 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
         return None
     wheels = {path.name: path for path in (*request.own.values(), *request.fallback.values())}
     here = [_on_this_machine(package, wheels) for package in packages]
-    if None in here:
+    ours = {*(re.split(r"[\[ ]", name)[0] for name in request.own), *request.fallback}
+    if None in here or any(p.name in ours and p.file not in wheels for p in packages):
         return None
     notes = tool.get("notes", ())
     return Lock(tuple(package for package in here if package), tuple(map(str, notes)))
@@ -111,6 +114,11 @@ def _on_this_machine(package: LockedPackage, wheels: Mapping[str, Path]) -> Lock
         # The folder of such a wheel is named by its digest.
         same = package.sha256.startswith(own.parent.name)
         return replace(package, address=own.as_uri()) if same else None
-    if package.address.startswith("file:") and not Path(file_path(package.address)).exists():
+    if not package.address.startswith("file:") or not package.file:
+        return package
+    try:
+        with Path(file_path(package.address)).open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError:
         return None
-    return package
+    return package if digest == package.sha256 else None

@@ -19,6 +19,8 @@ from kinetic_payload.files.private import write_private
 
 _GOOGLE: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
 """Hosts of Python repositories in Artifact Registry."""
+_ASKED_ELSEWHERE: Final = ("oauth2accesstoken",)
+"""Users of URLs whose password is found in another place."""
 _NAME: Final = re.compile(r"(?P<name>[\w.-]+)=(?P<url>.+)")
 
 
@@ -92,7 +94,8 @@ class IndexCredentials:
         hosts = {
             host
             for index in self._indexes
-            if _GOOGLE.fullmatch(host := urlsplit(index.url).netloc)
+            if _GOOGLE.fullmatch(host := urlsplit(index.url).netloc.rpartition("@")[2])
+            and _basic(index.url) is None
             and self._named(index.name) is None
             and self._netrc(host) is None
         }
@@ -166,7 +169,7 @@ def _texts(value: Any) -> list[str]:
 
 def _basic(url: str) -> str | None:
     parts = urlsplit(url)
-    if parts.username is None:
+    if parts.username is None or (parts.password is None and parts.username in _ASKED_ELSEWHERE):
         return None
     return _encoded(unquote(parts.username), unquote(parts.password or ""))
 

@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 
 from kinetic_images.declared.requirements import KEEP_MARK, Requirement
 from kinetic_images.dependencies import Dependencies
+from kinetic_images.lock.pylock import public_text
 
 Category = Literal["cpu", "gpu", "tpu"]
 
@@ -39,6 +40,8 @@ class AcceleratorJax:
     replaced: tuple[Requirement, ...] = ()
     additions: tuple[str, ...] = ()
     """The requirements that replace them."""
+    preferences: tuple[str, ...] = ()
+    """The same in Kinetic's choice of a version, which gives way to what other requirements need."""
     notes: tuple[str, ...] = ()
 
 
@@ -56,42 +59,56 @@ def with_accelerator_jax(
         for line in dependencies.requirements
         if line.name in ACCELERATOR_PACKAGES and not line.keep
     ]
-    additions = [] if "jax" in kept else [_jax(replaced, category, python)]
+    lines = [line for line in replaced if line.name == "jax"]
+    url = next((line.url for line in lines if line.url), None)
+    head = _head(lines, category)
+    chosen = None if "jax" in kept or url else _choice(replaced, python)
+    additions: list[str] = []
+    if url is not None:
+        additions.append(f"{head} @ {url}")
+    elif "jax" not in kept and chosen is None:
+        additions.append(head + ",".join(line.specifier for line in lines if line.specifier))
+    if chosen is None:
+        additions += [
+            f"{line.name}{line.specifier}"
+            for line in replaced
+            if line.name == "jaxlib" and line.specifier
+        ]
     additions += [
         f"{line.name}{line.specifier}"
         for line in replaced
-        if line.specifier and _is_limit(line, category, additions)
+        if line.name == "libtpu" and line.specifier and category == "tpu"
     ]
+    preferences = () if chosen is None else (f"{head}=={chosen}",)
     rest = tuple(line for line in dependencies.requirements if line not in replaced)
+    # An override replaces all requirements of its name, also that of the accelerator.
+    overrides = tuple(
+        replace(line, extras=tuple(sorted({*line.extras, *_EXTRAS[category]})))
+        if line.name == "jax"
+        else line
+        for line in dependencies.overrides
+    )
     return AcceleratorJax(
-        replace(dependencies, requirements=rest),
+        replace(dependencies, requirements=rest, overrides=overrides),
         tuple(replaced),
         tuple(dict.fromkeys(additions)),
-        _notes(dependencies, replaced, additions),
+        preferences,
+        _notes(dependencies, replaced, [*preferences, *additions]),
     )
 
 
-def _jax(replaced: Iterable[Requirement], category: Category, python: str) -> str:
-    """Return the requirement of JAX for *category*, with the version that the *replaced* lines name."""
-    lines = [line for line in replaced if line.name == "jax"]
+def _head(lines: Iterable[Requirement], category: Category) -> str:
     extras = {extra for line in lines for extra in line.extras} - _OTHER_MACHINES
     names = ",".join(sorted(extras | set(_EXTRAS[category])))
-    head = f"jax[{names}]" if names else "jax"
-    url = next((line.url for line in lines if line.url), None)
-    if url is not None:
-        return f"{head} @ {url}"
+    return f"jax[{names}]" if names else "jax"
+
+
+def _choice(replaced: Iterable[Requirement], python: str) -> str | None:
+    """Return Kinetic's choice of a version, unless the *replaced* lines exclude it."""
     version = _VERSIONS.get(python)
     limits = [SpecifierSet(line.specifier) for line in replaced if line.name in ("jax", "jaxlib")]
-    if version and all(limit.contains(version, prereleases=True) for limit in limits):
-        return f"{head}=={version}"
-    return head + ",".join(line.specifier for line in lines if line.specifier)
-
-
-def _is_limit(line: Requirement, category: Category, additions: Iterable[str]) -> bool:
-    """Return whether the version of *line* must be respected beside that of `jax`."""
-    if line.name == "jaxlib":
-        return not any("==" in text for text in additions)
-    return line.name == "libtpu" and category == "tpu"
+    fits = version and all(limit.contains(version, prereleases=True) for limit in limits)
+    return version if fits else None
 
 
 def _notes(
@@ -100,7 +117,7 @@ def _notes(
     if not replaced:
         return ()
     lines = ", ".join(f"{line.name} ({dependencies.shown(line.place)})" for line in replaced)
-    by = f" by {' and '.join(additions)}" if additions else ""
+    by = f" by {' and '.join(map(public_text, additions))}" if additions else ""
     return (
         f"{lines}: replaced{by}, which fits the accelerator. To keep a line as it is, write "
         f"`# {KEEP_MARK}` at its end.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from kinetic_images.declared.uv_files import PYPROJECT
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.lock.packages import LockedPackage
-from kinetic_images.lock.pylock import read_pylock
+from kinetic_images.lock.pylock import kept_address, read_pylock
 from kinetic_images.targets import Target
 from kinetic_images.uv import Uv
 
@@ -126,7 +127,10 @@ def _refuse_stale(
     lock: ProjectLock, dependencies: Dependencies, packages: tuple[LockedPackage, ...]
 ) -> None:
     locked = {package.name: package for package in packages}
+    overridden = {line.name for line in dependencies.overrides}
     for requirement in dependencies.requirements:
+        if requirement.name in overridden:
+            continue
         package = locked.get(requirement.name)
         if package is None:
             seen = f"{lock.path.name} beside it does not contain {requirement.name}"
@@ -134,6 +138,8 @@ def _refuse_stale(
             if SpecifierSet(requirement.specifier).contains(package.version, prereleases=True):
                 continue
             seen = f"{lock.path.name} beside it has version {package.version}"
+        elif requirement.url is not None and not _is_at(package, requirement.url):
+            seen = f"{lock.path.name} beside it has it from {package.address}"
         else:
             continue
         raise DependencyError(
@@ -141,6 +147,15 @@ def _refuse_stale(
             f"the lock {lock.path} is stale.",
             hint="Write the lock again with the tool that wrote it, or delete it.",
         )
+
+
+def _is_at(package: LockedPackage, url: str) -> bool:
+    """Return whether *package* is what the requirement's address *url* names."""
+    address = url.partition("#")[0]
+    if package.file:
+        return kept_address(address, direct=True) == package.address
+    revision = re.search(r"@([0-9a-f]{40})$", address)
+    return revision is None or revision[1] == package.sha256
 
 
 def _pins_of_uv_lock(

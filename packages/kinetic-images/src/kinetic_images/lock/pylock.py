@@ -138,6 +138,12 @@ def kept_address(address: str, *, direct: bool = False) -> str:
     return address if is_ssh else without_credentials(address)
 
 
+def public_text(requirement: str) -> str:
+    """Return the text of a *requirement* without what may be secret in its address."""
+    name, at, address = requirement.partition(" @ ")
+    return f"{name}{at}{kept_address(address, direct='+' not in address)}" if at else requirement
+
+
 def file_path(address: str) -> str:
     """Return the path in a `file:` *address*."""
     return unquote(urlsplit(address).path)

@@ -12,6 +12,7 @@ from typing import Final
 from kinetic_images.declared.requirements import Requirement
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.lock.project_locks import ProjectLock
+from kinetic_images.lock.pylock import public_text
 from kinetic_images.targets import Target
 
 _FORMAT: Final = 1
@@ -54,12 +55,12 @@ class LockRequest:
     def ingredients(self) -> dict[str, str]:
         """What the lock depends on, by name: texts to compare with those of an earlier request."""
         return {
-            "requirements": self.dependencies.digest(self.platform, self.python),
+            "requirements": self.declared.digest(self.platform, self.python),
             "lock of the project": self.locked.digest if self.locked else "",
             "packages that Kinetic adds": json.dumps(
                 [
-                    sorted(self.additions),
-                    sorted(self.preferences),
+                    sorted(map(public_text, self.additions)),
+                    sorted(map(public_text, self.preferences)),
                     # A wheel's folder is named by the digest of the wheel.
                     sorted((name, path.parent.name) for name, path in self.own.items()),
                 ]

@@ -46,18 +46,17 @@ def resolve(
         here = {name: str(value) for name, value in default_environment().items()}
         markers = request.target.markers() if request.target else here
         pins = pins_of(request.locked, dependencies, request.target, markers, uv)
-    _refuse_missing_hashes(dependencies)
+    _refuse_missing_hashes(request.declared)
     work = _Resolution(request, uv, scratch, pins, variables or {})
-    exact = [*request.additions, *request.preferences]
     try:
-        return Lock(work.packages(exact))
+        return Lock(work.packages([*request.additions, *request.preferences]))
     except InstallError as error:
         named = [text for text in request.preferences if _name(text) in error.output]
         if not named:
             raise
-    loose = [_name(text) if text in named else text for text in request.preferences]
+    loose = [_loose(text) if text in named else text for text in request.preferences]
     notes = tuple(
-        f"A dependency requires another version of {_name(text)} than the one here; that version was chosen."
+        f"Another requirement does not fit the preferred version of {_name(text)}; another one was chosen."
         for text in named
     )
     return Lock(work.packages([*request.additions, *loose]), notes)
@@ -79,9 +78,11 @@ class _Resolution:
         if not self.request.dependencies.requires_hashes:
             return self._checked(self._compiled([*own, *additions]))
         # There are no hashes for the additions, so they are resolved separately.
-        asked = self._checked(self._compiled([]), all_hashed=True)
+        limits = [line.line for line in self.request.replaced if line.specifier and not line.url]
+        asked = self._checked(self._compiled([], constraints=limits), all_hashed=True)
         pins = [_exact(package) for package in asked]
         more = self._compiled([*own, *additions], asked=False, constraints=pins)
+        self._checked(more)
         names = {package.name for package in asked}
         return tuple(sorted([*asked, *(package for package in more if package.name not in names)]))
 
@@ -128,14 +129,13 @@ class _Resolution:
             )
         except InstallError as error:
             raise explained(error, self.request.declared, "could not be resolved") from error
-        if asked:
-            _refuse_unknown_extras(printed, dependencies)
+        _refuse_unknown_extras(printed, self.request.declared if asked else None, additions)
         return read_pylock(output.read_text(), str(output), target, allowed=self._allowed())
 
     def _allowed(self) -> dict[str, frozenset[str]]:
         """Return the digests that the files of packages may have, by name."""
         allowed = dict(self.pins.allowed) if self.pins else {}
-        for line in self.request.dependencies.requirements:
+        for line in self.request.declared.requirements:
             if line.hashes:
                 wanted = frozenset(sha256_of(line))
                 allowed[line.name] = wanted & allowed.get(line.name, wanted)
@@ -145,7 +145,7 @@ class _Resolution:
         self, packages: tuple[LockedPackage, ...], *, all_hashed: bool = False
     ) -> tuple[LockedPackage, ...]:
         """Return *packages* after a check of their digests."""
-        dependencies, allowed = self.request.dependencies, self._allowed()
+        dependencies, allowed = self.request.declared, self._allowed()
         places = {line.name: dependencies.shown(line.place) for line in dependencies.requirements}
         for package in packages:
             if not package.file:
@@ -201,15 +201,19 @@ def _refuse_missing_hashes(dependencies: Dependencies) -> None:
             )
 
 
-def _refuse_unknown_extras(printed: str, dependencies: Dependencies) -> None:
+def _refuse_unknown_extras(
+    printed: str, declared: Dependencies | None, additions: Iterable[str]
+) -> None:
+    added = {(_name(text), extra) for text in additions for extra in Parsed(text).extras}
     for found in _NO_EXTRA.finditer(printed):
         name, extra = canonicalize_name(found[1]), canonicalize_name(found[2])
-        for line in dependencies.requirements:
-            if line.name == name and extra in line.extras:
-                raise DependencyError(
-                    f"{dependencies.shown(line.place)}: {name} has no extra named {extra!r}.",
-                    hint="Correct the extra, or name a version that has it.",
-                )
+        lines = [line for line in (declared.requirements if declared else ()) if line.name == name]
+        if (name, extra) in added or any(extra in line.extras for line in lines):
+            place = f"{declared.shown(lines[0].place)}: " if declared and lines else ""
+            raise DependencyError(
+                f"{place}{name} has no extra named {extra!r} in the version that was chosen.",
+                hint="Correct the extra, or name a version that has it.",
+            )
 
 
 def _exact(package: LockedPackage) -> str:
@@ -221,3 +225,10 @@ def _exact(package: LockedPackage) -> str:
 
 def _name(text: str) -> str:
     return str(canonicalize_name(Parsed(text).name))
+
+
+def _loose(text: str) -> str:
+    """Return the requirement *text* without its version, with its extras."""
+    parsed = Parsed(text)
+    extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+    return f"{parsed.name}{extras}"

@@ -151,7 +151,8 @@ def _submit(
             checked=partial(checked.set_result, None),
         )
         environment = executor.submit(partial(_prepare_environment, request, services, packaging))
-        packed = package(call, plan, options, check=check, warn=warn, track=progress)
+        with executor.stopped_by(environment):
+            packed = package(call, plan, options, check=check, warn=warn, track=progress)
         with closing(packed.call):
             taken.set_result(packed.snapshot)
             reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))

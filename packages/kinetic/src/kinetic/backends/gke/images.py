@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
+from kinetic.jobs.services import LOOK
 from kinetic_k8s.accelerators import Gpu
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class ClusterImages:
             uri,
             python=_python(),
             machine=_machine(request),
-            registry=_registry(),
+            registry=_registry(LOOK),
             home=self.home,
         )
         _report(packaging, found.notes)
@@ -298,11 +299,15 @@ class ClusterImages:
 
 
 @functools.cache
-def _registry() -> Registry:
-    """Return the registries, whose connections and tokens are kept in this process."""
-    from kinetic_images.registry.registry import Registry
+def _registry(limit: float | None = None) -> Registry:
+    """Return the registries, whose connections and tokens are kept in this process.
 
-    return Registry()
+    *limit* is how many seconds a request is retried; None: the default.
+    """
+    from kinetic_images.registry.registry import Registry
+    from kinetic_images.registry.retry import RetryPolicy
+
+    return Registry(policy=None if limit is None else RetryPolicy(limit=limit))
 
 
 def _python() -> str:
