@@ -192,7 +192,7 @@ def test_the_failure_of_one_upload_stops_the_others(
 
 @pytest.mark.slow  # It starts a process, and waits for it.
 def test_ctrl_c_ends_an_upload_within_a_second(server: RegistryServer) -> None:
-    server.faults.add(method="PUT", path=UPLOADS, stall_request_after=1 << 16)
+    server.faults.add(method="PUT", path=UPLOADS, stall_request_after=1 << 16, times=None)
     script = (
         "import io, sys\n"
         "from kinetic_images.registry.registry import Registry\n"

@@ -168,7 +168,7 @@ def is_marked_abstract(cls: type) -> bool:
     """Tell whether an `equinox.Module` was made with `is_abstract`, which leaves no other trace."""
     return any(
         cls in getattr(module, "_abstract_module_registry", ())
-        for name, module in list(sys.modules.items())
+        for name, module in sys.modules.copy().items()
         if name.startswith("equinox.")
     )
 
