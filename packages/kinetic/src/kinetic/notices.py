@@ -39,6 +39,17 @@ class Logins:
 LOGINS: Final = Logins()
 """Those that this process has shown to its user."""
 
+_given: Final[set[str]] = set()
+"""The texts that this process has reported once."""
+
+
+def warn_once(warn: Callable[[str], None], warning: str | None) -> None:
+    """Call *warn* with *warning*, unless it is None or this process has given it before."""
+    if warning is not None and warning not in _given:
+        _given.add(warning)
+        warn(warning)
+
+
 _report: Callable[[str], None] | None = None
 
 

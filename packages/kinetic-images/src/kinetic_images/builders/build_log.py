@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 SHOWN: Final = 30
@@ -14,6 +15,22 @@ KEPT: Final = 2000
 _CLOUD_STEP: Final = re.compile(r'Step #\d+(?: - "[^"]*")?: ')
 _STEP: Final = re.compile(r"#(\d+) (?:(ERROR:.*|CANCELED)|[0-9.]+ (.*)|(.*))")
 _DIGEST: Final = re.compile(r"#\d+ sha256:[0-9a-f]{64}")
+
+
+class LogLines:
+    """Reports the lines of a build's log as they come, and keeps the latest for a message."""
+
+    def __init__(self, clean: Callable[[str], str], report: Callable[[str], None]) -> None:
+        self.kept: deque[str] = deque(maxlen=KEPT)
+        self._clean = clean
+        self._report = report
+
+    def __call__(self, line: str) -> None:
+        """Take a line; *clean* removes secrets from it before anything else happens."""
+        clean = self._clean(line)
+        self.kept.append(clean)
+        if not is_noise(clean):
+            self._report(clean)
 
 
 def is_noise(line: str) -> bool:

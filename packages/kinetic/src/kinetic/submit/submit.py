@@ -21,7 +21,7 @@ from kinetic.jobs.missing_modules import Project
 from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
-from kinetic.notices import warn_caller
+from kinetic.notices import warn_caller, warn_once
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.submit.data_checks import Worker, check_data
@@ -31,7 +31,6 @@ from kinetic.submit.warnings import (
     left_out_warning,
     no_project_warning,
     shared_store_warning,
-    warn_once,
 )
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,15 +14,6 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Location
 
 _log = logging.getLogger("kinetic")
-
-_given: set[str] = set()
-
-
-def warn_once(warn: Callable[[str], None], warning: str | None) -> None:
-    """Call *warn* with *warning*, unless it is None or this process has given it before."""
-    if warning is not None and warning not in _given:
-        _given.add(warning)
-        warn(warning)
 
 
 def shared_store_warning(location: Location) -> str | None:

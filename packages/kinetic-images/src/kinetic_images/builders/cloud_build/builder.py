@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import secrets as randomness
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kinetic_images.builders.build_log import KEPT, is_noise
+from kinetic_images.builders.build_log import LogLines
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.cloud_build.log import BuildLog
 from kinetic_images.builders.cloud_build.request import ImageBuild, build_request
@@ -134,21 +133,14 @@ class CloudBuildBuilder:
         self, service: CloudBuildService, state: BuildState, image: str, reports: BuildReports
     ) -> str:
         """Wait for a build, and return the digest of its image."""
-        lines: deque[str] = deque(maxlen=KEPT)
-
-        def report(line: str) -> None:
-            clean = self.secrets.clean(line)
-            lines.append(clean)
-            if not is_noise(clean):
-                reports.line(clean)
-
+        lines = LogLines(self.secrets.clean, reports.line)
         reports.line(f"Building {image} with Cloud Build: {state.link}")
-        log = BuildLog(self.store, state.build_id, report)
+        log = BuildLog(self.store, state.build_id, lines)
         over = wait_build(service, state, log, reports)
         if log.problem is not None:
             reports.line(f"The log of the build could not be read: {log.problem}")
         if over.status != "SUCCESS":
-            raise build_failure(over, image, lines, self.settings)
+            raise build_failure(over, image, lines.kept, self.settings)
         return self._pushed(over, image, reports)
 
     def _pushed(self, state: BuildState, image: str, reports: BuildReports) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kinetic_images.builders.build_log import KEPT, is_noise
+from kinetic_images.builders.build_log import LogLines
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.docker.failures import build_failure, push_failure
 from kinetic_images.builders.docker.program import Docker, find_docker
@@ -95,14 +94,7 @@ class DockerBuilder:
         platform: str,
         labels: Mapping[str, str],
     ) -> None:
-        lines: deque[str] = deque(maxlen=KEPT)
-
-        def report(line: str) -> None:
-            clean = self.secrets.clean(line)
-            lines.append(clean)
-            if not is_noise(clean):
-                reports.line(clean)
-
+        lines = LogLines(self.secrets.clean, reports.line)
         with self.secrets.files() as files:
             given = [f"--secret=id={name},src={path}" for name, path in files.items()]
             code = docker.run(
@@ -110,11 +102,11 @@ class DockerBuilder:
                 *(f"--label={key}={value}" for key, value in sorted(labels.items())),
                 *given,
                 *(f"--file={context.dockerfile}", "-"),
-                line=report,
+                line=lines,
                 write=lambda stream: context.write_archive(stream, compressed=False),
             )
         if code != 0:
-            raise build_failure(lines, image, platform)
+            raise build_failure(lines.kept, image, platform)
 
     def _push(self, docker: Docker, image: str, reports: BuildReports) -> str:
         """Push *image* and return its digest, as the registry names it."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.gke.regions import GKE_CONTEXT, cluster_region
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
 from kinetic.jobs.services import LOOK
+from kinetic.notices import warn_once
 from kinetic_k8s.accelerators import Gpu
 
 if TYPE_CHECKING:
@@ -33,12 +34,8 @@ BUILDERS: Final = ("layers", "cloud_build", "docker")
 BUILD_ENDPOINT: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"
 """The variable with which `gcloud`, too, uses another address of the API of Cloud Build."""
 KERAS: Final = "keras"
-_GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
 _MULTI_REGIONS: Final = ("us", "europe", "asia")
 """Locations of Artifact Registry that contain the regions whose names begin with theirs."""
-
-_reported: set[str] = set()
-"""Notes that this process has reported, so that it does not report them again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,9 +272,7 @@ class ClusterImages:
         return f"{where}-docker.pkg.dev/{place.project}/kn-{place.cluster}/bundled"
 
     def _place(self, settings: Settings) -> Place | None:
-        from kinetic.backends.gke.regions import cluster_region
-
-        found = _GKE_CONTEXT.fullmatch(self.context or "")
+        found = GKE_CONTEXT.fullmatch(self.context or "")
         project = found["project"] if found else settings.project.value
         region = cluster_region(settings, self.context, self.location)
         if project is None or region is None:
@@ -320,7 +315,6 @@ def _machine(request: JobRequest) -> Machine:
 
 
 def _report(packaging: Packaging, notes: Sequence[str]) -> None:
+    """Report *notes*, each once in this process."""
     for note in notes:
-        if note not in _reported:
-            _reported.add(note)
-            packaging.report(note)
+        warn_once(packaging.report, note)

@@ -12,7 +12,8 @@ from kinetic.errors import KineticError
 from kinetic.settings.settings import Settings
 
 _REGION: Final = re.compile(r"([a-z]+(?:-[a-z]+)+[0-9]+)(?:-[a-z])?")
-_GKE_CONTEXT: Final = re.compile(r"gke_[^_]+_(?P<location>[^_]+)_[^_]+")
+GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
+"""A context of a kubeconfig that `gcloud` made for a cluster."""
 # https://cloud.google.com/storage/docs/locations
 _DUAL: Final = {
     "asia1": ("asia-northeast1", "asia-northeast2"),
@@ -34,7 +35,7 @@ def cluster_region(settings: Settings, context: str | None, known: str | None = 
     *known* is the cluster's location according to GKE. A context that was made for GKE contains the
     location. The zone of the settings is used if it was set, not if it is the default.
     """
-    gke = _GKE_CONTEXT.fullmatch(context or "")
+    gke = GKE_CONTEXT.fullmatch(context or "")
     zone = settings.zone
     set_by_user = "" if zone.is_default else zone.value
     found = _REGION.fullmatch(known or (gke["location"] if gke else set_by_user))

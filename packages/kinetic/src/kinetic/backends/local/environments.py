@@ -26,6 +26,7 @@ from typing import Final
 from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
 from kinetic.jobs.requirements import BUCKET_CLIENT, PICKLE, bucket_requirement
+from kinetic.notices import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock
@@ -123,15 +124,9 @@ def ensure_environment(
         lock, environment = again, place.ensure(again)
     notes = (*request.dependencies.notes, *_python_note(request.dependencies, python.version))
     notes = (*notes, *lock.notes)
-    for note in notes:
-        if report and note not in _reported:
-            _reported.add(note)
-            report(note)
+    for note in notes if report else ():
+        warn_once(report_any, note)
     return replace(environment, notes=notes)
-
-
-_reported: Final[set[str]] = set()
-"""Notes that this process has reported, so that it does not report them again."""
 
 
 @dataclass(frozen=True)
