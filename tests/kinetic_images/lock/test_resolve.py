@@ -56,7 +56,9 @@ def test_what_exists_only_as_source_is_locked_as_source(project: Project) -> Non
     project.source("alpha")
     project.wheel("beta")
     project.require("alpha", "beta")
-    assert [package.file for package in project.lock().without_wheel] == ["alpha-1.0.tar.gz"]
+    assert [package.file for package in project.lock().packages if not package.is_wheel] == [
+        "alpha-1.0.tar.gz"
+    ]
 
 
 def test_a_wheel_of_another_platform_is_refused_by_its_line(project: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,10 +14,10 @@ from kinetic_images.errors import (
     RegistryPermissionError,
     RegistryUnavailableError,
 )
+from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Machine, Target
-from kinetic_payload.files.private import make_folder, read_private, write_private
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,13 @@ def inspect_image(
     repository = registry.repository(name)
     try:
         digest = name.digest or repository.digest(name.version)
-        seen = None if digest is None else _seen(home, f"{name.repository}@{digest}", architecture)
-        if seen is None or digest is None:
+        seen = None
+        if digest is not None:
+            seen = find_record(_path(home, f"{name.repository}@{digest}", architecture))
+        if digest is None or seen is None or "python" not in seen:
             image = repository.image(digest or name.version, architecture)
             digest, seen = image.index_digest or image.digest, {"python": python_of(image.config)}
-            _keep(home, f"{name.repository}@{digest}", architecture, seen)
+            keep_record(_path(home, f"{name.repository}@{digest}", architecture), seen)
     except (RegistryLoginError, RegistryPermissionError, RegistryUnavailableError) as error:
         return InspectedImage(uri, (_unknown(uri, error),))
     return InspectedImage(str(name.at(digest)), _notes(uri, seen["python"], python))
@@ -79,20 +80,6 @@ def _notes(uri: str, found: str | None, python: str) -> tuple[str, ...]:
 def _path(home: Path, image: str, architecture: str) -> Path:
     key = hashlib.sha256(f"{image} {architecture}".encode()).hexdigest()
     return home / "cache" / "images" / "inspected" / f"{key}.json"
-
-
-def _seen(home: Path, image: str, architecture: str) -> dict[str, str | None] | None:
-    try:
-        record = json.loads(read_private(_path(home, image, architecture)))
-    except (FileNotFoundError, PermissionError, ValueError):
-        return None
-    return record if isinstance(record, dict) and "python" in record else None
-
-
-def _keep(home: Path, image: str, architecture: str, seen: dict[str, str | None]) -> None:
-    path = _path(home, image, architecture)
-    make_folder(path.parent)
-    write_private(path, json.dumps(seen).encode())
 
 
 def _unknown(uri: str, error: RegistryError) -> str:

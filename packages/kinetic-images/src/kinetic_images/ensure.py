@@ -18,21 +18,21 @@ from typing import Any, Final
 from kinetic_images.bases import BaseImage, find_base
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.claims import Claims
-from kinetic_images.dependencies import Dependencies
+from kinetic_images.dependencies import OWN_NAMES, Dependencies
 from kinetic_images.errors import BuildError
 from kinetic_images.history import changed_ingredients, remember
+from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.lock.cache import ensure_lock, lock_text, usable_lock
 from kinetic_images.lock.jax import Category, with_accelerator_jax
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
-from kinetic_images.lock.request import LockRequest
+from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
 from kinetic_images.shared_records import SharedRecords
 from kinetic_images.targets import Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
-from kinetic_payload.files.private import make_folder, read_private, write_private
 from kinetic_payload.layout import build_claim, build_record, build_resolution
 
 _FORMAT: Final = 1
@@ -113,35 +113,25 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
         RegistryError: The registry cannot be queried, or does not accept the image.
         BuildError: The build failed; the message contains the end of its log.
     """
-    resolution, recipe = _resolved(request, services)
+    recipe, notes = _resolved(request, services)
     name = parse_reference(request.repository).tagged(recipe.tag)
-    repository = services.registry.repository(name)
-    digest = repository.digest(recipe.tag)
-    builder = _chosen(services.builders(), recipe, services.reports) if digest is None else None
-    services.resolved()
+    digest = services.registry.repository(name).digest(recipe.tag)
     built_by = None
-    if digest is None and builder is not None:
-        changes = changed_ingredients(services.home, _project(request), recipe)
-        services.reports.line(changes)
+    if digest is not None:
+        services.resolved()
+    else:
+        builder = _chosen(services.builders(), recipe, services.reports)
+        services.resolved()
+        services.reports.line(changed_ingredients(services.home, _project(request), recipe))
         digest, built_by = _build_once(request, recipe, str(name), builder, services)
-    assert digest is not None
     remember(services.home, _project(request), recipe)
     return EnsuredImage(
-        reference=str(name.at(digest)),
-        recipe=recipe,
-        notes=resolution.notes,
-        built_by=built_by,
+        reference=str(name.at(digest)), recipe=recipe, notes=notes, built_by=built_by
     )
 
 
-@dataclass(frozen=True)
-class _Resolution:
-    base: BaseImage
-    lock: Lock
-    notes: tuple[str, ...]
-
-
-def _resolved(request: ImageRequest, services: ImageServices) -> tuple[_Resolution, Recipe]:
+def _resolved(request: ImageRequest, services: ImageServices) -> tuple[Recipe, tuple[str, ...]]:
+    """Return what the image is made of, and notes for the user."""
     target = Target(python=request.python, machine=request.machine)
     declared = request.dependencies.for_target(target.platform, target.python)
     declared.refuse_local()
@@ -174,7 +164,7 @@ def _resolved(request: ImageRequest, services: ImageServices) -> tuple[_Resoluti
         files=request.files,
         labels=request.labels,
     )
-    return _Resolution(base, lock, notes), recipe
+    return recipe, notes
 
 
 @dataclass(frozen=True)
@@ -190,16 +180,15 @@ class _ResolutionCache:
         text = json.dumps([_FORMAT, self.request.machine, ingredients], sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()
         path = self.services.home / "cache" / "images" / f"{key}.json"
-        shared = _Shared(self.services)
-        name = build_resolution(key)
+        shared, name = self.services.shared, build_resolution(key)
         if not self.request.refresh:
-            found = self._usable(_local(path))
+            found = self._usable(find_record(path))
             if found is not None:
                 return found
-            record = shared.find(name)
+            record = None if shared is None else shared.find(name)
             found = self._usable(record)
             if record is not None and found is not None:
-                _keep(path, record)
+                keep_record(path, record)
                 return found
         base = find_base(
             self.request.base, self.request.python, self.request.machine, self.services.registry
@@ -217,14 +206,18 @@ class _ResolutionCache:
             "labelled": base.labelled,
             "lock": lock_text(lock),
         }
-        # Addresses of files on this machine mean nothing on another one.
-        own = {path.name for path in (*self.request.own.values(), *self.request.fallback.values())}
-        is_here = any(p.address.startswith("file:") and p.file not in own for p in lock.packages)
-        kept = record if is_here else shared.offer(name, record, replace=self.request.refresh)
+        # Addresses of files on this machine mean nothing on another one; its own wheels are found by name.
+        is_here = any(
+            package.address.startswith("file:") and package.name not in OWN_NAMES
+            for package in lock.packages
+        )
+        kept = record
+        if shared is not None and not is_here:
+            kept = shared.offer(name, record, replace=self.request.refresh)
         found = self._usable(kept)
         if found is None:  # Another version of Kinetic wrote it.
             kept, found = record, (base, lock)
-        _keep(path, kept)
+        keep_record(path, kept)
         return found
 
     def _usable(self, record: Mapping[str, Any] | None) -> tuple[BaseImage, Lock] | None:
@@ -242,47 +235,8 @@ class _ResolutionCache:
         return None if lock is None else (base, lock)
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """The shared records, which may be missing: then each machine resolves by itself."""
-
-    services: ImageServices
-
-    def find(self, name: str) -> dict[str, Any] | None:
-        try:
-            return None if self.services.shared is None else self.services.shared.find(name)
-        except BucketNotFoundError:
-            return None
-
-    def offer(self, name: str, record: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-        if self.services.shared is None:
-            return record
-        try:
-            return self.services.shared.offer(name, record, replace=replace)
-        except BucketNotFoundError:
-            return record
-
-
-def _local(path: Path) -> dict[str, Any] | None:
-    try:
-        record = json.loads(read_private(path))
-    except (FileNotFoundError, PermissionError, ValueError):
-        return None
-    return record if isinstance(record, dict) else None
-
-
-def _keep(path: Path, record: Mapping[str, Any]) -> None:
-    make_folder(path.parent)
-    write_private(path, json.dumps(record).encode())
-
-
 def _not_in(asked: set[str], requirements: tuple[str, ...]) -> tuple[str, ...]:
-    from packaging.requirements import Requirement
-    from packaging.utils import canonicalize_name
-
-    return tuple(
-        text for text in requirements if canonicalize_name(Requirement(text).name) not in asked
-    )
+    return tuple(text for text in requirements if requirement_name(text) not in asked)
 
 
 def _build_once(

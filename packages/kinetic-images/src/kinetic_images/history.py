@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.recipe import Recipe
-from kinetic_payload.files.private import make_folder, read_private, write_private
 
 _MOST: Final = 5
 """How many packages a message names."""
@@ -37,9 +36,7 @@ def remember(home: Path, project: str, recipe: Recipe) -> None:
     """Keep the ingredients of *recipe* as those of the last image of *project*."""
     record = {"ingredients": recipe.ingredients, "packages": _versions(recipe)}
     if _read(home, project) != record:
-        path = _path(home, project)
-        make_folder(path.parent)
-        write_private(path, json.dumps(record).encode())
+        keep_record(_path(home, project), record)
 
 
 def _versions(recipe: Recipe) -> dict[str, str]:
@@ -59,13 +56,9 @@ def _packages(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 
 
 def _read(home: Path, project: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(read_private(_path(home, project)))
-        if isinstance(record["ingredients"], dict) and isinstance(record["packages"], dict):
-            return dict(record)
-    except (FileNotFoundError, PermissionError, ValueError, KeyError, TypeError):
-        pass
-    return None
+    record = find_record(_path(home, project)) or {}
+    parts = (record.get("ingredients"), record.get("packages"))
+    return record if all(isinstance(part, dict) for part in parts) else None
 
 
 def _path(home: Path, project: str) -> Path:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from kinetic_payload.errors import (
+    BucketNotFoundError,
     ObjectNotFoundError,
     PreconditionFailedError,
     SignatureError,
@@ -17,7 +19,7 @@ from kinetic_payload.stores.store import ABSENT, Store
 
 @dataclass(frozen=True)
 class SharedRecords:
-    """Records of JSON in *store*.
+    """Records of JSON in *store*. If its bucket does not exist, there are none, and none are kept.
 
     With the key of *signing*, write access to the bucket is not enough to forge one: a record that is not
     signed with it counts as missing.
@@ -36,7 +38,7 @@ class SharedRecords:
             data = self.store.read(name)
             self.signing.verify(data, name)
             record = json.loads(data)
-        except (ObjectNotFoundError, SignatureError, ValueError):
+        except (BucketNotFoundError, ObjectNotFoundError, SignatureError, ValueError):
             return None
         return record if isinstance(record, dict) else None
 
@@ -49,14 +51,16 @@ class SharedRecords:
             StoreError: The store cannot be written.
         """
         data = self.signing.sign(json.dumps(record, sort_keys=True).encode(), name)
-        if not replace:
-            try:
-                self.store.write(name, data, if_generation=ABSENT)
-            except PreconditionFailedError:
-                found = self.find(name)
-                if found is not None:
-                    return found
-                self.store.write(name, data)  # Replace a record that nobody can rely on.
-            return record
-        self.store.write(name, data)
+        with suppress(BucketNotFoundError):
+            if not replace:
+                try:
+                    self.store.write(name, data, if_generation=ABSENT)
+                    return record
+                except PreconditionFailedError:
+                    found = self.find(name)
+                    if found is not None:
+                        return found
+            self.store.write(
+                name, data
+            )  # In place of one that is to be replaced, or cannot be relied on.
         return record

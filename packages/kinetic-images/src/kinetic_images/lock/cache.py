@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,7 +15,7 @@ from kinetic_images.errors import DependencyError
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.pylock import file_path, kept_pylock, pylock_text
-from kinetic_images.lock.request import LockRequest
+from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.lock.resolve import explained, resolve
 from kinetic_images.single_flight import single_flight
 from kinetic_images.uv import find_uv
@@ -91,13 +90,17 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
         packages, tool = kept_pylock(text, "pylock.toml")
     except DependencyError:
         return None
-    wheels = {path.name: path for path in (*request.own.values(), *request.fallback.values())}
-    here = [_on_this_machine(package, wheels) for package in packages]
-    ours = {*(re.split(r"[\[ ]", name)[0] for name in request.own), *request.fallback}
-    if None in here or any(p.name in ours and p.file not in wheels for p in packages):
-        return None
+    own = {requirement_name(text): path for text, path in request.own.items()}
+    here = []
+    for package in packages:
+        found = _on_this_machine(
+            package, own.get(package.name) or request.fallback.get(package.name)
+        )
+        if found is None:
+            return None
+        here.append(found)
     notes = tool.get("notes", ())
-    return Lock(tuple(package for package in here if package), tuple(map(str, notes)))
+    return Lock(tuple(here), tuple(map(str, notes)))
 
 
 def _read(path: Path, request: LockRequest) -> Lock | None:
@@ -107,12 +110,14 @@ def _read(path: Path, request: LockRequest) -> Lock | None:
         return None
 
 
-def _on_this_machine(package: LockedPackage, wheels: Mapping[str, Path]) -> LockedPackage | None:
-    """Return *package* with its address on this machine; None if its file is gone or another one."""
-    own = wheels.get(package.file)
+def _on_this_machine(package: LockedPackage, own: Path | None) -> LockedPackage | None:
+    """Return *package* with its address on this machine; None if its file is gone or another one.
+
+    *own* is the wheel of this machine if the package is one of Kinetic's own.
+    """
     if own is not None:
         # The folder of such a wheel is named by its digest.
-        same = package.sha256.startswith(own.parent.name)
+        same = package.file == own.name and package.sha256.startswith(own.parent.name)
         return replace(package, address=own.as_uri()) if same else None
     if not package.address.startswith("file:") or not package.file:
         return package

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kinetic_images.dependencies import Dependencies
+from kinetic_images.dependencies import OWN_NAMES, Dependencies
 from kinetic_images.wheels import installed_own_names, own_closure, own_wheels
 
 FOLDER: Final = ("cache", "wheels")
 """The folder in a home of wheels that are built from installed packages, as parts of its path."""
+
+
+class InstalledWheels(Mapping[str, Path]):
+    """The wheels of Kinetic's installed distributions, by name; each is built in *folder* when it is looked up."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> Path:
+        if name not in OWN_NAMES or name not in installed_own_names():
+            raise KeyError(name)
+        (wheel,) = own_wheels(self._folder, [name])
+        return wheel
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(installed_own_names()))
+
+    def __len__(self) -> int:
+        return len(installed_own_names())
 
 
 @dataclass(frozen=True)
@@ -25,7 +44,7 @@ class OwnWheels:
 
 
 def own_wheels_of(dependencies: Dependencies, home: Path) -> OwnWheels:
-    """Build the wheels of Kinetic's distributions that *dependencies* and others may require, in *home*.
+    """Return the wheels of Kinetic's distributions that *dependencies* and others may require, in *home*.
 
     Raises:
         DependencyError: A distribution that they name is not installed here.
@@ -40,5 +59,4 @@ def own_wheels_of(dependencies: Dependencies, home: Path) -> OwnWheels:
         wheels = own_wheels(folder, closure)
         for (name, chosen), wheel in zip(closure.items(), wheels, strict=True):
             own[f"{name}[{','.join(chosen)}]" if chosen else name] = wheel
-    names = sorted(installed_own_names())
-    return OwnWheels(own, dict(zip(names, own_wheels(folder, names), strict=True)))
+    return OwnWheels(own, InstalledWheels(folder))

@@ -34,6 +34,15 @@ class LockedPackage:
         """Whether it can be installed without a build."""
         return self.file.endswith(".whl")
 
+    @property
+    def requirement(self) -> str:
+        """The requirement of exactly this package: `NAME==VERSION`, or `NAME @ ADDRESS`."""
+        if not self.direct:
+            return f"{self.name}=={self.version}"
+        commit = "" if self.file else f"@{self.sha256}"
+        folder = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
+        return f"{self.name} @ {self.address}{commit}{folder}"
+
 
 def packages_digest(packages: Iterable[LockedPackage]) -> str:
     """Return the digest of what *packages* contain; addresses and order do not change it."""
@@ -57,8 +66,3 @@ class Lock:
     def digest(self) -> str:
         """The digest of what the packages contain."""
         return packages_digest(self.packages)
-
-    @property
-    def without_wheel(self) -> tuple[LockedPackage, ...]:
-        """The packages that must be built before they can be installed."""
-        return tuple(package for package in self.packages if not package.is_wheel)

@@ -106,8 +106,8 @@ def pins_of(
     _refuse_stale(lock, dependencies, packages)
     return Pins(
         lock.path,
-        tuple(f"{package.name}=={package.version}" for package in packages if not package.direct),
-        tuple(_override(package) for package in packages if package.direct),
+        tuple(package.requirement for package in packages if not package.direct),
+        tuple(package.requirement for package in packages if package.direct),
         {package.name: frozenset({package.sha256}) for package in packages if package.file},
     )
 
@@ -115,12 +115,6 @@ def pins_of(
 def _folder_of(dependencies: Dependencies) -> Path:
     assert dependencies.source is not None, "`find_lock` finds none without a source"
     return dependencies.source.parent
-
-
-def _override(package: LockedPackage) -> str:
-    at = "" if package.file else f"@{package.sha256}"
-    part = f"#subdirectory={package.subdirectory}" if package.subdirectory else ""
-    return f"{package.name} @ {package.address}{at}{part}"
 
 
 def _refuse_stale(

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from packaging.requirements import Requirement as Parsed
+from packaging.utils import canonicalize_name
+
 from kinetic_images.declared.requirements import Requirement
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.lock.project_locks import ProjectLock
@@ -41,7 +44,10 @@ class LockRequest:
     own: Mapping[str, Path] = field(default_factory=dict)
     """Wheels on this machine that Kinetic adds, by requirement (name and extras)."""
     fallback: Mapping[str, Path] = field(default_factory=dict)
-    """Wheels by name that are installed only if a package requires them: never those of an index."""
+    """Wheels by name that are installed only if a package requires them: never those of an index.
+
+    A lookup may build the wheel, so it is for what is certainly needed.
+    """
     locked: ProjectLock | None = None
     """The project's own lock, whose versions are kept."""
 
@@ -74,3 +80,8 @@ class LockRequest:
         """The digest of everything that decides on the lock; it contains no credentials."""
         text = json.dumps([_FORMAT, self.ingredients], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def requirement_name(text: str) -> str:
+    """Return the canonical name in the requirement *text*."""
+    return str(canonicalize_name(Parsed(text).name))

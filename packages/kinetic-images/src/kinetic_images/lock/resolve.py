@@ -17,7 +17,7 @@ from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.project_locks import Pins, pins_of, sha256_of
 from kinetic_images.lock.pylock import read_pylock
-from kinetic_images.lock.request import LockRequest
+from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.uv import Uv
 from kinetic_images.uv_input import write_input
 
@@ -51,12 +51,12 @@ def resolve(
     try:
         return Lock(work.packages([*request.additions, *request.preferences]))
     except InstallError as error:
-        named = [text for text in request.preferences if _name(text) in error.output]
+        named = [text for text in request.preferences if requirement_name(text) in error.output]
         if not named:
             raise
     loose = [_loose(text) if text in named else text for text in request.preferences]
     notes = tuple(
-        f"Another requirement does not fit the preferred version of {_name(text)}; another one was chosen."
+        f"Another requirement does not fit the preferred version of {requirement_name(text)}; another one was chosen."
         for text in named
     )
     return Lock(work.packages([*request.additions, *loose]), notes)
@@ -80,7 +80,7 @@ class _Resolution:
         # There are no hashes for the additions, so they are resolved separately.
         limits = [line.line for line in self.request.replaced if line.specifier and not line.url]
         asked = self._checked(self._compiled([], constraints=limits), all_hashed=True)
-        pins = [_exact(package) for package in asked]
+        pins = [package.requirement for package in asked]
         more = self._compiled([*own, *additions], asked=False, constraints=pins)
         self._checked(more)
         names = {package.name for package in asked}
@@ -204,7 +204,7 @@ def _refuse_missing_hashes(dependencies: Dependencies) -> None:
 def _refuse_unknown_extras(
     printed: str, declared: Dependencies | None, additions: Iterable[str]
 ) -> None:
-    added = {(_name(text), extra) for text in additions for extra in Parsed(text).extras}
+    added = {(requirement_name(text), extra) for text in additions for extra in Parsed(text).extras}
     for found in _NO_EXTRA.finditer(printed):
         name, extra = canonicalize_name(found[1]), canonicalize_name(found[2])
         lines = [line for line in (declared.requirements if declared else ()) if line.name == name]
@@ -214,17 +214,6 @@ def _refuse_unknown_extras(
                 f"{place}{name} has no extra named {extra!r} in the version that was chosen.",
                 hint="Correct the extra, or name a version that has it.",
             )
-
-
-def _exact(package: LockedPackage) -> str:
-    if package.direct:
-        at = "" if package.file else f"@{package.sha256}"
-        return f"{package.name} @ {package.address}{at}"
-    return f"{package.name}=={package.version}"
-
-
-def _name(text: str) -> str:
-    return str(canonicalize_name(Parsed(text).name))
 
 
 def _loose(text: str) -> str:
