@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import traceback
 from contextlib import suppress
 from functools import partial
 from types import FrameType
@@ -203,6 +204,21 @@ def test_a_failure_beside_stops_what_the_block_does_and_is_what_the_block_raises
 
     with pytest.raises(OSError, match="No permission"):
         block()
+
+
+def test_a_failure_that_stops_the_block_is_shown_without_the_stop() -> None:
+    def fail() -> None:
+        raise OSError("No permission.")
+
+    def block() -> None:
+        with Executor(2) as executor:
+            failing = executor.submit(fail)
+            with executor.stopped_by(failing):
+                pause(LONG)
+
+    with pytest.raises(OSError, match="No permission") as caught:
+        block()
+    assert "Stopped" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_failure_beside_ends_the_wait_for_what_would_take_long() -> None:

@@ -217,7 +217,12 @@ class Executor:
             with stoppable(lambda: bool(self.failures)):
                 yield
         except Stopped:
-            future.result()
+            try:
+                future.result()
+            except BaseException as error:
+                # That this thread was stopped is a consequence of the failure: do not show it as a cause.
+                error.__suppress_context__ = True
+                raise
             raise
 
     def __enter__(self) -> Self:
