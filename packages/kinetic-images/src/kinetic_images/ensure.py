@@ -208,7 +208,7 @@ class _ResolutionCache:
         }
         # Addresses of files on this machine mean nothing on another one; its own wheels are found by name.
         is_here = any(
-            package.address.startswith("file:") and package.name not in OWN_NAMES
+            package.local_path is not None and package.name not in OWN_NAMES
             for package in lock.packages
         )
         kept = record

@@ -10,8 +10,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import time
 from typing import BinaryIO, Final
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from kinetic_images.downloads import Downloader, host_of
 from kinetic_images.errors import DownloadError
@@ -46,7 +44,7 @@ class WheelFiles:
         """
         if package.size is not None:
             return package.size
-        local = _local_path(package)
+        local = package.local_path
         with suppress(OSError):
             return (local or self._path(package)).stat().st_size
         return None if local else self._downloader.size(package.address, what=_name(package))
@@ -61,7 +59,7 @@ class WheelFiles:
             DownloadUnavailableError: The server was not reached, or failed each time.
             DownloadError: The file is missing, or is not the one that was locked.
         """
-        local = _local_path(package)
+        local = package.local_path
         if local is not None:
             _verify_local(local, package)
             return local
@@ -84,7 +82,7 @@ class WheelFiles:
     def drop_damaged(self, package: LockedPackage) -> bool:
         """Remove the file of *package* from the cache if it was damaged there; return whether it was."""
         path = self._path(package)
-        if _local_path(package) is not None or not path.exists():
+        if package.local_path is not None or not path.exists():
             return False
         if _sha256(path) == package.sha256:
             return False
@@ -168,11 +166,6 @@ class _File:
         self.sha = hashlib.sha256()
         self._stream.seek(0)
         self._stream.truncate()
-
-
-def _local_path(package: LockedPackage) -> Path | None:
-    parts = urlsplit(package.address)
-    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
 
 
 def _verify_local(path: Path, package: LockedPackage) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from kinetic_images.errors import DependencyError
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import Lock, LockedPackage
-from kinetic_images.lock.pylock import file_path, kept_pylock, pylock_text
+from kinetic_images.lock.pylock import kept_pylock, pylock_text
 from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.lock.resolve import explained, resolve
 from kinetic_images.single_flight import single_flight
@@ -119,10 +119,11 @@ def _on_this_machine(package: LockedPackage, own: Path | None) -> LockedPackage 
         # The folder of such a wheel is named by its digest.
         same = package.file == own.name and package.sha256.startswith(own.parent.name)
         return replace(package, address=own.as_uri()) if same else None
-    if not package.address.startswith("file:") or not package.file:
+    path = package.local_path
+    if path is None or not package.file:
         return package
     try:
-        with Path(file_path(package.address)).open("rb") as stream:
+        with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
         return None

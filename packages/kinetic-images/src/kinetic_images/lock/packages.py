@@ -6,6 +6,9 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -35,6 +38,11 @@ class LockedPackage:
         return self.file.endswith(".whl")
 
     @property
+    def local_path(self) -> Path | None:
+        """The file on this machine, if the address is one."""
+        return file_path(self.address)
+
+    @property
     def requirement(self) -> str:
         """The requirement of exactly this package: `NAME==VERSION`, or `NAME @ ADDRESS`."""
         if not self.direct:
@@ -42,6 +50,12 @@ class LockedPackage:
         commit = "" if self.file else f"@{self.sha256}"
         folder = f"#subdirectory={self.subdirectory}" if self.subdirectory else ""
         return f"{self.name} @ {self.address}{commit}{folder}"
+
+
+def file_path(address: str) -> Path | None:
+    """Return the path in a `file:` *address*; None if it is another address."""
+    parts = urlsplit(address)
+    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
 
 
 def packages_digest(packages: Iterable[LockedPackage]) -> str:

@@ -26,11 +26,10 @@ from packaging.tags import Tag, sys_tags
 from kinetic_images.credentials import without_credentials
 from kinetic_images.declared.toml_text import parsed_toml, table, toml_text
 from kinetic_images.errors import DependencyError
-from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.lock.packages import LockedPackage, file_path
 from kinetic_images.targets import Target
 
 _HASH: Final = "sha256"
-_FILE: Final = "file:"
 _File = PackageWheel | PackageSdist | PackageArchive
 
 Allowed = Mapping[str, frozenset[str]]
@@ -144,11 +143,6 @@ def public_text(requirement: str) -> str:
     return f"{name}{at}{kept_address(address, direct='+' not in address)}" if at else requirement
 
 
-def file_path(address: str) -> str:
-    """Return the path in a `file:` *address*."""
-    return unquote(urlsplit(address).path)
-
-
 def _file_address(path: str, folder: str) -> str:
     return Path(posixpath.normpath(posixpath.join(folder, path))).absolute().as_uri()
 
@@ -231,7 +225,8 @@ def _row(package: LockedPackage, address: str) -> dict[str, Any]:
         return row
     size = {} if package.size is None else {"size": package.size}
     # uv rejects `file:` URLs of archives.
-    place = {"path": file_path(address)} if address.startswith(_FILE) else {"url": address}
+    path = file_path(address)
+    place = {"url": address} if path is None else {"path": str(path)}
     entry = {**place, **size, "hashes": {_HASH: package.sha256}}
     if package.direct or more or not package.version:
         row["archive"] = {**entry, **more}

@@ -19,7 +19,7 @@ FOLDER: Final = "packages"
 
 def is_local(package: LockedPackage) -> bool:
     """Return whether the file of *package* is on this machine, so that it travels with the build context."""
-    return package.address.startswith("file:")
+    return package.local_path is not None
 
 
 def is_repository(package: LockedPackage) -> bool:

@@ -9,7 +9,6 @@ from posixpath import normpath
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from kinetic_images.builders.dockerfile import install
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
@@ -92,8 +91,8 @@ def recipe_context(
 
 
 def _local_file(package: LockedPackage) -> ContextFile:
-    path = Path(url2pathname(urlsplit(package.address).path))
-    return ContextFile(path, sha256=package.sha256)
+    assert package.local_path is not None
+    return ContextFile(package.local_path, sha256=package.sha256)
 
 
 def _checked(target: str) -> str:
