@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from packaging.utils import canonicalize_name
+
 from kinetic_images.errors import ImageNotFoundError
+from kinetic_images.lock.jax import Category
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.oci import ImageConfig
 from kinetic_images.registry.registry import Registry
@@ -16,6 +20,8 @@ PYTHON_LABEL: Final = "kinetic.python"
 """The label with the minor version of an image's `python3`, as `3.11`."""
 GLIBC_LABEL: Final = "kinetic.glibc"
 """The label with the version of an image's C library, as `2.36`."""
+PACKAGES_LABEL: Final = "kinetic.packages"
+"""The label with the packages that an image of `kinetic build-image` contains: `NAME==VERSION` each, with spaces between."""
 _PYTHON_VARIABLE: Final = "PYTHON_VERSION"
 """Set by the images of Python on Docker Hub (https://github.com/docker-library/python)."""
 
@@ -30,11 +36,18 @@ class BaseImage:
     """What its labels and variables say; otherwise the requested Python, and the glibc of Debian 12."""
     labelled: bool = True
     """Whether it says which Python it has."""
+    packages: Mapping[str, str] | None = None
+    """The versions of the packages that its label names, by canonical name; None: it has no such label."""
 
 
 def default_base(python: str) -> str:
     """Return the image of Docker Hub on which images for *python* (`3.11`) are built by default."""
     return f"docker.io/library/python:{python}-slim"
+
+
+def base_image(repository: str, category: Category, version: str) -> str:
+    """Return the address of a base image of `kinetic build-image` for jobs in prebuilt mode."""
+    return f"{repository.rstrip('/')}/base-{category}:{version}"
 
 
 def find_base(reference: str, python: str, machine: Machine, registry: Registry) -> BaseImage:
@@ -64,6 +77,7 @@ def find_base(reference: str, python: str, machine: Machine, registry: Registry)
             glibc=(int(glibc[1]), int(glibc[2])) if glibc else DEBIAN_12_GLIBC,
         ),
         labelled=minor is not None,
+        packages=packages_of(image.config),
     )
 
 
@@ -71,3 +85,17 @@ def python_of(config: ImageConfig) -> str | None:
     """Return the minor version of an image's Python, as its label or its variable names it; None: neither does."""
     found = config.labels.get(PYTHON_LABEL) or config.env.get(_PYTHON_VARIABLE, "")
     return ".".join(found.split(".")[:2]) or None
+
+
+def packages_label(packages: Mapping[str, str]) -> str:
+    """Return the value of `PACKAGES_LABEL` for *packages*: canonical name → version."""
+    return " ".join(f"{name}=={version}" for name, version in sorted(packages.items()))
+
+
+def packages_of(config: ImageConfig) -> Mapping[str, str] | None:
+    """Return the versions of the packages that an image's label names, by canonical name; None: it has no such label."""
+    found = config.labels.get(PACKAGES_LABEL)
+    if found is None:
+        return None
+    pairs = (entry.partition("==") for entry in found.split())
+    return {str(canonicalize_name(name)): version for name, _, version in pairs}
