@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import io
 import json
-import lzma
 import os
 import subprocess
-import tarfile
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -92,28 +89,6 @@ def git_address(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     ).stdout.strip()
     yield f"http://{gateway}:{server.server_port}/r.git@{commit}"
     server.shutdown()
-
-
-@pytest.fixture(scope="session")
-def debian(docker_registry: str) -> str:
-    """The base image of the test cloud, Debian's Python 3.11, in the registry."""
-    archive = Path(ENVIRON.get("KINETIC_TESTCLOUD", "/nowhere"), "kube/images/python.tar.xz")
-    if not archive.is_file():
-        reason = "the base image is missing (KINETIC_TESTCLOUD names the folder of the test cloud)"
-        if ENVIRON.get("KINETIC_TEST_IMAGES") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with lzma.open(archive) as unpacked, tarfile.open(fileobj=unpacked) as layout:
-        files = {member.name: layout.extractfile(member) for member in layout if member.isfile()}
-        blobs = {name.rpartition("/")[2]: file.read() for name, file in files.items() if file}
-    repository = REGISTRY.repository(f"{docker_registry}/base/debian")
-    (entry,) = json.loads(blobs["index.json"])["manifests"]
-    raw = blobs[entry["digest"].removeprefix("sha256:")]
-    manifest = json.loads(raw)
-    for each in (manifest["config"], *manifest["layers"]):
-        data = blobs[each["digest"].removeprefix("sha256:")]
-        repository.upload(each["digest"], len(data), partial(io.BytesIO, data), lambda _: None)
-    return f"{repository}@{repository.put_manifest('3.11', raw, manifest['mediaType'])}"
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
-import lzma
 import os
 import sys
-import tarfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,16 +14,7 @@ from wheel_maker import locked, make_wheel
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.recipe import Recipe
-from kinetic_images.registry.oci import (
-    OCI_CONFIG,
-    OCI_LAYER,
-    OCI_MANIFEST,
-    Descriptor,
-    Manifest,
-    digest_of,
-)
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.repository import Repository
 from kinetic_images.targets import Target
 from kinetic_images.wheel_files import WheelFiles
 
@@ -51,38 +37,8 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def base(docker_registry: str) -> str:
-    """Return the base image, Debian's Python 3.11, after pushing it to Debian's registry."""
-    folder = os.environ.get("KINETIC_TESTCLOUD", "")  # noqa: TID251
-    archive = Path(folder, "kube/images/python.tar.xz")
-    if not folder or not archive.is_file():
-        reason = "the base image is missing (KINETIC_TESTCLOUD names the folder of the test cloud)"
-        if os.environ.get("KINETIC_TEST_IMAGES") == "required":  # noqa: TID251
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with lzma.open(archive) as unpacked, tarfile.open(fileobj=unpacked) as tar:
-        files = {member.name: tar.extractfile(member) for member in tar if member.isfile()}
-        blobs = {name.rpartition("/")[2]: file.read() for name, file in files.items() if file}
-    (first,) = json.loads(blobs["index.json"])["manifests"]
-    manifest = json.loads(blobs[first["digest"].removeprefix("sha256:")])
-    config = blobs[manifest["config"]["digest"].removeprefix("sha256:")]
-    (layer,) = (blobs[each["digest"].removeprefix("sha256:")] for each in manifest["layers"])
-    repository = Registry(environ={}).repository(f"{docker_registry}/base/python")
-    image = Manifest(
-        config=pushed(repository, config, OCI_CONFIG),
-        layers=(pushed(repository, gzip.compress(layer, 1, mtime=0), OCI_LAYER),),
-    )
-    return f"{repository}@{repository.put_manifest('3.11', image.render(), OCI_MANIFEST)}"
-
-
-def pushed(repository: Repository, data: bytes, kind: str) -> Descriptor:
-    repository.upload(digest_of(data), len(data), lambda: io.BytesIO(data), lambda _: None)
-    return Descriptor(media_type=kind, digest=digest_of(data), size=len(data))
-
-
-@pytest.fixture(scope="module")
 def run(
-    engine: Any, base: str, docker_registry: str, tmp_path_factory: pytest.TempPathFactory
+    engine: Any, debian: str, docker_registry: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Run:
     """Build an image, and return what runs a command in it."""
     folder = tmp_path_factory.mktemp("layers")
@@ -99,7 +55,7 @@ def run(
     ]
     recipe = Recipe(
         target=Target(python="3.11"),
-        base=base,
+        base=debian,
         packages=tuple(map(locked, wheels)),
         files={"/app/remote_runner.py": b"print('runner')\n"},
     )
