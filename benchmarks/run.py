@@ -13,6 +13,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
+import building_images
 import calling
 import cluster
 import finding
@@ -40,8 +41,15 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "memory": memory.figures,
     "moving": moving.figures,
     "listing": listing.figures,
+    "images": building_images.figures,
     "cluster": cluster.figures,
 }
+
+LEFT_OUT: dict[str, Callable[[], str | None]] = {
+    "images": building_images.left_out,
+    "cluster": cluster.left_out,
+}
+"""Groups that cannot be measured everywhere, and what returns why a run that names no group leaves them out."""
 
 IN_MEMORY = frozenset({"running", "packaging", "hashing", "moving"})
 """Groups in which the time of the disk would hide Kinetic's. Other groups use the disk, as users do."""
@@ -79,11 +87,12 @@ def main() -> int:
 
 
 def _default_groups() -> list[str]:
-    """Return all groups, without `cluster` unless its test bed runs: only a run that names it starts one."""
-    if (why := cluster.left_out()) is None:
-        return list(GROUPS)
-    print(f"left out: cluster: {why}", file=sys.stderr)
-    return [name for name in GROUPS if name != "cluster"]
+    """Return all groups without those that cannot be measured here."""
+    reasons = {name: reason() for name, reason in LEFT_OUT.items()}
+    for name, why in reasons.items():
+        if why is not None:
+            print(f"left out: {name}: {why}", file=sys.stderr)
+    return [name for name in GROUPS if reasons.get(name) is None]
 
 
 if __name__ == "__main__":
