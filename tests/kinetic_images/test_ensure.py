@@ -22,9 +22,7 @@ from kinetic_images.claims import Claims
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import (
     BuildError,
-    DependencyError,
     ImageNotFoundError,
-    InstallError,
     RegistryError,
     RegistryLoginError,
     RegistryPermissionError,
@@ -322,32 +320,6 @@ def test_labels_of_the_base_say_its_python_and_its_glibc(world: World) -> None:
     image = world.ensure(base=base)
     assert image.notes == ()
     assert world.packages(image)["alpha"] == "1.0"
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["-e ../other"], r"requirements\.txt:3: '-e \.\./other' is a path"),
-        (["./alpha.whl"], r"requirements\.txt:3: '\./alpha\.whl' is a path"),
-        (["-r missing.txt"], r"requirements\.txt:3: .*missing\.txt"),
-        (["alpha[nope]"], r"requirements\.txt:3: alpha has no extra named 'nope'"),
-        (["alpha==1.0 --hash=sha256:" + "0" * 64], r"requirements\.txt:3: the SHA-256"),
-        (["alpha==1", "alpha==2"], r"requirements\.txt:[34]"),
-        (["alpha==7"], r"requirements\.txt:3: alpha==7"),
-        (["nothing-of-this-name"], r"requirements\.txt:3: nothing-of-this-name"),
-        (["jax==0.1"], r"requirements\.txt:3: jax==0\.1"),
-        (["!!"], r"requirements\.txt:3: '!!' is not a requirement"),
-    ],
-)
-def test_what_cannot_be_installed_is_refused_by_its_line_before_anything_is_pushed(
-    world: World, lines: list[str], message: str
-) -> None:
-    world.project.require(*lines)
-    world.server.requests.clear()
-    with pytest.raises((DependencyError, InstallError), match=message):
-        world.ensure()
-    assert uploads(world) == []
-    assert world.bucket.names() == []
 
 
 def test_what_has_no_wheel_goes_to_the_next_builder_and_that_is_reported(world: World) -> None:

@@ -1,0 +1,330 @@
+"""Bad input for images is refused at submit: by file and line, before anything is uploaded, built or billed."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import importlib
+import importlib.metadata
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_server import StandIn, running_api_server
+from file_server import FileServer, running_file_server
+from locked_project import Project as Packages
+from small_images import push_image
+
+import kinetic
+from kinetic.backends.gke import images
+from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
+from kinetic_images.errors import (
+    DependencyError,
+    ImageNotFoundError,
+    InstallError,
+    RegistryLoginError,
+    RegistryPermissionError,
+    RegistryUnavailableError,
+)
+from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.retry import RetryPolicy
+from kinetic_images.testing.registry import Access, RegistryServer, User
+from kinetic_images.uv import find_uv
+from kinetic_payload.testing.gcs import GcsServer
+
+PASSWORD = "pa55-of-mine"
+ALL = frozenset({"pull", "push"})
+PULL = frozenset({"pull"})
+REQUIREMENTS = "requirements.txt"
+PYPROJECT = "pyproject.toml"
+LOCKED = "[project]\nname = 'users-project'\nversion = '1'\nrequires-python = '>=3.11'\n"
+
+
+class World:
+    """A project, its packages, and all servers that a submit to a cluster needs, each of which notes writes."""
+
+    def __init__(self, folder: Path, running: ExitStack) -> None:
+        self.packages = Packages(folder)
+        self.root = self.packages.root
+        self.api: StandIn = running.enter_context(running_api_server())
+        self.index: FileServer = running.enter_context(running_file_server())
+        self.bucket = running.enter_context(GcsServer())
+        self.bucket.create_bucket("jobs")
+        access = Access(
+            {"me": User(password="right", grants={"kn/*": ALL, "base": ALL, "theirs/*": PULL})}
+        )
+        self.registry = running.enter_context(RegistryServer(access=access))
+        self.logins = folder / "docker"
+        self.logins.mkdir()
+        self.log_in("right")
+        self.client = Registry(environ={"DOCKER_CONFIG": str(self.logins)}, google=lambda: None)
+        self.base = push_image(self.registry.host, self.client)
+        for name, version in (("jax", "0.12.0.1"), ("alpha", "1.0"), ("keras", "3.0")):
+            self.packages.wheel(name, version)
+        self.packages.wheel("cloudpickle", importlib.metadata.version("cloudpickle"))
+        self.packages.wheel("google_cloud_storage", "9.0")
+        self.packages.wheel("beta", "1.0", tag="cp311-cp311-win_amd64")
+        self.packages.wheel("gamma", "1.0", "alpha>=5")
+        self.options: dict[str, Any] = {}
+        self.environ = {
+            **self.packages.environ,
+            # The same address in a form that is not refused: here, pods need not reach it.
+            "STORAGE_EMULATOR_HOST": self.bucket.endpoint.replace("127.0.0.1", "127.1"),
+            "KUBECONFIG": str(self.api.kubeconfig(folder)),
+            "DOCKER_CONFIG": str(self.logins),
+            "KINETIC_KUBE_CONTEXT": "standin",
+            "KINETIC_HOME": str(folder / "kinetic"),
+            "KINETIC_STORE": "gs://jobs",
+            "KINETIC_BUILDS_STORE": "gs://jobs",
+            "KINETIC_IMAGE_REPO": f"{self.registry.host}/kn",
+            "KINETIC_BASE_IMAGE": self.base,
+        }
+
+    def log_in(self, password: str) -> None:
+        """Put the password for the registry into docker's configuration."""
+        auth = base64.b64encode(f"me:{password}".encode()).decode()
+        config = {"auths": {self.registry.host: {"auth": auth}}}
+        (self.logins / "config.json").write_text(json.dumps(config))
+
+    def write(self, name: str, *lines: str) -> None:
+        (self.root / name).write_text("\n".join(lines))
+
+    def require(self, *lines: str) -> None:
+        """Write requirements; the first of *lines* is line 3."""
+        self.packages.require(*lines)
+
+    def writes(self) -> list[str]:
+        """Return what was written anywhere, or attempted to be."""
+        to_bucket = [
+            f"{each.method} {each.path}"
+            for each in self.bucket.requests
+            if each.method not in ("GET", "HEAD")
+        ]
+        to_registry = [
+            f"{each.method} {each.path}"
+            for each in self.registry.requests
+            if each.method not in ("GET", "HEAD")
+        ]
+        return [*self.api.writes, *to_bucket, *to_registry]
+
+    def submit(self) -> object:
+        """Submit a job of the project to the cluster."""
+        (self.root / "job_of_project.py").write_text("def train():\n    return 1\n")
+        importlib.invalidate_caches()
+        train = importlib.import_module("job_of_project").train
+        return kinetic.run(**{"accelerator": "cpu", "backend": "gke", **self.options})(
+            train
+        ).run_async()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with ExitStack() as running:
+        found = World(tmp_path, running)
+        variables = os.environ  # noqa: TID251 - settings of this machine must not apply
+        for name in [name for name in variables if name.startswith(("KINETIC_", "UV_", "DOCKER_"))]:
+            monkeypatch.delenv(name)
+        for name, value in found.environ.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(found.root)
+        monkeypatch.syspath_prepend(found.root)
+        impatient = functools.cache(
+            lambda limit=None: Registry(google=lambda: None, policy=RetryPolicy(limit=0.2))
+        )
+        monkeypatch.setattr(images, "_registry", impatient)
+        for log in (found.bucket.requests, found.registry.requests):
+            log.clear()
+        yield found
+        sys.modules.pop("job_of_project", None)
+
+
+@dataclass
+class Case:
+    """A kind of bad input."""
+
+    name: str
+    arrange: Callable[[World], object]
+    error: type[Exception]
+    message: str
+    """What the message matches."""
+    hint: str = ""
+    """What the hint matches."""
+
+
+def lines(*given: str) -> Callable[[World], object]:
+    """Return what requires *given* beginning at line 3."""
+    return lambda world: world.require(*given)
+
+
+def setting(name: str, value: str) -> Callable[[World], object]:
+    """Return what sets a variable."""
+
+    def arrange(world: World) -> None:
+        world.environ[name] = value.format(host=world.registry.host)
+
+    return arrange
+
+
+def image(text: str) -> Callable[[World], object]:
+    """Return what names a container image."""
+
+    def arrange(world: World) -> None:
+        world.options["container_image"] = text.format(host=world.registry.host)
+
+    return arrange
+
+
+def missing_constraint(world: World) -> None:
+    world.require("-c limits.txt")
+
+
+def wrong_password_of_index(world: World) -> None:
+    world.index.required = "Basic of somebody else"
+    url = world.index.url("/simple").replace("//", f"//me:{PASSWORD}@")
+    world.write(REQUIREMENTS, f"--index-url {url}", "", "alpha")
+
+
+def index_away(world: World) -> None:
+    world.write(REQUIREMENTS, f"--index-url http://me:{PASSWORD}@127.0.0.1:9/simple", "", "alpha")
+
+
+def stale_lock(world: World) -> None:
+    import subprocess
+
+    index = f"[tool.uv]\nno-index = true\nfind-links = ['{world.packages.packages}']\n"
+    world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", index)
+    command = [find_uv().program, "lock", "-q"]
+    subprocess.run(
+        command,
+        cwd=world.root,
+        env=world.packages.environ | {"UV_PYTHON": sys.executable},
+        check=True,
+    )
+    world.write(PYPROJECT, LOCKED, "dependencies = ['alpha', 'keras']", index)
+
+
+def unknown_group(world: World) -> None:
+    chosen = "[dependency-groups]\ndev = ['alpha']\n[tool.kinetic]\ngroups = ['nope']\n"
+    world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", chosen)
+
+
+def group_in_a_circle(world: World) -> None:
+    groups = (
+        "[dependency-groups]\ndev = [{include-group = 'dev'}]\n[tool.kinetic]\ngroups = ['dev']\n"
+    )
+    world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", groups)
+
+
+def other_python(world: World) -> None:
+    world.environ["KINETIC_BASE_IMAGE"] = push_image(
+        world.registry.host, world.client, tag="old", Env=["PYTHON_VERSION=3.4.1"]
+    )
+
+
+def other_processor(world: World) -> None:
+    digest = world.registry.add_image("kn/arm", "1", architectures=("arm64",))
+    assert digest
+    world.options["container_image"] = f"{world.registry.host}/kn/arm:1"
+
+
+def wrong_password_of_registry(world: World) -> None:
+    world.log_in(PASSWORD)
+
+
+def registry_away(world: World) -> None:
+    world.registry.faults.add(method="HEAD", path="*/manifests/*", status=503, times=None)
+
+
+CASES = (
+    Case("a project outside", lines("-e ../other"), DependencyError, r"requirements\.txt:3: '-e \.\./other' is a path"),
+    Case("a local path that is missing", lines("./alpha.whl"), DependencyError, r"requirements\.txt:3: '\./alpha\.whl' is a path"),
+    Case("a missing include", lines("-r missing.txt"), DependencyError, r"requirements\.txt:3: .*missing\.txt"),
+    Case("a missing constraint", missing_constraint, DependencyError, r"requirements\.txt:3: .*limits\.txt"),
+    Case("a group in a circle", group_in_a_circle, DependencyError, r"pyproject\.toml:\d+: .*dependency-groups"),
+    Case("a wheel of another platform", lines("beta"), InstallError, r"requirements\.txt:3: beta"),
+    Case("an unknown extra", lines("alpha[nope]"), (DependencyError, InstallError), r"requirements\.txt:3: alpha has no extra named 'nope'"),
+    Case("no version that fits", lines("alpha==7"), InstallError, r"requirements\.txt:3: alpha==7"),
+    Case("no version that fits another", lines("alpha", "gamma"), InstallError, r"requirements\.txt:4: gamma"),
+    Case("an unknown package", lines("nothing-of-this-name"), InstallError, r"requirements\.txt:3: nothing-of-this-name"),
+    Case("a hash that does not match", lines("alpha==1.0 --hash=sha256:" + "0" * 64), (DependencyError, InstallError), r"requirements\.txt:3: the SHA-256"),
+    Case("duplicate pins", lines("alpha==1", "alpha==2"), (DependencyError, InstallError), r"requirements\.txt:[34]"),
+    Case("a JAX that does not exist", lines("jax==0.1"), InstallError, r"requirements\.txt:3: jax==0\.1"),
+    Case("a syntax error", lines("!!"), DependencyError, r"requirements\.txt:3: '!!' is not a requirement"),
+    Case("an index that is not reachable", index_away, InstallError, r"requirements\.txt"),
+    Case("a wrong password of an index", wrong_password_of_index, InstallError, r"requirements\.txt"),
+    Case("a stale lock", stale_lock, (DependencyError, InstallError), r"uv\.lock"),
+    Case("an unknown group", unknown_group, (DependencyError, InstallError), r"pyproject\.toml:\d+: .*nope"),
+    Case("an unknown builder", setting("KINETIC_IMAGE_BUILDER", "layer"), ConfigurationError, "KINETIC_IMAGE_BUILDER names the image builder 'layer'", "layers"),
+    Case("a builder without a project", setting("KINETIC_IMAGE_BUILDER", "cloud_build"), ConfigurationError, "the project and the region", "KINETIC_PROJECT"),
+    Case("a mode with a typing error", image("bundeld"), InvalidRequestError, "'bundeld' is not a mode", "Did you mean 'bundled'"),
+    Case("a malformed image", image("Team/Image:1"), InvalidRequestError, "capital letters", "team/image:1"),
+    Case("a missing image", image("{host}/kn/none:1"), ImageNotFoundError, "kn/none:1"),
+    Case("an image of another processor", other_processor, ImageNotFoundError, "kn/arm, .* is not for linux/amd64"),
+    Case("an invalid repository", setting("KINETIC_IMAGE_REPO", "https://h.example/kn"), ConfigurationError, "KINETIC_IMAGE_REPO"),
+    Case("no repository", setting("KINETIC_IMAGE_REPO", ""), ConfigurationError, "repository for images is not known"),
+    Case("an invalid base", setting("KINETIC_BASE_IMAGE", "Not An Image"), ConfigurationError, "KINETIC_BASE_IMAGE"),
+    Case("a missing base", setting("KINETIC_BASE_IMAGE", "{host}/kn/none:1"), ImageNotFoundError, "kn/none:1"),
+    Case("a base with another Python", other_python, ImageNotFoundError, r"Python 3\.4, .* Python 3\."),
+    Case("a repository without permission", setting("KINETIC_IMAGE_REPO", "{host}/others"), RegistryPermissionError, "others/bundled"),
+    Case("a wrong password of the registry", wrong_password_of_registry, RegistryLoginError, "127.0.0.1"),
+    Case("a registry that is not available", registry_away, RegistryUnavailableError, "kn/bundled"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_it_is_refused_by_its_place_before_anything_is_written(
+    world: World,
+    case: Case,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world.require("alpha")
+    case.arrange(world)
+    if (world.root / PYPROJECT).exists():
+        (world.root / REQUIREMENTS).unlink()
+    for name, value in world.environ.items():
+        monkeypatch.setenv(name, value)
+    for log in (world.bucket.requests, world.registry.requests):
+        log.clear()
+
+    with pytest.raises(case.error, match=case.message) as caught:
+        world.submit()
+
+    error = caught.value
+    assert isinstance(error, KineticError)
+    hint = error.hint or ""
+    assert case.hint in hint
+    assert hint
+    assert PASSWORD not in "".join([str(error), hint, *capfd.readouterr()])
+    assert world.writes() == []
+
+
+def test_a_repository_that_may_only_be_read_leaves_no_job(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.require("alpha")
+    monkeypatch.setenv("KINETIC_IMAGE_REPO", f"{world.registry.host}/theirs")
+
+    with pytest.raises(RegistryPermissionError, match="theirs/bundled") as caught:
+        world.submit()
+
+    # That pushes are refused is known only when the first one is: by then, the payload is being uploaded.
+    assert caught.value.hint
+    assert world.api.writes == []
+    kept = {name.partition("/")[0] for name in world.bucket.names("jobs")}
+    assert kept <= {"builds", "contexts"}
+
+
+def test_what_these_inputs_are_made_from_is_accepted(world: World) -> None:
+    world.require("alpha")
+
+    assert world.submit()
+
+    assert world.api.writes
+    assert any("/bundled/manifests/" in write for write in world.writes())
