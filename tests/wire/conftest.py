@@ -13,7 +13,20 @@ from typing import Any
 import pytest
 from second_gcs import second_server
 
+from kinetic_payload.stores.gcs import connection as connections
 from kinetic_payload.testing.gcs import GcsServer
+
+
+@pytest.fixture(autouse=True)
+def _close_connections() -> Iterator[None]:
+    """Close this process's connections to buckets after each test.
+
+    A process keeps its connection to each service. Here each test has a service of its own, so the process would
+    reach the 1,024 descriptors that `select` supports.
+    """
+    yield
+    while connections._connections:
+        connections._connections.popitem()[1]._session.close()
 
 
 @pytest.fixture
@@ -25,9 +38,11 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
 
 
 @pytest.fixture
-def gcs_client(gcs: GcsServer) -> Any:
+def gcs_client(gcs: GcsServer) -> Iterator[Any]:
     """Return a real client of it."""
-    return client_of(gcs.endpoint)
+    client = client_of(gcs.endpoint)
+    yield client
+    client.close()
 
 
 @pytest.fixture
