@@ -13,9 +13,6 @@ from kinetic_runner.parent.exit_code import ChildEnd
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import TimeLimits, Watch
 
-# First: `select` knows no descriptors above 1,023, and a process of many tests gathers some hundreds.
-pytestmark = pytest.mark.slow
-
 
 class Beside:
     """A child, a self-pipe and a log uploader: nothing runs, and there are only their pipes."""
