@@ -102,3 +102,10 @@ def test_the_messages_of_the_troubleshooting_page_are_those_of_the_code() -> Non
 
     assert len(quoted) > 80
     assert missing == []
+
+
+def test_the_dockerfile_in_the_docs_is_the_example_that_is_built() -> None:
+    text = (ROOT / "docs/images.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```dockerfile\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+    assert block == (ROOT / "examples/custom_image/Dockerfile").read_text(encoding="utf-8")

@@ -29,6 +29,13 @@ class StandIn:
     port: int
     writes: list[str] = field(default_factory=list)
     """Method and path of each request that would have changed something."""
+    objects: dict[str, Any] = field(default_factory=dict)
+    """What was created, by path."""
+
+    def created(self, kind: str) -> Any:
+        """Return the only object of *kind* that was created."""
+        (found,) = (each for each in self.objects.values() if each.get("kind") == kind)
+        return found
 
     def kubeconfig(self, folder: Path) -> Path:
         """Write a kubeconfig whose only context, `standin`, leads here."""
@@ -44,8 +51,6 @@ class StandIn:
 def running_api_server() -> Iterator[StandIn]:
     """Run a stand-in."""
 
-    objects: dict[str, Any] = {}
-
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -56,8 +61,8 @@ def running_api_server() -> Iterator[StandIn]:
                 self.answer(200, {"kind": "Secret", "metadata": {"name": name}, **KEY})
             elif name == "default":
                 self.answer(200, {"kind": "ServiceAccount", "metadata": {"name": name}})
-            elif path in objects:
-                self.answer(200, objects[path])
+            elif path in found.objects:
+                self.answer(200, found.objects[path])
             else:
                 self.answer(404, MISSING)
 
@@ -66,7 +71,7 @@ def running_api_server() -> Iterator[StandIn]:
             path = self.path.partition("?")[0]
             if self.command == "PATCH":
                 found.writes.append(f"{self.command} {path}")
-                known = objects.get(path)
+                known = found.objects.get(path)
                 self.answer(200 if known else 404, known or MISSING)
                 return
             created = json.loads(body or b"{}")
@@ -75,13 +80,13 @@ def running_api_server() -> Iterator[StandIn]:
             if "dryRun=All" not in self.path:
                 found.writes.append(f"{self.command} {self.path}")
                 if self.command == "POST":
-                    objects[f"{path}/{metadata['name']}"] = created
+                    found.objects[f"{path}/{metadata['name']}"] = created
             self.answer(201, created)
 
         do_PATCH = do_PUT = do_DELETE = do_POST
 
-        def answer(self, status: int, found: Any) -> None:
-            data = json.dumps(found).encode()
+        def answer(self, status: int, content: Any) -> None:
+            data = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
