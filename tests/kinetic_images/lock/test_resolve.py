@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import traceback
 from pathlib import Path
 
 import pytest
@@ -231,3 +232,41 @@ def test_the_hash_of_a_replaced_line_is_compared(project: Project) -> None:
                 DependencyError, match=r"requirements\.txt:5: the SHA-256 of jax-0\.9"
             ):
                 project.lock(**more)
+
+
+def test_a_package_without_a_wheel_changes_nothing_for_the_others(project: Project) -> None:
+    for name in ("only", "inner"):
+        project.source(name)
+    project.wheel("outer", "1.0", "inner")
+    project.wheel("alpha", "1.0")
+    project.source("alpha", "2.0")
+    project.require("alpha", "only", "outer")
+    assert project.files() == [
+        "alpha-1.0-py3-none-any.whl",
+        "inner-1.0.tar.gz",
+        "only-1.0.tar.gz",
+        "outer-1.0-py3-none-any.whl",
+    ]
+
+
+def test_a_package_without_a_wheel_is_not_the_one_to_blame_for_another_mistake(
+    project: Project,
+) -> None:
+    project.source("only")
+    project.require("only", "nothere")
+    with pytest.raises(InstallError, match="nothere was not found") as caught:
+        project.lock()
+    assert caught.value.places == (f"{project.root}/requirements.txt:4",)
+
+
+@pytest.mark.parametrize("line", ["nothere", "jaxnothere", "jax-nothere>=1"])
+def test_a_name_that_does_not_exist_takes_one_run_and_is_reported_once(
+    project: Project, line: str
+) -> None:
+    project.wheel("jax", "0.9")
+    project.require(line)
+    with pytest.raises(InstallError) as caught:
+        project.lock(preferences=("jax==0.9",))
+    assert project.runs() == 1
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("was not found in the provided") == 1

@@ -72,11 +72,10 @@ def _last_failure(path: Path) -> dict[str, str | None] | None:
 
 def _keep_failure(path: Path, error: InstallError) -> None:
     # Each reader explains the output again, with the lines of its own copy of the project.
-    explained = isinstance(error.__cause__, InstallError)
     failure = {
         "attempt": secrets.token_hex(8),
         "output": error.output,
-        "message": None if explained else error.message,
+        "message": None if error.explained else error.message,
         "hint": error.hint,
     }
     with suppress(OSError):  # Without this file, the waiting processes try again.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,15 @@ _OUTPUT: Final = "pylock.toml"
 _NO_EXTRA: Final = re.compile(
     r"^warning: The package `(\S+?)[ =<>!~@`].* extra named `([^`]+)`", re.M
 )
+_NO_WHEEL: Final = re.compile(
+    r"Wheels are required for `([\w.-]+)`"
+    r"|Building source distributions for `([\w.-]+)` is disabled"
+    r"|Building source distributions is (disabled)"
+)
+"""What uv prints about packages that it may not build."""
+_ANY: Final = ":all:"
+_MOST_RUNS: Final = 16
+"""The most runs of uv that each name a further package without a wheel."""
 
 
 def resolve(
@@ -51,7 +60,7 @@ def resolve(
     try:
         return Lock(work.packages([*request.additions, *request.preferences]))
     except InstallError as error:
-        named = [text for text in request.preferences if requirement_name(text) in error.output]
+        named = [text for text in request.preferences if _names(error.output, text)]
         if not named:
             raise
     loose = [_loose(text) if text in named else text for text in request.preferences]
@@ -71,6 +80,8 @@ class _Resolution:
     scratch: Path
     pins: Pins | None
     variables: Mapping[str, str]
+    built: dict[str, None] = field(default_factory=dict)
+    """Names of packages that have no usable wheel, so that they must be built."""
 
     def packages(self, additions: list[str]) -> tuple[LockedPackage, ...]:
         """Return the packages for the project's requirements and the *additions*."""
@@ -91,13 +102,24 @@ class _Resolution:
     ) -> tuple[LockedPackage, ...]:
         if self.request.target is None:
             return self._run(additions, asked, constraints, [])
-        try:
-            return self._run(additions, asked, constraints, ["--only-binary", ":all:"])
-        except InstallError as wheels_only:
+        while True:
             try:
-                return self._run(additions, asked, constraints, [])
-            except InstallError:
-                raise wheels_only from None
+                return self._run(additions, asked, constraints, self._wheels_only())
+            except InstallError as error:
+                # uv names one or a few of them at a time. Wheels stay required for all others.
+                found = dict.fromkeys(_without_wheel(error.output))
+                if _ANY in self.built or found.keys() <= self.built.keys():
+                    raise
+                if len(self.built) >= _MOST_RUNS:
+                    found = {_ANY: None}
+                self.built.update(found)
+
+    def _wheels_only(self) -> list[str]:
+        """Return the options with which uv builds no package for its metadata, except those that must be built."""
+        if _ANY in self.built:
+            return []
+        exceptions = (word for name in self.built for word in ("--no-binary", name))
+        return ["--only-binary", _ANY, *exceptions]
 
     def _run(
         self, additions: list[str], asked: bool, constraints: Iterable[str], more: list[str]
@@ -128,7 +150,8 @@ class _Resolution:
                 *command, folder=self.scratch, settings=given.settings, more=self.variables
             )
         except InstallError as error:
-            raise explained(error, self.request.declared, "could not be resolved") from error
+            # Not as the cause: its text is in the message.
+            raise explained(error, self.request.declared, "could not be resolved") from None
         _refuse_unknown_extras(printed, self.request.declared if asked else None, additions)
         return read_pylock(output.read_text(), str(output), target, allowed=self._allowed())
 
@@ -181,6 +204,7 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     result = InstallError(message, hint="Correct the problem and call again.")
     result.output = output
     result.killed = error.killed
+    result.explained = True
     result.places = tuple(place for place, _ in named)
     return result
 
@@ -214,6 +238,18 @@ def _refuse_unknown_extras(
                 f"{place}{name} has no extra named {extra!r} in the version that was chosen.",
                 hint="Correct the extra, or name a version that has it.",
             )
+
+
+def _without_wheel(output: str) -> list[str]:
+    """Return the names of packages that uv would have to build, from its *output*; `:all:`: it names none."""
+    found = (match[1] or match[2] for match in _NO_WHEEL.finditer(output))
+    return [str(canonicalize_name(name)) if name else _ANY for name in found]
+
+
+def _names(output: str, requirement: str) -> bool:
+    """Return whether uv's *output* names the package of *requirement*."""
+    name = re.escape(requirement_name(requirement))
+    return re.search(rf"(?<![\w./-]){name}(?![\w-])", output) is not None
 
 
 def _loose(text: str) -> str:

@@ -285,7 +285,7 @@ def _install(venv: Path, lock: Lock, dependencies: Dependencies, uv: Uv, scratch
     try:
         return uv.run(*command, folder=scratch, settings=given.settings)
     except InstallError as error:
-        raise _explain(error, dependencies) from error
+        raise _explain(error, dependencies) from None  # Its text is in the message.
 
 
 def _explain(error: InstallError, dependencies: Dependencies) -> InstallError:
