@@ -156,3 +156,56 @@ def test_a_pylock_that_is_not_one_is_refused_by_name(project: Project) -> None:
     (project.root / "pylock.toml").write_text("packages = 1\n")
     with pytest.raises(DependencyError, match=r"pylock\.toml: "):
         project.lock(HERE)
+
+
+OPTIONAL = (
+    '[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
+    '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
+)
+
+
+def test_extras_and_groups_that_the_project_requests_are_read_from_a_pylock(
+    project: Project,
+) -> None:
+    rows = {
+        "alpha": "'default' in dependency_groups",
+        "beta": "'fast' in extras",
+        "gamma": "'train' in dependency_groups",
+        "delta": "'dev' in dependency_groups or 'other' in extras",
+    }
+    text = 'lock-version = "1.0"\ncreated-by = "pdm"\ndefault-groups = ["default"]\n'
+    text += 'extras = ["fast", "other"]\ndependency-groups = ["train", "dev", "default"]\n'
+    for name, marker in rows.items():
+        digest = project.wheel(name)
+        path = project.packages / f"{name}-1.0-py3-none-any.whl"
+        text += (
+            f'[[packages]]\nname = "{name}"\nversion = "1.0"\nmarker = "{marker}"\n'
+            f'wheels = [{{path = "{path}", hashes = {{sha256 = "{digest}"}}}}]\n'
+        )
+        project.wheel(name, "2.0")
+    (project.root / "pylock.toml").write_text(text)
+    chosen = '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n'
+    declare(project, "alpha", more=OPTIONAL + chosen)
+    assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
+
+
+def test_a_pylock_that_uv_exported_may_contain_the_project_itself(project: Project) -> None:
+    project.wheel("alpha")
+    build = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    declare(project, "alpha", more=build)
+    uv(project, "export", "--format", "pylock.toml", "--output-file", "pylock.toml")
+    (project.root / "uv.lock").unlink()
+    assert "directory" in (project.root / "pylock.toml").read_text()
+    project.wheel("alpha", "2.0")
+    assert versions(project) == {"alpha": "1.0"}
+
+
+def test_another_folder_in_a_pylock_is_refused_by_name(project: Project) -> None:
+    project.wheel("alpha")
+    declare(project, "alpha")
+    (project.root / "pylock.toml").write_text(
+        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "library"\n'
+        'directory = {path = "library"}\n'
+    )
+    with pytest.raises(DependencyError, match=r"pylock\.toml: library is a folder .*\(library\)"):
+        project.lock(HERE)

@@ -86,7 +86,7 @@ def lock(package: str) -> str:
     [
         ("packages = 1", r"/p/pylock\.toml: Missing required"),
         (lock('archive = {url = "https://h/a.zip", hashes = {sha256 = "0"}}').replace("1.0", "2.0"), "2.0"),
-        (lock('directory = {path = "."}'), "alpha is a folder on this machine"),
+        (lock('directory = {path = "library"}'), "alpha is a folder on this machine"),
         (
             lock('version = "1"\nwheels = [{url = "https://h/alpha-1-py3-none-any.whl", '
                  'hashes = {md5 = "0"}}]'),

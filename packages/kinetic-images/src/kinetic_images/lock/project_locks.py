@@ -102,7 +102,7 @@ def pins_of(
     # The lock was probably written for the Python of its author, a patch version included.
     is_here = target is not None and target.python == "{}.{}".format(*sys.version_info)
     patch = sys.version_info.micro if is_here else 0
-    packages = read_pylock(text, str(lock.path), target, patch=patch)
+    packages = read_pylock(text, str(lock.path), target, patch=patch, optional=dependencies.chosen)
     _refuse_stale(lock, dependencies, packages)
     return Pins(
         lock.path,

@@ -24,6 +24,7 @@ from packaging.pylock import (
 from packaging.tags import Tag, sys_tags
 
 from kinetic_images.credentials import without_credentials
+from kinetic_images.declared.pyproject import Chosen
 from kinetic_images.declared.toml_text import parsed_toml, table, toml_text
 from kinetic_images.errors import DependencyError
 from kinetic_images.lock.packages import LockedPackage, file_path
@@ -37,13 +38,20 @@ Allowed = Mapping[str, frozenset[str]]
 
 
 def read_pylock(
-    text: str, file: str, target: Target | None, *, allowed: Allowed | None = None, patch: int = 0
+    text: str,
+    file: str,
+    target: Target | None,
+    *,
+    allowed: Allowed | None = None,
+    patch: int = 0,
+    optional: Chosen | None = None,
 ) -> tuple[LockedPackage, ...]:
     """Return the packages in the `pylock.toml` *text* that *target* installs; None: this interpreter.
 
     Of several wheels of a package, the best one is chosen among those whose digest is *allowed*. *file* is
     the name for messages, and relative paths are relative to its folder. *patch* is the patch version of the
-    target's Python for markers.
+    target's Python for markers. *optional* are the extras and groups to install; the groups that the lock
+    installs by default are always among them. The project itself, a folder that contains the lock, is left out.
 
     Raises:
         DependencyError: The text is not a valid lock, or not for this target; or a package has no SHA-256.
@@ -55,13 +63,34 @@ def read_pylock(
             pylock = _with_allowed_wheels(pylock, allowed)
         environment: Any = dict(target.markers(patch)) if target else None
         tags: Sequence[Tag] = [*(target.tags() if target else sys_tags())]
-        chosen = [*pylock.select(environment=environment, tags=tags)]
+        wanted = optional or Chosen()
+        chosen = [
+            *pylock.select(
+                environment=environment,
+                tags=tags,
+                extras=wanted.extras,
+                dependency_groups=[*(pylock.default_groups or ()), *wanted.groups],
+            )
+        ]
     except (PylockValidationError, PylockUnsupportedVersionError, PylockSelectError) as error:
         raise DependencyError(
             f"{file}: {error}.", hint="Write the lock again for this Python and platform."
         ) from error
     folder = posixpath.dirname(file)
-    return tuple(sorted(_locked(package, source, folder, file) for package, source in chosen))
+    return tuple(
+        sorted(
+            _locked(package, source, folder, file)
+            for package, source in chosen
+            if not _is_project(source, folder)
+        )
+    )
+
+
+def _is_project(source: _File | PackageVcs | PackageDirectory, folder: str) -> bool:
+    """Return whether *source* is the *folder* of the lock itself."""
+    if not isinstance(source, PackageDirectory):
+        return False
+    return _file_address(source.path, folder) == _file_address(".", folder)
 
 
 def _with_allowed_wheels(pylock: Pylock, allowed: Allowed) -> Pylock:
@@ -93,7 +122,7 @@ def _locked(
         raise DependencyError(
             f"{file}: {package.name} is a folder on this machine ({source.path}), which does not exist "
             "where the function runs.",
-            hint="Build a wheel of it, and name the wheel instead.",
+            hint="Build a wheel of it, and name the wheel instead. Or write the lock without it.",
         )
     address = source.url or _file_address(source.path or "", folder)
     if isinstance(source, PackageVcs):
