@@ -80,6 +80,24 @@ def test_a_marked_line_is_left_alone(tmp_path: Path) -> None:
     assert len(found.notes) == 1
 
 
+@pytest.mark.parametrize(
+    ("array", "kept"),
+    [
+        ('["jax==0.5", "numpy"]  # kn:keep', True),
+        ("[\n  'jax==0.5',  # kn:keep\n  'numpy',\n]", True),
+        ('[\n  "numpy",\n  "jax==0.5"  # "why"? kn:keep\n]', True),
+        ('[\n  "numpy",  # kn:keep\n  "jax==0.5",\n]', False),
+        ('[\n  # "jax==0.5",  # kn:keep\n  "jax==0.5",\n]', False),
+        ("[\n  \"jax==0.5\", \"numpy ; sys_platform != '# kn:keep '\",\n]", False),
+    ],
+)
+def test_a_mark_counts_in_a_pyproject_too(tmp_path: Path, array: str, kept: bool) -> None:
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "mine"\ndependencies = {array}\n')
+    found = with_accelerator_jax(read_dependencies(tmp_path / "pyproject.toml"), "tpu", "3.11")
+    names = [line.name for line in found.dependencies.requirements]
+    assert ("jax" in names, found.notes == ()) == (kept, kept)
+
+
 def test_a_libtpu_is_of_no_use_without_a_tpu(tmp_path: Path) -> None:
     found = replaced(tmp_path, "libtpu==0.0.1", category="cpu")
     assert (found.preferences, found.additions) == (("jax==0.10.2",), ())

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.requirement_files import RequirementSet, decoded
 from kinetic_images.declared.requirements import (
+    KEEP_MARK,
     LocalRequirement,
     Place,
     Requirement,
@@ -280,7 +281,8 @@ def _declared(
             if path is not None:
                 local.append(replace(path, marker=both(path.marker, marker)))
                 continue
-            parsed = parse_requirement(text, place)
+            keep = lines.is_marked(written, KEEP_MARK)
+            parsed = parse_requirement(text, place, keep=keep)
             requirement = replace(parsed, marker=both(parsed.marker, marker))
             source = sources.of.get(requirement.name)
             if requirement.name == own_name:  # `project[all]` within the project itself

@@ -57,6 +57,17 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+_COMMENTED = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*"|'[^']*')+\#(.*)""")
+
+
+def _has(text: str) -> Callable[[str], bool]:
+    """Return a function that returns whether a line has the string *text*."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return lambda line: (
+        not line.lstrip().startswith("#") and (f'"{escaped}"' in line or f"'{text}'" in line)
+    )
+
+
 class Lines:
     """Find the line of a string, a key or a table, which a TOML reader does not report."""
 
@@ -66,8 +77,15 @@ class Lines:
 
     def text(self, text: str) -> Place:
         """Return the place of the string *text*."""
-        escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-        return self._first(lambda line: f'"{escaped}"' in line or f"'{text}'" in line)
+        return self._first(_has(text))
+
+    def is_marked(self, text: str, mark: str) -> bool:
+        """Return whether the comment at the end of a line with the string *text* contains the word *mark*."""
+        return any(
+            mark in comment[1].split()
+            for line in filter(_has(text), self._lines)
+            if (comment := _COMMENTED.fullmatch(line))
+        )
 
     def key(self, name: str) -> Place:
         """Return the place of the key or the table *name*."""
