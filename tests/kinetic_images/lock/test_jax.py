@@ -88,7 +88,7 @@ def test_a_marked_line_is_left_alone(tmp_path: Path) -> None:
         ('[\n  "numpy",\n  "jax==0.5"  # "why"? kn:keep\n]', True),
         ('[\n  "numpy",  # kn:keep\n  "jax==0.5",\n]', False),
         ('[\n  # "jax==0.5",  # kn:keep\n  "jax==0.5",\n]', False),
-        ("[\n  \"jax==0.5\", \"numpy ; sys_platform != '# kn:keep '\",\n]", False),
+        ('[\n  "jax==0.5", "numpy ; sys_platform != \'# kn:keep \'",\n]', False),
     ],
 )
 def test_a_mark_counts_in_a_pyproject_too(tmp_path: Path, array: str, kept: bool) -> None:
