@@ -199,7 +199,7 @@ def test_ctrl_c_ends_an_upload_within_a_second(server: RegistryServer) -> None:
         "repository = Registry(environ={}).repository(sys.argv[1])\n"
         "repository.upload('sha256:' + '0' * 64, 50_000_000, lambda: io.BytesIO(bytes(50_000_000)), print)\n"
     )
-    command = [sys.executable, "-c", script, f"{server.host}/kn/image"]
+    command = [sys.executable, "-u", "-c", script, f"{server.host}/kn/image"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # The first piece was sent.
