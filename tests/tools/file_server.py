@@ -28,6 +28,8 @@ class FileServer:
     on_request: Callable[[], None] = lambda: None
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """Method, path and headers (names in lower case) of each request."""
+    lasting: bool = False
+    """Whether files never change, as those of an index do."""
     scheme: str = "http"
     port: int = 0
 
@@ -51,7 +53,10 @@ class FileServer:
             return 404, {}, b"missing"
         found = re.fullmatch(r"bytes=(\d+)-", headers.get("range", "")) if self.ranges else None
         if not found:
-            return 200, {}, data
+            more = {"Cache-Control": "max-age=3600, immutable"} if self.lasting else {}
+            if path.endswith("/"):  # A page of an index.
+                more["Content-Type"] = "text/html"
+            return 200, more, data
         start = int(found[1])
         if start >= len(data):
             return 416, {"Content-Range": f"bytes */{len(data)}"}, b""
@@ -85,7 +90,11 @@ def running_file_server(tls: ssl.SSLContext | None = None) -> Iterator[FileServe
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Report nothing: clients may break off."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     served.port = server.server_address[1]
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)

@@ -257,6 +257,9 @@ class Flag:
     JOB = "--job"
     PAYLOAD_DIGEST = "--payload-digest"
     CONTEXT_DIGEST = "--context-digest"
+    ENVIRONMENT_DIGEST = "--environment-digest"
+    """The tree digest of packages that the runner installs: an archive like that of a project, with a
+    `pylock.toml` and the wheels that no index has."""
     WORKSPACE = "--workspace"
     ATTEMPT = "--attempt"
     HOSTS = "--hosts"
@@ -308,6 +311,10 @@ class Env:
     """Set under Pathways: the tag of the images of its components, `jax-0.10.0` for instance."""
     SIGNING_KEY = "KINETIC_SIGNING_KEY"
     """In hexadecimal; the runner removes it before user code runs."""
+    INDEX_NETRC = "KINETIC_INDEX_NETRC"
+    """The contents of a netrc file for private package indexes; the runner removes it before user code runs."""
+    PACKAGE_CACHE = "KINETIC_PACKAGE_CACHE"
+    """A folder for uv's cache that the pods of a node share; used if it can be written."""
     STORAGE_ENDPOINT = "KINETIC_STORAGE_ENDPOINT"
     """The address of the bucket service, if it is not Google's own address; with the same credentials."""
 

@@ -20,6 +20,7 @@ class Arguments:
     payload_digest: str
     workspace: str
     context_digest: str | None = None
+    environment_digest: str | None = None
     attempt: int | None = None
     hosts: int | None = None
     timeout: float | None = None
@@ -41,6 +42,7 @@ _TEXTS: Final = {
     Flag.JOB: "job",
     Flag.PAYLOAD_DIGEST: "payload_digest",
     Flag.CONTEXT_DIGEST: "context_digest",
+    Flag.ENVIRONMENT_DIGEST: "environment_digest",
     Flag.WORKSPACE: "workspace",
     Flag.PENDING_UPLOADS: "pending_uploads",
 }

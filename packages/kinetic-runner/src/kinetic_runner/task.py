@@ -21,6 +21,8 @@ class Task:
     hosts: int
     payload_digest: str
     context_digest: str | None
+    environment_digest: str | None = None
+    """The digest of packages to install; None: the image has all that the function needs."""
     workspace: str
     """A folder of this host of this attempt; made if missing."""
     report_file: str = "/dev/null"
@@ -46,6 +48,11 @@ class Task:
     """Whether the job's records are signed. If so, an object that already has the value's name is replaced."""
     private_mounts: bool = False
     """Whether volumes are mounted in a namespace of the child's own, not in the machine's file system."""
+
+    started_at: float | None = None
+    """When a child that was started again after the installation of packages was started first; None: it is new."""
+    install_seconds: float = 0.0
+    """How long that installation took."""
 
     def encode(self) -> str:
         """Return the task as one line of JSON."""

@@ -20,6 +20,7 @@ class Workspace:
         self.payload = self.root / "payload.pkl"
         self.context = self.root / "context.zip"
         self.project = self.root / "project"
+        self.environment = self.root / "environment"
 
     def make(self) -> None:
         """Make the folder, and an empty project in it."""

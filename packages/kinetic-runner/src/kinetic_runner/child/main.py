@@ -15,10 +15,12 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase
 from kinetic_runner import WARM
 from kinetic_runner.child.forks import leave_if_forked
+from kinetic_runner.child.restart import restarted_task
 from kinetic_runner.child.shutdown import shut_down
 from kinetic_runner.child.streams import flush, identity, write_completely
 from kinetic_runner.hosts import tpu_variables
 from kinetic_runner.task import Task
+from kinetic_runner.workspace import Workspace
 
 Send = Callable[[dict[str, Any]], None]
 Pipeline = Callable[[Task, Send], HostOutcome]
@@ -36,6 +38,9 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if os.getsid(0) != os.getpid():
         os.setsid()  # On systems where `posix_spawn` cannot.
     write_completely()
+    task = restarted_task(argv)
+    if task is not None and task.environment_digest is not None:
+        _find_packages(task)
     failure: BaseException | None = None
     if pipeline is None:
         # Before the task arrives: meanwhile the parent claims the attempt.
@@ -48,12 +53,13 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if WARM in argv:
         _import_client()
     _raise_file_limit()
-    line = _read_line(task_fd)
-    if not line:
-        os._exit(EXIT_NOT_PREPARED)  # The parent ended, or prints why there is no task.
+    if task is None:
+        line = _read_line(task_fd)
+        if not line:
+            os._exit(EXIT_NOT_PREPARED)  # The parent ended, or prints why there is no task.
+        task = Task.decode(line)
     gc.freeze()
     gc.enable()
-    task = Task.decode(line)
     if task.stop_fd is not None:
         os.set_inheritable(task.stop_fd, False)
     _die_with_parent(task_fd)
@@ -101,6 +107,13 @@ def _leave_slice(reports: _Reports, *, succeeded: bool, hold: bool) -> None:
         connection.disconnect()
         reports.send({"parting": "last"})
         threading.Event().wait()
+
+
+def _find_packages(task: Task) -> None:
+    from kinetic_runner.child.installer import make_importable
+
+    environment = Workspace(task.workspace).environment
+    make_importable(environment, lambda line: _write(2, f"[kinetic] {line}\n".encode()))
 
 
 def _import_client() -> None:

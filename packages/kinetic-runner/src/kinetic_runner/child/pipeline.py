@@ -5,13 +5,14 @@ from __future__ import annotations
 import faulthandler
 import hashlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
 
 import cloudpickle
 
@@ -31,7 +32,7 @@ from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, 
 from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_runner.child import result
+from kinetic_runner.child import restart, result
 from kinetic_runner.child.call import (
     CallEnd,
     Exited,
@@ -123,6 +124,9 @@ class _Host:
     def __post_init__(self) -> None:
         self.pid = os.getpid()
         self.started_at = self.tools.now()
+        if self.task.started_at is not None:
+            self.started_at = self.task.started_at
+            self.phases["environment"] = self.task.install_seconds
         self.new_pod_until = self.tools.clock() + self.task.new_pod_seconds
         self.names = JobObjects(self.task.job_id)
         self.space = Workspace(self.task.workspace)
@@ -152,13 +156,18 @@ class _Host:
             raise
         finally:
             leave_if_forked(self.pid)
-            self.phases[phase] = round(self.tools.clock() - began, 6)
+            took = self.tools.clock() - began
+            self.phases[phase] = round(self.phases.get(phase, 0.0) + took, 6)
 
     def run(self) -> HostOutcome:
         task, tools, space = self.task, self.tools, self.space
+        if task.started_at is not None:
+            restart.receive_signals()
+        elif task.environment_digest is not None:
+            self.install(task.environment_digest)
         with self.during("fetch"):
-            make_folder(space.root)
-            self.earlier.put_aside()
+            if task.started_at is None:
+                self.put_aside()
             space.make()
             self.store = store = tools.open_store(task.store)
             if not self.earlier.take_file(space.payload, digest=task.payload_digest):
@@ -194,6 +203,38 @@ class _Host:
             leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
         return self.report_end(end, store)
 
+    def put_aside(self) -> None:
+        make_folder(self.space.root)
+        self.earlier.put_aside()
+
+    def install(self, digest: str) -> NoReturn:
+        """Install the job's packages, and start this child again: modules that they replace may be imported."""
+        from kinetic_runner.child import installer
+
+        with self.during("environment"):
+            self.put_aside()
+            self.earlier.discard(self.space.environment)
+            inputs = self.space.root / "packages"
+            archive = self.space.root / "packages.zip"
+            store = self.tools.open_store(self.task.store)
+            self.retry_in_new_pod(lambda: self.tools.fetch_context(store, digest, archive))
+            with contexts.discarded_if_damaged(store, layout.context_object(digest)):
+                self.tools.extract(archive, inputs, digest)
+            variables = installer.install(
+                inputs, self.space, self.tools.environment, lambda line: _log(f"[uv] {line}\n")
+            )
+            archive.unlink()
+            shutil.rmtree(inputs)
+        restart.restart(
+            replace(
+                self.task,
+                started_at=self.started_at,
+                install_seconds=self.phases["environment"],
+            ),
+            variables,
+            without=(Env.INDEX_NETRC, Env.PACKAGE_CACHE),
+        )
+
     def retry_in_new_pod(self, action: Callable[[], object]) -> None:
         retry_in_new_pod(
             action,
@@ -209,8 +250,6 @@ class _Host:
             try:
                 self.tools.extract(space.context, space.project, digest)
             except (KineticError, OSError):
-                import shutil
-
                 shutil.rmtree(space.project)
                 space.context.unlink(missing_ok=True)
                 space.make()

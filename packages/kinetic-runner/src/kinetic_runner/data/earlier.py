@@ -69,6 +69,12 @@ class EarlierFiles:
             return False  # User code changed it.
         return True
 
+    def discard(self, path: Path) -> None:
+        """Remove the earlier file or folder that was at *path*, as far as possible, to free its space."""
+        import shutil
+
+        shutil.rmtree(self._earlier_path(path), ignore_errors=True)
+
     def remove(self) -> None:
         """Remove what was not reused; what cannot be removed stays."""
         import shutil

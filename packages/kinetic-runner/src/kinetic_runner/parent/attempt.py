@@ -442,6 +442,7 @@ def _task(
         hosts=host.count,
         payload_digest=arguments.payload_digest,
         context_digest=arguments.context_digest,
+        environment_digest=arguments.environment_digest,
         workspace=arguments.workspace,
         report_file=f"{arguments.workspace}/.report-{child.mark}",
         stop_fd=child.stop_fd,

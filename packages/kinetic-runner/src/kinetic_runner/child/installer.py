@@ -1,0 +1,221 @@
+"""(child) Install the packages that a job brings into a folder of the workspace, with the image's uv."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.parse import urlsplit
+
+from kinetic_payload.errors import KineticError
+from kinetic_payload.files.private import make_folder, write_private
+from kinetic_payload.layout import Env
+from kinetic_runner.workspace import Workspace
+
+Log = Callable[[str], None]
+
+_GOOGLE: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
+"""Hosts of Python repositories in Artifact Registry."""
+_LOGIN: Final = re.compile(r"(?<=://)[^/@\s]+@")
+_LAST_LINES: Final = 20
+_OF_OTHERS: Final = ("UV_", "PIP_", "PYTHON")
+"""Beginnings of variables that change what uv does."""
+_SITE_FOLDERS: Final = ("site-packages", "dist-packages")
+
+
+def modules_folder(base: Path) -> Path:
+    """Return where modules are installed: the user's site-packages if PYTHONUSERBASE is *base*."""
+    return Path(sysconfig.get_path("purelib", "posix_user", vars={"userbase": str(base)}))
+
+
+def scripts_folder(base: Path) -> Path:
+    """Return where the scripts of installed packages are."""
+    return modules_folder(base) / "bin"
+
+
+def install(
+    inputs: Path, space: Workspace, environment: Mapping[str, str], log: Log
+) -> dict[str, str]:
+    """Install what `pylock.toml` in the folder *inputs* names; return the variables that make it found.
+
+    Every file is compared with its SHA-256. *log* gets uv's output, line by line, without credentials.
+
+    Raises:
+        KineticError: The image has no uv, or uv failed; the message contains the end of its output.
+    """
+    scratch = space.root / "installing"
+    make_folder(scratch)
+    folder = modules_folder(space.environment)
+    try:
+        make_folder(folder)
+        logins = _logins(inputs, environment, log)
+        variables = _variables(environment, scratch, logins, log)
+        command = [
+            *_uv(environment),
+            *("pip", "install", "--no-config", "--break-system-packages"),
+            *("--python", sys.executable, "--target", str(folder)),
+            *("-r", str(inputs / "pylock.toml")),
+        ]
+        _run(command, variables, _secrets(logins), log)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    path = environment.get("PATH", "")
+    return {
+        "PYTHONUSERBASE": str(space.environment),
+        "PATH": f"{scripts_folder(space.environment)}{':' * bool(path)}{path}",
+    }
+
+
+def make_importable(base: Path, log: Log) -> None:
+    """Add the installed packages to `sys.path` if the interpreter does not look into the user's site-packages.
+
+    They go before the image's packages. Processes that the function starts do not find them then.
+    """
+    folder = str(modules_folder(base))
+    if folder in sys.path:
+        return
+    log(
+        f"{sys.executable} ignores PYTHONUSERBASE (it is the python3 of a virtual environment, or "
+        "PYTHONNOUSERSITE is set): other Python processes of this job will not find the installed packages."
+    )
+    before = list(sys.path)
+    site.addsitedir(folder)
+    added = [path for path in sys.path if path not in before]
+    first = next(
+        (number for number, path in enumerate(before) if path.endswith(_SITE_FOLDERS)), len(before)
+    )
+    sys.path[:] = [*before[:first], *added, *before[first:]]
+
+
+def _uv(environment: Mapping[str, str]) -> list[str]:
+    found = shutil.which("uv", path=environment.get("PATH"))
+    if found is not None:
+        return [found]
+    if importlib.util.find_spec("uv") is not None:
+        return [sys.executable, "-I", "-m", "uv"]
+    raise KineticError(
+        "The image has no uv, which installs the job's packages.",
+        hint="Publish the base image with `kinetic build-image`, or add uv to your Dockerfile.",
+    )
+
+
+def _variables(
+    environment: Mapping[str, str], scratch: Path, logins: str, log: Log
+) -> dict[str, str]:
+    """Return the environment of uv. The root may be read-only, and the user may have no home."""
+    found = {
+        name: text
+        for name, text in environment.items()
+        if not name.startswith(_OF_OTHERS) and name != Env.INDEX_NETRC
+    }
+    temporary = scratch / "tmp"
+    make_folder(temporary)
+    found |= {
+        "HOME": str(scratch),
+        "TMPDIR": str(temporary),
+        "NO_COLOR": "1",
+        "UV_NO_PROGRESS": "1",
+        "UV_PREVIEW_FEATURES": "pylock",
+        "UV_PYTHON_DOWNLOADS": "never",
+        **_cache(environment.get(Env.PACKAGE_CACHE, ""), scratch, log),
+    }
+    if logins:
+        path = scratch / "netrc"
+        write_private(path, logins.encode())
+        found["NETRC"] = str(path)
+    return found
+
+
+def _cache(shared: str, scratch: Path, log: Log) -> dict[str, str]:
+    if shared:
+        try:
+            # For this user: files of another user could not be replaced.
+            folder = Path(shared, f"uv-{os.getuid()}")
+            make_folder(folder)
+            write_private(folder / ".writable", b"")
+        except OSError as error:
+            log(f"The shared package cache cannot be used: {error}")
+        else:
+            # Links would let one job change the packages of another.
+            return {"UV_CACHE_DIR": str(folder), "UV_LINK_MODE": "copy"}
+    return {"UV_CACHE_DIR": str(scratch / "cache")}
+
+
+def _run(
+    command: list[str], environment: Mapping[str, str], secrets: Iterable[str], log: Log
+) -> None:
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        command,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in _lines(process.stdout, secrets):
+                last.append(line)
+                log(line)
+        except BaseException:  # A stop, for instance.
+            process.kill()
+            raise
+    if process.returncode != 0:
+        output = "\n".join(last) or f"It ended with the status {process.returncode}."
+        raise KineticError(f"uv could not install the job's packages.\n{output}")
+
+
+def _lines(stream: IO[str], secrets: Iterable[str]) -> Iterable[str]:
+    for line in stream:
+        text = _LOGIN.sub("", line.rstrip("\r\n"))
+        for secret in secrets:
+            text = text.replace(secret, "***")
+        yield text
+
+
+def _logins(inputs: Path, environment: Mapping[str, str], log: Log) -> str:
+    """Return the logins for the indexes in the format of netrc: those of the job, and Google's for this pod."""
+    given = environment.get(Env.INDEX_NETRC, "")
+    named = {line.split()[1] for line in given.splitlines() if line.startswith("machine ")}
+    hosts = _google_hosts(inputs / "pylock.toml") - named
+    token = _google_token(hosts, log) if hosts else None
+    if token is None:
+        return given
+    lines = (f"machine {host} login oauth2accesstoken password {token}\n" for host in sorted(hosts))
+    return given + "".join(lines)
+
+
+def _google_hosts(lock: Path) -> set[str]:
+    packages: list[dict[str, Any]] = tomllib.loads(lock.read_text(encoding="utf-8"))["packages"]
+    urls = (wheel.get("url", "") for package in packages for wheel in package.get("wheels", ()))
+    hosts = {urlsplit(url).netloc for url in urls}
+    return {host for host in hosts if _GOOGLE.fullmatch(host)}
+
+
+def _google_token(hosts: set[str], log: Log) -> str | None:
+    try:
+        from kinetic_payload.stores.gcs.access_token import access_token
+
+        return access_token()
+    except Exception as error:  # noqa: BLE001 - uv then reports what the index answers
+        log(f"There are no Google credentials for {', '.join(sorted(hosts))}: {error}")
+        return None
+
+
+def _secrets(logins: str) -> list[str]:
+    """Return the passwords in *logins*, to keep them out of the log."""
+    words = [line.split() for line in logins.splitlines()]
+    return [found[5] for found in words if len(found) == 6 and found[5]]
