@@ -15,7 +15,7 @@ from kinetic_k8s.manifests.labels import (
     standard_labels,
 )
 from kinetic_k8s.manifests.placement import placement_of
-from kinetic_k8s.manifests.pod import PodSpec, Resources, pod_template
+from kinetic_k8s.manifests.pod import NodeFolder, PodSpec, Resources, pod_template
 from kinetic_payload.errors import InvalidRequestError
 
 POD = PodSpec(
@@ -120,6 +120,17 @@ def test_shared_memory_is_memory_without_a_small_limit() -> None:
 
     assert shared_memory() == {"medium": "Memory"}
     assert shared_memory(shared_memory="8Gi") == {"medium": "Memory", "sizeLimit": "8Gi"}
+
+
+def test_a_folder_of_the_node_is_mounted_and_made_if_it_is_missing() -> None:
+    folder = NodeFolder(name="cache", source="/var/cache/kinetic", path="/kinetic/packages")
+
+    spec = pod_template(replace(POD, node_folders=(folder,)))["spec"]
+
+    host_path = {"path": "/var/cache/kinetic", "type": "DirectoryOrCreate"}
+    assert {"name": "cache", "hostPath": host_path} in spec["volumes"]
+    mounts = spec["containers"][0]["volumeMounts"]
+    assert {"name": "cache", "mountPath": "/kinetic/packages"} in mounts
 
 
 def test_an_accelerator_is_requested_and_limited_alike() -> None:

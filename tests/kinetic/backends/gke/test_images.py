@@ -96,7 +96,19 @@ def test_bundled_images_are_in_the_repository_of_the_cluster_or_in_the_named_one
             ConfigurationError,
             "the project and the region of the cluster are not known",
         ),
-        ("prebuilt", {}, InvalidRequestError, "not supported on clusters yet"),
+        ("prebuilt", {}, ConfigurationError, "needs the repository of your base images"),
+        (
+            "prebuilt",
+            {"KINETIC_BASE_IMAGE_REPO": "Not A Repository"},
+            ConfigurationError,
+            "KINETIC_BASE_IMAGE_REPO",
+        ),
+        (
+            "prebuilt",
+            {"KINETIC_BASE_IMAGE_REPO": "h.example/kn", "KINETIC_NODE_CACHE": "var/cache"},
+            ConfigurationError,
+            "KINETIC_NODE_CACHE names the folder 'var/cache'",
+        ),
         (
             None,
             {"KINETIC_IMAGE_REPO": "https://h.example/kn"},

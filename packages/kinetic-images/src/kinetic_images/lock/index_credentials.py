@@ -5,7 +5,7 @@ from __future__ import annotations
 import netrc
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -72,13 +72,16 @@ class IndexCredentials:
             found = login.basic if login is not None else None
         return found
 
-    def netrc(self) -> str:
-        """Return the credentials of all indexes and addresses in the format of netrc, for a build elsewhere.
+    def netrc(self, addresses: Iterable[str] | None = None) -> str:
+        """Return the credentials for *addresses* in the format of netrc, for use elsewhere.
 
-        A host can have only one login there. The tokens of Artifact Registry hold for an hour.
+        By default, those of all indexes and addresses. A host can have only one login there. The tokens of
+        Artifact Registry hold for an hour.
         """
+        if addresses is None:
+            addresses = (*self._addresses.values(), *(index.url for index in self._indexes))
         logins = dict[str, str]()
-        for url in (*self._addresses.values(), *(index.url for index in self._indexes)):
+        for url in addresses:
             host = urlsplit(url).hostname
             found = self.authorization(url) if host else None
             if host and found:

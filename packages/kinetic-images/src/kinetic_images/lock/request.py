@@ -41,6 +41,8 @@ class LockRequest:
     """Requirements that Kinetic adds."""
     preferences: tuple[str, ...] = ()
     """Requirements that Kinetic adds, without their version if a dependency requires another one."""
+    preferred: Mapping[str, str] = field(default_factory=dict)
+    """Versions by name that are chosen if the requirements leave a choice."""
     own: Mapping[str, Path] = field(default_factory=dict)
     """Wheels on this machine that Kinetic adds, by requirement (name and extras)."""
     fallback: Mapping[str, Path] = field(default_factory=dict)
@@ -73,6 +75,11 @@ class LockRequest:
             ),
             "Python": self.python,
             "platform": self.target.platform if self.target else self.platform,
+            **(
+                {"packages of the base image": json.dumps(sorted(self.preferred.items()))}
+                if self.preferred
+                else {}
+            ),
         }
 
     @property

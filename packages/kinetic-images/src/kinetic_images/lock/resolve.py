@@ -20,6 +20,7 @@ from kinetic_images.lock.pylock import read_pylock
 from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.uv import Uv
 from kinetic_images.uv_input import write_input
+from kinetic_payload.files.private import write_private
 
 _OUTPUT: Final = "pylock.toml"
 _NO_EXTRA: Final = re.compile(
@@ -63,7 +64,7 @@ def resolve(
         named = [text for text in request.preferences if _names(error.output, text)]
         if not named:
             raise
-    loose = [_loose(text) if text in named else text for text in request.preferences]
+    loose = [without_version(text) if text in named else text for text in request.preferences]
     notes = tuple(
         f"Another requirement does not fit the preferred version of {requirement_name(text)}; another one was chosen."
         for text in named
@@ -136,6 +137,8 @@ class _Resolution:
         )
         output = self.scratch / _OUTPUT
         output.unlink(missing_ok=True)  # uv would prefer the versions in it.
+        if self.request.preferred:
+            write_private(output, _with_versions(self.request.preferred).encode())
         target = self.request.target
         where = (
             ["--python-version", target.python, "--python-platform", target.platform]
@@ -240,6 +243,15 @@ def _refuse_unknown_extras(
             )
 
 
+def _with_versions(versions: Mapping[str, str]) -> str:
+    """Return a lock that names *versions* only, as preferences of uv."""
+    packages = [
+        f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
+        for name, version in sorted(versions.items())
+    ]
+    return "\n".join(['lock-version = "1.0"\ncreated-by = "kinetic"\n', *packages])
+
+
 def _without_wheel(output: str) -> list[str]:
     """Return the names of packages that uv would have to build, from its *output*; `:all:`: it names none."""
     found = (match[1] or match[2] for match in _NO_WHEEL.finditer(output))
@@ -252,7 +264,7 @@ def _names(output: str, requirement: str) -> bool:
     return re.search(rf"(?<![\w./-]){name}(?![\w-])", output) is not None
 
 
-def _loose(text: str) -> str:
+def without_version(text: str) -> str:
     """Return the requirement *text* without its version, with its extras."""
     parsed = Parsed(text)
     extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""

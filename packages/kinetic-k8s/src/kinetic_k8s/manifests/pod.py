@@ -89,6 +89,18 @@ class Resources:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeFolder:
+    """A folder of the node's disk that its pods share; made if it is missing, by root."""
+
+    name: str
+    """The name of the volume."""
+    source: str
+    """The absolute path on the node."""
+    path: str
+    """The absolute path in the container."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PodSpec:
     """One host of a job."""
 
@@ -115,6 +127,7 @@ class PodSpec:
     service_account: str | None = None
     """None: the namespace's default."""
     volumes: PodVolumes | None = None
+    node_folders: tuple[NodeFolder, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     """The user's own labels."""
     app: str = APP_VALUE
@@ -258,6 +271,9 @@ def _volumes(pod: PodSpec) -> Iterator[Manifest]:
     for number, file in enumerate(pod.files):
         items = [{"key": file.key, "path": file.key}]
         yield {"name": f"file-{number}", "configMap": {"name": file.config_map, "items": items}}
+    for folder in pod.node_folders:
+        place = {"path": folder.source, "type": "DirectoryOrCreate"}
+        yield {"name": folder.name, "hostPath": place}
     yield from pod.volumes.volumes if pod.volumes else ()
 
 
@@ -271,6 +287,8 @@ def _volume_mounts(pod: PodSpec) -> Iterator[Manifest]:
             "subPath": file.key,
             "readOnly": True,
         }
+    for folder in pod.node_folders:
+        yield {"name": folder.name, "mountPath": folder.path}
     yield from pod.volumes.volume_mounts if pod.volumes else ()
 
 

@@ -60,6 +60,8 @@ class Settings:
     """The image that bundled images are built on; None: the slim image of this Python on Docker Hub."""
     base_image_repo: Setting[str | None]
     """Where prebuilt images are."""
+    node_cache: Setting[str | None]
+    """A folder of nodes in which jobs in prebuilt mode share what they download; None: nothing is shared."""
     builds_store: Setting[str | None]
     """Where builds share records; None: the builds bucket of the cluster, if it exists."""
     kube_context: Setting[str | None]
@@ -218,6 +220,7 @@ def resolve(
         image_repo=sources.text("image_repo"),
         base_image=sources.text("base_image"),
         base_image_repo=sources.text("base_image_repo"),
+        node_cache=sources.text("node_cache"),
         builds_store=sources.text("builds_store"),
         kube_context=sources.text("kube_context"),
         service_account=sources.text("service_account"),

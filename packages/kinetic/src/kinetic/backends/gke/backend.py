@@ -36,7 +36,12 @@ from kinetic.backends.gke.forms import (
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.idle import IdleWorkloads
 from kinetic.backends.gke.images import ClusterImages
-from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
+from kinetic.backends.gke.job_spec import (
+    ClusterEnvironment,
+    SpecOptions,
+    secret_variables,
+    workload_spec,
+)
 from kinetic.backends.gke.left import Left
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.mounts import check_mount
@@ -225,7 +230,13 @@ class ClusterBackend:
 
         data = runner_bundle(self._home, bytecode=False)
         runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
-        return ClusterEnvironment(self._images().ensure(request, project), runner=runner)
+        prepared = self._images().ensure(request, project, self._store)
+        return ClusterEnvironment(
+            prepared.reference,
+            runner=runner,
+            packages=prepared.environment_digest,
+            netrc=prepared.netrc,
+        )
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
@@ -249,7 +260,7 @@ class ClusterBackend:
             create_workload(
                 with_timeout(self._cluster),
                 spec,
-                environment=launch.request.captured_env,
+                environment=secret_variables(launch),
                 runner=runner,
             )
         except AlreadyExistsError as error:

@@ -23,6 +23,7 @@ from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import (
     WORKSPACE,
     MountedFile,
+    NodeFolder,
     PodSpec,
     SecretVariable,
 )
@@ -32,21 +33,27 @@ from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, RUNNER_PATH
 
 if TYPE_CHECKING:
     from kinetic.resources import Resources
+    from kinetic.submit.request import JobRequest
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
 
 DEBUG_PORT = 5678
 """The port of debugpy, on the loopback interface of the leader's pod."""
+_PACKAGE_CACHE: Final = "/kinetic/packages"
 _REPORT_SECONDS: Final = 5.0
 """Seconds that a runner has after the grace of its child, to end the child and to write an outcome."""
 
 
 @dataclass(frozen=True)
 class ClusterEnvironment(Environment):
-    """An image, and the runner that is mounted into it."""
+    """An image, the runner that is mounted into it, and the packages that the runner installs."""
 
     runner: Runner = field(kw_only=True)
+    packages: str | None = field(default=None, kw_only=True)
+    """The digest of the packages; None: it installs none."""
+    netrc: str = field(default="", kw_only=True, repr=False)
+    """Credentials for the indexes of these packages. Secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +106,7 @@ def workload_spec(launch: Launch, options: SpecOptions) -> WorkloadSpec:
 
 def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
     record, request, store = launch.record, launch.request, options.store
+    environment, cache = launch.environment, _package_cache(request)
     flags = runner_flags(
         launch,
         store,
@@ -107,6 +115,9 @@ def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
             Flag.RETRIES: 0 if once else record.retries,
             Flag.PREEMPTIONS: 0 if once else record.preemptions,
             Flag.DEBUG_PORT: DEBUG_PORT if request.debug else None,
+            Flag.ENVIRONMENT_DIGEST: environment.packages
+            if isinstance(environment, ClusterEnvironment)
+            else None,
         },
     )
     # The containers of a LeaderWorkerSet are started again whenever they end.
@@ -118,17 +129,19 @@ def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
         else ()
     )
     own = {**runner_environment(record, store), **options.variables}
+    if cache is not None:
+        own[Env.PACKAGE_CACHE] = cache.path
     return PodSpec(
         job_id=record.job_id,
         accelerator=request.accelerator,
-        image=launch.environment.image,
+        image=environment.image,
         command=(
             *("python3", "-u", *python_options(request), RUNNER_PATH),
             *(*flags, Flag.END_MARKER, *idle),
         ),
         environment={**_accelerator_variables(launch, options), **own},
         environment_secret=environment_secret_name(record.k8s_name)
-        if request.captured_env
+        if secret_variables(launch)
         else None,
         field_variables={Env.NODE_NAME: "spec.nodeName", Env.POD_NAME: "metadata.name"},
         secret_variables=(
@@ -139,10 +152,27 @@ def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
         grace=timedelta(seconds=launch.grace + _REPORT_SECONDS),
         service_account=options.service_account,
         volumes=pod_volumes(launch.data, store),
+        node_folders=() if cache is None else (cache,),
         labels=request.labels,
         overrides=request.pod_overrides,
         about={"function": record.func_name, "submitter": submitter(), "client": record.client},
     )
+
+
+def secret_variables(launch: Launch) -> Mapping[str, str]:
+    """Return the variables of the pod that its Secret holds: captured ones, and credentials of indexes."""
+    captured, environment = launch.request.captured_env, launch.environment
+    if isinstance(environment, ClusterEnvironment) and environment.netrc:
+        return {**captured, Env.INDEX_NETRC: environment.netrc}
+    return captured
+
+
+def _package_cache(request: JobRequest) -> NodeFolder | None:
+    """Return the folder of the node in which jobs that install packages share uv's cache, if there is one."""
+    source = request.settings.node_cache.value
+    if source is None or request.image.mode != "prebuilt":
+        return None
+    return NodeFolder(name="package-cache", source=source, path=_PACKAGE_CACHE)
 
 
 def _accelerator_variables(launch: Launch, options: SpecOptions) -> dict[str, str]:

@@ -1,0 +1,168 @@
+"""Prebuilt mode: a published base image, and the packages that a job installs beside those in it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kinetic_images.bases import BaseImage, find_base
+from kinetic_images.builders.dockerfile.pylock import FOLDER, is_local, is_repository, pylock
+from kinetic_images.credentials import without_credentials
+from kinetic_images.ensure import ImageRequest, ImageServices, resolve_image
+from kinetic_images.errors import DependencyError, ImageNotFoundError
+from kinetic_images.kept_records import find_record, keep_record
+from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.registry.names import parse_reference
+from kinetic_images.targets import Target
+from kinetic_payload.files.private import make_folder, write_private
+
+_FETCHED: Final = ("http", "https")
+_BUNDLED: Final = "Or use container_image='bundled', which can build packages."
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrebuiltImage:
+    """A base image, and the packages that a project needs besides those in it."""
+
+    base: BaseImage
+    packages: tuple[LockedPackage, ...]
+    """Wheels only, sorted by name."""
+    notes: tuple[str, ...]
+    """Sentences for the user."""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses from which packages are downloaded."""
+        return tuple(package.address for package in self.packages if not is_local(package))
+
+
+def find_prebuilt(request: ImageRequest, services: ImageServices, *, command: str) -> PrebuiltImage:
+    """Return the published image `request.base`, and what has to be installed for *request* at its start.
+
+    Nothing is built. If nothing changed, this is one request to the registry. *command* is the command line
+    that publishes the image, for messages.
+
+    Raises:
+        DependencyError: A dependency cannot be used or has no wheel; the message names its file and line.
+        InstallError: The dependencies cannot be resolved; the message contains uv's output.
+        ImageNotFoundError: The image was not published, or has another Python.
+        RegistryError: The registry cannot be queried.
+    """
+    base = _published(request, services, command)
+    known = base.packages
+    recipe, notes = resolve_image(
+        replace(request, base=base.reference, present=known or {}), services
+    )
+    packages = tuple(
+        package
+        for package in recipe.packages
+        if package.direct or known is None or known.get(package.name) != package.version
+    )
+    for package in packages:
+        _check(package, request)
+    services.resolved()
+    if known is None:
+        notes = (
+            *notes,
+            f"The image {request.base} does not list its packages: all packages of the project are installed "
+            "at each start of a job.",
+        )
+    return PrebuiltImage(base=base, packages=packages, notes=notes)
+
+
+def write_environment(packages: Iterable[LockedPackage], python: str, folder: Path) -> None:
+    """Write what a job needs to install *packages* into the empty *folder*: the lock, and local wheels.
+
+    Raises:
+        DependencyError: A wheel on this machine has changed since it was locked.
+    """
+    chosen = tuple(packages)
+    write_private(folder / "pylock.toml", pylock(chosen, python).encode())
+    for package in filter(is_local, chosen):
+        assert package.local_path is not None
+        path = folder / FOLDER / package.file
+        make_folder(path.parent)
+        shutil.copyfile(package.local_path, path)
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        if digest != package.sha256:
+            raise DependencyError(
+                f"{package.local_path} has changed since its digest was taken.",
+                hint="Submit again when nothing writes to it any more.",
+            )
+
+
+def _published(request: ImageRequest, services: ImageServices, command: str) -> BaseImage:
+    """Return the base image; what is known of it is kept by its digest."""
+    name = parse_reference(request.base)
+    repository = services.registry.repository(name)
+    digest = name.digest or repository.digest(name.version)
+    hint = f"Publish it with Python {request.python}: {command}"
+    if digest is None:
+        raise ImageNotFoundError(
+            f"There is no base image {request.base}, which container_image='prebuilt' uses.",
+            hint=hint,
+        )
+    target = Target(python=request.python, machine=request.machine)
+    key = hashlib.sha256(f"{name.repository}@{digest} {target.architecture}".encode()).hexdigest()
+    path = services.home / "cache" / "images" / "prebuilt" / f"{key}.json"
+    found = _kept(find_record(path), target)
+    if found is not None:
+        return found
+    try:
+        base = find_base(str(name.at(digest)), request.python, request.machine, services.registry)
+    except ImageNotFoundError as error:
+        raise ImageNotFoundError(error.message, hint=hint) from None
+    keep_record(
+        path,
+        {
+            "reference": base.reference,
+            "python": request.python,
+            "glibc": list(base.target.glibc),
+            "labelled": base.labelled,
+            "packages": None if base.packages is None else dict(base.packages),
+        },
+    )
+    return base
+
+
+def _kept(record: Mapping[str, Any] | None, target: Target) -> BaseImage | None:
+    if record is None:
+        return None
+    try:
+        # What is kept was seen from one Python, and an image that does not name its Python fits any.
+        if record["python"] != target.python:
+            return None
+        major, minor = record["glibc"]
+        packages = record["packages"]
+        return BaseImage(
+            str(record["reference"]),
+            replace(target, glibc=(int(major), int(minor))),
+            labelled=bool(record["labelled"]),
+            packages=None if packages is None else {str(k): str(v) for k, v in packages.items()},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _check(package: LockedPackage, request: ImageRequest) -> None:
+    """Refuse a *package* that cannot be installed when a job starts, naming the line that requires it."""
+    lines = [line for line in request.dependencies.requirements if line.name == package.name]
+    place = f"{request.dependencies.shown(lines[0].place)}: " if lines else ""
+    if is_repository(package) or not package.is_wheel:
+        what = "a repository" if is_repository(package) else f"the source archive {package.file}"
+        raise DependencyError(
+            f"{place}{package.name} is {what}, and container_image='prebuilt' installs wheels only.",
+            hint=f"Require a version that has a wheel for Python {request.python} on Linux. {_BUNDLED}",
+        )
+    if not is_local(package) and urlsplit(package.address).scheme not in _FETCHED:
+        raise DependencyError(
+            f"{place}{package.name} comes from {without_credentials(package.address)}, which jobs cannot "
+            "download.",
+            hint=f"Use an https address. {_BUNDLED}",
+        )
