@@ -27,6 +27,10 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 
 TESTED_AS = {
     "kinetic.jobs.requirements": "kinetic/backends/gke/test_images.py",
+    "kinetic_runner.child.installer": "wire/test_packages.py",
+    "kinetic_runner.child.restart": "wire/test_packages.py",
+    "kinetic.backends.gke.base_images": "kinetic_cli/commands/test_build_image.py",
+    "kinetic_images.base_images": "kinetic_cli/commands/test_build_image.py",
     "kinetic_images.bases": "kinetic_images/test_ensure.py",
     "kinetic_images.claims": "kinetic_images/test_ensure.py",
     "kinetic_images.history": "kinetic_images/test_ensure.py",

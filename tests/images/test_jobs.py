@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import importlib.metadata
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ from api_server import KEY, StandIn, running_api_server
 from container_programs import DOCKER
 
 import kinetic
+from kinetic_cli.testing import run as command_line
 from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.testing.gcs import GcsServer
@@ -168,6 +170,33 @@ def test_a_job_runs_in_an_image_that_cloud_build_builds(
         assert len(builds.builds) == 1
 
 
+def test_a_job_installs_packages_on_the_users_own_base_image(
+    run: Run, docker_registry: str, python: str, built: dict[str, str], tmp_path: Path
+) -> None:
+    known = ("jax", "jaxlib", "ml-dtypes", "numpy", "opt-einsum", "scipy")
+    # They are not needed here, and large.
+    label = " ".join(f"{name}=={importlib.metadata.version(name)}" for name in known)
+    dockerfile = tmp_path / "base" / "Dockerfile"
+    dockerfile.parent.mkdir()
+    dockerfile.write_text(
+        f"FROM {python}\nRUN pip install --break-system-packages -q cloudpickle "
+        f'google-cloud-storage uv\nLABEL kinetic.python=3.11 kinetic.packages="{label}"\n'
+    )
+    repository = f"{docker_registry}/published"
+    published = command_line(
+        *("build-image", "--repo", repository, "--category", "cpu"),
+        *("--dockerfile", str(dockerfile), "--builder", "docker"),
+        home=tmp_path / "home",
+        environment=built,
+    )
+    assert published.exit_code == 0, published.output
+
+    value = run(USE, image="prebuilt", KINETIC_BASE_IMAGE_REPO=repository, **built)
+
+    folder = "/kinetic/workspace/environment/lib/python3.11/site-packages"
+    assert value == (f"{folder}/humanize/__init__.py", "41,000")
+
+
 def as_kubelet(cluster: StandIn, folder: Path) -> list[str]:
     """Return docker's arguments for the pod of the only job: its image, command, variables and mounts."""
     spec = cluster.created("Job")["spec"]["template"]["spec"]
@@ -185,7 +214,7 @@ def as_kubelet(cluster: StandIn, folder: Path) -> list[str]:
         if "subPath" in mount:
             options += ["--volume", f"{runner}:{mount['mountPath']}:ro"]
         else:
-            options += ["--tmpfs", f"{mount['mountPath']}:mode=1777"]
+            options += ["--tmpfs", f"{mount['mountPath']}:mode=1777,exec"]
     return [*options, container["image"], *arguments]
 
 

@@ -15,6 +15,7 @@ from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
+    from kinetic.backends.gke.base_images import BaseImages
     from kinetic.errors import KineticError
     from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle
@@ -98,6 +99,28 @@ class App:
         from kinetic.jobs.discover import full_disk_of
 
         return full_disk_of(jobs, self.settings().home.value)
+
+    def base_images(
+        self,
+        *,
+        repo: str | None,
+        tag: str | None,
+        dockerfile: Path | None,
+        builder: str | None,
+        rebuild: bool,
+    ) -> BaseImages:
+        """Return the base images of a repository; None stands for what the settings say."""
+        from dataclasses import replace
+
+        from kinetic.backends.gke.base_images import BaseImages
+        from kinetic.settings.settings import Setting, environment
+
+        given = {"base_image_repo": repo, "image_builder": builder}
+        settings = self.settings(**{name: text for name, text in given.items() if text})
+        if rebuild:
+            settings = replace(settings, rebuild=Setting(True, "argument"))
+        found = BaseImages(settings, environment(), dockerfile=dockerfile)
+        return replace(found, tag=tag) if tag else found
 
     def profiles_path(self) -> Path:
         """Return the path of the profiles file, which may not exist."""

@@ -24,7 +24,7 @@ class LazyGroup(click.Group):
         """Import the command *cmd_name*."""
         if cmd_name not in self.verbs:
             return None
-        command = importlib.import_module(f"{self.package}.{cmd_name}").command
+        command = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -39,7 +39,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.group(
     cls=Root,
     package="kinetic_cli.commands",
-    verbs=("jobs", "profile", "config", "accelerators", "completion"),
+    verbs=("jobs", "profile", "config", "accelerators", "build-image", "completion"),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @target_options()

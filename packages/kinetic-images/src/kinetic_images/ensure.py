@@ -15,7 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from kinetic_images.bases import BaseImage, find_base
+from kinetic_images.bases import (
+    GLIBC_LABEL,
+    PACKAGES_LABEL,
+    PYTHON_LABEL,
+    BaseImage,
+    find_base,
+    packages_label,
+)
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.claims import Claims
 from kinetic_images.dependencies import OWN_NAMES, Dependencies
@@ -27,6 +34,7 @@ from kinetic_images.lock.jax import Category, with_accelerator_jax
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.request import LockRequest, requirement_name
+from kinetic_images.lock.resolve import without_version
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
@@ -59,12 +67,16 @@ class ImageRequest:
     """Requirements that Kinetic adds, if the project does not name their packages."""
     preferences: tuple[str, ...] = ()
     """The same, without their version if a dependency requires another one."""
+    present: Mapping[str, str] = field(default_factory=dict)
+    """The versions of packages in the base image, by name: they are chosen if the requirements allow it."""
     own: Mapping[str, Path] = field(default_factory=dict)
     fallback: Mapping[str, Path] = field(default_factory=dict)
     """Wheels on this machine, as in `LockRequest`."""
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """More files in the image, by absolute path."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    lists_packages: bool = False
+    """Whether labels of the image name its Python, its C library and its packages: it is to be a base of others."""
     refresh: bool = False
     """Whether to resolve base and packages again, and not to use what was resolved before."""
 
@@ -113,7 +125,7 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
         RegistryError: The registry cannot be queried, or does not accept the image.
         BuildError: The build failed; the message contains the end of its log.
     """
-    recipe, notes = _resolved(request, services)
+    recipe, notes = resolve_image(request, services)
     name = parse_reference(request.repository).tagged(recipe.tag)
     digest = services.registry.repository(name).digest(recipe.tag)
     built_by = None
@@ -130,13 +142,25 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
     )
 
 
-def _resolved(request: ImageRequest, services: ImageServices) -> tuple[Recipe, tuple[str, ...]]:
-    """Return what the image is made of, and notes for the user."""
+def resolve_image(request: ImageRequest, services: ImageServices) -> tuple[Recipe, tuple[str, ...]]:
+    """Return what the image for *request* is made of, and notes for the user.
+
+    Raises:
+        DependencyError: A dependency cannot be used; the message names its file and line.
+        InstallError: The dependencies cannot be resolved; the message contains uv's output.
+        ImageNotFoundError: There is no such base image, or it has another Python.
+        RegistryError: The registry of the base image cannot be queried.
+    """
     target = Target(python=request.python, machine=request.machine)
     declared = request.dependencies.for_target(target.platform, target.python)
     declared.refuse_local()
     jax = with_accelerator_jax(declared, request.category, request.python)
     asked = {line.name for line in jax.dependencies.requirements}
+    # JAX of the base image fits its accelerator.
+    own_jax = (
+        without_version(text) if requirement_name(text) in request.present else text
+        for text in jax.preferences
+    )
     lock_request = LockRequest(
         dependencies=jax.dependencies,
         replaced=jax.replaced,
@@ -144,7 +168,8 @@ def _resolved(request: ImageRequest, services: ImageServices) -> tuple[Recipe, t
         python=target.python,
         platform=target.platform,
         additions=(*jax.additions, *_not_in(asked, request.additions)),
-        preferences=(*jax.preferences, *_not_in(asked, request.preferences)),
+        preferences=(*own_jax, *_not_in(asked, request.preferences)),
+        preferred=request.present,
         own=request.own,
         fallback=request.fallback,
         locked=find_lock(jax.dependencies),
@@ -162,9 +187,18 @@ def _resolved(request: ImageRequest, services: ImageServices) -> tuple[Recipe, t
         base=base.reference,
         packages=lock.packages,
         files=request.files,
-        labels=request.labels,
+        labels={**request.labels, **(_description(base, lock) if request.lists_packages else {})},
     )
     return recipe, notes
+
+
+def _description(base: BaseImage, lock: Lock) -> dict[str, str]:
+    packages = {package.name: package.version for package in lock.packages}
+    return {
+        PYTHON_LABEL: base.target.python,
+        GLIBC_LABEL: "{}.{}".format(*base.target.glibc),
+        PACKAGES_LABEL: packages_label(packages),
+    }
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,127 @@
+"""`kinetic build-image`: publish the base images on which jobs in prebuilt mode run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import kinetic
+from kinetic.backends.gke.images import ClusterImages
+from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic_payload.records.signing import UNSIGNED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinetic.settings.settings import Settings
+    from kinetic_images.base_images import PublishedImage
+    from kinetic_images.builders.builder import BuildReports
+    from kinetic_images.lock.jax import Category
+
+CATEGORIES: Final[tuple[Category, ...]] = ("cpu", "gpu", "tpu")
+"""The kinds of accelerators; each has a base image of its own."""
+
+
+@dataclass(frozen=True)
+class BaseImages:
+    """The base images in one repository."""
+
+    settings: Settings
+    """`base_image_repo` names the repository, `image_builder` the builder, and `rebuild` resolves again."""
+    environment: Mapping[str, str]
+    tag: str = kinetic.__version__
+    """Jobs look for the version of `kinetic`, the default."""
+    dockerfile: Path | None = None
+    """A Dockerfile of the user in place of Kinetic's choice of packages."""
+
+    @property
+    def repository(self) -> str:
+        """The repository without a slash at its end.
+
+        Raises:
+            ConfigurationError: None is set.
+        """
+        found = self.settings.base_image_repo.value
+        if found is None:
+            raise ConfigurationError(
+                "The repository for base images is not set.",
+                hint="Add --repo HOST/PATH, or set KINETIC_BASE_IMAGE_REPO.",
+            )
+        return found.rstrip("/")
+
+    def check(self) -> None:
+        """Refuse settings with which nothing can be built; nothing is asked over the network.
+
+        Raises:
+            ConfigurationError: The repository is not set or is no address.
+            InvalidRequestError: The builder cannot build what is wanted, or there is no Dockerfile.
+        """
+        from kinetic_images.registry.names import parse_reference
+
+        for category in CATEGORIES:
+            try:
+                parse_reference(f"{self.repository}/base-{category}").tagged(self.tag)
+            except InvalidRequestError as error:
+                source = self.settings.base_image_repo.source
+                place = "--repo" if source == "argument" else source
+                raise ConfigurationError(
+                    f"{place} {self.repository!r} with the tag {self.tag!r}: {error.message}",
+                    hint=error.hint,
+                ) from error
+        self._images().check_builder(self.settings)
+        if self.dockerfile is None:
+            return
+        if not self.dockerfile.is_file():
+            raise InvalidRequestError(
+                f"There is no Dockerfile {self.dockerfile}.", hint="Check the path of --dockerfile."
+            )
+        if self.settings.image_builder.value == "layers":
+            raise InvalidRequestError(
+                "The builder 'layers' runs no Dockerfile.",
+                hint="Use --builder docker or --builder cloud_build.",
+            )
+
+    def publish(self, category: Category, reports: BuildReports) -> PublishedImage:
+        """Build and publish the image of *category*, unless it is up to date.
+
+        Raises:
+            KineticError: It cannot be built or pushed; the tag is as it was.
+        """
+        if self.dockerfile is not None:
+            return self._publish_dockerfile(self.dockerfile, category, reports)
+        from kinetic_images.base_images import publish
+
+        images = self._images()
+        address = f"{self.repository}/base-{category}"
+        return publish(
+            images.base_request(self.settings, category, address),
+            images.services(self.settings, None, reports),
+            tag=self.tag,
+        )
+
+    def _publish_dockerfile(
+        self, dockerfile: Path, category: Category, reports: BuildReports
+    ) -> PublishedImage:
+        from kinetic_images.base_images import publish_dockerfile
+
+        images = self._images()
+        return publish_dockerfile(
+            dockerfile,
+            f"{self.repository}/base-{category}",
+            images.context_builder(self.settings),
+            images.registry,
+            reports,
+            tag=self.tag,
+            python=images.python,
+            rebuild=self.settings.rebuild.value,
+        )
+
+    def _images(self) -> ClusterImages:
+        return ClusterImages(
+            home=Path(self.settings.home.value),
+            signing=UNSIGNED,
+            environment=self.environment,
+            context=self.settings.kube_context.value,
+            location=None,
+        )

@@ -1,0 +1,173 @@
+"""`kinetic build-image` publishes base images; jobs in prebuilt mode look for them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from file_server import FileServer, running_file_server
+from locked_project import write_wheel
+from small_images import PYTHON, push_image
+
+import kinetic
+from kinetic_cli.testing import run
+from kinetic_images.bases import find_base
+from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.retry import RetryPolicy
+from kinetic_images.testing.registry.server import RegistryServer
+
+JAX = "0.10.2" if PYTHON == "3.11" else "0.12.0.1"
+PICKLE = importlib.metadata.version("cloudpickle")
+
+
+class World:
+    """A registry with Python's image, and an index with the packages of base images."""
+
+    def __init__(
+        self, folder: Path, server: RegistryServer, index: FileServer, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.folder, self.server, self.index, self.patch = folder, server, index, patch
+        self.registry = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
+        self.base = push_image(server.host, self.registry)
+        self.repository = f"{server.host}/ours"
+        for name in ("UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_INDEX", "PIP_INDEX_URL"):
+            patch.delenv(name, raising=False)
+        patch.setenv("UV_DEFAULT_INDEX", index.url("/simple/"))
+        patch.setenv("UV_CACHE_DIR", str(folder / "uv"))
+        patch.setenv("UV_HTTP_RETRIES", "0")
+        patch.setenv("HOME", str(folder))
+        patch.setenv("DOCKER_CONFIG", str(folder / "docker"))
+        patch.setenv("KINETIC_BASE_IMAGE", self.base)
+        patch.setenv("KINETIC_IMAGE_BUILDER", "layers")
+        self.offer("jax", JAX, extras=("cuda12", "tpu"))
+        self.offer("cloudpickle", PICKLE)
+        self.offer("google-cloud-storage", "9.0")
+        self.offer("uv", "9.0")
+
+    def offer(self, name: str, version: str, **more: Any) -> None:
+        file = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
+        digest = write_wheel(self.folder / "wheels" / file, name.replace("-", "_"), version, **more)
+        self.index.add(f"/files/{file}", (self.folder / "wheels" / file).read_bytes())
+        page = self.index.files.get(f"/simple/{name}/", b"")
+        page += f'<a href="/files/{file}#sha256={digest}">{file}</a>\n'.encode()
+        self.index.add(f"/simple/{name}/", page)
+        self.index.files[f"/simple/{name}/"] = page
+
+    def build(self, *args: str) -> Result:
+        return run("build-image", "--repo", self.repository, *args, home=self.folder / "kinetic")
+
+    def rows(self, *args: str) -> dict[str, dict[str, Any]]:
+        ran = self.build("--json", *args)
+        return {row["category"]: row for row in json.loads(ran.stdout)["images"]}
+
+    def packages(self, category: str) -> dict[str, str]:
+        address = f"{self.repository}/base-{category}:{kinetic.__version__}"
+        found = find_base(address, PYTHON, "x86_64", self.registry)
+        assert found.labelled
+        return dict(found.packages or {})
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    with RegistryServer() as server, running_file_server() as index:
+        yield World(tmp_path, server, index, monkeypatch)
+
+
+def test_all_categories_are_published_under_the_version_with_a_list_of_packages(
+    world: World,
+) -> None:
+    ran = world.build()
+
+    assert ran.exit_code == 0, ran.stderr
+    assert f"KINETIC_BASE_IMAGE_REPO={world.repository}" in ran.stderr
+    for category in ("cpu", "gpu", "tpu"):
+        assert world.packages(category) == {
+            "cloudpickle": PICKLE,
+            "google-cloud-storage": "9.0",
+            "jax": JAX,
+            "uv": "9.0",
+        }
+        assert f"[{category}] " in ran.stderr
+
+
+def test_what_is_up_to_date_is_left_as_it_is(world: World) -> None:
+    first = world.rows("--category", "cpu")["cpu"]
+    assert (first["status"], first["builder"]) == ("built", "layers")
+    world.offer("uv", "10.0")
+    world.server.requests.clear()
+
+    second = world.rows("--category", "cpu")["cpu"]
+
+    assert (second["status"], second["digest"]) == ("up to date", first["digest"])
+    assert {request.method for request in world.server.requests} == {"HEAD"}
+    third = world.rows("--category", "cpu", "--rebuild")["cpu"]
+    assert third["status"] == "built"
+    assert world.packages("cpu")["uv"] == "10.0"
+
+
+def test_another_tag_names_the_same_image(world: World) -> None:
+    first = world.rows("--category", "cpu")["cpu"]
+
+    second = world.rows("--category", "cpu", "--tag", "stable")["cpu"]
+
+    assert (second["status"], second["digest"]) == ("published", first["digest"])
+    assert second["image"] == f"{world.repository}/base-cpu:stable"
+    assert f"Jobs look for the tag {kinetic.__version__}" in world.build("--tag", "stable").stderr
+
+
+def test_a_category_that_fails_does_not_keep_the_others_from_being_published(
+    world: World,
+) -> None:
+    del world.index.files["/simple/jax/"]
+    world.offer("jax", JAX, extras=("tpu",))  # There is no JAX for CUDA.
+
+    ran = world.build("--json")
+
+    rows = {row["category"]: row for row in json.loads(ran.stdout)["images"]}
+    assert ran.exit_code == 1
+    assert {name: row["status"] for name, row in rows.items()} == {
+        "cpu": "built",
+        "gpu": "failed",
+        "tpu": "built",
+    }
+    assert "cuda12" in rows["gpu"]["error"]
+    repository = world.registry.repository(f"{world.repository}/base-gpu")
+    assert repository.digest(kinetic.__version__) is None
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--repo", "Not A Repository"], "--repo 'Not A Repository'"),
+        (["--tag", "not a tag"], "tag"),
+        (["--category", "npu"], "npu"),
+        (["--builder", "kaniko"], "kaniko"),
+        (["--builder", "cloud_build"], "KINETIC_PROJECT"),
+        (["--dockerfile", "nowhere/Dockerfile"], "There is no Dockerfile nowhere/Dockerfile"),
+        (["--dockerfile", __file__], "'layers' runs no Dockerfile"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_refused_before_anything_is_asked(
+    world: World, args: list[str], message: str
+) -> None:
+    world.server.requests.clear()
+
+    ran = world.build(*args)
+
+    assert ran.exit_code in (1, 2)
+    assert message in ran.stderr
+    assert list(world.server.requests) == []
+    assert world.index.requests == []
+
+
+def test_without_a_repository_the_setting_is_named(world: World) -> None:
+    ran = run("build-image", home=world.folder / "kinetic")
+
+    assert ran.exit_code == 1
+    assert "KINETIC_BASE_IMAGE_REPO" in ran.stderr
