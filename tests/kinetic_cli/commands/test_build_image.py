@@ -150,6 +150,8 @@ def test_a_category_that_fails_does_not_keep_the_others_from_being_published(
         (["--builder", "cloud_build"], "KINETIC_PROJECT"),
         (["--dockerfile", "nowhere/Dockerfile"], "There is no Dockerfile nowhere/Dockerfile"),
         (["--dockerfile", __file__], "'layers' runs no Dockerfile"),
+        (["--registry-user", "me"], "--registry-secret SECRET"),
+        (["--registry-user", "me", "--registry-secret", "hub"], "--builder cloud_build"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -13,6 +13,7 @@ import grpc
 import pytest
 from building import IMAGE, Cloud, a_recipe, package, until
 
+from kinetic_images.builders.cloud_build import RegistryLogin
 from kinetic_images.builders.cloud_build.service import CloudBuildService
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import (
@@ -103,6 +104,40 @@ def test_the_error_of_a_failed_build_has_the_end_of_its_step_and_the_link(cloud:
     assert "step 0 (gcr.io/cloud-builders/docker)" in caught.value.message
     assert f"See {cloud.only.log_url}" == caught.value.hint
     assert cloud.steps.pushed == {}
+
+
+def test_steps_log_in_to_another_registry_and_push_with_a_secret(cloud: Cloud) -> None:
+    version = "projects/test-project/secrets/hub/versions/latest"
+    cloud.builds.secrets[version] = "pa55-of-the-hub"
+    seen: list[tuple[tuple[str, ...], bool]] = []
+
+    def docker(step: Step) -> int:
+        seen.append((step.arguments, step.environment.get("KN_REGISTRY_PASSWORD") is not None))
+        if step.arguments[:1] == ("push",):
+            cloud.images.known[step.arguments[1]] = "sha256:pushed"
+        return 0
+
+    cloud.program.append(docker)
+    login = RegistryLogin(host="registry.test", user="me", secret_version=version)
+
+    assert cloud.build(registry_login=login) == "sha256:pushed"
+
+    logged_in, build, *pushes = seen
+    assert logged_in[0][-2:] == ("me", "registry.test")
+    assert "--password-stdin" in logged_in[0][1]
+    assert [has for _, has in seen] == [True, False, False, False]
+    assert [arguments for arguments, _ in pushes] == [("push", CACHE), ("push", IMAGE)]
+    assert build[0][0] == "build"
+    assert "pa55" not in str(seen) + str(cloud.only)
+
+
+def test_a_secret_that_the_build_may_not_read_is_named(cloud: Cloud) -> None:
+    login = RegistryLogin(
+        host="registry.test", user="me", secret_version="projects/p/secrets/none/versions/1"
+    )
+
+    with pytest.raises(BuildError, match="projects/p/secrets/none/versions/1"):
+        cloud.build(registry_login=login)
 
 
 def test_a_build_that_takes_too_long_is_a_timeout(cloud: Cloud) -> None:

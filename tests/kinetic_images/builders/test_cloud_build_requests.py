@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.cloud.devtools import cloudbuild_v1
 
-from kinetic_images.builders.cloud_build import CloudBuildSettings
+from kinetic_images.builders.cloud_build import CloudBuildSettings, RegistryLogin
 from kinetic_images.builders.cloud_build.request import ImageBuild, Source, build_request
 from kinetic_images.errors import InvalidReferenceError
 from kinetic_images.testing.cloud_build.validation import invalid
@@ -31,6 +31,15 @@ FULL = CloudBuildSettings(
     },
 )
 
+LOGIN = CloudBuildSettings(
+    project="my-project",
+    registry_login=RegistryLogin(
+        host="docker.io",
+        user="me",
+        secret_version="projects/my-project/secrets/hub/versions/latest",
+    ),
+)
+
 
 def request(settings: CloudBuildSettings, bucket: str = "builds", **fields: Any) -> dict[str, Any]:
     """Return a request with *settings*."""
@@ -48,19 +57,24 @@ def request(settings: CloudBuildSettings, bucket: str = "builds", **fields: Any)
 
 @pytest.mark.parametrize(
     ("name", "made"),
-    [("plain", request(PLAIN)), ("full", request(FULL, "shared/team"))],
+    [
+        ("plain", request(PLAIN)),
+        ("full", request(FULL, "shared/team")),
+        ("login", request(LOGIN, image="docker.io/team/base-cpu:0123abc")),
+    ],
 )
 def test_a_request_is_the_one_that_was_reviewed(name: str, made: dict[str, Any]) -> None:
     path = GOLDEN / f"cloud_build_{name}.json"
     assert json.loads(path.read_text()) == made, json.dumps(made, indent=2)
 
 
-@pytest.mark.parametrize("settings", [PLAIN, FULL])
+@pytest.mark.parametrize("settings", [PLAIN, FULL, LOGIN])
 def test_a_request_is_valid_and_keeps_its_dollars(settings: CloudBuildSettings) -> None:
     build = cloudbuild_v1.Build(request(settings))
 
     assert invalid(build, {}) is None
-    arguments = [argument.replace("$$", "$") for argument in build.steps[0].args]
+    (step,) = [step for step in build.steps if step.id == "build"]
+    arguments = [argument.replace("$$", "$") for argument in step.args]
     assert "--label=note=costs $5 or ${MORE}" in arguments
 
 

@@ -108,6 +108,8 @@ class App:
         dockerfile: Path | None,
         builder: str | None,
         rebuild: bool,
+        registry_user: str | None,
+        registry_secret: str | None,
     ) -> BaseImages:
         """Return the base images of a repository; None stands for what the settings say."""
         from dataclasses import replace
@@ -119,7 +121,13 @@ class App:
         settings = self.settings(**{name: text for name, text in given.items() if text})
         if rebuild:
             settings = replace(settings, rebuild=Setting(True, "argument"))
-        found = BaseImages(settings, environment(), dockerfile=dockerfile)
+        found = BaseImages(
+            settings,
+            environment(),
+            dockerfile=dockerfile,
+            registry_user=registry_user,
+            registry_secret=registry_secret,
+        )
         return replace(found, tag=tag) if tag else found
 
     def profiles_path(self) -> Path:

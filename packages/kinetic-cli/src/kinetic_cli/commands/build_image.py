@@ -38,6 +38,12 @@ if TYPE_CHECKING:
     type=click.Choice(["layers", "cloud_build", "docker"]),
     help="Builder.  [default: KINETIC_IMAGE_BUILDER, or the first that can build it]",
 )
+@click.option("--registry-user", help="User of a registry such as Docker Hub, for Cloud Build.")
+@click.option(
+    "--registry-secret",
+    metavar="SECRET",
+    help="Secret of Secret Manager with that user's password or token.",
+)
 @click.option("--rebuild", is_flag=True, help="Use the newest packages and base image.")
 @target_options(hidden=True)
 @json_option
@@ -49,6 +55,8 @@ def command(
     tag: str | None,
     dockerfile: Path | None,
     builder: str | None,
+    registry_user: str | None,
+    registry_secret: str | None,
     rebuild: bool,
     as_json: bool,
 ) -> None:
@@ -60,7 +68,13 @@ def command(
     from kinetic.backends.gke.base_images import CATEGORIES
 
     images = app.base_images(
-        repo=repo, tag=tag, dockerfile=dockerfile, builder=builder, rebuild=rebuild
+        repo=repo,
+        tag=tag,
+        dockerfile=dockerfile,
+        builder=builder,
+        rebuild=rebuild,
+        registry_user=registry_user,
+        registry_secret=registry_secret,
     )
     images.check()
     chosen = list(dict.fromkeys(categories)) or [*CATEGORIES]

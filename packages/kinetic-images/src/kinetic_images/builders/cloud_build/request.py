@@ -14,6 +14,12 @@ from kinetic_payload.stores.store import Location
 _WITH_SECRETS: Final = 'set -eu; umask 077; d=$(mktemp -d); {writes}exec docker build {given}"$@"'
 """A shell command: secrets from the environment become files in the container of the step, for BuildKit."""
 
+_PASSWORD: Final = "KN_REGISTRY_PASSWORD"  # noqa: S105 - a name
+_LOG_IN: Final = (
+    f'set -euo pipefail; printf %s "${_PASSWORD}" | '
+    'docker login --username="$1" --password-stdin "$2"'
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -52,8 +58,7 @@ def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) ->
             # No generation: the name is the digest of the contents.
             "storage_source": {"bucket": bucket, "object_": f"{folder}{build.source.object}"}
         },
-        "steps": [_step(build, settings, cache)],
-        "images": [build.image, cache],
+        **_steps(build, settings, cache),
         "timeout": _seconds(settings.timeout.total_seconds()),
         "queue_ttl": _seconds(settings.queue_limit.total_seconds()),
         "tags": ["kinetic", f"image-{tag}", mark, *settings.tags],
@@ -67,14 +72,38 @@ def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) ->
     if settings.service_account:
         account = settings.service_account
         request["service_account"] = f"projects/{settings.project}/serviceAccounts/{account}"
-    if settings.secret_versions:
+    versions = {
+        _variable(name): version for name, version in sorted(settings.secret_versions.items())
+    }
+    if settings.registry_login is not None:
+        versions[_PASSWORD] = settings.registry_login.secret_version
+    if versions:
         request["available_secrets"] = {
             "secret_manager": [
-                {"version_name": version, "env": _variable(name)}
-                for name, version in sorted(settings.secret_versions.items())
+                {"version_name": version, "env": name} for name, version in versions.items()
             ]
         }
     return request
+
+
+def _steps(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[str, Any]:
+    """Return the fields `steps` and, where Cloud Build is logged in to the registry itself, `images`."""
+    step, login = _step(build, settings, cache), settings.registry_login
+    if login is None:
+        return {"steps": [step], "images": [build.image, cache]}
+    # Steps share the home folder, and so docker's logins.
+    log_in = {
+        "id": "login",
+        "name": settings.step_image,
+        "entrypoint": "bash",
+        "args": list(map(_escaped, ["-c", _LOG_IN, "login", login.user, login.host])),
+        "secret_env": [_PASSWORD],
+    }
+    pushes = [
+        {"id": name, "name": settings.step_image, "args": list(map(_escaped, ["push", image]))}
+        for name, image in (("push-cache", cache), ("push", build.image))
+    ]
+    return {"steps": [log_in, step, *pushes]}
 
 
 def _step(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[str, Any]:

@@ -13,6 +13,17 @@ DOCKER_IMAGE = "gcr.io/cloud-builders/docker"
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegistryLogin:
+    """The login for a registry outside Google Cloud, such as Docker Hub."""
+
+    host: str
+    """The registry's host; `docker.io` is Docker Hub."""
+    user: str
+    secret_version: str
+    """The place of the password or token in Secret Manager: `projects/P/secrets/S/versions/V`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CloudBuildSettings:
     """Where and how Cloud Build builds."""
 
@@ -33,6 +44,8 @@ class CloudBuildSettings:
     """More tags of the build, for lists and filters."""
     secret_versions: Mapping[str, str] = field(default_factory=dict)
     """Build secrets (`netrc`, `ca`) → their place in Secret Manager: `projects/P/secrets/S/versions/V`."""
+    registry_login: RegistryLogin | None = None
+    """None: the images are pushed to a registry of the project, to which builds are logged in."""
     endpoint: str | None = None
     """Another address of the API; `http://HOST:PORT` without encryption and credentials, for tests."""
     step_image: str = DOCKER_IMAGE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 CATEGORIES: Final[tuple[Category, ...]] = ("cpu", "gpu", "tpu")
 """The kinds of accelerators; each has a base image of its own."""
+_SECRET: Final = re.compile(
+    r"[\w-]{1,255}|projects/[a-z0-9:.-]+/secrets/[\w-]{1,255}/versions/(?:latest|[0-9]+)"
+)
+"""https://cloud.google.com/secret-manager/docs/reference/rest/v1/projects.secrets.versions"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,10 @@ class BaseImages:
     """Jobs look for the version of `kinetic`, the default."""
     dockerfile: Path | None = None
     """A Dockerfile of the user in place of Kinetic's choice of packages."""
+    registry_user: str | None = None
+    registry_secret: str | None = None
+    """With which user, and which secret of Secret Manager, Cloud Build logs in to another registry than Google's:
+    the name of a secret, or `projects/P/secrets/S/versions/V`."""
 
     @property
     def repository(self) -> str:
@@ -70,6 +79,7 @@ class BaseImages:
                     hint=error.hint,
                 ) from error
         self._images().check_builder(self.settings)
+        self._check_login()
         if self.dockerfile is None:
             return
         if not self.dockerfile.is_file():
@@ -80,6 +90,25 @@ class BaseImages:
             raise InvalidRequestError(
                 "The builder 'layers' runs no Dockerfile.",
                 hint="Use --builder docker or --builder cloud_build.",
+            )
+
+    def _check_login(self) -> None:
+        if self.registry_user is None and self.registry_secret is None:
+            return
+        if not self.registry_user or not self.registry_secret:
+            raise InvalidRequestError(
+                "A login for a registry needs a user and a secret, and one of them is missing.",
+                hint="Add both --registry-user USER and --registry-secret SECRET.",
+            )
+        if self.settings.image_builder.value != "cloud_build":
+            raise InvalidRequestError(
+                "--registry-secret is for builds by Cloud Build; other builders push with docker's own login.",
+                hint="Add --builder cloud_build, or leave it out and run `docker login`.",
+            )
+        if not _SECRET.fullmatch(self.registry_secret):
+            raise InvalidRequestError(
+                f"--registry-secret {self.registry_secret!r} is not a secret of Secret Manager.",
+                hint="Write its name, or projects/PROJECT/secrets/NAME/versions/VERSION. Never write the password.",
             )
 
     def publish(self, category: Category, reports: BuildReports) -> PublishedImage:
@@ -118,10 +147,25 @@ class BaseImages:
         )
 
     def _images(self) -> ClusterImages:
-        return ClusterImages(
+        images = ClusterImages(
             home=Path(self.settings.home.value),
             signing=UNSIGNED,
             environment=self.environment,
             context=self.settings.kube_context.value,
             location=None,
         )
+        place, user, secret = (
+            images.place(self.settings),
+            self.registry_user,
+            self.registry_secret,
+        )
+        if not user or not secret or place is None:
+            return images
+        from kinetic_images.builders.cloud_build import RegistryLogin
+        from kinetic_images.registry.names import parse_reference
+
+        if "/" not in secret:
+            secret = f"projects/{place.project}/secrets/{secret}/versions/latest"
+        host = parse_reference(self.repository).host
+        login = RegistryLogin(host=host, user=user, secret_version=secret)
+        return replace(images, registry_login=login)

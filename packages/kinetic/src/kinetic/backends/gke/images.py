@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_images.base_images import ContextBuilder
     from kinetic_images.builders.builder import Builder, BuildReports
-    from kinetic_images.builders.cloud_build import CloudBuildBuilder
+    from kinetic_images.builders.cloud_build import CloudBuildBuilder, RegistryLogin
     from kinetic_images.builders.docker import DockerBuilder
     from kinetic_images.dependencies import Dependencies
     from kinetic_images.ensure import ImageRequest, ImageServices
@@ -79,6 +79,8 @@ class ClusterImages:
     """The name of the cluster in the kubeconfig; None: it was found in another way."""
     location: str | None
     """The location of the cluster, as the GKE API names it; None: it is not known."""
+    registry_login: RegistryLogin | None = None
+    """How Cloud Build logs in to a registry outside Google Cloud."""
 
     def check(self, request: JobRequest) -> None:
         """Refuse a request whose image cannot be provided; nothing is asked over the network.
@@ -110,7 +112,7 @@ class ClusterImages:
                 f"{chosen.source} names the image builder {chosen.value!r}, which does not exist.",
                 hint=f"Use one of: {', '.join(BUILDERS)}.",
             )
-        if chosen.value == "cloud_build" and self._place(settings) is None:
+        if chosen.value == "cloud_build" and self.place(settings) is None:
             raise ConfigurationError(
                 f"{chosen.source} names the image builder 'cloud_build', and the project and the region "
                 "of the cluster are not known.",
@@ -297,7 +299,7 @@ class ClusterImages:
 
         nothing = find_dependencies(None, environ=self.environment)
         credentials = IndexCredentials(nothing, self.environment)
-        place, store = self._place(settings), self._builds(settings)
+        place, store = self.place(settings), self._builds(settings)
         chosen = settings.image_builder.value
         if chosen != "docker" and place is not None and store is not None:
             return self._cloud_build(place, store, credentials)
@@ -370,7 +372,7 @@ class ClusterImages:
         """Iterate over the builders to use, the preferred one first."""
         from kinetic_images.lock.index_credentials import IndexCredentials
 
-        chosen, place = settings.image_builder.value, self._place(settings)
+        chosen, place = settings.image_builder.value, self.place(settings)
         credentials = IndexCredentials(dependencies, self.environment)
         if chosen in (None, "layers"):
             yield self._layers(credentials)
@@ -411,6 +413,7 @@ class ClusterImages:
                 project=place.project,
                 region=place.region,
                 service_account=account,
+                registry_login=self.registry_login,
                 endpoint=self.environment.get(BUILD_ENDPOINT),
             ),
             store=store,
@@ -422,7 +425,7 @@ class ClusterImages:
         named = settings.image_repo.value
         if named is not None:
             return f"{named.rstrip('/')}/bundled"
-        place = self._place(settings)
+        place = self.place(settings)
         if place is None:
             raise ConfigurationError(
                 "The repository for images is not known: no project and region of the cluster are set.",
@@ -434,7 +437,8 @@ class ClusterImages:
         where = group if group in _MULTI_REGIONS else place.region
         return f"{where}-docker.pkg.dev/{place.project}/kn-{place.cluster}/bundled"
 
-    def _place(self, settings: Settings) -> Place | None:
+    def place(self, settings: Settings) -> Place | None:
+        """Return the cluster by its name on GKE; None if its project or region is not known."""
         found = GKE_CONTEXT.fullmatch(self.context or "")
         project = found["project"] if found else settings.project.value
         region = cluster_region(settings, self.context, self.location)
@@ -454,7 +458,7 @@ class ClusterImages:
         from kinetic.jobs.services import open_at
         from kinetic_payload.stores.store import parse_location
 
-        address, place = settings.builds_store.value, self._place(settings)
+        address, place = settings.builds_store.value, self.place(settings)
         if address is None and place is not None:
             address = f"gs://{place.project}-kn-{place.cluster}-builds"
         return None if address is None else open_at(parse_location(address), self.home)
