@@ -191,6 +191,9 @@ class Counting:
         self.failures = failures
         self.proceed = threading.Event()
 
+    def check(self, image: str) -> None:
+        pass
+
     def obstacle(self, recipe: Recipe) -> str | None:
         return None
 
@@ -333,6 +336,9 @@ def test_what_has_no_wheel_goes_to_the_next_builder_and_that_is_reported(world: 
 
     class Elsewhere:
         name = "cloud_build"
+
+        def check(self, image: str) -> None:
+            pass
 
         def obstacle(self, recipe: Recipe) -> str | None:
             return None

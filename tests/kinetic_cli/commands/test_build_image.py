@@ -85,6 +85,7 @@ def test_all_categories_are_published_under_the_version_with_a_list_of_packages(
 
     assert ran.exit_code == 0, ran.stderr
     assert f"KINETIC_BASE_IMAGE_REPO={world.repository}" in ran.stderr
+    assert "without a project" not in ran.stderr
     for category in ("cpu", "gpu", "tpu"):
         assert world.packages(category) == {
             "cloudpickle": PICKLE,

@@ -205,6 +205,8 @@ class Dependencies:
                 yield option.line
 
 
+NO_PROJECT: Final = "Code without a project declares no dependencies."
+"""The note on the dependencies of code without a project."""
 _ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"})
 
 
@@ -221,9 +223,8 @@ def find_dependencies(
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
     """
     if start is None:
-        note = "Code without a project declares no dependencies."
         ambient = find_settings(None, inherited(environ)).settings
-        return _with_settings(Dependencies(notes=(note,)), ambient)
+        return _with_settings(Dependencies(notes=(NO_PROJECT,)), ambient)
     folder = start.absolute() if start.is_dir() else start.absolute().parent
     source = find_source(folder, home=home or _user_home())
     if source is None:

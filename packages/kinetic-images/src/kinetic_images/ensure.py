@@ -133,6 +133,7 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
         services.resolved()
     else:
         builder = _chosen(services.builders(), recipe, services.reports)
+        builder.check(str(name))
         services.resolved()
         services.reports.line(changed_ingredients(services.home, _project(request), recipe))
         digest, built_by = _build_once(request, recipe, str(name), builder, services)

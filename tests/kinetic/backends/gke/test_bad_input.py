@@ -305,7 +305,7 @@ def test_it_is_refused_by_its_place_before_anything_is_written(
     assert world.writes() == []
 
 
-def test_a_repository_that_may_only_be_read_leaves_no_job(
+def test_a_repository_that_may_only_be_read_is_refused_before_anything_is_uploaded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.require("alpha")
@@ -314,11 +314,10 @@ def test_a_repository_that_may_only_be_read_leaves_no_job(
     with pytest.raises(RegistryPermissionError, match="theirs/bundled") as caught:
         world.submit()
 
-    # That pushes are refused is known only when the first one is: by then, the payload is being uploaded.
     assert caught.value.hint
     assert world.api.writes == []
     kept = {name.partition("/")[0] for name in world.bucket.names("jobs")}
-    assert kept <= {"builds", "contexts"}
+    assert kept <= {"builds"}  # What was resolved.
 
 
 def test_what_these_inputs_are_made_from_is_accepted(world: World) -> None:

@@ -36,6 +36,14 @@ class Builder(Protocol):
         """Return why this builder cannot build *recipe*, as a sentence; None if it can."""
         ...
 
+    def check(self, image: str) -> None:
+        """Refuse what certainly cannot be pushed as *image*, before anything is built.
+
+        Raises:
+            RegistryError: This process pushes the image itself, and the registry does not accept it.
+        """
+        ...
+
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
         """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
 

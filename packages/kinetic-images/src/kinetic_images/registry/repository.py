@@ -187,6 +187,10 @@ class Repository:
         call = self._call(f"mount the blob {self._digest(digest)}", "push")
         return uploads.mount(self._client, replace(call, other=source.reference.path), digest)
 
+    def check_push(self) -> None:
+        """Check that images can be pushed, before the work of building one; nothing is stored."""
+        uploads.check(self._client, self._call("begin an upload", "push"))
+
     def upload(
         self,
         digest: str,

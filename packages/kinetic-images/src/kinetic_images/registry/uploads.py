@@ -40,6 +40,18 @@ def mount(client: Client, call: Call, digest: str) -> bool:
     return response.status == 201
 
 
+def check(client: Client, call: Call) -> None:
+    """Begin an upload and cancel it: the registry says whether it accepts one.
+
+    Raises:
+        RegistryError: It does not.
+    """
+    request = Outgoing(method="POST", url=client.url(call, "blobs/uploads/"))
+    response = client.send(call, request)
+    with suppress(RegistryError, TransientError):
+        _cancel(client, call, _location(client, call, request.url, response))
+
+
 class BlobUpload:
     """One upload of a blob."""
 

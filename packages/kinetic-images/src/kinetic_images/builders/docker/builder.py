@@ -43,6 +43,9 @@ class DockerBuilder:
         """Return why no container build can make *recipe*, as a sentence; None if one can."""
         return obstacle(recipe)
 
+    def check(self, image: str) -> None:
+        """Do nothing: docker's own login counts, which only a push shows."""
+
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
         """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
 

@@ -72,6 +72,14 @@ class LayersBuilder:
             )
         return None
 
+    def check(self, image: str) -> None:
+        """Refuse a repository to which nothing can be pushed.
+
+        Raises:
+            RegistryError: The registry says why.
+        """
+        self._registry.repository(image).check_push()
+
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
         """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
 

@@ -94,6 +94,12 @@ class RegistryContract:
         assert answer.status == 202
         return answer.headers["Location"]
 
+    def test_whether_pushes_are_accepted_is_checked_without_a_trace(self) -> None:
+        repository = self.repository()
+        repository.check_push()
+
+        assert repository.digest("1") is None
+
     def test_what_was_pushed_is_found_and_read(self) -> None:
         for docker in (False, True):
             repository = self.repository()

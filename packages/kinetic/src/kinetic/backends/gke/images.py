@@ -6,7 +6,7 @@ import functools
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -274,11 +274,13 @@ class ClusterImages:
     def base_request(self, settings: Settings, category: Category, repository: str) -> ImageRequest:
         """Return the request of a base image for jobs in prebuilt mode, in *repository*."""
         from kinetic_images.bases import default_base
-        from kinetic_images.dependencies import find_dependencies
+        from kinetic_images.dependencies import NO_PROJECT, find_dependencies
         from kinetic_images.ensure import ImageRequest
 
+        found = find_dependencies(None, environ=self.environment)
+        notes = tuple(note for note in found.notes if note != NO_PROJECT)
         return ImageRequest(
-            dependencies=find_dependencies(None, environ=self.environment),
+            dependencies=replace(found, notes=notes),
             category=category,
             python=_python(),
             base=settings.base_image.value or default_base(_python()),
