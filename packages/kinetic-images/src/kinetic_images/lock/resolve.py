@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.lock.index_failures import index_failure
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.project_locks import Pins, pins_of, sha256_of
 from kinetic_images.lock.pylock import read_pylock
@@ -201,10 +202,13 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     source = f" of {dependencies.source}" if dependencies.source else ""
     # Leave out uv's line about the Python that it used: that folder is gone by now.
     output = re.sub(r"^Using .* environment at: .*\n", "", error.output, flags=re.MULTILINE)
-    message = f"The dependencies{source} {what}. Output of uv:\n{output}"
+    failure = index_failure(output, dependencies)
+    lead = f"{failure.summary} " if failure else ""
+    message = f"{lead}The dependencies{source} {what}. Output of uv:\n{output}"
     if named:
         message += "\nIt refers to:" + "".join(f"\n  {place}: {line}" for place, line in named)
-    result = InstallError(message, hint="Correct the problem and call again.")
+    hint = failure.hint if failure else "Correct the problem and call again."
+    result = InstallError(message, hint=hint)
     result.output = output
     result.killed = error.killed
     result.explained = True
