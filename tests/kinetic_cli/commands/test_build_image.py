@@ -144,7 +144,7 @@ def test_a_category_that_fails_does_not_keep_the_others_from_being_published(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--repo", "Not A Repository"], "--repo 'Not A Repository'"),
+        (["--repo", "Not A Repository"], "--repo: 'Not A Repository'"),
         (["--tag", "not a tag"], "tag"),
         (["--category", "npu"], "npu"),
         (["--builder", "kaniko"], "kaniko"),

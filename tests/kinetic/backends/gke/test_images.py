@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends.gke.images import ClusterImages
+from kinetic.backends.gke.images.builders import ClusterBuilders
+from kinetic.backends.gke.images.job_image import ClusterImages
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
@@ -27,9 +28,10 @@ def a_request(folder: Path, *, image: str | None = None, **environ: str) -> JobR
 def images(
     folder: Path, *, context: str | None = None, location: str | None = None
 ) -> ClusterImages:
-    return ClusterImages(
+    builders = ClusterBuilders(
         home=folder, signing=UNSIGNED, environment={}, context=context, location=location
     )
+    return ClusterImages(builders)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,19 @@ def test_bundled_images_are_in_the_repository_of_the_cluster_or_in_the_named_one
             None,
             {"KINETIC_IMAGE_REPO": "https://h.example/kn"},
             ConfigurationError,
-            "KINETIC_IMAGE_REPO",
+            "KINETIC_IMAGE_REPO: 'https://h.example/kn' is no name of an image: it begins with a scheme",
+        ),
+        (
+            None,
+            {"KINETIC_IMAGE_REPO": "h.example/kn:v1"},
+            ConfigurationError,
+            "KINETIC_IMAGE_REPO: 'h.example/kn:v1' is not a repository",
+        ),
+        (
+            "prebuilt",
+            {"KINETIC_BASE_IMAGE_REPO": "h.example/kn:v1"},
+            ConfigurationError,
+            "KINETIC_BASE_IMAGE_REPO: 'h.example/kn:v1' is not a repository",
         ),
         (
             None,

@@ -35,7 +35,8 @@ from kinetic.backends.gke.forms import (
 )
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.idle import IdleWorkloads
-from kinetic.backends.gke.images import ClusterImages
+from kinetic.backends.gke.images.builders import ClusterBuilders
+from kinetic.backends.gke.images.job_image import ClusterImages
 from kinetic.backends.gke.job_spec import (
     ClusterEnvironment,
     SpecOptions,
@@ -215,13 +216,14 @@ class ClusterBackend:
         return cluster_region(request.settings, self._cluster.identity.context, known)
 
     def _images(self) -> ClusterImages:
-        return ClusterImages(
+        builders = ClusterBuilders(
             home=self._home,
             signing=self._signer,
             environment=self._environment,
             context=self._cluster.identity.context,
             location=None if self._gke is None else self._gke.location,
         )
+        return ClusterImages(builders)
 
     def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:
         """Return the image of the job, built if it does not exist, and the runner to mount into it."""

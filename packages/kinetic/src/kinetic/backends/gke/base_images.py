@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import kinetic
-from kinetic.backends.gke.images import ClusterImages
+from kinetic.backends.gke.images.addresses import check_repository
+from kinetic.backends.gke.images.builders import ClusterBuilders, image_python, registries
 from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_images.base_images import PublishedImage
     from kinetic_images.builders.builder import BuildReports
+    from kinetic_images.ensure import ImageRequest
     from kinetic_images.lock.jax import Category
 
 CATEGORIES: Final[tuple[Category, ...]] = ("cpu", "gpu", "tpu")
@@ -66,19 +69,12 @@ class BaseImages:
             ConfigurationError: The repository is not set or is no address.
             InvalidRequestError: The builder cannot build what is wanted, or there is no Dockerfile.
         """
-        from kinetic_images.registry.names import parse_reference
-
+        source = self.settings.base_image_repo.source
+        place = "--repo" if source == "argument" else source
         for category in CATEGORIES:
-            try:
-                parse_reference(f"{self.repository}/base-{category}").tagged(self.tag)
-            except InvalidRequestError as error:
-                source = self.settings.base_image_repo.source
-                place = "--repo" if source == "argument" else source
-                raise ConfigurationError(
-                    f"{place} {self.repository!r} with the tag {self.tag!r}: {error.message}",
-                    hint=error.hint,
-                ) from error
-        self._images().check_builder(self.settings)
+            check_repository(place, self.repository, f"base-{category}")
+        self._check_tag()
+        self._builders().check(self.settings)
         self._check_login()
         if self.dockerfile is None:
             return
@@ -91,6 +87,14 @@ class BaseImages:
                 "The builder 'layers' runs no Dockerfile.",
                 hint="Use --builder docker or --builder cloud_build.",
             )
+
+    def _check_tag(self) -> None:
+        from kinetic_images.registry.names import parse_reference
+
+        try:
+            parse_reference(f"{self.repository}/base-cpu").tagged(self.tag)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"--tag: {error.message}", hint=error.hint) from error
 
     def _check_login(self) -> None:
         if self.registry_user is None and self.registry_secret is None:
@@ -121,12 +125,28 @@ class BaseImages:
             return self._publish_dockerfile(self.dockerfile, category, reports)
         from kinetic_images.base_images import publish
 
-        images = self._images()
-        address = f"{self.repository}/base-{category}"
         return publish(
-            images.base_request(self.settings, category, address),
-            images.services(self.settings, None, reports),
+            self._request(category),
+            self._builders().services(self.settings, None, reports),
             tag=self.tag,
+        )
+
+    def _request(self, category: Category) -> ImageRequest:
+        from kinetic_images.bases import default_base
+        from kinetic_images.dependencies import NO_PROJECT, find_dependencies
+        from kinetic_images.ensure import ImageRequest
+
+        found = find_dependencies(None, environ=self.environment)
+        notes = tuple(note for note in found.notes if note != NO_PROJECT)
+        return ImageRequest(
+            dependencies=replace(found, notes=notes),
+            category=category,
+            python=image_python(),
+            base=self.settings.base_image.value or default_base(image_python()),
+            repository=f"{self.repository}/base-{category}",
+            additions=(bucket_requirement(), "uv"),
+            preferences=(pickle_requirement(),),
+            refresh=self.settings.rebuild.value,
         )
 
     def _publish_dockerfile(
@@ -134,20 +154,19 @@ class BaseImages:
     ) -> PublishedImage:
         from kinetic_images.base_images import publish_dockerfile
 
-        images = self._images()
         return publish_dockerfile(
             dockerfile,
             f"{self.repository}/base-{category}",
-            images.context_builder(self.settings),
-            images.registry,
+            self._builders().context_builder(self.settings),
+            registries(),
             reports,
             tag=self.tag,
-            python=images.python,
+            python=image_python(),
             rebuild=self.settings.rebuild.value,
         )
 
-    def _images(self) -> ClusterImages:
-        images = ClusterImages(
+    def _builders(self) -> ClusterBuilders:
+        builders = ClusterBuilders(
             home=Path(self.settings.home.value),
             signing=UNSIGNED,
             environment=self.environment,
@@ -155,12 +174,12 @@ class BaseImages:
             location=None,
         )
         place, user, secret = (
-            images.place(self.settings),
+            builders.place(self.settings),
             self.registry_user,
             self.registry_secret,
         )
         if not user or not secret or place is None:
-            return images
+            return builders
         from kinetic_images.builders.cloud_build import RegistryLogin
         from kinetic_images.registry.names import parse_reference
 
@@ -168,4 +187,4 @@ class BaseImages:
             secret = f"projects/{place.project}/secrets/{secret}/versions/latest"
         host = parse_reference(self.repository).host
         login = RegistryLogin(host=host, user=user, secret_version=secret)
-        return replace(images, registry_login=login)
+        return replace(builders, registry_login=login)

@@ -1,0 +1,1 @@
+"""Images of jobs on a cluster."""

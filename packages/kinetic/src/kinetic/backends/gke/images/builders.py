@@ -1,0 +1,207 @@
+"""The builders of a cluster's images, and what else building takes: registries, credentials, shared records."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kinetic.backends.gke.images.place import Place, place_of
+from kinetic.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
+    from kinetic_images.base_images import ContextBuilder
+    from kinetic_images.builders.builder import Builder, BuildReports
+    from kinetic_images.builders.cloud_build import CloudBuildBuilder, RegistryLogin
+    from kinetic_images.builders.docker import DockerBuilder
+    from kinetic_images.dependencies import Dependencies
+    from kinetic_images.ensure import ImageServices
+    from kinetic_images.lock.index_credentials import IndexCredentials
+    from kinetic_images.registry.registry import Registry
+    from kinetic_images.shared_records import SharedRecords
+    from kinetic_payload.records.signing import Signing
+    from kinetic_payload.stores.store import Store
+
+BUILDERS: Final = ("layers", "cloud_build", "docker")
+"""The values of KINETIC_IMAGE_BUILDER."""
+BUILD_ENDPOINT: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD"
+"""The variable with which `gcloud`, too, uses another address of the API of Cloud Build."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterBuilders:
+    """What the images of one cluster are built with."""
+
+    home: Path
+    """`KINETIC_HOME`, whose caches are used."""
+    signing: Signing
+    """Signs what is shared with other machines."""
+    environment: Mapping[str, str]
+    context: str | None
+    """The name of the cluster in the kubeconfig; None: it was found in another way."""
+    location: str | None
+    """The location of the cluster, as the GKE API names it; None: it is not known."""
+    registry_login: RegistryLogin | None = None
+    """How Cloud Build logs in to a registry outside Google Cloud."""
+
+    def check(self, settings: Settings) -> None:
+        """Refuse a builder that does not exist, or that lacks a setting.
+
+        Raises:
+            ConfigurationError: The message names the setting.
+        """
+        chosen = settings.image_builder
+        if chosen.value is not None and chosen.value not in BUILDERS:
+            raise ConfigurationError(
+                f"{chosen.source} names the image builder {chosen.value!r}, which does not exist.",
+                hint=f"Use one of: {', '.join(BUILDERS)}.",
+            )
+        if chosen.value == "cloud_build" and self.place(settings) is None:
+            raise ConfigurationError(
+                f"{chosen.source} names the image builder 'cloud_build', and the project and the region "
+                "of the cluster are not known.",
+                hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
+            )
+
+    def place(self, settings: Settings) -> Place | None:
+        """Return the cluster by its name on GKE; None if its project or region is not known."""
+        return place_of(settings, self.context, self.location)
+
+    def services(
+        self,
+        settings: Settings,
+        dependencies: Dependencies | None,
+        reports: BuildReports,
+        *,
+        shared: SharedRecords | None = None,
+        resolved: Callable[[], None] = lambda: None,
+    ) -> ImageServices:
+        """Return what images are made with; *shared* are the records that the users of a cluster share.
+
+        Without *dependencies*, indexes come from the settings of the user and the machine alone.
+        """
+        from kinetic_images.dependencies import find_dependencies
+        from kinetic_images.ensure import ImageServices
+
+        declared = dependencies or find_dependencies(None, environ=self.environment)
+        return ImageServices(
+            home=self.home,
+            registry=registries(),
+            builders=lambda: [*self._builders(settings, declared)],
+            shared=shared,
+            environ=self.environment,
+            reports=reports,
+            resolved=resolved,
+        )
+
+    def shared(self, settings: Settings) -> SharedRecords | None:
+        """Return the records in the builds bucket; None if there is none."""
+        from kinetic_images.shared_records import SharedRecords
+
+        store = self._builds(settings)
+        return None if store is None else SharedRecords(store, self.signing)
+
+    def context_builder(self, settings: Settings) -> ContextBuilder:
+        """Return the builder of a user's Dockerfile.
+
+        Raises:
+            ConfigurationError: Cloud Build is chosen, and its project or bucket is not known.
+        """
+        from kinetic_images.dependencies import find_dependencies
+        from kinetic_images.lock.index_credentials import IndexCredentials
+
+        nothing = find_dependencies(None, environ=self.environment)
+        credentials = IndexCredentials(nothing, self.environment)
+        place, store = self.place(settings), self._builds(settings)
+        chosen = settings.image_builder.value
+        if chosen != "docker" and place is not None and store is not None:
+            return self._cloud_build(place, store, credentials)
+        if chosen == "cloud_build":
+            raise ConfigurationError(
+                "Cloud Build needs a project, a region and a builds bucket.",
+                hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
+            )
+        return self._docker(credentials)
+
+    def _builders(self, settings: Settings, dependencies: Dependencies) -> Iterator[Builder]:
+        """Iterate over the builders to use, the preferred one first."""
+        from kinetic_images.lock.index_credentials import IndexCredentials
+
+        chosen, place = settings.image_builder.value, self.place(settings)
+        credentials = IndexCredentials(dependencies, self.environment)
+        if chosen in (None, "layers"):
+            yield self._layers(credentials)
+        if chosen == "docker":
+            yield self._docker(credentials)
+        store = self._builds(settings) if chosen in (None, "cloud_build") else None
+        if place is not None and store is not None:
+            yield self._cloud_build(place, store, credentials)
+
+    def _layers(self, credentials: IndexCredentials) -> Builder:
+        from kinetic_images.builders.layers.builder import LayersBuilder
+        from kinetic_images.downloads import Downloader
+        from kinetic_images.wheel_files import WheelFiles
+
+        cache = self.home / "cache"
+        downloader = Downloader(authorization=credentials.authorization, environ=self.environment)
+        wheels = WheelFiles(cache / "downloads", downloader)
+        return LayersBuilder(registries(), wheels, cache / "layers")
+
+    def _docker(self, credentials: IndexCredentials) -> DockerBuilder:
+        from kinetic_images.builders.docker import DockerBuilder
+        from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+
+        # Where an authority of the user's own signs certificates, builds need it as well.
+        named = self.environment.get("SSL_CERT_FILE")
+        secrets = BuildSecrets(netrc=credentials.netrc(), ca=Path(named) if named else None)
+        return DockerBuilder(registries=registries(), secrets=secrets, environ=self.environment)
+
+    def _cloud_build(
+        self, place: Place, store: Store, credentials: IndexCredentials
+    ) -> CloudBuildBuilder:
+        from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
+        from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+
+        return CloudBuildBuilder(
+            settings=CloudBuildSettings(
+                project=place.project,
+                region=place.region,
+                service_account=place.builds_account,
+                registry_login=self.registry_login,
+                endpoint=self.environment.get(BUILD_ENDPOINT),
+            ),
+            store=store,
+            registries=registries(),
+            secrets=BuildSecrets(netrc=credentials.netrc()),
+        )
+
+    def _builds(self, settings: Settings) -> Store | None:
+        """Return the builds bucket; None if there is none."""
+        from kinetic.jobs.services import open_at
+        from kinetic_payload.stores.store import parse_location
+
+        address, place = settings.builds_store.value, self.place(settings)
+        if address is None and place is not None:
+            address = place.builds_store
+        return None if address is None else open_at(parse_location(address), self.home)
+
+
+@functools.cache
+def registries(limit: float | None = None) -> Registry:
+    """Return the registries, whose connections and tokens are kept in this process.
+
+    *limit* is how many seconds a request is retried; None: the default.
+    """
+    from kinetic_images.registry.registry import Registry
+    from kinetic_images.registry.retry import RetryPolicy
+
+    return Registry(policy=None if limit is None else RetryPolicy(limit=limit))
+
+
+def image_python() -> str:
+    """Return the minor version of Python of images: that of this process."""
+    return "{}.{}".format(*sys.version_info)
