@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import subprocess
 import sys
 
@@ -49,14 +50,51 @@ def test_uv_lock_keeps_its_versions_also_for_what_kinetic_adds(project: Project)
     assert versions(project, additions=("added",)) == {"added": "1.0", "alpha": "1.0"}
 
 
-def test_a_stale_uv_lock_is_refused_with_the_command_that_updates_it(project: Project) -> None:
-    project.wheel("alpha")
-    project.wheel("beta")
-    declare(project, "alpha")
+MORE = (
+    '[project.optional-dependencies]\nfast = ["gamma>=1"]\n[dependency-groups]\ndev = ["gamma<9"]\n'
+)
+SETTINGS = '[tool.uv]\noverride-dependencies = ["beta<5"]\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message", "entry"),
+    [
+        ('"alpha"', '"alpha", "beta"', r"pyproject\.toml:5: beta is required, but .*uv\.lock:{} does not list it", 'name = "mine"'),
+        ('"alpha"', '"alpha>=2"', r"pyproject\.toml:5: alpha>=2 is required, but .*uv\.lock:{} has version 1\.0", 'name = "alpha"'),
+        ('"alpha"', '"alpha<3"', r"pyproject\.toml:5: alpha<3 is required, but .*uv\.lock:{} was made for alpha", '{ name = "alpha" },'),
+        ('"alpha"', "\"alpha ; os_name == 'nt'\"", r"pyproject\.toml:5: alpha ; os_name == 'nt' is required, but .*uv\.lock:{} was made for alpha", '{ name = "alpha" },'),
+        ('"alpha"', "", r"pyproject\.toml:5: alpha is not required any more, but .*uv\.lock:{} was made for alpha", '{ name = "alpha" },'),
+        ('"gamma>=1"', '"gamma"', r"pyproject\.toml:7: gamma is required, but .*uv\.lock:{} was made for gamma>=1", "extra == 'fast'"),
+        ('"gamma<9"', '"gamma<8"', r"pyproject\.toml:9: gamma<8 is required, but .*uv\.lock:{} was made for gamma<9", 'specifier = "<9"'),
+        ("beta<5", "beta<4", r"pyproject\.toml:11: override-dependencies was changed since .*uv\.lock:{} was written", "[manifest]"),
+        ('version = "1"', 'version = "2"', r"pyproject\.toml:3: the version of the project is 2, but .*uv\.lock:{} has 1", 'version = "1"'),
+        (SETTINGS, f"{SETTINGS}prerelease = 'allow'\n", r"uv\.lock:1: the lock is stale: .*pre-release mode", None),
+    ],
+)  # fmt: skip
+def test_a_stale_uv_lock_is_refused_by_the_lines_that_do_not_fit(
+    project: Project, before: str, after: str, message: str, entry: str | None
+) -> None:
+    for name in ("alpha", "beta", "gamma"):
+        project.wheel(name)
+    declare(project, "alpha", more=MORE + SETTINGS)
+    declaration = project.root / "pyproject.toml"
+    text = declaration.read_text().replace("[tool.uv]\nno-index", "no-index")
+    declaration.write_text(text)
     uv(project, "lock")
-    declare(project, "alpha", "beta")
-    with pytest.raises(DependencyError, match=r"uv\.lock is stale.*\n.*uv lock"):
+    project.wheel("alpha", "2.0")
+    locked = (project.root / "uv.lock").read_text().splitlines()
+    declaration.write_text(text.replace(before, after, 1))
+
+    with pytest.raises(DependencyError) as caught:
         project.lock(HERE)
+
+    places = [number for number, line in enumerate(locked, 1) if entry is None or entry in line]
+    # An entry begins with a line `[[package]]`; rows of its metadata follow its dependencies.
+    expected = {place - 1 if str(entry).startswith("name") else place for place in places}
+    found = [number for number in expected if re.search(message.format(number), str(caught.value))]
+    assert found, f"{caught.value}\n{expected}"
+    assert "the lock is stale" in str(caught.value)
+    assert "uv lock" in (caught.value.hint or "")
     assert not list(project.home.rglob("*.toml"))
 
 
@@ -97,7 +135,7 @@ def test_a_file_with_another_hash_than_that_of_the_lock_is_refused(project: Proj
     uv(project, "pip", "compile", "-q", "requirements.txt", "-o", "pylock.toml")
     lock = project.root / "pylock.toml"
     lock.write_text(lock.read_text().replace(digest, "0" * 64))
-    with pytest.raises(DependencyError, match=rf"requirements\.txt:3: the SHA-256 .* is {digest}"):
+    with pytest.raises(DependencyError, match=rf"pylock\.toml:\d+: the SHA-256 .* is {digest}"):
         project.lock(HERE)
 
 
@@ -119,8 +157,14 @@ def test_pylock_keeps_its_versions_beside_either_declaration(project: Project) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("alpha>=2", r"requirements\.txt:3: alpha>=2 is required, but .* has version 1\.0"),
-        ("beta", r"requirements\.txt:3: beta is required, but .* does not contain beta"),
+        (
+            "alpha>=2",
+            r"requirements\.txt:3: alpha>=2 is required, but .*pylock\.toml:7 has version 1\.0",
+        ),
+        (
+            "beta",
+            r"requirements\.txt:3: beta is required, but the lock .*pylock\.toml does not contain beta",
+        ),
     ],
 )
 def test_a_stale_pylock_is_refused_by_the_line_that_it_does_not_fit(

@@ -105,6 +105,19 @@ class Lines:
                 return Place(self.file, number)
         return start
 
+    def entry(self, array: str, number: int) -> Place | None:
+        """Return the place of the table `[[array]]` with the index *number*; None: it is written otherwise."""
+        begins = re.compile(rf"\s*\[\[\s*{re.escape(array)}\s*\]\]")
+        found = [line for line, text in enumerate(self._lines, 1) if begins.match(text)]
+        return Place(self.file, found[number]) if number < len(found) else None
+
+    def after(self, place: Place, *texts: str) -> Place:
+        """Return the place of the first line after *place* that contains all *texts*, or else *place*."""
+        for number, line in enumerate(self._lines[place.line :], place.line + 1):
+            if all(text in line for text in texts):
+                return Place(self.file, number)
+        return place
+
     def _first(self, fits: Callable[[str], bool]) -> Place:
         for number, line in enumerate(self._lines, 1):
             if not line.lstrip().startswith("#") and fits(line):

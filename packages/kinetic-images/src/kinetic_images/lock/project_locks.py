@@ -21,11 +21,15 @@ from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import kept_address, read_pylock
+from kinetic_images.lock.staleness import entry_place, uv_lock_difference
 from kinetic_images.targets import Target
 from kinetic_images.uv import Uv
 
 UV_LOCK: Final = "uv.lock"
 PYLOCK: Final = "pylock.toml"
+_STALE: Final = "needs to be updated"
+_UNSOLVABLE: Final = "No solution found"
+"""What uv prints about a lock that does not fit: it tries to resolve what the project requires now."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,13 @@ class Pins:
     """Addresses that replace those of the requirements: `NAME @ URL`."""
     allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Canonical name → the SHA-256 digests of its files."""
+    text: str = field(default="", repr=False)
+    """The lock."""
+
+    def place(self, name: str) -> str:
+        """Return `file:line` of the package *name* in the lock."""
+        array = "package" if self.path.name == UV_LOCK else "packages"
+        return entry_place(self.path, self.text, array, name)
 
 
 def find_lock(dependencies: Dependencies) -> ProjectLock | None:
@@ -109,7 +120,28 @@ def pins_of(
         tuple(package.requirement for package in packages if not package.direct),
         tuple(package.requirement for package in packages if package.direct),
         {package.name: frozenset({package.sha256}) for package in packages if package.file},
+        text,
     )
+
+
+def _difference(lock: ProjectLock, printed: str) -> str | None:
+    """Return why the `uv.lock` *lock* is stale, from what uv *printed*; None: uv failed for another reason."""
+    if not any(words in printed for words in (_STALE, _UNSOLVABLE)):
+        return None
+    found = uv_lock_difference(lock.path, lock.data.decode(errors="replace"), _text_of)
+    if found is not None:
+        return f"{found}: the lock is stale."
+    if _STALE not in printed:
+        return None
+    reason = "".join(f" {line}." for line in printed.splitlines() if "existing lockfile" in line)
+    return f"{lock.path}:1: the lock is stale: it does not fit {PYPROJECT} beside it.{reason}"
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _folder_of(dependencies: Dependencies) -> Path:
@@ -121,26 +153,31 @@ def _refuse_stale(
     lock: ProjectLock, dependencies: Dependencies, packages: tuple[LockedPackage, ...]
 ) -> None:
     locked = {package.name: package for package in packages}
+    text = lock.data.decode(errors="replace")
     overridden = {line.name for line in dependencies.overrides}
     for requirement in dependencies.requirements:
         if requirement.name in overridden:
             continue
         package = locked.get(requirement.name)
         if package is None:
-            seen = f"{lock.path.name} beside it does not contain {requirement.name}"
+            seen = f"the lock {lock.path} does not contain {requirement.name}"
         elif requirement.url is None and package.version:
             if SpecifierSet(requirement.specifier).contains(package.version, prereleases=True):
                 continue
-            seen = f"{lock.path.name} beside it has version {package.version}"
+            seen = f"{_entry(lock, text, package)} has version {package.version}"
         elif requirement.url is not None and not _is_at(package, requirement.url):
-            seen = f"{lock.path.name} beside it has it from {package.address}"
+            seen = f"{_entry(lock, text, package)} has it from {package.address}"
         else:
             continue
         raise DependencyError(
             f"{dependencies.shown(requirement.place)}: {requirement.canonical} is required, but {seen}: "
-            f"the lock {lock.path} is stale.",
+            "the lock is stale.",
             hint="Write the lock again with the tool that wrote it, or delete it.",
         )
+
+
+def _entry(lock: ProjectLock, text: str, package: LockedPackage) -> str:
+    return entry_place(lock.path, text, "packages", package.name, package.version)
 
 
 def _is_at(package: LockedPackage, url: str) -> bool:
@@ -160,13 +197,11 @@ def _pins_of_uv_lock(
     try:
         uv.run("lock", "--check", "--project", str(folder), folder=folder, discover=True)
     except InstallError as error:
-        if "needs to be updated" not in error.output:
+        difference = _difference(lock, error.output)
+        if difference is None:
             error.hint = f"Correct the problem, or delete {lock.path} if it is not used any more."
             raise
-        raise DependencyError(
-            f"{lock.path} is stale: it does not fit {PYPROJECT} beside it.",
-            hint="Update it with: uv lock",
-        ) from error
+        raise DependencyError(difference, hint="Update it with: uv lock") from None
     exported = uv.run(
         "export", "--frozen", "--quiet", "--project", str(folder), "--format", "requirements-txt",
         "--no-header", "--no-annotate", "--no-default-groups", "--no-emit-workspace",
@@ -183,6 +218,7 @@ def _pins_of_uv_lock(
         tuple(_constraint(line) for line in lines if line.url is None),
         tuple(f"{line.name} @ {line.url}" for line in lines if line.url is not None),
         {line.name: frozenset(sha256_of(line)) for line in lines if line.hashes},
+        lock.data.decode(errors="replace"),
     )
 
 

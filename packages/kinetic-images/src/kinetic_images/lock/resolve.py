@@ -173,15 +173,18 @@ class _Resolution:
     ) -> tuple[LockedPackage, ...]:
         """Return *packages* after a check of their digests."""
         dependencies, allowed = self.request.declared, self._allowed()
-        places = {line.name: dependencies.shown(line.place) for line in dependencies.requirements}
+        lines = {line.name: line for line in dependencies.requirements}
         for package in packages:
             if not package.file:
                 continue  # The commit of a repository is its digest.
-            place = places.get(package.name) or str(
-                self.pins.path if self.pins else dependencies.source
-            )
+            line = lines.get(package.name)
+            place = dependencies.shown(line.place) if line else str(dependencies.source)
             wanted = allowed.get(package.name)
             if wanted is not None and package.sha256 not in wanted:
+                if self.pins and not (
+                    line and line.hashes and package.sha256 not in sha256_of(line)
+                ):
+                    place = self.pins.place(package.name)
                 raise DependencyError(
                     f"{place}: the SHA-256 of {package.file} is {package.sha256}, which is not among the "
                     "hashes there.",
