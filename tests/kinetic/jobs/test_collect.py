@@ -264,6 +264,22 @@ def test_a_log_that_breaks_off_costs_no_result(
     assert "broke off: gone" in caplog.text
 
 
+def test_a_log_is_whole_though_the_login_expired_before_its_first_line(
+    services: FakeServices, job: JobRecord
+) -> None:
+    expired = raising(LoginRequiredError("The session has ended.", hint="Run `sso login`."))
+    services.journal.before("log_lines *", expired, expired)
+    services.backend.prints(job.job_id, "hello")
+    services.backend.returns(job.job_id, 42)
+    lines, told = list[str](), list[str]()
+
+    assert (
+        result(job, services, on_line=lambda line: lines.append(line.text), warn=told.append) == 42
+    )
+    assert lines == ["hello"]
+    assert told == []
+
+
 def test_a_value_that_cannot_be_unpickled_here_is_kept(
     services: FakeServices, job: JobRecord
 ) -> None:
