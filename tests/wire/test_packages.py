@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 from file_server import FileServer, running_file_server
 from installable_wheels import write_wheel
 
+from kinetic_images.builders.image_layout import SITE, path_files
 from kinetic_images.uv import find_uv
 from kinetic_payload.calls.call import CallHeader
 from kinetic_payload.calls.unpickle import python_version
@@ -37,15 +39,17 @@ LOGIN = "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
 
 
 class Pod:
-    """A python3 with cloudpickle and without user site-packages, and runners on it."""
+    """A python3 with cloudpickle, and runners on it."""
 
-    def __init__(self, python: Path, bundle: Path, folder: Path, index: FileServer) -> None:
-        self.python, self.bundle, self.folder, self.index = python, bundle, folder, index
+    def __init__(
+        self, variables: dict[str, str], bundle: Path, folder: Path, index: FileServer
+    ) -> None:
+        self.bundle, self.folder, self.index = bundle, folder, index
         self.store = open_store(parse_location(str(folder / "store")))
         self.inputs = folder / "inputs"
         self.inputs.mkdir()
         self.lock = ['lock-version = "1.0"\ncreated-by = "kinetic"\n']
-        self.variables: dict[str, str] = {"PATH": f"{Path(find_uv().program).parent}:{os.defpath}"}
+        self.variables = {**variables, "PATH": f"{Path(find_uv().program).parent}:{os.defpath}"}
 
     def offer(
         self, name: str, version: str, files: dict[str, str], *, digest: str | None = None
@@ -92,7 +96,13 @@ class Pod:
             cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
         payload = header.encode() + b"\n" + call
         self.store.write(JobObjects(JOB).payload, payload)
-        command = [str(self.python), "-u", str(self.bundle), Flag.STORE, str(self.folder / "store")]
+        command = [
+            self.variables["PYTHON"],
+            "-u",
+            str(self.bundle),
+            Flag.STORE,
+            str(self.folder / "store"),
+        ]
         command += [Flag.JOB, JOB, Flag.PAYLOAD_DIGEST, hashlib.sha256(payload).hexdigest()]
         command += [Flag.ENVIRONMENT_DIGEST, tree.digest, *flags]
         command += [Flag.WORKSPACE, str(self.folder / "work")]
@@ -119,20 +129,41 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a virtual environment, whose python3 ignores the user's site-packages."""
     folder = tmp_path_factory.mktemp("venv") / "venv"
     uv = find_uv().program
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
-    found = folder / "bin" / "python"
     need = f"cloudpickle=={cloudpickle.__version__}"
-    subprocess.run([uv, "pip", "install", "-q", "--python", str(found), need], check=True)
-    return found
+    found = str(folder / "bin" / "python")
+    subprocess.run([uv, "pip", "install", "-q", "--python", found, need], check=True)
+    return {"PYTHON": found}
 
 
-@pytest.fixture
-def pod(python: Path, bundle: Path, tmp_path: Path) -> Iterator[Pod]:
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a python3 that finds its packages as in the images that Kinetic builds."""
+    folder = tmp_path_factory.mktemp("image")
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    library = folder / "lib" / version
+    library.mkdir(parents=True)
+    for path in Path(sysconfig.get_path("stdlib")).iterdir():
+        if not path.name.endswith("-packages"):
+            (library / path.name).symlink_to(path)
+    for path, content in path_files(version.removeprefix("python")).items():
+        finder = library / Path(path).relative_to(f"/usr/local/lib/{version}")
+        finder.parent.mkdir()
+        finder.write_bytes(content.replace(SITE.encode(), str(folder / "site").encode()))
+    package = Path(cloudpickle.__file__).parent
+    shutil.copytree(package, folder / "site" / package.name)
+    return {"PYTHON": os.path.realpath(sys.executable), "PYTHONHOME": str(folder)}
+
+
+@pytest.fixture(params=["environment", "image"])
+def pod(request: pytest.FixtureRequest, bundle: Path, tmp_path: Path) -> Iterator[Pod]:
     with running_file_server() as index:
-        yield Pod(python, bundle, tmp_path, index)
+        variables = request.getfixturevalue(request.param)
+        yield Pod(variables, bundle, tmp_path, index)
 
 
 def work() -> None:
@@ -145,10 +176,14 @@ def work() -> None:
 
     print("found", alpha.NAME, beta.NAME, "by_pth" in sys.modules, shutil.which("alpha-tool"))
     print("shadowed", cloudpickle.__version__)
+    again = [sys.executable, "-c", "import cloudpickle as c; print('in a process', c.__version__)"]
+    subprocess.run(again, check=True)
     print("kept", [name for name in ("KINETIC_INDEX_NETRC",) if name in os.environ])  # noqa: TID251
 
 
-def test_packages_are_installed_and_take_precedence_over_those_of_the_image(pod: Pod) -> None:
+def test_packages_are_installed_and_take_precedence_over_those_of_the_image(
+    pod: Pod,
+) -> None:
     script = "#!python\nprint(1)\n"
     pod.offer(
         "alpha",
@@ -166,9 +201,15 @@ def test_packages_are_installed_and_take_precedence_over_those_of_the_image(pod:
     files["cloudpickle/__init__.py"] += "\n__version__ = '99.0'\n"
     pod.offer("cloudpickle", "99.0", files)
 
+    pod.variables["PYTHONNOUSERSITE"] = "1"
+
     code, output = pod.run(work)
 
     assert code == 0, output
+    if "PYTHONHOME" in pod.variables:
+        assert "in a process 99.0" in output
+    else:
+        assert "ignores PYTHONUSERBASE" in output
     tool = pod.folder / "work" / "environment"
     assert f"found one two True {tool}" in output
     assert "shadowed 99.0" in output

@@ -11,7 +11,7 @@ from typing import Final
 from kinetic_images.lock.packages import LockedPackage, packages_digest
 from kinetic_images.targets import Target
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 """The version of the image's layout: where files are placed, and how. A change makes new images."""
 
 RUNNER_PATH: Final = "/app/remote_runner.py"

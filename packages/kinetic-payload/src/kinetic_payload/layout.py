@@ -315,6 +315,8 @@ class Env:
     """The contents of a netrc file for private package indexes; the runner removes it before user code runs."""
     PACKAGE_CACHE = "KINETIC_PACKAGE_CACHE"
     """A folder for uv's cache that the pods of a node share; used if it can be written."""
+    PACKAGES = "KINETIC_PACKAGES"
+    """The folder of the packages that the job installed when it started. Those of the image come after it."""
     STORAGE_ENDPOINT = "KINETIC_STORAGE_ENDPOINT"
     """The address of the bucket service, if it is not Google's own address; with the same credentials."""
 

@@ -32,8 +32,9 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "env/bin/python"
 
 
-def run(python: Path, code: str, *options: str) -> str:
-    done = subprocess.run([python, *options, "-c", code], capture_output=True, check=True)
+def run(python: Path, code: str, *options: str, **variables: str) -> str:
+    command = [python, *options, "-c", code]
+    done = subprocess.run(command, capture_output=True, check=True, env=variables)
     assert done.stderr == b""
     return done.stdout.decode()
 
@@ -61,6 +62,23 @@ def test_pth_files_work_and_the_standard_library_is_safe(python: Path) -> None:
     code = "import sys, json, shared; print(sys.from_pth, shared.OURS, json.__name__)"
 
     assert run(python, code, "-I") == "True True json\n"
+
+
+def test_what_a_job_installs_comes_before_our_packages_and_those_of_a_users_home_do_not(
+    python: Path, tmp_path: Path
+) -> None:
+    installed = tmp_path / "user/site-packages"
+    installed.mkdir(parents=True)
+    (installed / "shared.py").write_text("OURS = 'installed'\n")
+    packages = next((tmp_path / "env/lib").glob("python*/site-packages"))
+    # What `site` does outside of virtual environments.
+    code = (
+        f"import site; [site.addsitedir(each) for each in ({str(installed)!r}, {str(packages)!r})]"
+    )
+    code += "; import shared; print(shared.OURS)"
+
+    assert run(python, code, "-S") == "True\n"
+    assert run(python, code, "-S", KINETIC_PACKAGES=str(installed)) == "installed\n"
 
 
 def test_a_base_without_our_folder_starts_without_a_message(python: Path, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kinetic_payload.layout import Env
+
 PREFIX: Final = "/opt/kn"
 """The folder of everything that packages install: `site`, `bin`, `share` and so on."""
 SITE: Final = f"{PREFIX}/site"
@@ -12,18 +14,19 @@ BIN: Final = f"{PREFIX}/bin"
 """The folder of the commands; it comes first in PATH."""
 
 _FINDER: Final = f"""\
-import site
+import os, site
 if "{SITE}" not in sys.path:
     before = list(sys.path)
     site.addsitedir("{SITE}")
     added = [path for path in sys.path if path not in before]
-    first = next((number for number, path in enumerate(before)
-                  if path.endswith(("/site-packages", "/dist-packages"))), len(before))
+    own = os.environ.get("{Env.PACKAGES}")
+    first = next((number for number, path in enumerate(before) if path != own
+                  and path.endswith(("/site-packages", "/dist-packages"))), len(before))
     sys.path[:] = [*before[:first], *added, *before[first:]]
 """
 """Put our folder, and those that its `.pth` files add, before the folders of the base's packages.
 
-They come after the standard library. As the code is in a `.pth` file, it also runs under `-I`.
+They come after the standard library, and after what a job in prebuilt mode has installed. As the code is in a `.pth` file, it also runs under `-I`.
 """
 
 

@@ -30,7 +30,8 @@ _LOGIN: Final = re.compile(r"(?<=://)[^/@\s]+@")
 _LAST_LINES: Final = 20
 _OF_OTHERS: Final = ("UV_", "PIP_", "PYTHON")
 """Beginnings of variables that change what uv does."""
-_SITE_FOLDERS: Final = ("site-packages", "dist-packages")
+HIDING: Final = "PYTHONNOUSERSITE"
+"""A variable with which Python does not find the installed packages."""
 
 
 def modules_folder(base: Path) -> Path:
@@ -72,6 +73,7 @@ def install(
     path = environment.get("PATH", "")
     return {
         "PYTHONUSERBASE": str(space.environment),
+        Env.PACKAGES: str(folder),
         "PATH": f"{scripts_folder(space.environment)}{':' * bool(path)}{path}",
     }
 
@@ -79,21 +81,21 @@ def install(
 def make_importable(base: Path, log: Log) -> None:
     """Add the installed packages to `sys.path` if the interpreter does not look into the user's site-packages.
 
-    They go before the image's packages. Processes that the function starts do not find them then.
+    They go after the standard library. Processes that the function starts do not find them then.
     """
     folder = str(modules_folder(base))
     if folder in sys.path:
         return
     log(
-        f"{sys.executable} ignores PYTHONUSERBASE (it is the python3 of a virtual environment, or "
-        "PYTHONNOUSERSITE is set): other Python processes of this job will not find the installed packages."
+        f"{sys.executable} ignores PYTHONUSERBASE, as that of a virtual environment does: other Python "
+        "processes of this job will not find the installed packages."
     )
     before = list(sys.path)
     site.addsitedir(folder)
     added = [path for path in sys.path if path not in before]
-    first = next(
-        (number for number, path in enumerate(before) if path.endswith(_SITE_FOLDERS)), len(before)
-    )
+    library = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    library |= {f"{folder}/lib-dynload" for folder in library}
+    first = max((number + 1 for number, path in enumerate(before) if path in library), default=0)
     sys.path[:] = [*before[:first], *added, *before[first:]]
 
 

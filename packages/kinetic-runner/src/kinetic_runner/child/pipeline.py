@@ -232,7 +232,7 @@ class _Host:
                 install_seconds=self.phases["environment"],
             ),
             variables,
-            without=(Env.INDEX_NETRC, Env.PACKAGE_CACHE),
+            without=(Env.INDEX_NETRC, Env.PACKAGE_CACHE, installer.HIDING),
         )
 
     def retry_in_new_pod(self, action: Callable[[], object]) -> None:
