@@ -17,6 +17,7 @@ from kinetic_payload.threads import (
     Future,
     Stopped,
     check_wanted,
+    finishing,
     parallel_map,
     pause,
     stoppable,
@@ -309,3 +310,15 @@ def test_a_stop_after_the_last_item_throws_no_result_away() -> None:
 
     with stoppable(stopped.is_set):
         assert parallel_map(work, range(4), threads=4) == [0, 1, 2, 3]
+
+
+def test_work_that_was_stopped_may_clean_up_for_a_while() -> None:
+    with stoppable(lambda: True):
+        with pytest.raises(Stopped):
+            check_wanted()
+        with finishing(60):
+            check_wanted()
+        with finishing(-1), pytest.raises(Stopped):
+            check_wanted()
+        with pytest.raises(Stopped):
+            check_wanted()

@@ -8,15 +8,19 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
+from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
-from kinetic_payload.threads import check_wanted
+from kinetic_payload.threads import Stopped, check_wanted, finishing, stoppable
 
 EXPIRY_SECONDS: Final = 60.0
 """Seconds without renewal after which a claim no longer counts, by the clock of the store."""
 _RENEW_SECONDS: Final = 15.0
+_RELEASE_SECONDS: Final = 5.0
+"""How long a release may take: without one, the claim expires."""
 _POLL_SECONDS: Final = 1.0
 
 
@@ -47,17 +51,29 @@ class Claims:
             yield False
             return
         stop = threading.Event()
-        lock = threading.Lock()
         renewal = threading.Thread(
-            target=self._renew, args=(name, mine, stop, lock), daemon=True, name="claim"
+            target=self._renew, args=(name, mine, stop), daemon=True, name="claim"
         )
         renewal.start()
         try:
             yield True
         finally:
             stop.set()
-            with lock, suppress(StoreError):  # Otherwise it expires by itself.
+            self._release(name, mine, renewal)
+
+    def _release(self, name: str, mine: _Claim, renewal: threading.Thread) -> None:
+        """Delete the claim; during an outage, let it expire."""
+        renewal.join(_RELEASE_SECONDS)
+        if renewal.is_alive():
+            return
+        # Also after Ctrl-C, which stops this thread's work: otherwise others would wait for the expiry.
+        limit = OutageLimit(_RELEASE_SECONDS, quiet=inf)
+        with finishing(_RELEASE_SECONDS), limited(limit), suppress(StoreError, Stopped):
+            try:
                 self.store.delete(name, if_generation=mine.generation)
+            except PreconditionFailedError:
+                if self._is_still(name, mine):
+                    self.store.delete(name, if_generation=mine.generation)
 
     def _acquired(
         self, name: str, done: Callable[[], bool], waiting: Callable[[str], None]
@@ -89,18 +105,33 @@ class Claims:
         except (ObjectNotFoundError, ValueError, KeyError, TypeError):
             return "another process"
 
-    def _renew(self, name: str, mine: _Claim, stop: threading.Event, lock: threading.Lock) -> None:
-        while not stop.wait(min(_RENEW_SECONDS, self.expiry / 4)):
-            with lock:
-                if stop.is_set():
-                    return
-                try:
-                    info = self.store.write(name, mine.content, if_generation=mine.generation)
-                except PreconditionFailedError:
-                    return  # It expired, and another process has taken it.
-                except StoreError:
-                    continue  # Try again: an outage may be shorter than the expiry.
-                mine.generation = info.generation
+    def _renew(self, name: str, mine: _Claim, stop: threading.Event) -> None:
+        every = min(_RENEW_SECONDS, self.expiry / 4)
+        while not stop.wait(every):
+            limit = OutageLimit(every, quiet=inf)
+            try:
+                with stoppable(stop.is_set), limited(limit):
+                    try:
+                        info = self.store.write(name, mine.content, if_generation=mine.generation)
+                        mine.generation = info.generation
+                    except PreconditionFailedError:
+                        if not self._is_still(name, mine):
+                            return  # It expired, and another process has taken it.
+            except Stopped:
+                return
+            except StoreError:
+                continue  # Try again: an outage may be shorter than the expiry.
+
+    def _is_still(self, name: str, mine: _Claim) -> bool:
+        """Return whether the claim is ours, and note its generation: the response to a renewal may be lost."""
+        found = self.store.stat(name)
+        try:
+            ours = found is not None and self.store.read(name) == mine.content
+        except ObjectNotFoundError:
+            return False
+        if found is not None and ours:
+            mine.generation = found.generation
+        return ours
 
 
 @dataclass

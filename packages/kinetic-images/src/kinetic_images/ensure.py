@@ -8,10 +8,11 @@ import json
 import platform
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,10 +43,14 @@ from kinetic_images.shared_records import SharedRecords
 from kinetic_images.targets import Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
 from kinetic_payload.layout import build_claim, build_record, build_resolution
+from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.threads import Stopped
 
 _FORMAT: Final = 1
 _LOG_LINES: Final = 5000
 """The most lines of a build's log that its record keeps."""
+_RECORD_SECONDS: Final = 10.0
+"""How long the record of a build waits for a bucket that does not respond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,26 +348,30 @@ def _build(
 
     began = datetime.now(UTC)
     line(f"Building {image} with {len(recipe.packages)} packages ({builder.name}).")
-    error = ""
+
+    def keep(error: str) -> None:
+        record = {
+            "image": image,
+            "by": who_am_i(),
+            "builder": builder.name,
+            "began": began.isoformat(timespec="seconds"),
+            "seconds": round((datetime.now(UTC) - began).total_seconds(), 1),
+            "from": str(request.dependencies.source or ""),
+            "base": recipe.base,
+            "ingredients": recipe.ingredients,
+            "error": error,
+        }
+        if services.shared is not None:
+            _write_record(services.shared, recipe, record, log)
+
     try:
         digest = builder.build(recipe, image, replace(services.reports, line=line))
-    except BaseException as failure:
-        error = str(failure) or type(failure).__name__
+    except Stopped:
         raise
-    finally:
-        if services.shared is not None:
-            record = {
-                "image": image,
-                "by": who_am_i(),
-                "builder": builder.name,
-                "began": began.isoformat(timespec="seconds"),
-                "seconds": round((datetime.now(UTC) - began).total_seconds(), 1),
-                "from": str(request.dependencies.source or ""),
-                "base": recipe.base,
-                "ingredients": recipe.ingredients,
-                "error": error,
-            }
-            _write_record(services.shared, recipe, record, log)
+    except Exception as failure:
+        keep(str(failure) or type(failure).__name__)
+        raise
+    keep("")
     return digest
 
 
@@ -371,12 +380,10 @@ def _write_record(
 ) -> None:
     """Write who built the image, from what, and its log, beside its lock; the image does not depend on it."""
     name = partial(build_record, recipe.tag)
-    try:
+    with limited(OutageLimit(_RECORD_SECONDS, quiet=inf)), suppress(StoreError):
         shared.offer(name("build.json"), record, replace=True)
         shared.store.write(name("log.txt"), "\n".join([*log, ""]).encode())
         shared.store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
-    except StoreError:
-        return
 
 
 def who_am_i() -> str:

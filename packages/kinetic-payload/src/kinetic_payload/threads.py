@@ -49,6 +49,17 @@ def stoppable(stopped: Callable[[], bool]) -> Iterator[None]:
         _thread.stops = before
 
 
+@contextmanager
+def finishing(seconds: float) -> Iterator[None]:
+    """Let clean-up in the block run for up to *seconds*, even if this thread's work was stopped."""
+    before, until = _thread.stops, monotonic() + seconds
+    _thread.stops = (lambda: monotonic() > until,)
+    try:
+        yield
+    finally:
+        _thread.stops = before
+
+
 def check_wanted() -> None:
     """Return if the result of this thread's work is still needed. Long work calls this between pieces.
 

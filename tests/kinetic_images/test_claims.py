@@ -1,0 +1,96 @@
+"""A claim is held exactly as long as its work runs, whatever happens to the bucket and to the process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from kinetic_images.claims import Claims
+from kinetic_payload.errors import StoreUnavailableError
+from kinetic_payload.stores.gcs import GcsStore
+from kinetic_payload.stores.outages import current_limit
+from kinetic_payload.stores.store import ObjectInfo
+from kinetic_payload.testing.gcs import GcsServer
+from kinetic_payload.testing.memory_store import MemoryStore
+from kinetic_payload.threads import Executor, pause
+
+NAME = "builds/claims/x"
+
+
+def never() -> bool:
+    return False
+
+
+def test_work_that_is_stopped_releases_its_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    with GcsServer() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        server.create_bucket("builds")
+        store, holding = GcsStore("builds"), threading.Event()
+
+        def build() -> None:
+            with Claims(store, "me@here").held(NAME, done=never, waiting=print):
+                holding.set()
+                pause(60)
+
+        executor = Executor(2)
+        executor.submit(build)
+        assert holding.wait(10)
+        executor.stop(KeyboardInterrupt())
+
+        assert store.stat(NAME) is None
+
+
+class Unreliable(MemoryStore):
+    """A store that calls *trouble* before it responds to a renewal or a release."""
+
+    def __init__(self, trouble: Callable[[str], None]) -> None:
+        super().__init__()
+        self.trouble = trouble
+
+    def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
+        written = super().write(name, data, if_generation=if_generation)
+        if if_generation:
+            self.trouble("renewal")
+        return written
+
+    def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+        self.trouble("release")
+        return super().delete(name, if_generation=if_generation)
+
+
+def test_a_renewal_whose_response_is_lost_does_not_end_the_claim() -> None:
+    renewals: list[str] = []
+    several = threading.Event()
+
+    def trouble(operation: str) -> None:
+        if operation == "renewal":
+            renewals.append(operation)
+            if len(renewals) > 3:
+                several.set()
+            raise StoreUnavailableError("The response was lost.")
+
+    store = Unreliable(trouble)
+    with Claims(store, "me@here", expiry=0.4).held(NAME, done=never, waiting=print):
+        assert several.wait(10)
+        assert store.read(NAME)
+
+    assert store.names() == []
+
+
+def test_a_bucket_that_is_down_delays_neither_renewals_nor_the_end_for_long() -> None:
+    limits: list[float | None] = []
+
+    def down(_: str) -> None:
+        limit = current_limit()
+        limits.append(None if limit is None else limit.seconds)
+        raise StoreUnavailableError("It is down.")
+
+    store = Unreliable(down)
+    with Claims(store, "me@here").held(NAME, done=never, waiting=print):
+        pass
+
+    assert limits == [5.0]
+    assert store.names() == [NAME]
