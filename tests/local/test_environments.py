@@ -9,11 +9,14 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import traceback
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
 import pytest
+from file_server import FileServer, running_file_server
 
 from kinetic.backends.local.environments import (
     COMPLETE,
@@ -536,3 +539,49 @@ def test_a_package_that_does_not_build_shows_the_words_of_its_build(project: Pro
         project.ensure()
     assert caught.value.places == (f"{project.root}/requirements.txt:4",)
     assert project.kept() == []
+
+
+class Published:
+    """The wheels of a project on a web server, from where they can vanish."""
+
+    def __init__(self, project: Project, server: FileServer) -> None:
+        self.project = project
+        self.server = server
+        del project.environ["UV_OFFLINE"]
+        project.environ["UV_HTTP_RETRIES"] = "0"
+        self.publish()
+
+    def publish(self) -> None:
+        """Publish what is in the project's folder of wheels, and forget what was downloaded."""
+        files = {path.name: path.read_bytes() for path in self.project.wheels.iterdir()}
+        page = "".join(f"<a href='{name}'>{name}</a>" for name in files)
+        self.server.files.clear()
+        self.server.files |= {f"/links/{name}": data for name, data in files.items()}
+        self.server.add("/links/", f"<html><body>{page}</body></html>".encode())
+        self.project.environ["UV_CACHE_DIR"] = str(self.project.folder / os.urandom(4).hex())
+
+    def require(self, *lines: str) -> None:
+        text = "\n".join(("--no-index", f"--find-links {self.server.url('/links/')}", *lines))
+        (self.project.root / "requirements.txt").write_text(text)
+
+
+@pytest.fixture
+def published(project: Project) -> Iterator[Published]:
+    with running_file_server() as server:
+        yield Published(project, server)
+
+
+def test_if_nothing_fits_any_more_uvs_words_are_printed_once(
+    project: Project, published: Published
+) -> None:
+    published.require("alpha==2.0")
+    remove_environment(project.home, project.ensure().digest)
+    (project.wheels / "alpha-2.0-py3-none-any.whl").unlink()
+    published.publish()
+
+    with pytest.raises(InstallError) as caught:
+        project.ensure()
+
+    printed = "".join(traceback.format_exception(caught.value))
+    assert printed.count("error: ") == 1
+    assert caught.value.places == (f"{project.root}/requirements.txt:3",)

@@ -9,6 +9,7 @@ import importlib.metadata
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from locked_project import Project as Packages
 from small_images import push_image
 
 import kinetic
-from kinetic.backends.gke import images
+from kinetic.backends.gke.images import builders, job_image
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
 from kinetic_images.errors import (
     DependencyError,
@@ -137,7 +138,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         impatient = functools.cache(
             lambda limit=None: Registry(google=lambda: None, policy=RetryPolicy(limit=0.2))
         )
-        monkeypatch.setattr(images, "_registry", impatient)
+        for module in (builders, job_image):
+            monkeypatch.setattr(module, "registries", impatient)
         for log in (found.bucket.requests, found.registry.requests):
             log.clear()
         yield found
@@ -301,7 +303,13 @@ def test_it_is_refused_by_its_place_before_anything_is_written(
     hint = error.hint or ""
     assert case.hint in hint
     assert hint
-    assert PASSWORD not in "".join([str(error), hint, *capfd.readouterr()])
+    printed = "".join([*capfd.readouterr(), *traceback.format_exception(error)])
+    assert PASSWORD not in printed
+    lines_of_uv = [
+        line for line in printed.splitlines() if line.startswith(("error: ", "  cause: "))
+    ]
+    assert len(lines_of_uv) == len(set(lines_of_uv)), "uv's output is printed twice"
+    assert printed.count("needs to be updated") == 0, "uv's output is replaced by what it means"
     assert world.writes() == []
 
 
