@@ -79,15 +79,14 @@ def git_address(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         subprocess.run(["git", *words], cwd=work, check=True)
     subprocess.run(["git", "clone", "-q", "--bare", work, root / "r.git"], check=True)
     subprocess.run(["git", "update-server-info"], cwd=root / "r.git", check=True)
-    form = "{{(index .IPAM.Config 0).Gateway}}"
-    gateway = engine.run("network", "inspect", "bridge", "--format", form).stdout.decode().strip()
+    address = engine.address_of_host
     handler = partial(SimpleHTTPRequestHandler, directory=str(root))
-    server = ThreadingHTTPServer((gateway, 0), handler)
+    server = ThreadingHTTPServer((address, 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=work, capture_output=True, text=True, check=True
     ).stdout.strip()
-    yield f"http://{gateway}:{server.server_port}/r.git@{commit}"
+    yield f"http://{address}:{server.server_port}/r.git@{commit}"
     server.shutdown()
 
 

@@ -80,9 +80,7 @@ def cluster() -> Iterator[StandIn]:
 @pytest.fixture
 def bucket(engine: Any) -> Iterator[GcsServer]:
     """A bucket service that containers reach as well."""
-    form = "{{(index .IPAM.Config 0).Gateway}}"
-    found = engine.run("network", "inspect", "bridge", "--format", form).stdout
-    with GcsServer(host=found.decode().strip()) as server:
+    with GcsServer(host=engine.address_of_host) as server:
         server.create_bucket("jobs")
         yield server
 

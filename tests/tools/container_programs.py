@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import ipaddress
 import json
 import lzma
 import os
@@ -87,6 +88,14 @@ class Engine:
             capture_output=True,
             check=check,
         )
+
+    @property
+    def address_of_host(self) -> str:
+        """The address at which containers reach servers on this machine."""
+        form = "{{(index .IPAM.Config 0).Subnet}}"
+        subnet = self.run("network", "inspect", "bridge", "--format", form).stdout.decode().strip()
+        # The gateway is named only if the bridge existed before dockerd started.
+        return str(next(ipaddress.ip_network(subnet).hosts()))
 
 
 @contextmanager
