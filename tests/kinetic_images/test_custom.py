@@ -75,6 +75,15 @@ def test_one_that_is_missing_or_for_another_processor_is_refused(
         inspect("Not An Image")
 
 
+def test_one_without_python_is_refused_each_time(server: RegistryServer, inspect: Inspect) -> None:
+    uri = push_image(
+        server.host, REGISTRY, tag="v1", files=["usr/bin/python2", "python3/a"], Env=[]
+    )
+    for _ in range(2):
+        with pytest.raises(ImageNotFoundError, match="base:v1 contains no python3"):
+            inspect(uri)
+
+
 @pytest.mark.parametrize("status", [401, 403, 429, 500])
 def test_if_the_registry_cannot_be_asked_it_is_used_as_named_with_a_warning(
     server: RegistryServer, inspect: Inspect, status: int

@@ -8,6 +8,7 @@ import io
 import json
 import sys
 import tarfile
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kinetic_images.registry.oci import digest_of
@@ -17,14 +18,23 @@ PYTHON = "{}.{}".format(*sys.version_info)
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
-def push_image(host: str, registry: Registry, *, tag: str = "1", **config: Any) -> str:
-    """Push an image with one small layer; return its address."""
+def push_image(
+    host: str,
+    registry: Registry,
+    *,
+    tag: str = "1",
+    files: Sequence[str] = ("etc/base", "usr/bin/python3"),
+    damaged: Callable[[bytes], bytes] = lambda data: data,
+    **config: Any,
+) -> str:
+    """Push an image with one small layer that contains *files*; return its address. *damaged* changes the layer."""
     repository = registry.repository(f"{host}/base")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("etc/base"))
+        for name in files:
+            archive.addfile(tarfile.TarInfo(name))
     plain = packed.getvalue()
-    layer = gzip.compress(plain, mtime=0)
+    layer = damaged(gzip.compress(plain, mtime=0))
     data = {
         "architecture": "amd64",
         "os": "linux",

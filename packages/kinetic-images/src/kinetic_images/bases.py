@@ -10,12 +10,15 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 from kinetic_images.errors import ImageNotFoundError
+from kinetic_images.image_files import has_program
 from kinetic_images.lock.jax import Category
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.oci import ImageConfig
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import DEBIAN_12_GLIBC, Machine, Target
 
+PROGRAM: Final = "python3"
+"""The program that runs a job."""
 PYTHON_LABEL: Final = "kinetic.python"
 """The label with the minor version of an image's `python3`, as `3.11`."""
 GLIBC_LABEL: Final = "kinetic.glibc"
@@ -54,14 +57,17 @@ def find_base(reference: str, python: str, machine: Machine, registry: Registry)
     """Return the base image *reference* for *machine*, after a check that it has *python* (`3.11`).
 
     Raises:
-        ImageNotFoundError: There is no such image, or it is for other machines or another Python.
+        ImageNotFoundError: There is no such image, or it is for other machines or another Python, or has none.
         InvalidReferenceError: *reference* is not the address of an image.
         RegistryError: The registry cannot be queried.
     """
     name = parse_reference(reference)
     architecture = Target(python=python, machine=machine).architecture
-    image = registry.repository(name).image(name.version, architecture)
+    repository = registry.repository(name)
+    image = repository.image(name.version, architecture)
     minor = python_of(image.config)
+    if minor is None and has_program(image, repository, PROGRAM) is False:
+        raise without_python(reference)
     if minor is not None and minor != python:
         raise ImageNotFoundError(
             f"The base image {reference} has Python {minor}, and this process runs Python {python}: "
@@ -85,6 +91,14 @@ def python_of(config: ImageConfig) -> str | None:
     """Return the minor version of an image's Python, as its label or its variable names it; None: neither does."""
     found = config.labels.get(PYTHON_LABEL) or config.env.get(_PYTHON_VARIABLE, "")
     return ".".join(found.split(".")[:2]) or None
+
+
+def without_python(reference: str) -> ImageNotFoundError:
+    """Return the error for an image that certainly has no Python."""
+    return ImageNotFoundError(
+        f"The image {reference} contains no {PROGRAM}, with which jobs are run.",
+        hint="Name an image with Python, such as python:3.11-slim, or install Python in it.",
+    )
 
 
 def packages_label(packages: Mapping[str, str]) -> str:

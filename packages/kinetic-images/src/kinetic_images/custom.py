@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kinetic_images.bases import python_of
+from kinetic_images.bases import PROGRAM, python_of, without_python
 from kinetic_images.errors import (
     RegistryError,
     RegistryLoginError,
     RegistryPermissionError,
     RegistryUnavailableError,
 )
+from kinetic_images.image_files import has_program
 from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
@@ -46,7 +47,7 @@ def inspect_image(
 
     Raises:
         InvalidReferenceError: *uri* is not the address of an image.
-        ImageNotFoundError: The registry has no such image, or none for the machine.
+        ImageNotFoundError: The registry has no such image, or none for the machine, or it has no `python3`.
         RegistryError: The image is malformed.
     """
     name = parse_reference(uri)
@@ -60,6 +61,8 @@ def inspect_image(
         if digest is None or seen is None or "python" not in seen:
             image = repository.image(digest or name.version, architecture)
             digest, seen = image.index_digest or image.digest, {"python": python_of(image.config)}
+            if seen["python"] is None and has_program(image, repository, PROGRAM) is False:
+                raise without_python(uri)
             keep_record(_path(home, f"{name.repository}@{digest}", architecture), seen)
     except (RegistryLoginError, RegistryPermissionError, RegistryUnavailableError) as error:
         return InspectedImage(uri, (_unknown(uri, error),))

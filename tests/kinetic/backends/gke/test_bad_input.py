@@ -23,7 +23,7 @@ from locked_project import Project as Packages
 from small_images import push_image
 
 import kinetic
-from kinetic.backends.gke.images import builders, job_image
+from kinetic.backends.gke.images import builders
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
 from kinetic_images.errors import (
     DependencyError,
@@ -138,8 +138,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         impatient = functools.cache(
             lambda limit=None: Registry(google=lambda: None, policy=RetryPolicy(limit=0.2))
         )
-        for module in (builders, job_image):
-            monkeypatch.setattr(module, "registries", impatient)
+        monkeypatch.setattr(builders, "registries", impatient)
         for log in (found.bucket.requests, found.registry.requests):
             log.clear()
         yield found
@@ -229,6 +228,18 @@ def other_python(world: World) -> None:
     )
 
 
+def no_python(world: World) -> None:
+    world.options["container_image"] = push_image(
+        world.registry.host, world.client, tag="empty", files=["bin/busybox"], Env=[]
+    )
+
+
+def base_without_python(world: World) -> None:
+    world.environ["KINETIC_BASE_IMAGE"] = push_image(
+        world.registry.host, world.client, tag="empty", files=["bin/busybox"], Env=[]
+    )
+
+
 def other_processor(world: World) -> None:
     digest = world.registry.add_image("kn/arm", "1", architectures=("arm64",))
     assert digest
@@ -268,6 +279,8 @@ CASES = (
     Case("a malformed image", image("Team/Image:1"), InvalidRequestError, "capital letters", "team/image:1"),
     Case("a missing image", image("{host}/kn/none:1"), ImageNotFoundError, "kn/none:1"),
     Case("an image of another processor", other_processor, ImageNotFoundError, "kn/arm, .* is not for linux/amd64"),
+    Case("an image without Python", no_python, ImageNotFoundError, "base:empty contains no python3", "install Python"),
+    Case("a base without Python", base_without_python, ImageNotFoundError, "base:empty contains no python3", "install Python"),
     Case("an invalid repository", setting("KINETIC_IMAGE_REPO", "https://h.example/kn"), ConfigurationError, "KINETIC_IMAGE_REPO"),
     Case("no repository", setting("KINETIC_IMAGE_REPO", ""), ConfigurationError, "repository for images is not known"),
     Case("an invalid base", setting("KINETIC_BASE_IMAGE", "Not An Image"), ConfigurationError, "KINETIC_BASE_IMAGE"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import kinetic
 from kinetic.backends.gke.images.addresses import check_repository
-from kinetic.backends.gke.images.builders import ClusterBuilders, image_python, registries
+from kinetic.backends.gke.images.builders import ClusterBuilders, image_python
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
 from kinetic_payload.records.signing import UNSIGNED
@@ -154,11 +154,12 @@ class BaseImages:
     ) -> PublishedImage:
         from kinetic_images.base_images import publish_dockerfile
 
+        builders = self._builders()
         return publish_dockerfile(
             dockerfile,
             f"{self.repository}/base-{category}",
-            self._builders().context_builder(self.settings),
-            registries(),
+            builders.context_builder(self.settings),
+            builders.registry(),
             reports,
             tag=self.tag,
             python=image_python(),

@@ -71,6 +71,10 @@ class ClusterBuilders:
         """Return the cluster by its name on GKE; None if its project or region is not known."""
         return place_of(settings, self.context, self.location)
 
+    def registry(self, limit: float | None = None) -> Registry:
+        """Return the registries; a request is retried for *limit* seconds, or for the default time."""
+        return registries(limit)
+
     def services(
         self,
         settings: Settings,
@@ -90,7 +94,7 @@ class ClusterBuilders:
         declared = dependencies or find_dependencies(None, environ=self.environment)
         return ImageServices(
             home=self.home,
-            registry=registries(),
+            registry=self.registry(),
             builders=lambda: [*self._builders(settings, declared)],
             shared=shared,
             environ=self.environment,
@@ -149,7 +153,7 @@ class ClusterBuilders:
         cache = self.home / "cache"
         downloader = Downloader(authorization=credentials.authorization, environ=self.environment)
         wheels = WheelFiles(cache / "downloads", downloader)
-        return LayersBuilder(registries(), wheels, cache / "layers")
+        return LayersBuilder(self.registry(), wheels, cache / "layers")
 
     def _docker(self, credentials: IndexCredentials) -> DockerBuilder:
         from kinetic_images.builders.docker import DockerBuilder
@@ -158,7 +162,7 @@ class ClusterBuilders:
         # Where an authority of the user's own signs certificates, builds need it as well.
         named = self.environment.get("SSL_CERT_FILE")
         secrets = BuildSecrets(netrc=credentials.netrc(), ca=Path(named) if named else None)
-        return DockerBuilder(registries=registries(), secrets=secrets, environ=self.environment)
+        return DockerBuilder(registries=self.registry(), secrets=secrets, environ=self.environment)
 
     def _cloud_build(
         self, place: Place, store: Store, credentials: IndexCredentials
@@ -175,7 +179,7 @@ class ClusterBuilders:
                 endpoint=self.environment.get(BUILD_ENDPOINT),
             ),
             store=store,
-            registries=registries(),
+            registries=self.registry(),
             secrets=BuildSecrets(netrc=credentials.netrc()),
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.images.addresses import check_address, check_repository
-from kinetic.backends.gke.images.builders import ClusterBuilders, image_python, registries
+from kinetic.backends.gke.images.builders import ClusterBuilders, image_python
 from kinetic.backends.gke.images.prebuilt import (
     PreparedImage,
     check_node_cache,
@@ -93,7 +93,7 @@ class ClusterImages:
             uri,
             python=image_python(),
             machine=machine_of(request),
-            registry=registries(LOOK),
+            registry=self.builders.registry(LOOK),
             home=self.builders.home,
         )
         report_notes(packaging, found.notes)
