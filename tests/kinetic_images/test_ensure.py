@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -19,9 +20,12 @@ from small_images import push_image
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.claims import Claims
+from kinetic_images.downloads import Downloader, DownloadPolicy
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import (
     BuildError,
+    DependencyError,
+    DownloadError,
     ImageNotFoundError,
     RegistryError,
     RegistryLoginError,
@@ -42,7 +46,17 @@ PYTHON = "{}.{}".format(*sys.version_info)
 
 
 class Silent(SimpleHTTPRequestHandler):
-    """Serves files without a log."""
+    """Serves files without a log, or fails if `unavailable` says so."""
+
+    def __init__(self, *arguments: Any, unavailable: Callable[[], bool], **more: Any) -> None:
+        self.unavailable = unavailable
+        super().__init__(*arguments, **more)
+
+    def send_head(self) -> Any:
+        if self.unavailable():
+            self.send_error(500)
+            return None
+        return super().send_head()
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -63,6 +77,17 @@ class World:
         project.wheel("alpha", "1.0")
         project.require("alpha")
         self.reports: list[str] = []
+        self.unavailable = False
+
+    def vanish(self, name: str, version: str) -> None:
+        """Remove a wheel from the index."""
+        (self.project.packages / f"{name}-{version}-py3-none-any.whl").unlink()
+
+    def layers(self, machine: str) -> LayersBuilder:
+        home = self.project.folder / machine
+        policy = DownloadPolicy(tries=2, pause=lambda _: None)
+        wheels = WheelFiles(home / "wheels", Downloader(environ={}, policy=policy))
+        return LayersBuilder(self.registry, wheels, home / "layers", processes=1)
 
     def connected(self) -> Registry:
         return Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
@@ -88,9 +113,7 @@ class World:
         **more: Any,
     ) -> EnsuredImage:
         home = self.project.folder / machine
-        layers = LayersBuilder(
-            self.registry, WheelFiles(home / "wheels"), home / "layers", processes=1
-        )
+        layers = self.layers(machine)
         services = ImageServices(
             home=home,
             registry=self.registry,
@@ -107,11 +130,17 @@ class World:
 
 @pytest.fixture
 def world(project: Project) -> Iterator[World]:
-    handler = partial(Silent, directory=str(project.packages))
+    worlds: list[World] = []
+    handler = partial(
+        Silent,
+        directory=str(project.packages),
+        unavailable=lambda: any(world.unavailable for world in worlds),
+    )
     with RegistryServer() as server, ThreadingHTTPServer(("127.0.0.1", 0), handler) as packages:
         threading.Thread(target=packages.serve_forever, daemon=True).start()
         project.links = f"http://127.0.0.1:{packages.server_address[1]}/"
-        yield World(project, server)
+        worlds.append(World(project, server))
+        yield worlds[0]
         packages.shutdown()
 
 
@@ -154,6 +183,96 @@ def test_another_machine_gets_the_same_image_whatever_the_index_has_by_then(worl
     third = world.ensure("two", refresh=True)
     assert world.packages(third)["alpha"] == "2.0"
     assert world.ensure("three").reference == third.reference
+
+
+class Installing:
+    """Installs in a build elsewhere, as docker does: it fails if a file of the recipe cannot be downloaded."""
+
+    name = "docker"
+
+    def __init__(self, world: World) -> None:
+        self.layers = world.layers("elsewhere")
+
+    def check(self, image: str) -> None:
+        pass
+
+    def obstacle(self, recipe: Recipe) -> str | None:
+        return None
+
+    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
+        try:
+            return self.layers.build(recipe, image, reports)
+        except DownloadError:
+            raise BuildError("error: Failed to download") from None
+
+
+@pytest.mark.parametrize("builder", ["layers", "docker"])
+def test_if_a_file_of_a_kept_lock_has_vanished_it_is_resolved_again_once_for_all(
+    world: World, builder: str
+) -> None:
+    new, newer = ({"/app/remote_runner.py": text} for text in (b"new", b"newer"))
+    first = world.ensure("one")
+    world.ensure("four")
+    world.vanish("alpha", "1.0")
+    world.project.wheel("alpha", "2.0")
+    builders = [Installing(world)] if builder == "docker" else None
+    world.reports.clear()
+
+    image = world.ensure("two", builders=builders, files=new)
+
+    assert world.packages(image)["alpha"] == "2.0"
+    assert image.recipe.base == first.recipe.base
+    (line,) = [line for line in world.reports if "vanished" in line]
+    assert "alpha 1.0 (not on 127.0.0.1:" in line
+    assert world.project.runs() == 2
+    # Others find what was resolved, also those that have kept the lock themselves.
+    for machine in ("three", "four"):
+        other = world.ensure(machine, builders=builders, files=newer)
+        assert world.packages(other) == world.packages(image)
+    assert world.project.runs() == 2
+
+
+def test_a_shared_record_that_another_process_has_replaced_meanwhile_is_taken_over() -> None:
+    records = SharedRecords(MemoryStore(), Signer(b"k" * 32))
+    records.offer("x", {"lock": "old"})
+    old = records.find("x")
+    assert records.supersede("x", old, {"lock": "a"})["lock"] == "a"
+    assert records.supersede("x", old, {"lock": "b"})["lock"] == "a"
+    records.store.write("x", b"damaged")
+    assert records.supersede("x", None, {"lock": "c"})["lock"] == "c"
+    assert (records.find("x") or {})["lock"] == "c"
+
+
+@pytest.mark.parametrize("lock", ["requirements.txt", "pylock.toml"])
+def test_a_file_that_the_project_itself_pins_is_never_replaced(world: World, lock: str) -> None:
+    digest = world.project.wheel("alpha", "1.0")
+    if lock == "pylock.toml":
+        url = f"{world.project.links}alpha-1.0-py3-none-any.whl"
+        (world.project.root / lock).write_text(
+            'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "alpha"\nversion = "1.0"\n'
+            f'wheels = [{{url = "{url}", hashes = {{sha256 = "{digest}"}}}}]\n'
+        )
+    else:
+        world.project.require(f"alpha==1.0 --hash=sha256:{digest}")
+    world.ensure("one")
+    world.vanish("alpha", "1.0")
+    world.project.wheel("alpha", "2.0")
+    place = rf"{re.escape(lock)}:3"
+
+    with pytest.raises(DependencyError, match=rf"{place}: .*alpha-1\.0.* is pinned there"):
+        world.ensure("two", files={"/app/remote_runner.py": b"print(2)"})
+
+    record = next(name for name in world.bucket.names() if name.startswith("builds/resolved/"))
+    assert "alpha-1.0" in json.loads(world.bucket.read(record))["lock"]
+
+
+def test_an_index_that_only_fails_changes_nothing(world: World) -> None:
+    world.ensure("one")
+    world.project.wheel("alpha", "2.0")
+    world.unavailable = True
+    with pytest.raises(BuildError):
+        world.ensure("two", files={"/app/remote_runner.py": b"print(2)"})
+    assert world.project.runs() == 1
 
 
 def test_without_a_shared_bucket_each_machine_resolves_by_itself(world: World) -> None:

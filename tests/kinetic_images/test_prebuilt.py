@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import tomllib
@@ -135,6 +136,20 @@ def test_if_nothing_changed_there_is_one_head(world: World) -> None:
     assert world.find() == first
     assert [request.method for request in world.server.requests] == ["HEAD"]
     assert world.project.runs() == 1
+
+
+def test_a_file_that_has_vanished_is_found_out_before_a_job_starts_and_once_a_day(
+    world: World,
+) -> None:
+    world.publish({"jax": JAX, "cloudpickle": "3.0"})
+    world.project.require("alpha")
+    assert world.installed() == {"alpha": "2.0"}
+    (world.project.packages / "alpha-2.0-py3-none-any.whl").unlink()
+    assert world.installed() == {"alpha": "2.0"}
+    (mark,) = (world.project.folder / "home/cache/images/checked").iterdir()
+    os.utime(mark, (0, 0))
+    assert world.installed() == {"alpha": "1.0"}
+    assert world.project.runs() == 2
 
 
 def test_an_image_that_is_published_again_is_used(world: World) -> None:

@@ -585,3 +585,37 @@ def test_if_nothing_fits_any_more_uvs_words_are_printed_once(
     printed = "".join(traceback.format_exception(caught.value))
     assert printed.count("error: ") == 1
     assert caught.value.places == (f"{project.root}/requirements.txt:3",)
+
+
+def test_if_a_file_of_the_kept_lock_has_vanished_another_one_is_installed(
+    project: Project, published: Published
+) -> None:
+    published.require("alpha")
+    before = project.ensure()
+    remove_environment(project.home, before.digest)
+    (project.wheels / "alpha-2.0-py3-none-any.whl").unlink()
+    published.publish()
+    reports: list[str] = []
+
+    environment = ensure_environment(
+        project.root, home=project.home, environ=project.environ, report=reports.append
+    )
+
+    assert run(environment, "import alpha; print(alpha.version)") == "1.0"
+    (line,) = [line for line in reports if "vanished" in line]
+    assert "alpha 2.0 (not on 127.0.0.1:" in line
+    assert project.ensure().digest == environment.digest
+
+
+def test_a_file_that_the_project_pins_by_its_hash_is_not_replaced(
+    project: Project, published: Published
+) -> None:
+    wheel = project.wheels / "alpha-2.0-py3-none-any.whl"
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    published.require(f"alpha==2.0 --hash=sha256:{digest}")
+    remove_environment(project.home, project.ensure().digest)
+    wheel.unlink()
+    published.publish()
+
+    with pytest.raises(DependencyError, match=r"requirements\.txt:3: .* is pinned there"):
+        project.ensure()

@@ -15,7 +15,12 @@ import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
 from kinetic_images.certificates import tls_context
-from kinetic_images.errors import DownloadError, DownloadLoginError, DownloadUnavailableError
+from kinetic_images.errors import (
+    DownloadError,
+    DownloadLoginError,
+    DownloadMissingError,
+    DownloadUnavailableError,
+)
 from kinetic_payload.proxies import proxy_headers, proxy_of_environment
 from kinetic_payload.threads import check_wanted, pause
 
@@ -94,7 +99,7 @@ class Downloader:
         Raises:
             DownloadLoginError: The server requires other credentials (401, 403).
             DownloadUnavailableError: There was no usable response within the policy's tries.
-            DownloadError: The server has no such file.
+            DownloadMissingError: The server has no such file.
         """
         self._retry(url, what, lambda: self._receive(url, sink, what), lambda: sink.position)
 
@@ -248,7 +253,7 @@ def _refusal(response: urllib3.BaseHTTPResponse, url: str, what: str) -> Excepti
             hint=f"Check the credentials for {host} that the index is configured with.",
         )
     if status in (404, 410):
-        return DownloadError(
+        return DownloadMissingError(
             f"Could not download {what}: {host} does not have the file any more (HTTP status {status}).",
             hint="Resolve the dependencies again: set KINETIC_REBUILD=1.",
         )

@@ -21,28 +21,34 @@ from kinetic_images.bases import (
     PACKAGES_LABEL,
     PYTHON_LABEL,
     BaseImage,
-    find_base,
     packages_label,
 )
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.claims import Claims
-from kinetic_images.dependencies import OWN_NAMES, Dependencies
-from kinetic_images.errors import BuildError
+from kinetic_images.dependencies import Dependencies
+from kinetic_images.errors import (
+    BuildCancelledError,
+    BuildError,
+    BuildTimeoutError,
+    DownloadLoginError,
+    DownloadUnavailableError,
+)
 from kinetic_images.history import changed_ingredients, remember
-from kinetic_images.kept_records import find_record, keep_record
-from kinetic_images.lock.cache import ensure_lock, lock_text, usable_lock
+from kinetic_images.lock.cache import lock_text, same_files
 from kinetic_images.lock.jax import Category, with_accelerator_jax
-from kinetic_images.lock.packages import Lock
+from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.lock.resolve import without_version
+from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
+from kinetic_images.resolutions import Resolutions
 from kinetic_images.shared_records import SharedRecords
 from kinetic_images.targets import Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
-from kinetic_payload.layout import build_claim, build_record, build_resolution
+from kinetic_payload.layout import build_claim, build_record
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.threads import Stopped
 
@@ -131,6 +137,48 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
         BuildError: The build failed; the message contains the end of its log.
     """
     recipe, notes = resolve_image(request, services)
+    try:
+        return _ensured(request, services, recipe, notes)
+    except (BuildCancelledError, BuildTimeoutError, DownloadUnavailableError, DownloadLoginError):
+        raise
+    except BuildError as error:
+        failure = error
+    # Not in the handler: a further failure would be printed together with the first one.
+    again = resolved_again(request, services, recipe)
+    if again is None:
+        raise failure
+    return _ensured(request, services, *again)
+
+
+def resolved_again(
+    request: ImageRequest,
+    services: ImageServices,
+    resolved: Recipe,
+    used: Sequence[LockedPackage] | None = None,
+) -> tuple[Recipe, tuple[str, ...]] | None:
+    """Resolve *request* again if files of *resolved* have vanished; None: there is nothing new.
+
+    *used* are those of its packages that are needed (default: all).
+
+    Raises:
+        DependencyError: The project itself pins a file that has vanished.
+    """
+    gone = vanished_files(
+        resolved.packages if used is None else used, request.dependencies, services.environ
+    )
+    if not gone:
+        return None
+    line = replaceable(gone, request.dependencies, find_lock(request.dependencies))
+    services.reports.line(line)
+    recipe, notes = resolve_image(
+        replace(request, refresh=False), services, instead_of=resolved.packages
+    )
+    return None if same_files(recipe.packages, resolved.packages) else (recipe, notes)
+
+
+def _ensured(
+    request: ImageRequest, services: ImageServices, recipe: Recipe, notes: tuple[str, ...]
+) -> EnsuredImage:
     name = parse_reference(request.repository).tagged(recipe.tag)
     digest = services.registry.repository(name).digest(recipe.tag)
     built_by = None
@@ -148,8 +196,15 @@ def ensure_image(request: ImageRequest, services: ImageServices) -> EnsuredImage
     )
 
 
-def resolve_image(request: ImageRequest, services: ImageServices) -> tuple[Recipe, tuple[str, ...]]:
+def resolve_image(
+    request: ImageRequest,
+    services: ImageServices,
+    *,
+    instead_of: Sequence[LockedPackage] | None = None,
+) -> tuple[Recipe, tuple[str, ...]]:
     """Return what the image for *request* is made of, and notes for the user.
+
+    *instead_of* are packages that were resolved before and cannot be used any more.
 
     Raises:
         DependencyError: A dependency cannot be used; the message names its file and line.
@@ -180,7 +235,14 @@ def resolve_image(request: ImageRequest, services: ImageServices) -> tuple[Recip
         fallback=request.fallback,
         locked=find_lock(jax.dependencies),
     )
-    base, lock = _ResolutionCache(request, lock_request, services).get()
+    found = Resolutions(
+        home=services.home,
+        registry=services.registry,
+        shared=services.shared,
+        environ=services.environ,
+        report=services.reports.line,
+    ).get(request.base, lock_request, refresh=request.refresh, instead_of=instead_of)
+    base, lock = found.base, found.lock
     notes = (*request.dependencies.notes, *jax.notes, *lock.notes)
     if not base.labelled:
         notes = (
@@ -205,74 +267,6 @@ def _description(base: BaseImage, lock: Lock) -> dict[str, str]:
         GLIBC_LABEL: "{}.{}".format(*base.target.glibc),
         PACKAGES_LABEL: packages_label(packages),
     }
-
-
-@dataclass(frozen=True)
-class _ResolutionCache:
-    """Base and lock of a request: from this machine, from the shared records, or new."""
-
-    request: ImageRequest
-    lock_request: LockRequest
-    services: ImageServices
-
-    def get(self) -> tuple[BaseImage, Lock]:
-        ingredients = {**self.lock_request.ingredients, "base": self.request.base}
-        text = json.dumps([_FORMAT, self.request.machine, ingredients], sort_keys=True)
-        key = hashlib.sha256(text.encode()).hexdigest()
-        path = self.services.home / "cache" / "images" / f"{key}.json"
-        shared, name = self.services.shared, build_resolution(key)
-        if not self.request.refresh:
-            found = self._usable(find_record(path))
-            if found is not None:
-                return found
-            record = None if shared is None else shared.find(name)
-            found = self._usable(record)
-            if record is not None and found is not None:
-                keep_record(path, record)
-                return found
-        base = find_base(
-            self.request.base, self.request.python, self.request.machine, self.services.registry
-        )
-        lock = ensure_lock(
-            replace(self.lock_request, target=base.target, platform=base.target.platform),
-            home=self.services.home,
-            environ=self.services.environ,
-            report=self.services.reports.line,
-            refresh=self.request.refresh,
-        )
-        record = {
-            "base": base.reference,
-            "glibc": list(base.target.glibc),
-            "labelled": base.labelled,
-            "lock": lock_text(lock),
-        }
-        # Addresses of files on this machine mean nothing on another one; its own wheels are found by name.
-        is_here = any(
-            package.local_path is not None and package.name not in OWN_NAMES
-            for package in lock.packages
-        )
-        kept = record
-        if shared is not None and not is_here:
-            kept = shared.offer(name, record, replace=self.request.refresh)
-        found = self._usable(kept)
-        if found is None:  # Another version of Kinetic wrote it.
-            kept, found = record, (base, lock)
-        keep_record(path, kept)
-        return found
-
-    def _usable(self, record: Mapping[str, Any] | None) -> tuple[BaseImage, Lock] | None:
-        if record is None:
-            return None
-        try:
-            major, minor = record["glibc"]
-            target = Target(
-                python=self.request.python, machine=self.request.machine, glibc=(major, minor)
-            )
-            lock = usable_lock(record["lock"], self.lock_request)
-            base = BaseImage(record["base"], target, bool(record["labelled"]))
-        except (KeyError, TypeError, ValueError):
-            return None
-        return None if lock is None else (base, lock)
 
 
 def _not_in(asked: set[str], requirements: tuple[str, ...]) -> tuple[str, ...]:

@@ -64,3 +64,25 @@ class SharedRecords:
                 name, data
             )  # In place of one that is to be replaced, or cannot be relied on.
         return record
+
+    def supersede(
+        self, name: str, old: dict[str, Any] | None, new: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Write *new* as *name* in place of *old*; return the record that others find.
+
+        That is not *new* if another process has replaced *old* by then.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        with suppress(BucketNotFoundError):
+            info = self.store.stat(name)
+            found = self.find(name)
+            if found is not None and found != old:
+                return found
+            data = self.signing.sign(json.dumps(new, sort_keys=True).encode(), name)
+            try:
+                self.store.write(name, data, if_generation=info.generation if info else ABSENT)
+            except PreconditionFailedError:
+                return self.find(name) or new
+        return new

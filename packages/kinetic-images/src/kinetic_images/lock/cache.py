@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,11 +32,12 @@ def ensure_lock(
     environ: Mapping[str, str] | None = None,
     report: Callable[[str], None],
     refresh: bool = False,
+    instead_of: Sequence[LockedPackage] | None = None,
 ) -> Lock:
     """Return the lock for *request*: the kept one, or a new one, which is kept in *home*.
 
     A kept lock is used as long as the request is the same, whatever an index offers meanwhile. *refresh*
-    makes a new one. Any number of processes and threads may call this: one resolves, the others wait.
+    makes a new one, and so do packages to be used no more, *instead_of* which others are wanted. Any number of processes and threads may call this: one resolves, the others wait.
     *environ* is the environment of uv (default: that of the process).
 
     Raises:
@@ -45,12 +46,14 @@ def ensure_lock(
         UvNotFoundError: There is no uv.
     """
     path = home.joinpath(*FOLDER, f"{request.digest}.toml")
-    stale = _read(path, request) if refresh else None
+    kept = _read(path, request) if refresh else None
+    stale = kept.packages if kept is not None else instead_of
 
     def ready() -> Lock | None:
         found = _read(path, request)
         # Another process may have refreshed it while this one waited.
-        return None if refresh and found == stale else found
+        is_stale = found is not None and stale is not None and same_files(found.packages, stale)
+        return None if is_stale else found
 
     def make() -> Lock:
         source = request.dependencies.source
@@ -74,6 +77,11 @@ def ensure_lock(
         ),
         explain=lambda error: explained(error, request.declared, "could not be resolved"),
     )
+
+
+def same_files(first: Iterable[LockedPackage], second: Iterable[LockedPackage]) -> bool:
+    """Return whether both name the same files at the same addresses."""
+    return pylock_text(first) == pylock_text(second)
 
 
 def lock_text(lock: Lock) -> str:

@@ -44,25 +44,28 @@ class ProjectLock:
         """The digest of the file."""
         return hashlib.sha256(self.data).hexdigest()
 
+    @property
+    def text(self) -> str:
+        """The text of the file."""
+        return self.data.decode(errors="replace")
+
+    def place(self, name: str, version: str = "") -> str | None:
+        """Return `file:line` of the package *name*, or of its *version*; None: the lock does not contain it."""
+        array = "package" if self.path.name == UV_LOCK else "packages"
+        return entry_place(self.path, self.text, array, name, version)
+
 
 @dataclass(frozen=True)
 class Pins:
     """What a lock prescribes for a target."""
 
-    path: Path
+    lock: ProjectLock
     constraints: tuple[str, ...] = ()
     """Exact versions: `NAME==VERSION`."""
     overrides: tuple[str, ...] = ()
     """Addresses that replace those of the requirements: `NAME @ URL`."""
     allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Canonical name → the SHA-256 digests of its files."""
-    text: str = field(default="", repr=False)
-    """The lock."""
-
-    def place(self, name: str) -> str:
-        """Return `file:line` of the package *name* in the lock."""
-        array = "package" if self.path.name == UV_LOCK else "packages"
-        return entry_place(self.path, self.text, array, name)
 
 
 def find_lock(dependencies: Dependencies) -> ProjectLock | None:
@@ -109,18 +112,18 @@ def pins_of(
     """
     if lock.path.name == UV_LOCK:
         return _pins_of_uv_lock(lock, dependencies.chosen, _folder_of(dependencies), markers, uv)
-    text = lock.data.decode(errors="replace")
     # The lock was probably written for the Python of its author, a patch version included.
     is_here = target is not None and target.python == "{}.{}".format(*sys.version_info)
     patch = sys.version_info.micro if is_here else 0
-    packages = read_pylock(text, str(lock.path), target, patch=patch, optional=dependencies.chosen)
+    packages = read_pylock(
+        lock.text, str(lock.path), target, patch=patch, optional=dependencies.chosen
+    )
     _refuse_stale(lock, dependencies, packages)
     return Pins(
-        lock.path,
+        lock,
         tuple(package.requirement for package in packages if not package.direct),
         tuple(package.requirement for package in packages if package.direct),
         {package.name: frozenset({package.sha256}) for package in packages if package.file},
-        text,
     )
 
 
@@ -128,7 +131,7 @@ def _difference(lock: ProjectLock, printed: str) -> str | None:
     """Return why the `uv.lock` *lock* is stale, from what uv *printed*; None: uv failed for another reason."""
     if not any(words in printed for words in (_STALE, _UNSOLVABLE)):
         return None
-    found = uv_lock_difference(lock.path, lock.data.decode(errors="replace"), _text_of)
+    found = uv_lock_difference(lock.path, lock.text, _text_of)
     if found is not None:
         return f"{found}: the lock is stale."
     if _STALE not in printed:
@@ -153,7 +156,6 @@ def _refuse_stale(
     lock: ProjectLock, dependencies: Dependencies, packages: tuple[LockedPackage, ...]
 ) -> None:
     locked = {package.name: package for package in packages}
-    text = lock.data.decode(errors="replace")
     overridden = {line.name for line in dependencies.overrides}
     for requirement in dependencies.requirements:
         if requirement.name in overridden:
@@ -164,9 +166,9 @@ def _refuse_stale(
         elif requirement.url is None and package.version:
             if SpecifierSet(requirement.specifier).contains(package.version, prereleases=True):
                 continue
-            seen = f"{_entry(lock, text, package)} has version {package.version}"
+            seen = f"{_entry(lock, package)} has version {package.version}"
         elif requirement.url is not None and not _is_at(package, requirement.url):
-            seen = f"{_entry(lock, text, package)} has it from {package.address}"
+            seen = f"{_entry(lock, package)} has it from {package.address}"
         else:
             continue
         raise DependencyError(
@@ -176,8 +178,8 @@ def _refuse_stale(
         )
 
 
-def _entry(lock: ProjectLock, text: str, package: LockedPackage) -> str:
-    return entry_place(lock.path, text, "packages", package.name, package.version)
+def _entry(lock: ProjectLock, package: LockedPackage) -> str:
+    return lock.place(package.name, package.version) or str(lock.path)
 
 
 def _is_at(package: LockedPackage, url: str) -> bool:
@@ -214,11 +216,10 @@ def _pins_of_uv_lock(
         if line.applies(markers)
     ]
     return Pins(
-        lock.path,
+        lock,
         tuple(_constraint(line) for line in lines if line.url is None),
         tuple(f"{line.name} @ {line.url}" for line in lines if line.url is not None),
         {line.name: frozenset(sha256_of(line)) for line in lines if line.hashes},
-        lock.data.decode(errors="replace"),
     )
 
 

@@ -184,7 +184,8 @@ class _Resolution:
                 if self.pins and not (
                     line and line.hashes and package.sha256 not in sha256_of(line)
                 ):
-                    place = self.pins.place(package.name)
+                    lock = self.pins.lock
+                    place = lock.place(package.name) or str(lock.path)
                 raise DependencyError(
                     f"{place}: the SHA-256 of {package.file} is {package.sha256}, which is not among the "
                     "hashes there.",

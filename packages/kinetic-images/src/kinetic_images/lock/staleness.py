@@ -64,8 +64,8 @@ def uv_lock_difference(lock: Path, text: str, read: Read) -> str | None:
         return None  # It is of another format, or a file is damaged, which uv describes.
 
 
-def entry_place(lock: Path, text: str, array: str, name: str, version: str = "") -> str:
-    """Return `file:line` of the package *name* in the *text* of the lock at *lock*, or the file.
+def entry_place(lock: Path, text: str, array: str, name: str, version: str = "") -> str | None:
+    """Return `file:line` of the package *name* in the *text* of the lock at *lock*; None: it is not there.
 
     *array* is the name of the array of packages. Without *version*, it is the first entry of the name.
     """
@@ -77,7 +77,7 @@ def entry_place(lock: Path, text: str, array: str, name: str, version: str = "")
         ):
             place = lines.entry(array, number)
             return str(place) if place is not None else str(lock)
-    return str(lock)
+    return None
 
 
 @dataclass(frozen=True)

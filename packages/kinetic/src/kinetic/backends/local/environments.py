@@ -29,7 +29,7 @@ from kinetic.jobs.requirements import BUCKET_CLIENT, PICKLE, bucket_requirement
 from kinetic.notices import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
-from kinetic_images.lock.cache import ensure_lock
+from kinetic_images.lock.cache import ensure_lock, same_files
 from kinetic_images.lock.install_input import write_install_input
 from kinetic_images.lock.own import FOLDER, own_wheels_of
 from kinetic_images.lock.packages import Lock
@@ -37,6 +37,7 @@ from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
+from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.single_flight import single_flight
 from kinetic_images.uv import Uv, find_uv
 from kinetic_images.wheels import copied_wheel
@@ -114,13 +115,18 @@ def ensure_environment(
     lock = resolve(refresh=refresh)
     checked()
     place = _Place(home, python, request.dependencies, environ, report_any)
+    failure = None
     try:
         environment = place.ensure(lock)
     except InstallError as error:
-        # The lock may be old: files that it names may be gone from the index.
-        again = resolve(refresh=True) if not (refresh or error.killed) else lock
-        if again == lock:
-            raise
+        failure = error
+    # Not in the handler: a further failure would be printed together with the first one.
+    if failure is not None:
+        again = (
+            None if failure.killed else _resolved_again(request, lock, resolve, environ, report_any)
+        )
+        if again is None:
+            raise failure
         lock, environment = again, place.ensure(again)
     notes = (*request.dependencies.notes, *_python_note(request.dependencies, python.version))
     notes = (*notes, *lock.notes)
@@ -224,6 +230,22 @@ def _lock_request(
         fallback=wheels.fallback,
         locked=find_lock(dependencies),
     )
+
+
+def _resolved_again(
+    request: LockRequest,
+    lock: Lock,
+    resolve: Callable[..., Lock],
+    environ: Mapping[str, str] | None,
+    report: Report,
+) -> Lock | None:
+    """Return another lock if files of *lock* have vanished; None if not, or if there is no other one."""
+    gone = vanished_files(lock.packages, request.dependencies, environ)
+    if not gone:
+        return None
+    report(replaceable(gone, request.dependencies, request.locked))
+    again = resolve(instead_of=lock.packages)
+    return None if same_files(again.packages, lock.packages) else again
 
 
 def _python_note(dependencies: Dependencies, version: str) -> Iterator[str]:

@@ -1,0 +1,164 @@
+"""Resolutions: the base and the exact packages of an image, kept on this machine and shared with others."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kinetic_images.bases import BaseImage, find_base
+from kinetic_images.dependencies import OWN_NAMES
+from kinetic_images.kept_records import find_record, keep_record
+from kinetic_images.lock.cache import ensure_lock, lock_text, same_files, usable_lock
+from kinetic_images.lock.packages import Lock, LockedPackage
+from kinetic_images.lock.request import LockRequest
+from kinetic_images.registry.registry import Registry
+from kinetic_images.shared_records import SharedRecords
+from kinetic_images.targets import Target
+from kinetic_payload.layout import build_resolution
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What a request for an image was resolved to."""
+
+    base: BaseImage
+    lock: Lock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolutions:
+    """The resolutions of this machine, in *home*, and those that machines share, if there are any."""
+
+    home: Path
+    registry: Registry
+    shared: SharedRecords | None
+    environ: Mapping[str, str] | None
+    report: Callable[[str], None]
+
+    def get(
+        self,
+        base: str,
+        request: LockRequest,
+        *,
+        refresh: bool = False,
+        instead_of: Sequence[LockedPackage] | None = None,
+    ) -> Resolution:
+        """Return the resolution of *request* on the image *base*: a kept one, a shared one, or a new one.
+
+        *refresh* makes a new one in any case. *instead_of* are packages that cannot be used any more: a
+        resolution with exactly these is replaced, here and for others, unless another process has done so. It
+        keeps its base image.
+
+        Raises:
+            DependencyError, InstallError: See `ensure_lock`.
+            ImageNotFoundError, RegistryError: See `find_base`.
+        """
+        assert request.target is not None, "images have a target"
+        target = request.target
+        ingredients = {**request.ingredients, "base": base}
+        text = json.dumps([_FORMAT, target.machine, ingredients], sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        path, name = self.home / "cache" / "images" / f"{key}.json", build_resolution(key)
+
+        def is_wanted(found: Resolution | None) -> bool:
+            return found is not None and not (
+                instead_of is not None and same_files(found.lock.packages, instead_of)
+            )
+
+        replaced, record = None, None
+        if not refresh:
+            found = _usable(find_record(path), target, request)
+            if found is not None and is_wanted(found):
+                return found
+            replaced = found
+            record = None if self.shared is None else self.shared.find(name)
+            found = _usable(record, target, request)
+            if record is not None and found is not None and is_wanted(found):
+                keep_record(path, record)
+                return found
+            replaced = replaced or found
+        made = self._make(base, request, refresh, instead_of, replaced)
+        kept = self._share(name, record, made, replace=refresh, supersede=instead_of is not None)
+        usable = _usable(kept, target, request)
+        if usable is None or not is_wanted(usable):  # Another version of Kinetic wrote it.
+            kept, usable = _record(made), made
+        keep_record(path, kept)
+        return usable
+
+    def _make(
+        self,
+        base: str,
+        request: LockRequest,
+        refresh: bool,
+        instead_of: Sequence[LockedPackage] | None,
+        replaced: Resolution | None,
+    ) -> Resolution:
+        assert request.target is not None
+        found = (
+            replaced.base
+            if replaced is not None
+            else find_base(base, request.target.python, request.target.machine, self.registry)
+        )
+        lock = ensure_lock(
+            replace(request, target=found.target, platform=found.target.platform),
+            home=self.home,
+            environ=self.environ,
+            report=self.report,
+            refresh=refresh,
+            instead_of=instead_of,
+        )
+        return Resolution(found, lock)
+
+    def _share(
+        self,
+        name: str,
+        seen: dict[str, Any] | None,
+        made: Resolution,
+        *,
+        replace: bool,
+        supersede: bool,
+    ) -> dict[str, Any]:
+        """Share *made* as *name*; return the record that others find, or that of *made* if it is not shared."""
+        record = _record(made)
+        # Addresses of files on this machine mean nothing on another one; its own wheels are found by name.
+        is_here = any(
+            package.local_path is not None and package.name not in OWN_NAMES
+            for package in made.lock.packages
+        )
+        if self.shared is None or is_here:
+            return record
+        if supersede:
+            return self.shared.supersede(name, seen, record)
+        return self.shared.offer(name, record, replace=replace)
+
+
+def _record(resolution: Resolution) -> dict[str, Any]:
+    base = resolution.base
+    return {
+        "base": base.reference,
+        "glibc": list(base.target.glibc),
+        "labelled": base.labelled,
+        "lock": lock_text(resolution.lock),
+    }
+
+
+def _usable(
+    record: Mapping[str, Any] | None, target: Target, request: LockRequest
+) -> Resolution | None:
+    if record is None:
+        return None
+    try:
+        major, minor = record["glibc"]
+        lock = usable_lock(record["lock"], request)
+        base = BaseImage(
+            record["base"], replace(target, glibc=(major, minor)), bool(record["labelled"])
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+    return None if lock is None else Resolution(base, lock)
