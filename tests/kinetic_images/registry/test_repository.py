@@ -141,10 +141,21 @@ def test_a_page_in_place_of_an_image_is_an_error_and_never_no(
     with pytest.raises(RegistryError, match="text/html, not a manifest"):
         repository.digest("1")
 
-    server.faults.add(status=404, headers=missing)
-    with pytest.raises(RegistryError, match="not that of a registry") as caught:
-        repository.digest("2")
-    assert not isinstance(caught.value, ImageNotFoundError)
+    for ask in (lambda: repository.digest("2"), lambda: repository.has_blob(OTHER)):
+        server.faults.add(status=404, headers=missing, page=b"<html>Log in</html>", times=2)
+        with pytest.raises(RegistryError, match="not that of a registry") as caught:
+            ask()
+        assert not isinstance(caught.value, ImageNotFoundError)
+
+
+def test_a_registry_may_say_only_in_the_body_that_it_is_one(
+    server: RegistryServer, repository: Repository
+) -> None:
+    plain = {"Content-Type": "text/plain", "Docker-Distribution-Api-Version": None}
+    server.faults.add(times=None, headers=plain)
+
+    assert repository.digest("1") is None
+    assert not repository.has_blob(OTHER)
 
 
 def test_a_blob_that_is_too_large_for_memory_is_refused(

@@ -112,6 +112,13 @@ class Client:
 
         with _translated(call):
             response = self._authorized(call, request, seconds, exchange)
+            if (
+                request.method == "HEAD"
+                and response.status == 404
+                and not _refusal(response).absent
+            ):
+                # Some registries say only in the body that the response is theirs, and HEAD has none.
+                response = self._authorized(call, replace(request, method="GET"), seconds, exchange)
         self._check(call, response, accept)
         return response
 
@@ -221,7 +228,7 @@ class Client:
         """
         if response.status < 300 or (response.status in accept and response.status != 404):
             return
-        refusal = Refusal.of(response.status, response.headers, response.data, datetime.now(UTC))
+        refusal = _refusal(response)
         if refusal.absent and 404 in accept:
             return
         if refusal.transient:
@@ -262,6 +269,10 @@ def _translated(call: Call) -> Generator[None, None, None]:
         if "certificate" in error.reason:
             hint = "Set SSL_CERT_FILE to a file with its certificate authority; a proxy may intercept TLS."
         raise RegistryError(f"Could not {call}: {error.reason}.", hint=hint) from error
+
+
+def _refusal(response: Response) -> Refusal:
+    return Refusal.of(response.status, response.headers, response.data, datetime.now(UTC))
 
 
 def _with(request: Outgoing, header: str | None) -> Outgoing:
