@@ -171,6 +171,17 @@ def test_the_size_is_asked_without_a_transfer(index: FileServer) -> None:
     assert [method for method, _, _ in index.requests] == ["HEAD"]
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 405, 501])
+def test_a_server_that_refuses_to_name_the_size_may_still_have_the_file(
+    index: FileServer, status: int
+) -> None:
+    url = index.add("/a.whl", DATA)
+    index.answers = [(status, {}, b"")]
+
+    assert a_downloader().size(url, what="numpy 2.0") is None
+    assert fetched(url) == DATA
+
+
 def test_a_stopped_download_ends_at_once(index: FileServer) -> None:
     url = index.add("/a.whl", DATA)
     asked: list[None] = []

@@ -107,11 +107,14 @@ class Downloader:
         """Return the size of the file at *url* in bytes; None if the server does not name it.
 
         Raises:
-            DownloadError: As for `fetch`.
+            DownloadUnavailableError: There was no response within the policy's tries.
         """
 
         def ask() -> int | None:
-            response = self._request("HEAD", url, {}, what)
+            try:
+                response = self._request("HEAD", url, {}, what)
+            except DownloadError:
+                return None  # Some servers refuse HEAD; if it is more than that, `fetch` says so.
             response.close()
             length = response.headers.get("Content-Length", "")
             return int(length) if length.isascii() and length.isdigit() else None

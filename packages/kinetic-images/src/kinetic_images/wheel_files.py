@@ -40,7 +40,7 @@ class WheelFiles:
         """Return the size of the wheel in bytes: as the lock, the cache or its server names it.
 
         Raises:
-            DownloadError: The server rejects the request, or was not reached.
+            DownloadUnavailableError: The server was not reached, or failed each time.
         """
         if package.size is not None:
             return package.size
