@@ -8,6 +8,7 @@ import string
 import subprocess
 import sys
 import tracemalloc
+import zipfile
 from collections.abc import Mapping
 from importlib.metadata import PathDistribution
 from pathlib import Path
@@ -128,6 +129,29 @@ def test_any_wheel_is_installed_as_uv_installs_it(
     assert_like_uv(make_wheel(folder, files, modes=modes), folder)
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_of_several_files_for_one_path_the_one_that_uv_installs_counts(tmp_path: Path) -> None:
+    files = {"{data}/purelib/twice/b.py": "data", "twice/a.py": "first", "twice/b.py": "root"}
+    wheel = make_wheel(tmp_path, files, name="twice")
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("twice/a.py", "last")
+
+    members = extracted(layer_of(wheel), tmp_path / "image")
+
+    assert len(members) == len(set(members))
+    assert tree(tmp_path / "image/opt/kn/site") == tree(installed_by_uv(wheel, tmp_path / "uv"))
+
+
+@pytest.mark.parametrize("name", ["python", "python3", "python3.11"])
+def test_a_program_in_place_of_the_interpreter_is_refused(tmp_path: Path, name: str) -> None:
+    script = make_wheel(tmp_path / "a", {f"{{data}}/scripts/{name}": "#!python\n"})
+    entry = make_wheel(tmp_path / "b", entry_points=f"[console_scripts]\n{name} = demo:main\n")
+
+    for wheel in (script, entry):
+        with pytest.raises(InvalidWheelError, match="the name of the interpreter"):
+            layer_of(wheel)
+
+
 def test_files_belong_to_root_without_a_time_and_only_our_folders_are_listed(
     tmp_path: Path,
 ) -> None:
@@ -198,8 +222,9 @@ def test_bytecode_is_what_py_compile_writes_for_the_path_in_the_image(tmp_path: 
     assert made.read_bytes() == Path(expected or "").read_bytes()
 
 
-def test_a_module_that_does_not_compile_has_no_bytecode(tmp_path: Path) -> None:
-    extracted(layer_of(make_wheel(tmp_path, EVERYTHING), bytecode=True), tmp_path / "image")
+def test_a_module_that_does_not_compile_or_has_a_long_name_has_no_bytecode(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, {**EVERYTHING, f"demo/{'x' * 250}.py": ""})
+    extracted(layer_of(wheel, bytecode=True), tmp_path / "image")
 
     made = {path.name.partition(".")[0] for path in (tmp_path / "image").rglob("*.pyc")}
 

@@ -50,7 +50,7 @@ def test_what_names_no_function_is_an_error(value: str) -> None:
         scripts_of(f"[console_scripts]\nx = {value}\n")
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "..", "."])
+@pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", ".wh.x", "é" * 128])
 def test_what_is_no_name_of_a_program_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match="not a valid name"):
         scripts_of(f"[console_scripts]\n{name} = m:f\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from typing import BinaryIO, Final
 from kinetic_images.builders.layers.bytecode import LARGEST_SOURCE, cached_path, compiled
 from kinetic_images.builders.layers.entry_points import portable, scripts_of
 from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter, missing_folders
-from kinetic_images.builders.layers.layout import BIN, PREFIX, SITE
+from kinetic_images.builders.layers.layout import BIN, PREFIX, SITE, fits
 from kinetic_images.builders.layers.record import (
     RecordRow,
     recorded_hash,
@@ -27,6 +28,7 @@ VERSION: Final = 1
 """The version of the conversion. Change it with everything that changes the bytes of a layer."""
 
 _INSTALLER: Final = b"kinetic\n"
+_INTERPRETER: Final = re.compile(rf"{BIN}/pythonw?[0-9.]*")
 
 
 def write_layer(wheels: Sequence[Path], stream: BinaryIO, *, bytecode: bool) -> LayerBlob:
@@ -122,6 +124,9 @@ class _Installation:
             *programs,
         ]
         """The paths of the files, those of bytecode included even if a module does not compile."""
+        if any(_INTERPRETER.fullmatch(path) for path in self.paths):
+            # It comes first on PATH, and its own first line would start it again.
+            raise wheel.error("it has a program with the name of the interpreter")
 
     def write(self, tree: _Tree) -> None:
         for entry in self._entries:
@@ -145,9 +150,10 @@ class _Installation:
         source = b"".join(self._wheel.content(entry.info))
         self._write_file(tree, entry, len(source), iter((source,)))
         self._keep_row(entry)
-        made = compiled(source, f"/{entry.path}") if self._bytecode else None
+        path = cached_path(entry.path)
+        possible = self._bytecode and fits(path)
+        made = compiled(source, f"/{entry.path}") if possible else None
         if made is not None:
-            path = cached_path(entry.path)
             tree.add(path, made)
             # As in pip: bytecode may be compiled again, so it has no hash.
             self._rows.append((recorded_path(path), "", ""))

@@ -6,6 +6,8 @@ import configparser
 import re
 from typing import Final
 
+from kinetic_images.builders.layers.layout import WHITEOUT, fits
+
 INTERPRETER: Final = b"#!/usr/bin/env python3"
 _GROUPS: Final = ("console_scripts", "gui_scripts")
 _TARGET: Final = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attr>[\w.]+)\s*(?:\[[^\]]*\])?")
@@ -38,7 +40,8 @@ def scripts_of(entry_points: str) -> dict[str, bytes]:
     found = {}
     for group in _GROUPS:
         for name, value in parser.items(group) if parser.has_section(group) else ():
-            if not _NAME.fullmatch(name) or name in (".", ".."):
+            valid = _NAME.fullmatch(name) and fits(name)
+            if not valid or name in (".", "..") or name.startswith(WHITEOUT):
                 raise ValueError(f"the entry point {name!r} is not a valid name of a program")
             found[name] = _script(name, value)
     return found

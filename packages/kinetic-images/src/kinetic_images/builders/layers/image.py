@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.builders.layers.layout import environment, finder_files
+from kinetic_images.builders.layers.layout import WHITEOUT, environment, finder_files
 from kinetic_images.errors import BuildError
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.oci import (
@@ -44,7 +44,7 @@ def files_of(recipe: Recipe) -> dict[str, bytes]:
     for path, content in recipe.files.items():
         parts = path.split("/")
         unsafe = len(parts) < 2 or any(
-            part in ("", ".", "..") or part.startswith(".wh.") for part in parts[1:]
+            part in ("", ".", "..") or part.startswith(WHITEOUT) for part in parts[1:]
         )
         if parts[0] or unsafe or "\0" in path:
             raise BuildError(

@@ -14,6 +14,11 @@ SITE: Final = image_layout.SITE[1:]
 BIN: Final = image_layout.BIN[1:]
 INCLUDE: Final = f"{PREFIX}/include"
 
+WHITEOUT: Final = ".wh."
+"""The beginning of a file's name that removes a file of the layers below."""
+_LONGEST_NAME: Final = 255
+"""The most bytes of a name in a folder on Linux."""
+
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The PATH of containers whose image sets none."""
 
@@ -31,3 +36,9 @@ def environment(base: Mapping[str, str]) -> dict[str, str]:
 def separate_environment(base: Mapping[str, str]) -> str | None:
     """Return the folder of the base's virtual or conda environment, which `finder_files` do not reach."""
     return base.get("VIRTUAL_ENV") or base.get("CONDA_PREFIX") or None
+
+
+def fits(path: str) -> bool:
+    """Return whether no part of *path* is too long for a file system: such a layer cannot be unpacked."""
+    parts = path.split("/")
+    return all(len(part.encode("utf-8", "surrogateescape")) <= _LONGEST_NAME for part in parts)

@@ -12,20 +12,18 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.parser import HeaderParser
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from packaging.utils import canonicalize_name
 
 from kinetic_images.builders.layers.inflate import content_of
-from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE
+from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE, WHITEOUT, fits
 from kinetic_images.errors import InvalidWheelError
 
 _LARGEST_METADATA: Final = 64 << 20
 _VERSION: Final = re.compile(r"(\d+)\.\d+")
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\]")
-_WHITEOUT: Final = ".wh."
-"""A file of this name in a layer removes a file of the layers below."""
 _OF_INSTALLERS: Final = frozenset(
     {"INSTALLER", "RECORD", "RECORD.jws", "RECORD.p7s", "REQUESTED", "direct_url.json"}
 )
@@ -155,36 +153,33 @@ class Wheel:
             raise self.error(f"its Wheel-Version is {version!r}; only 1.x is supported")
 
     def _entries(self, infos: Iterable[zipfile.ZipInfo]) -> Iterator[WheelEntry]:
-        seen: dict[str, str] = {}
-        folders: set[str] = set()
-        for info in infos:
+        placed: dict[str, WheelEntry] = {}
+        for info in sorted(infos, key=lambda info: _is_data(info.filename)):
             problem = _problem(info)
             if problem is not None:
                 raise self.error(f"the path {info.filename!r} is unsafe: {problem}")
             path, is_script = self._place(info.filename)
             if path is None:
                 continue
-            if path in seen:
-                raise self.error(f"{seen[path]!r} and {info.filename!r} are placed at one path")
-            seen[path] = info.filename
-            parts = path.split("/")
-            folders.update("/".join(parts[:count]) for count in range(1, len(parts)))
             mode = info.external_attr >> 16
-            yield WheelEntry(
+            # Of several files for one path, the last one counts, and those of `.data` come last: as in pip and uv.
+            placed[path] = WheelEntry(
                 info=info,
                 path=path,
                 executable=is_script or bool(mode & 0o111),
                 is_script=is_script,
             )
-        if both := folders & set(seen):
+        folders = {str(folder) for path in placed for folder in PurePosixPath(path).parents}
+        if both := folders & set(placed):
             raise self.error(f"{min(both)!r} is a file and a folder")
+        yield from placed.values()
 
     def _place(self, name: str) -> tuple[str | None, bool]:
         """Return where the file *name* is placed, and whether it is a script. None: it is left out."""
         top, _, rest = name.partition("/")
         if top == self.dist_info and rest in _OF_INSTALLERS:
             return None, False
-        if not top.endswith(".data") or not rest:
+        if not _is_data(name):
             return f"{SITE}/{name}", False
         scheme, _, inner = rest.partition("/")
         root = {
@@ -197,6 +192,12 @@ class Wheel:
         if root is None or not inner:
             raise self.error(f"{name!r} is of an unknown kind, {scheme!r}")
         return f"{root}/{inner}", scheme == "scripts"
+
+
+def _is_data(name: str) -> bool:
+    """Return whether *name* is in the folder of files that are placed by their kind."""
+    top, _, rest = name.partition("/")
+    return top.endswith(".data") and bool(rest)
 
 
 def _is_folder(info: zipfile.ZipInfo) -> bool:
@@ -217,8 +218,10 @@ def _problem(info: zipfile.ZipInfo) -> str | None:
         return "it contains '.' or an empty part"
     if _UNSAFE.search(name):
         return "it contains a backslash or a control character"
-    if any(part.startswith(_WHITEOUT) for part in parts):
+    if any(part.startswith(WHITEOUT) for part in parts):
         return "it would remove files of the base image"
+    if not fits(name):
+        return "a name in it is too long"
     if info.create_system == 3 and kind not in (0, stat.S_IFREG):
         return "it is a link or a device"
     return None
