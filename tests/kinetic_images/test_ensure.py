@@ -193,7 +193,7 @@ class Installing:
     def __init__(self, world: World) -> None:
         self.layers = world.layers("elsewhere")
 
-    def check(self, image: str) -> None:
+    def check(self, recipe: Recipe, image: str) -> None:
         pass
 
     def obstacle(self, recipe: Recipe) -> str | None:
@@ -310,7 +310,7 @@ class Counting:
         self.failures = failures
         self.proceed = threading.Event()
 
-    def check(self, image: str) -> None:
+    def check(self, recipe: Recipe, image: str) -> None:
         pass
 
     def obstacle(self, recipe: Recipe) -> str | None:
@@ -456,7 +456,7 @@ def test_what_has_no_wheel_goes_to_the_next_builder_and_that_is_reported(world: 
     class Elsewhere:
         name = "cloud_build"
 
-        def check(self, image: str) -> None:
+        def check(self, recipe: Recipe, image: str) -> None:
             pass
 
         def obstacle(self, recipe: Recipe) -> str | None:

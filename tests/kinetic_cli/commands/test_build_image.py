@@ -19,7 +19,9 @@ from kinetic_cli.testing import run
 from kinetic_images.bases import find_base
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.retry import RetryPolicy
+from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps
 from kinetic_images.testing.registry.server import RegistryServer
+from kinetic_payload.testing.gcs import GcsServer
 
 JAX = "0.10.2" if PYTHON == "3.11" else "0.12.0.1"
 PICKLE = importlib.metadata.version("cloudpickle")
@@ -174,3 +176,48 @@ def test_without_a_repository_the_setting_is_named(world: World) -> None:
 
     assert ran.exit_code == 1
     assert "KINETIC_BASE_IMAGE_REPO" in ran.stderr
+
+
+def test_cloud_build_gets_logins_of_indexes_from_the_secret_that_a_setting_names(
+    world: World,
+) -> None:
+    password = "pa55word-of-the-index"
+    world.patch.setenv(
+        "UV_DEFAULT_INDEX", world.index.url("/simple/").replace("//", f"//me:{password}@")
+    )
+    steps = PythonSteps({"gcr.io/cloud-builders/docker": lambda step: 3})
+    with GcsServer() as buckets, CloudBuildServer(buckets.endpoint, steps) as builds:
+        buckets.create_bucket("builds")
+        builds.accounts.add("kn-one-builds@test-project.iam.gserviceaccount.com")
+        builds.secrets["projects/test-project/secrets/logins/versions/latest"] = "machine x"
+        variables = {
+            **buckets.environment,
+            "KINETIC_PROJECT": "test-project",
+            "KINETIC_ZONE": "us-central1-a",
+            "KINETIC_CLUSTER": "one",
+            "KINETIC_BUILDS_STORE": "gs://builds",
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD": builds.endpoint,
+        }
+
+        def build(*args: str, **more: str) -> Result:
+            args = ("--repo", world.repository, "--builder", "cloud_build", *args)
+            environment = {**variables, **more}
+            return run("build-image", *args, home=world.folder / "k", environment=environment)
+
+        wrong = build("--registry-user", "me", "--registry-secret", f"my {password}")
+        assert "--registry-secret: This is not the name of a secret" in wrong.stderr
+        refused = build("--category", "cpu")
+        assert refused.exit_code == 1
+        assert "127.0.0.1 with a login, and Cloud Build has none" in refused.stderr
+        assert "gcloud secrets create kinetic-netrc --project=test-project" in refused.stderr
+        assert buckets.names("builds") == []
+        built = build("--category", "cpu", KINETIC_BUILD_SECRET="logins")
+
+    assert "non-zero status: 3" in built.stderr
+    (build,) = builds.builds.values()
+    (secret,) = build.available_secrets.secret_manager
+    assert secret.version_name == "projects/test-project/secrets/logins/versions/latest"
+    everything = (
+        f"{wrong.stderr}{refused.output}{refused.stderr}{built.output}{built.stderr}{build}"
+    )
+    assert password not in everything

@@ -35,7 +35,7 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
 
     first = run("profile", "create", "one", *A, home=tmp_path)
     given = ("--backend", "gke", "--store-timeout", "120", "--service-account", "trainer")
-    given += ("--image-repo", "127.0.0.1:5000/kn")
+    given += ("--image-repo", "127.0.0.1:5000/kn", "--build-secret", "kinetic-netrc")
     run("profile", "create", "two", *A, *given, home=tmp_path)
 
     assert first.stdout == "Wrote profile one. It is the current one.\n"
@@ -52,6 +52,7 @@ def test_a_profile_lives_from_create_to_rm(tmp_path: Path) -> None:
         "store_timeout": "120",
         "service_account": "trainer",
         "image_builder": None,
+        "build_secret": "kinetic-netrc",
         "image_repo": "127.0.0.1:5000/kn",
         "base_image_repo": None,
         "pod_overrides": None,

@@ -22,7 +22,8 @@ from kinetic_payload.testing.gcs import GcsServer
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     """A Cloud Build whose docker step is a Python function."""
     program: list[Callable[[Step], int]] = [successful]
-    steps = PythonSteps({"gcr.io/cloud-builders/docker": lambda step: program[-1](step)})
+    names = ("gcr.io/cloud-builders/docker", "gcr.io/cloud-builders/gcloud")
+    steps = PythonSteps(dict.fromkeys(names, lambda step: program[-1](step)))
     with GcsServer() as buckets, CloudBuildServer(buckets.endpoint, steps) as builds:
         for name, value in buckets.environment.items():
             monkeypatch.setenv(name, value)

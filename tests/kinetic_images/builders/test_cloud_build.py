@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import subprocess
 import tarfile
 import threading
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -136,8 +139,11 @@ def test_a_secret_that_the_build_may_not_read_is_named(cloud: Cloud) -> None:
         host="registry.test", user="me", secret_version="projects/p/secrets/none/versions/1"
     )
 
-    with pytest.raises(BuildError, match="projects/p/secrets/none/versions/1"):
+    with pytest.raises(
+        BuildServicePermissionError, match="projects/p/secrets/none/versions/1"
+    ) as caught:
         cloud.build(registry_login=login)
+    assert "roles/secretmanager.secretAccessor" in str(caught.value.hint)
 
 
 def test_a_build_that_takes_too_long_is_a_timeout(cloud: Cloud) -> None:
@@ -364,38 +370,157 @@ def test_a_role_that_the_account_of_builds_lacks_is_named(
     assert role in str(caught.value)
 
 
-def test_secrets_come_from_secret_manager_and_appear_nowhere_else(cloud: Cloud) -> None:
-    version = "projects/test-project/secrets/netrc/versions/3"
-    cloud.builds.secrets[version] = "machine files.test login me password hunter22secret\n"
-    seen: list[Step] = []
+VERSION = "projects/test-project/secrets/netrc/versions/3"
+STORED = "machine files.test login me password hunter22secret\n"
+PROGRAMS = {
+    "gcloud": '[ "$*" = "auth print-access-token" ] && echo t0ken-of-the-account',
+    "docker": 'for a in "$@"; do case "$a" in --secret=id=netrc,src=*) cat "${a#*src=}" >> "${0%/*}/netrc";; esac; done',
+}
 
+
+@dataclass
+class Shell:
+    """Runs the shell commands of steps with programs in place of gcloud and docker, which record the netrc."""
+
+    folder: Path
+    steps: list[Step] = field(default_factory=list)
+
+    def __call__(self, step: Step) -> int:
+        """Run a step."""
+        self.steps.append(step)
+        for name, text in PROGRAMS.items():
+            program = self.folder / name
+            program.write_text(f"#!/bin/sh\n{text}\n")
+            program.chmod(0o755)
+        command = [step.entrypoint, *step.arguments]
+        for path, folder in step.volumes.items():
+            command = [word.replace(path, str(folder)) for word in command]
+        environ = {**step.environment, "PATH": f"{self.folder}:/usr/bin:/bin"}
+        done = subprocess.run(command, env=environ, capture_output=True, check=False)
+        step.write(done.stdout.decode() + done.stderr.decode())
+        return done.returncode
+
+    @property
+    def netrc(self) -> list[str]:
+        """The lines of the netrc that docker was given."""
+        return (self.folder / "netrc").read_text().split("\n")
+
+
+def logins(addresses: Iterable[str] | None) -> BuildSecrets:
+    """Return the credentials of a machine that has some for `files.test`."""
+    known = addresses is None or any("//files.test/" in each for each in addresses)
+    return BuildSecrets(netrc=STORED if known else "")
+
+
+GOOGLE = "https://us-python.pkg.dev/p/r/six-1.17.0-py3-none-any.whl"
+OTHER_GOOGLE = GOOGLE.replace("us-", "europe-west4-")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "stored", "expected"),
+    [
+        ([GOOGLE], None, ["machine us-python.pkg.dev login oauth2accesstoken password t0ken"]),
+        (
+            [GOOGLE, "https://files.test/a.whl", OTHER_GOOGLE],
+            STORED,
+            [
+                STORED.strip(),
+                "machine europe-west4-python.pkg.dev login oauth2accesstoken password t0ken",
+                "machine us-python.pkg.dev login oauth2accesstoken password t0ken",
+            ],
+        ),
+        (
+            [GOOGLE],
+            "machine us-python.pkg.dev\nlogin _json_key password key",
+            ["machine us-python.pkg.dev", "login _json_key password key"],
+        ),
+        (["https://files.test/a.whl"], STORED, [STORED.strip()]),
+    ],
+    ids=["Artifact Registry", "both", "a key of the user", "another index"],
+)
+def test_a_build_logs_in_to_indexes_and_its_credentials_appear_nowhere_else(
+    cloud: Cloud, tmp_path: Path, addresses: list[str], stored: str | None, expected: list[str]
+) -> None:
+    packages = [package(f"p{number}", address=each) for number, each in enumerate(addresses)]
+    shell = Shell(tmp_path)
+    cloud.program.append(shell)
+    cloud.builder = replace(cloud.builder, secrets=logins)
+    if stored is not None:
+        cloud.builds.secrets[VERSION] = stored
+        settings = replace(cloud.builder.settings, secret_versions={"netrc": VERSION})
+        cloud.builder = replace(cloud.builder, settings=settings)
+
+    cloud.builder.build(a_recipe(*packages), IMAGE, cloud.reports)
+
+    found = [line.replace("t0ken-of-the-account", "t0ken") for line in shell.netrc if line]
+    assert found == expected
+    assert not any("--network" in word for step in shell.steps for word in step.arguments)
+    bucket = [stored.content.read() for stored in cloud.buckets.objects("builds", "")]
+    everywhere = f"{cloud.only}{cloud.builder}{cloud.lines}{bucket}"
+    assert "t0ken" not in everywhere
+    assert "hunter22secret" not in everywhere
+    workspace = shell.steps[-1].folder
+    assert not any(folder.is_relative_to(workspace) for folder in shell.steps[0].volumes.values())
+
+
+def test_a_token_is_obtained_only_for_builds_that_need_one(cloud: Cloud) -> None:
+    cloud.builder.build(a_recipe(), IMAGE, cloud.reports)
+
+    assert [step.name for step in cloud.only.steps] == ["gcr.io/cloud-builders/docker"]
+    assert not cloud.only.available_secrets.secret_manager
+
+
+def test_a_token_is_not_sent_over_a_connection_without_encryption(cloud: Cloud) -> None:
+    plain = package(address=GOOGLE.replace("https:", "http:"))
+
+    cloud.builder.build(a_recipe(plain), IMAGE, cloud.reports)
+
+    assert len(cloud.only.steps) == 1
+
+
+def test_an_account_that_may_not_read_a_repository_is_named_with_the_role(cloud: Cloud) -> None:
+    def refused(step: Step) -> int:
+        step.write(f"#7 0.9 error: Failed to fetch: `{GOOGLE}`\n#7 0.9   Caused by: HTTP status ")
+        step.write("client error (403 Forbidden)\n#7 ERROR: process did not complete\n")
+        return 1
+
+    cloud.program.append(refused)
+    with pytest.raises(BuildError, match="403 Forbidden") as caught:
+        cloud.builder.build(a_recipe(package(address=GOOGLE)), IMAGE, cloud.reports)
+
+    assert "roles/artifactregistry.reader" in str(caught.value.hint)
+
+
+def test_passwords_in_the_output_of_uv_are_hidden(cloud: Cloud) -> None:
     def leaks(step: Step) -> int:
-        seen.append(step)
-        step.write("downloading with hunter22secret from https://me:hunter22secret@files.test/\n")
+        step.write("with hunter22secret from https://me:hunter22secret@files.test/\n")
         return 0
 
     cloud.program.append(leaks)
-    cloud.builder = replace(
-        cloud.builder, secrets=BuildSecrets(netrc=cloud.builds.secrets[version])
-    )
-    cloud.build(secret_versions={"netrc": version})
+    cloud.builder = replace(cloud.builder, secrets=logins)
+    cloud.build()
 
-    assert seen[0].environment["KN_SECRET_NETRC"] == cloud.builds.secrets[version]
-    assert seen[0].entrypoint == "bash"
-    assert "downloading with *** from https://files.test/" in cloud.lines
-    assert "hunter22secret" not in f"{cloud.only}{cloud.builder}{cloud.lines}"
-    for stored in cloud.buckets.objects("builds", "team/builds/contexts/"):
-        assert b"hunter22secret" not in stored.content.read()
+    assert "with *** from https://files.test/" in cloud.lines
 
 
-def test_credentials_without_a_secret_are_refused_before_anything_is_uploaded(cloud: Cloud) -> None:
-    cloud.builder = replace(cloud.builder, secrets=BuildSecrets(netrc="machine x password y123"))
+def test_a_login_without_a_secret_is_refused_before_anything_is_uploaded(cloud: Cloud) -> None:
+    builder = replace(cloud.builder, secrets=logins)
+    recipe = a_recipe(package(address="https://files.test/a.whl"), package("b", address=GOOGLE))
 
-    with pytest.raises(BuildInputError, match="credentials of an index") as caught:
-        cloud.build()
+    for call in (
+        lambda: builder.check(recipe, IMAGE),
+        lambda: builder.build(recipe, IMAGE, cloud.reports),
+    ):
+        with pytest.raises(BuildInputError, match=r"from files\.test with a login") as caught:
+            call()
 
-    assert "gcloud secrets create" in str(caught.value)
+    hint = str(caught.value.hint)
+    assert "gcloud secrets create kinetic-netrc --project=test-project" in hint
+    assert "--role=roles/secretmanager.secretAccessor" in hint
+    assert "KINETIC_BUILD_SECRET=kinetic-netrc" in hint
+    assert "hunter22" not in f"{caught.value}"
     assert cloud.buckets.names("builds") == []
+    builder.check(a_recipe(package(address=GOOGLE)), IMAGE)
 
 
 def test_a_registry_that_fails_after_the_build_does_not_lose_its_digest(cloud: Cloud) -> None:

@@ -12,7 +12,8 @@ from google.cloud.devtools import cloudbuild_v1
 
 from kinetic_images.builders.cloud_build import CloudBuildSettings, RegistryLogin
 from kinetic_images.builders.cloud_build.request import ImageBuild, Source, build_request
-from kinetic_images.errors import InvalidReferenceError
+from kinetic_images.builders.cloud_build.settings import secret_version
+from kinetic_images.errors import BuildInputError, InvalidReferenceError
 from kinetic_images.testing.cloud_build.validation import invalid
 from kinetic_payload.stores.store import Location
 
@@ -60,6 +61,7 @@ def request(settings: CloudBuildSettings, bucket: str = "builds", **fields: Any)
     [
         ("plain", request(PLAIN)),
         ("full", request(FULL, "shared/team")),
+        ("token", request(FULL, token_hosts=("us-python.pkg.dev",))),
         ("login", request(LOGIN, image="docker.io/team/base-cpu:0123abc")),
     ],
 )
@@ -68,9 +70,12 @@ def test_a_request_is_the_one_that_was_reviewed(name: str, made: dict[str, Any])
     assert json.loads(path.read_text()) == made, json.dumps(made, indent=2)
 
 
+@pytest.mark.parametrize("token_hosts", [(), ("us-python.pkg.dev",)])
 @pytest.mark.parametrize("settings", [PLAIN, FULL, LOGIN])
-def test_a_request_is_valid_and_keeps_its_dollars(settings: CloudBuildSettings) -> None:
-    build = cloudbuild_v1.Build(request(settings))
+def test_a_request_is_valid_and_keeps_its_dollars(
+    settings: CloudBuildSettings, token_hosts: tuple[str, ...]
+) -> None:
+    build = cloudbuild_v1.Build(request(settings, token_hosts=token_hosts))
 
     assert invalid(build, {}) is None
     (step,) = [step for step in build.steps if step.id == "build"]
@@ -81,3 +86,21 @@ def test_a_request_is_valid_and_keeps_its_dollars(settings: CloudBuildSettings) 
 def test_an_image_without_a_tag_is_refused() -> None:
     with pytest.raises(InvalidReferenceError):
         request(PLAIN, image="localhost:5000/kn/bundled")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("kinetic-netrc", "projects/my-project/secrets/kinetic-netrc/versions/latest"),
+        ("projects/p/secrets/s/versions/3", "projects/p/secrets/s/versions/3"),
+        ("projects/p/secrets/s", None),
+        ("machine host login me password pa55", None),
+    ],
+)
+def test_a_secret_is_named_and_never_written(text: str, version: str | None) -> None:
+    if version is not None:
+        assert secret_version(text, "my-project") == version
+        return
+    with pytest.raises(BuildInputError) as caught:
+        secret_version(text, "my-project")
+    assert text not in str(caught.value)

@@ -113,7 +113,7 @@ def docker(tmp_path: Path) -> Program:
     images.folder = tmp_path
     environ = {"PATH": str(program.parent), "DOCKER_HOST": "unix:///x"}
     secrets = BuildSecrets(netrc="machine x login y password hunter22\n")
-    builder = DockerBuilder(registries=images, secrets=secrets, environ=environ)
+    builder = DockerBuilder(registries=images, secrets=lambda _: secrets, environ=environ)
     return Program(tmp_path, images, builder, [])
 
 

@@ -31,6 +31,13 @@ from kinetic_images.testing.cloud_build.validation import invalid, replaced
 from kinetic_payload.testing.gcs import GcsServer
 
 STEP = {"name": "tool", "args": ["a"]}
+SECRET = {"version_name": "projects/p/secrets/s/versions/latest", "env": "A"}
+
+
+def sharing(*volumes: tuple[str, str]) -> dict[str, Any]:
+    """Return a build whose two steps have the same volumes."""
+    step = {**STEP, "volumes": [{"name": name, "path": path} for name, path in volumes]}
+    return {"steps": [step, step]}
 
 
 @pytest.fixture
@@ -62,6 +69,24 @@ def a_build(**fields: Any) -> Any:
         ({"steps": [{**STEP, "args": ["x" * 10_001]}]}, "arg is too long"),
         ({"steps": [{**STEP, "env": ["A"]}]}, "not KEY=VALUE"),
         ({"steps": [{**STEP, "secret_env": ["A"]}]}, "'A' of step 0 is not defined"),
+        (
+            {
+                "steps": [{**STEP, "secret_env": ["A"]}],
+                "available_secrets": {"secret_manager": [{**SECRET, "version_name": "s"}]},
+            },
+            "invalid secret version name 's'",
+        ),
+        (
+            {"available_secrets": {"secret_manager": [SECRET]}},
+            "'A' must be unique, and used by at least one build step",
+        ),
+        (sharing(("login", "/login")), None),
+        (sharing(("login", "login")), "not absolute, or reserved"),
+        (sharing(("login", "/workspace/login")), "not absolute, or reserved"),
+        (sharing(("login", "/a"), ("login", "/b")), "unique names and paths"),
+        (sharing(("a", "/a"), ("b", "/a/")), "unique names and paths"),
+        (sharing(("no name", "/a")), "invalid volume name"),
+        ({"steps": sharing(("login", "/login"))["steps"][:1]}, "only used by one step"),
         ({"steps": [{**STEP, "args": ["$NAME"]}]}, "not a valid built-in substitution"),
         ({"steps": [{**STEP, "args": ["$$NAME $name $PROJECT_ID"]}]}, None),
         ({"steps": [{**STEP, "args": ["$_MINE"]}], "substitutions": {"_MINE": "1"}}, None),
@@ -147,7 +172,11 @@ def test_missing_sources_and_secrets_fail_the_build_as_the_service_does(buckets:
     secret = {"version_name": "projects/p/secrets/s/versions/1", "env": "S"}
     with CloudBuildServer(buckets.endpoint, PythonSteps({"tool": lambda step: 0})) as server:
         client = client_of(server)
-        for fields in ({"source": gone}, {"available_secrets": {"secret_manager": [secret]}}):
+        reading = {
+            "steps": [{**STEP, "secret_env": ["S"]}],
+            "available_secrets": {"secret_manager": [secret]},
+        }
+        for fields in ({"source": gone}, reading):
             with pytest.raises(exceptions.InvalidArgument):
                 client.create_build(project_id="test-project", build=a_build(**fields)).result(
                     timeout=20

@@ -186,7 +186,7 @@ def _ensured(
         services.resolved()
     else:
         builder = _chosen(services.builders(), recipe, services.reports)
-        builder.check(str(name))
+        builder.check(recipe, str(name))
         services.resolved()
         services.reports.line(changed_ingredients(services.home, _project(request), recipe))
         digest, built_by = _build_once(request, recipe, str(name), builder, services)

@@ -113,6 +113,12 @@ def test_bundled_images_are_in_the_repository_of_the_cluster_or_in_the_named_one
         ),
         (
             None,
+            {"KINETIC_IMAGE_REPO": "h.example/kn", "KINETIC_BUILD_SECRET": "projects/p/secrets/s"},
+            ConfigurationError,
+            "KINETIC_BUILD_SECRET: This is not the name of a secret",
+        ),
+        (
+            None,
             {"KINETIC_IMAGE_REPO": "https://h.example/kn"},
             ConfigurationError,
             "KINETIC_IMAGE_REPO: 'https://h.example/kn' is no name of an image: it begins with a scheme",

@@ -36,10 +36,11 @@ class Builder(Protocol):
         """Return why this builder cannot build *recipe*, as a sentence; None if it can."""
         ...
 
-    def check(self, image: str) -> None:
-        """Refuse what certainly cannot be pushed as *image*, before anything is built.
+    def check(self, recipe: Recipe, image: str) -> None:
+        """Refuse what certainly cannot be built, or pushed as *image*, before anything is uploaded or built.
 
         Raises:
+            BuildInputError: The build needs credentials, and has none.
             RegistryError: This process pushes the image itself, and the registry does not accept it.
         """
         ...

@@ -13,12 +13,11 @@ from urllib.parse import unquote, urlsplit
 
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.lock.addresses import full_addresses
+from kinetic_images.lock.google_indexes import is_google_index
 from kinetic_images.registry.logins import Login
 from kinetic_images.uv import inherited
 from kinetic_payload.files.private import write_private
 
-_GOOGLE: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
-"""Hosts of Python repositories in Artifact Registry."""
 _ASKED_ELSEWHERE: Final = ("oauth2accesstoken",)
 """Users of URLs whose password is found in another place."""
 _NAME: Final = re.compile(r"(?P<name>[\w.-]+)=(?P<url>.+)")
@@ -67,7 +66,7 @@ class IndexCredentials:
             if found is not None:
                 return found
         found = self._netrc(host.partition(":")[0])
-        if found is None and _GOOGLE.fullmatch(host):
+        if found is None and is_google_index(url):
             login = self._google()
             found = login.basic if login is not None else None
         return found
@@ -97,10 +96,10 @@ class IndexCredentials:
         hosts = {
             host
             for index in self._indexes
-            if _GOOGLE.fullmatch(host := urlsplit(index.url).netloc.rpartition("@")[2])
+            if is_google_index(index.url)
             and _basic(index.url) is None
             and self._named(index.name) is None
-            and self._netrc(host) is None
+            and self._netrc(host := urlsplit(index.url).netloc.rpartition("@")[2]) is None
         }
         if not hosts or (login := self._google()) is None or not login.token:
             return {}

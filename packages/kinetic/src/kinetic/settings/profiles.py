@@ -29,6 +29,7 @@ class Profile:
     store_timeout: str | None = None
     service_account: str | None = None
     image_builder: str | None = None
+    build_secret: str | None = None
     image_repo: str | None = None
     base_image_repo: str | None = None
     pod_overrides: Mapping[str, Any] | None = field(default=None, hash=False)

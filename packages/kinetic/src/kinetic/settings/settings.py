@@ -54,6 +54,8 @@ class Settings:
     """None: a folder for each job."""
     image_builder: Setting[str | None]
     """`layers`, `cloud_build` or `docker`; None: the first one that can build the image."""
+    build_secret: Setting[str | None]
+    """A secret in Secret Manager with the logins that builds by Cloud Build need, as netrc; None: there is none."""
     image_repo: Setting[str | None]
     """Where bundled images are pushed: `HOST/PATH`; None: the cluster's repository in Artifact Registry."""
     base_image: Setting[str | None]
@@ -217,6 +219,7 @@ def resolve(
         store=sources.text("store"),
         output_dir=sources.text("output_dir"),
         image_builder=sources.text("image_builder"),
+        build_secret=sources.text("build_secret"),
         image_repo=sources.text("image_repo"),
         base_image=sources.text("base_image"),
         base_image_repo=sources.text("base_image_repo"),

@@ -28,6 +28,11 @@ from kinetic_cli.options import JsonObject, Seconds, profile_argument, target_op
     "--service-account", metavar="NAME", help="Kubernetes service account of the jobs' pods."
 )
 @click.option("--image-builder", metavar="NAME", help="layers, cloud_build or docker.")
+@click.option(
+    "--build-secret",
+    metavar="SECRET",
+    help="Secret in Secret Manager with logins of package indexes for Cloud Build.",
+)
 @click.option("--image-repo", metavar="HOST/PATH", help="Where bundled images are pushed.")
 @click.option("--base-image-repo", metavar="HOST/PATH", help="Where prebuilt images are.")
 @click.option(
@@ -52,6 +57,7 @@ def command(
     store_timeout: float | None,
     service_account: str | None,
     image_builder: str | None,
+    build_secret: str | None,
     image_repo: str | None,
     base_image_repo: str | None,
     pod_overrides: dict[str, Any] | None,
@@ -73,6 +79,7 @@ def command(
         store_timeout=None if store_timeout is None else f"{store_timeout:g}",
         service_account=service_account or None,
         image_builder=image_builder or None,
+        build_secret=build_secret or None,
         image_repo=image_repo or None,
         base_image_repo=base_image_repo or None,
         pod_overrides=check_pod_overrides(pod_overrides) if pod_overrides else None,

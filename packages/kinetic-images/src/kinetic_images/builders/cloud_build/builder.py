@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import secrets as randomness
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from kinetic_images.builders.build_log import LogLines
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.cloud_build.log import BuildLog
 from kinetic_images.builders.cloud_build.request import ImageBuild, build_request
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings, runs_natively
-from kinetic_images.builders.cloud_build.source import stored_context
+from kinetic_images.builders.cloud_build.source import check_bucket, stored_context
 from kinetic_images.builders.cloud_build.state import BuildState, build_failure
 from kinetic_images.builders.cloud_build.waiting import start, wait_build
+from kinetic_images.builders.dockerfile.container_build import ContainerBuild, recipe_build
 from kinetic_images.builders.dockerfile.context import BuildContext
-from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_context
-from kinetic_images.builders.dockerfile.secrets import BuildSecrets
-from kinetic_images.builders.dockerfile.uv_program import find_uv_program
+from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
+from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, obstacle
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
 from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
+from kinetic_images.lock.google_indexes import is_google_index
 from kinetic_images.recipe import Recipe
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import Stopped
@@ -42,8 +45,8 @@ class CloudBuildBuilder:
     """The builds bucket: it gets the inputs and the logs of builds."""
     registries: ImageLookup
     """Where digests are looked up."""
-    secrets: BuildSecrets = field(default_factory=BuildSecrets)
-    """Credentials that the build needs; they reach it through Secret Manager only."""
+    secrets: SecretsFor = field(default=no_secrets, repr=False)
+    """Credentials of this machine, for hosts other than Google's: a build gets them from Secret Manager only."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for uv inside the build, such as `UV_DEFAULT_INDEX`, without credentials."""
     name: str = "cloud_build"
@@ -54,8 +57,15 @@ class CloudBuildBuilder:
             return f"Cloud Build's machines run no programs for {recipe.target.architecture}."
         return obstacle(recipe)
 
-    def check(self, image: str) -> None:
-        """Do nothing: the account of the build pushes, not this process."""
+    def check(self, recipe: Recipe, image: str) -> None:
+        """Refuse a build that cannot read its input.
+
+        Raises:
+            BuildInputError: An index needs a login, and `settings` name no secret; or there is no bucket.
+        """
+        del image  # The account of the build pushes, not this process.
+        check_bucket(self.store)
+        self._secrets(fetched_addresses(recipe))
 
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
         """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
@@ -75,10 +85,7 @@ class CloudBuildBuilder:
                 f"Cloud Build's machines run no programs for {recipe.target.architecture}.",
                 hint="Use another builder: KINETIC_IMAGE_BUILDER=layers or docker.",
             )
-        uv = find_uv_program(recipe.target)
-        context = recipe_context(recipe, uv, environment=self.environment)
-        platform = f"linux/{recipe.target.architecture}"
-        return self.build_context(context, image, reports, platform=platform, labels=recipe.labels)
+        return self._run(recipe_build(recipe, image, self.environment), reports)
 
     def build_context(
         self,
@@ -94,23 +101,29 @@ class CloudBuildBuilder:
         Raises:
             KineticError: See `build`.
         """
+        build = ContainerBuild(context=context, image=image, platform=platform, labels=labels)
+        return self._run(build, reports)
+
+    def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
+        image = build.image
         split_image(image)
-        self._check_secrets()
+        secrets = self._secrets(build.addresses)
         found = existing_digest(self.registries, image)
         if found is not None:
             return found
         # Importing Google's client takes a second.
         from kinetic_images.builders.cloud_build.service import CloudBuildService
 
-        build = ImageBuild(
-            image=image,
-            source=stored_context(context, self.store, reports),
-            platform=platform,
-            dockerfile=context.dockerfile,
-            labels=labels,
-        )
         mark = f"kinetic-{randomness.token_hex(8)}"
-        request = build_request(build, self.settings, mark)
+        wanted = ImageBuild(
+            image=image,
+            source=stored_context(build.context, self.store, reports),
+            platform=build.platform,
+            dockerfile=build.context.dockerfile,
+            labels=build.labels,
+            token_hosts=_token_hosts(build.addresses or ()),
+        )
+        request = build_request(wanted, self.settings, mark)
         with CloudBuildService(self.settings) as service:
             try:
                 state = start(service, request, mark, reports)
@@ -118,25 +131,34 @@ class CloudBuildBuilder:
                 self._cancel(service, None, mark, reports)
                 raise
             try:
-                return self._finish(service, state, image, reports)
+                return self._finish(service, state, image, secrets, reports)
             except _STOPS:
                 self._cancel(service, state, mark, reports)
                 raise
 
-    def _check_secrets(self) -> None:
-        if self.secrets.netrc and "netrc" not in self.settings.secret_versions:
-            raise BuildInputError(
-                "The packages need credentials of an index, and Cloud Build has none.",
-                hint="Store them in Secret Manager: gcloud secrets create kinetic-netrc --data-file=$HOME/.netrc "
-                f"--project={self.settings.project}. Then name the version "
-                f"projects/{self.settings.project}/secrets/kinetic-netrc/versions/latest.",
-            )
+    def _secrets(self, addresses: Iterable[str] | None) -> BuildSecrets:
+        """Return the credentials of this machine for *addresses*, which must not appear in a log.
+
+        Raises:
+            BuildInputError: There are some, and the build has none.
+        """
+        if addresses is None:
+            return self.secrets(None)
+        found = self.secrets([each for each in addresses if not is_google_index(each)])
+        if found.hosts and NETRC_SECRET not in self.settings.secret_versions:
+            raise _no_secret(found.hosts, self.settings)
+        return found
 
     def _finish(
-        self, service: CloudBuildService, state: BuildState, image: str, reports: BuildReports
+        self,
+        service: CloudBuildService,
+        state: BuildState,
+        image: str,
+        secrets: BuildSecrets,
+        reports: BuildReports,
     ) -> str:
         """Wait for a build, and return the digest of its image."""
-        lines = LogLines(self.secrets.clean, reports.line)
+        lines = LogLines(secrets.clean, reports.line)
         reports.line(f"Building {image} with Cloud Build: {state.link}")
         log = BuildLog(self.store, state.build_id, lines)
         over = wait_build(service, state, log, reports)
@@ -188,3 +210,22 @@ class CloudBuildBuilder:
                 )
         else:
             reports.line("The build was cancelled.")
+
+
+def _token_hosts(addresses: Iterable[str]) -> tuple[str, ...]:
+    """Return the hosts among those of *addresses* to which a token of the build's account gives access."""
+    return tuple(sorted({urlsplit(each).netloc for each in filter(is_google_index, addresses)}))
+
+
+def _no_secret(hosts: Iterable[str], settings: CloudBuildSettings) -> BuildInputError:
+    account = settings.service_account or "ACCOUNT-OF-BUILDS"
+    project = f"--project={settings.project}"
+    return BuildInputError(
+        f"Packages come from {' and '.join(hosts)} with a login, and Cloud Build has none.",
+        hint="Store it in Secret Manager once, as lines `machine HOST login USER password PASSWORD`, "
+        "and let builds read it:\n"
+        f"gcloud secrets create kinetic-netrc {project} --data-file=-   # write the lines, then Ctrl-D\n"
+        f"gcloud secrets add-iam-policy-binding kinetic-netrc {project} "
+        f"--member=serviceAccount:{account} --role=roles/secretmanager.secretAccessor\n"
+        "export KINETIC_BUILD_SECRET=kinetic-netrc",
+    )

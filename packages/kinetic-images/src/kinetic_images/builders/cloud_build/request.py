@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
+from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
 from kinetic_images.builders.image_lookup import split_image
 from kinetic_payload.layout import BUILD_LOGS
 from kinetic_payload.stores.store import Location
 
 _WITH_SECRETS: Final = 'set -eu; umask 077; d=$(mktemp -d); {writes}exec docker build {given}"$@"'
-"""A shell command: secrets from the environment become files in the container of the step, for BuildKit."""
+"""A shell command: secrets become files in the container of the step, for BuildKit."""
+
+_LOGIN: Final = "/kinetic-login"
+"""A volume of the steps that obtain and use a token: it is in neither the workspace nor the context."""
+_GET_TOKEN: Final = (
+    f"set -eu; umask 077; gcloud auth print-access-token > {_LOGIN}/token; test -s {_LOGIN}/token"
+)
+_ADD_TOKEN: Final = (
+    f"token=$(cat {_LOGIN}/token); for host in {{hosts}}; do "
+    f'grep -qsE "machine[[:space:]]+$host([[:space:]]|$)" "$d/{NETRC_SECRET}" || '
+    '{{ echo; echo "machine $host login oauth2accesstoken password $token"; }} '
+    f'>> "$d/{NETRC_SECRET}"; done; '
+)
+"""A login for such a host that the user has stored takes precedence."""
 
 _PASSWORD: Final = "KN_REGISTRY_PASSWORD"  # noqa: S105 - a name
 _LOG_IN: Final = (
@@ -41,6 +55,8 @@ class ImageBuild:
     """`linux/amd64`"""
     dockerfile: str = "Dockerfile"
     labels: Mapping[str, str] = field(default_factory=dict)
+    token_hosts: tuple[str, ...] = ()
+    """Hosts that the build logs in to with a token of its own account."""
 
 
 def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) -> dict[str, Any]:
@@ -88,9 +104,9 @@ def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) ->
 
 def _steps(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[str, Any]:
     """Return the fields `steps` and, where Cloud Build is logged in to the registry itself, `images`."""
-    step, login = _step(build, settings, cache), settings.registry_login
+    steps, login = [*_build_steps(build, settings, cache)], settings.registry_login
     if login is None:
-        return {"steps": [step], "images": [build.image, cache]}
+        return {"steps": steps, "images": [build.image, cache]}
     # Steps share the home folder, and so docker's logins.
     log_in = {
         "id": "login",
@@ -103,7 +119,26 @@ def _steps(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[
         {"id": name, "name": settings.step_image, "args": list(map(_escaped, ["push", image]))}
         for name, image in (("push-cache", cache), ("push", build.image))
     ]
-    return {"steps": [log_in, step, *pushes]}
+    return {"steps": [log_in, *steps, *pushes]}
+
+
+def _build_steps(
+    build: ImageBuild, settings: CloudBuildSettings, cache: str
+) -> Iterator[dict[str, Any]]:
+    step = _step(build, settings, cache)
+    if not build.token_hosts:
+        yield step
+        return
+    # Docker's BuildKit has no network in which a RUN could ask for a token itself.
+    volumes = [{"name": "kinetic-login", "path": _LOGIN}]
+    yield {
+        "id": "token",
+        "name": settings.token_image,
+        "entrypoint": "bash",
+        "args": list(map(_escaped, ["-c", _GET_TOKEN])),
+        "volumes": volumes,
+    }
+    yield step | {"volumes": volumes}
 
 
 def _step(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[str, Any]:
@@ -119,17 +154,19 @@ def _step(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[s
         "name": settings.step_image,
         "env": ["DOCKER_BUILDKIT=1"],
     }
-    names = sorted(settings.secret_versions)
+    stored = sorted(settings.secret_versions)
+    names = sorted({*stored, NETRC_SECRET}) if build.token_hosts else stored
     if not names:
         return step | {"args": list(map(_escaped, ["build", *arguments]))}
-    script = _WITH_SECRETS.format(
-        writes="".join(f'printf %s "${_variable(name)}" > "$d/{name}"; ' for name in names),
-        given="".join(f'--secret=id={name},src="$d/{name}" ' for name in names),
-    )
+    writes = "".join(f'printf %s "${_variable(name)}" > "$d/{name}"; ' for name in stored)
+    if build.token_hosts:
+        writes += _ADD_TOKEN.format(hosts=" ".join(build.token_hosts))
+    given = "".join(f'--secret=id={name},src="$d/{name}" ' for name in names)
+    script = _WITH_SECRETS.format(writes=writes, given=given)
     return step | {
         "entrypoint": "bash",
         "args": list(map(_escaped, ["-c", script, "build", *arguments])),
-        "secret_env": list(map(_variable, names)),
+        **({"secret_env": list(map(_variable, stored))} if stored else {}),
     }
 
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
+from kinetic_images.errors import BuildInputError
 from kinetic_images.targets import Machine
 
 DOCKER_IMAGE = "gcr.io/cloud-builders/docker"
 """The published image of the step that runs docker. It is logged in to the project's registries."""
+TOKEN_IMAGE = "gcr.io/cloud-builders/gcloud"  # noqa: S105 - an image
+"""The published image of the step that obtains a token of the account of the build."""
+_SECRET: Final = re.compile(r"[\w-]{1,255}", re.ASCII)
+_VERSION: Final = re.compile(
+    r"projects/[a-z0-9:.-]+/secrets/[\w-]{1,255}/versions/(?:latest|[0-9]+)", re.ASCII
+)
+"""https://cloud.google.com/secret-manager/docs/reference/rest/v1/projects.secrets.versions"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +59,7 @@ class CloudBuildSettings:
     endpoint: str | None = None
     """Another address of the API; `http://HOST:PORT` without encryption and credentials, for tests."""
     step_image: str = DOCKER_IMAGE
+    token_image: str = TOKEN_IMAGE
 
     @property
     def parent(self) -> str:
@@ -59,3 +70,19 @@ class CloudBuildSettings:
 def runs_natively(machine: Machine) -> bool:
     """Return whether Cloud Build's machines run programs for *machine*."""
     return machine == "x86_64"
+
+
+def secret_version(text: str, project: str) -> str:
+    """Return the version of a secret that *text* names: the name of a secret in *project*, or the version itself.
+
+    Raises:
+        BuildInputError: It names neither. The message does not contain it: it may be the secret.
+    """
+    if _SECRET.fullmatch(text):
+        return f"projects/{project}/secrets/{text}/versions/latest"
+    if _VERSION.fullmatch(text):
+        return text
+    raise BuildInputError(
+        "This is not the name of a secret in Secret Manager.",
+        hint="Write its name, or projects/PROJECT/secrets/NAME/versions/VERSION. Never write what it contains.",
+    )

@@ -19,6 +19,19 @@ _RENEWED: Final = 12 * 3600.0
 """The age in seconds at which a context is renewed, so that no lifecycle rule removes it before it is used."""
 
 
+def check_bucket(store: Store) -> None:
+    """Refuse a *store* that Cloud Build cannot read.
+
+    Raises:
+        BuildInputError: It is not a bucket.
+    """
+    if store.location.kind != "gs":
+        raise BuildInputError(
+            f"Cloud Build reads its input from a bucket, and {store.location} is not one.",
+            hint="Use a bucket, gs://BUCKET, or another builder.",
+        )
+
+
 def stored_context(context: BuildContext, store: Store, reports: BuildReports) -> Source:
     """Return *context* as an object of *store*, which is a bucket; write it unless it exists.
 
@@ -26,11 +39,7 @@ def stored_context(context: BuildContext, store: Store, reports: BuildReports) -
         BuildInputError: *store* is not a bucket, or a file of the context cannot be used.
         StoreError: The bucket cannot be used.
     """
-    if store.location.kind != "gs":
-        raise BuildInputError(
-            f"Cloud Build reads its input from a bucket, and {store.location} is not one.",
-            hint="Use a bucket, gs://BUCKET, or another builder.",
-        )
+    check_bucket(store)
     name = build_context(context.digest)
     if not _exists(store, name):
         _write(context, store, name, reports)

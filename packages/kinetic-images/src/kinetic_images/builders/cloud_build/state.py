@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,6 +19,7 @@ from kinetic_payload.errors import KineticError
 
 WAITING: Final = frozenset({"PENDING", "QUEUED", "STATUS_UNKNOWN"})
 """The states of a build that has not begun."""
+_REFUSED_INDEX: Final = re.compile(r"-python\.pkg\.dev/.*\b(?:401|403)\b", re.DOTALL)
 _RUNNING: Final = WAITING | {"WORKING"}
 
 
@@ -68,6 +70,12 @@ def build_failure(
             f"{what} within {settings.timeout}. The end of its log{shown}",
             hint=f"Allow more time, or a larger machine than {settings.machine_type}. {see}",
         )
+    if "access secret" in reason or "secretmanager.versions.access" in reason:
+        return BuildServicePermissionError(
+            f"{what}: {reason}",
+            hint=f"Check that the secret exists in Secret Manager, and that {account} has "
+            f"roles/secretmanager.secretAccessor on it. {see}",
+        )
     roles = {
         "PUSH_NOT_AUTHORIZED": f"{account} needs roles/artifactregistry.writer on the repository of "
         f"{image.rpartition(':')[0]}",
@@ -86,4 +94,6 @@ def build_failure(
         )
     where = f" (step {state.failed_step})" if state.failed_step else ""
     because = f": {reason}" if reason else ""
+    if _REFUSED_INDEX.search(end):
+        see = f"Check that {account} has roles/artifactregistry.reader on the Python repository. {see}"
     return BuildError(f"{what}{where}{because}. The end of its log{shown}", hint=see)

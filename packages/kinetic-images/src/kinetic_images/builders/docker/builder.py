@@ -11,10 +11,10 @@ from kinetic_images.builders.build_log import LogLines
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.docker.failures import build_failure, push_failure
 from kinetic_images.builders.docker.program import Docker, find_docker
+from kinetic_images.builders.dockerfile.container_build import ContainerBuild, recipe_build
 from kinetic_images.builders.dockerfile.context import BuildContext
-from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_context
-from kinetic_images.builders.dockerfile.secrets import BuildSecrets
-from kinetic_images.builders.dockerfile.uv_program import find_uv_program
+from kinetic_images.builders.dockerfile.recipe_context import obstacle
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
 from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
 from kinetic_images.errors import BuildError
 from kinetic_images.recipe import Recipe
@@ -32,7 +32,8 @@ class DockerBuilder:
 
     registries: ImageLookup
     """Where digests are looked up."""
-    secrets: BuildSecrets = field(default_factory=BuildSecrets)
+    secrets: SecretsFor = field(default=no_secrets, repr=False)
+    """What builds may read: credentials of indexes, certificates."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables for uv inside the build, such as `UV_DEFAULT_INDEX`, without credentials."""
     environ: Mapping[str, str] | None = field(default=None, repr=False)
@@ -43,7 +44,7 @@ class DockerBuilder:
         """Return why no container build can make *recipe*, as a sentence; None if one can."""
         return obstacle(recipe)
 
-    def check(self, image: str) -> None:
+    def check(self, recipe: Recipe, image: str) -> None:
         """Do nothing: docker's own login counts, which only a push shows."""
 
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
@@ -55,10 +56,7 @@ class DockerBuilder:
             BuildError: The build failed; the message contains the end of its log.
             RegistryError: The image cannot be pushed, or the registry cannot be queried.
         """
-        uv = find_uv_program(recipe.target)
-        context = recipe_context(recipe, uv, environment=self.environment)
-        platform = f"linux/{recipe.target.architecture}"
-        return self.build_context(context, image, reports, platform=platform, labels=recipe.labels)
+        return self._run(recipe_build(recipe, image, self.environment), reports)
 
     def build_context(
         self,
@@ -74,48 +72,34 @@ class DockerBuilder:
         Raises:
             KineticError: See `build`.
         """
-        split_image(image)
+        build = ContainerBuild(context=context, image=image, platform=platform, labels=labels)
+        return self._run(build, reports)
+
+    def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
+        image = build.image
+        repository, _ = split_image(image)
         docker = find_docker(self.environ)
         found = existing_digest(self.registries, image)
         if found is not None:
             return found
-        self._build(docker, context, image, reports, platform, labels)
+        secrets = self.secrets(build.addresses)
+        _build(docker, build, secrets, reports)
         try:
             # Another process may have pushed it meanwhile; the tag does not change any more then.
-            found = existing_digest(self.registries, image) or self._push(docker, image, reports)
+            found = existing_digest(self.registries, image)
+            found = found or self._push(docker, image, secrets, reports)
         finally:
             _remove(docker, image)
-        _remove(docker, f"{split_image(image)[0]}@{found}")
+        _remove(docker, f"{repository}@{found}")
         return found
 
-    def _build(
-        self,
-        docker: Docker,
-        context: BuildContext,
-        image: str,
-        reports: BuildReports,
-        platform: str,
-        labels: Mapping[str, str],
-    ) -> None:
-        lines = LogLines(self.secrets.clean, reports.line)
-        with self.secrets.files() as files:
-            given = [f"--secret=id={name},src={path}" for name, path in files.items()]
-            code = docker.run(
-                *("build", "--progress=plain", f"--platform={platform}", f"--tag={image}"),
-                *(f"--label={key}={value}" for key, value in sorted(labels.items())),
-                *given,
-                *(f"--file={context.dockerfile}", "-"),
-                line=lines,
-                write=lambda stream: context.write_archive(stream, compressed=False),
-            )
-        if code != 0:
-            raise build_failure(lines.kept, image, platform)
-
-    def _push(self, docker: Docker, image: str, reports: BuildReports) -> str:
+    def _push(
+        self, docker: Docker, image: str, secrets: BuildSecrets, reports: BuildReports
+    ) -> str:
         """Push *image* and return its digest, as the registry names it."""
         lines: list[str] = []
         reports.line(f"Pushing {image}")
-        code = docker.run("push", image, line=lambda line: lines.append(self.secrets.clean(line)))
+        code = docker.run("push", image, line=lambda line: lines.append(secrets.clean(line)))
         if code != 0:
             raise push_failure(lines, image)
         pushed = next(filter(None, map(_PUSHED.search, reversed(lines))), None)
@@ -127,6 +111,24 @@ class DockerBuilder:
                 hint="Another process may have changed the tag. Build again.",
             )
         return found
+
+
+def _build(
+    docker: Docker, build: ContainerBuild, secrets: BuildSecrets, reports: BuildReports
+) -> None:
+    lines = LogLines(secrets.clean, reports.line)
+    with secrets.files() as files:
+        given = [f"--secret=id={name},src={path}" for name, path in files.items()]
+        code = docker.run(
+            *("build", "--progress=plain", f"--platform={build.platform}", f"--tag={build.image}"),
+            *(f"--label={key}={value}" for key, value in sorted(build.labels.items())),
+            *given,
+            *(f"--file={build.context.dockerfile}", "-"),
+            line=lines,
+            write=lambda stream: build.context.write_archive(stream, compressed=False),
+        )
+    if code != 0:
+        raise build_failure(lines.kept, build.image, build.platform)
 
 
 def _remove(docker: Docker, image: str) -> None:

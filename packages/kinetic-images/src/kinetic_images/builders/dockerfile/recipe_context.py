@@ -45,6 +45,11 @@ def obstacle(recipe: Recipe) -> str | None:
     return None
 
 
+def fetched_addresses(recipe: Recipe) -> list[str]:
+    """Return the addresses of the packages that a build fetches; the others travel with it."""
+    return [package.address for package in recipe.packages if not is_local(package)]
+
+
 def recipe_context(
     recipe: Recipe, uv: UvProgram, *, environment: Mapping[str, str] = _NOTHING
 ) -> BuildContext:

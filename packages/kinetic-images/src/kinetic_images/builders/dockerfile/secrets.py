@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from kinetic_payload.files.private import write_private
 from kinetic_payload.printable import printable_log
 
 _PASSWORD: Final = re.compile(r"\bpassword\s+(\"(?:[^\"\\]|\\.)*\"|\S+)")
+_HOST: Final = re.compile(r"^machine (\S+)", re.MULTILINE)
 _SHORTEST: Final = 4
 """Shorter passwords are not looked for: they would hide ordinary text."""
 
@@ -28,6 +29,11 @@ class BuildSecrets:
     """Credentials of indexes and repositories, in the format of `~/.netrc`."""
     ca: Path | None = None
     """A file with the certificates of the authorities to trust; None: those of the base image."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts for which `netrc` has credentials."""
+        return tuple(_HOST.findall(self.netrc))
 
     @contextmanager
     def files(self) -> Iterator[Mapping[str, Path]]:
@@ -52,3 +58,13 @@ class BuildSecrets:
         found = {word.strip('"') for word in _PASSWORD.findall(self.netrc)}
         # The longest first, because one may be part of another.
         return sorted((each for each in found if len(each) >= _SHORTEST), key=len, reverse=True)
+
+
+SecretsFor = Callable[[Iterable[str] | None], BuildSecrets]
+"""Returns the secrets of a build that fetches these addresses; None: a Dockerfile that may fetch anything."""
+
+
+def no_secrets(addresses: Iterable[str] | None) -> BuildSecrets:
+    """Return nothing that is secret, whatever a build fetches."""
+    del addresses
+    return BuildSecrets()

@@ -72,12 +72,13 @@ class LayersBuilder:
             )
         return None
 
-    def check(self, image: str) -> None:
+    def check(self, recipe: Recipe, image: str) -> None:
         """Refuse a repository to which nothing can be pushed.
 
         Raises:
             RegistryError: The registry says why.
         """
+        del recipe  # Its wheels may be private: this process has the credentials.
         self._registry.repository(image).check_push()
 
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:

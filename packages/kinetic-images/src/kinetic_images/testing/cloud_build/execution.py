@@ -145,6 +145,9 @@ class Execution:
                 entrypoint=replaced(step.entrypoint, self._variables),
                 environment={**given, **secrets},
                 folder=workspace / step.dir_,
+                volumes={
+                    volume.path: self._volume(volume.name, workspace) for volume in step.volumes
+                },
                 write=lambda text: self._write(prefix + text),
                 stopped=self._stopped,
             )
@@ -160,6 +163,11 @@ class Execution:
             return False
         step.status = _Status.SUCCESS
         return True
+
+    def _volume(self, name: str, workspace: Path) -> Path:
+        folder = workspace.parent / "volumes" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _push(self) -> Any:
         if self.build.images:

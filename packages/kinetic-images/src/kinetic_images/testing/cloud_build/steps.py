@@ -31,6 +31,8 @@ class Step:
     """Its variables, those with secrets included."""
     folder: Path
     """The build's workspace; the source is unpacked there."""
+    volumes: Mapping[str, Path] = field(default_factory=dict)
+    """Paths in the step's container → folders that the steps of the build share."""
     write: Callable[[str], None]
     """Write text to the build's log."""
     stopped: threading.Event
@@ -99,7 +101,8 @@ class DockerSteps:
 
     A step of *builder*, the image with docker in it, runs the docker of this machine directly, with its
     shell where the step names another entry point: that image is not available everywhere, and would only
-    use the same engine through its socket. Any other image runs as a container.
+    use the same engine through its socket. The paths of volumes in its arguments are replaced by those of
+    their folders. Any other image runs as a container; *images* names another image to use in its place.
     """
 
     def __init__(
@@ -108,11 +111,13 @@ class DockerSteps:
         environ: Mapping[str, str] | None = None,
         *,
         builder: str = "gcr.io/cloud-builders/docker",
+        images: Mapping[str, str] | None = None,
     ) -> None:
         # A test may name another engine; by default, docker is configured by the environment.
         self._environ = dict(os.environ if environ is None else environ)  # noqa: TID251
         self._program = shutil.which(program, path=self._environ.get("PATH")) or program
         self._builder = builder
+        self._images = dict(images or {})
 
     def run(self, step: Step) -> int:
         """Run *step*; kill it when it has to stop."""
@@ -123,9 +128,10 @@ class DockerSteps:
         command = [
             *(self._program, "run", "--rm", "--name", name, "--workdir", "/workspace"),
             *("--volume", f"{step.folder}:/workspace"),
+            *(f"--volume={folder}:{path}" for path, folder in step.volumes.items()),
             *(f"--env={key}" for key in step.environment),
             *((f"--entrypoint={step.entrypoint}",) if step.entrypoint else ()),
-            *(step.image, *step.arguments),
+            *(self._images.get(step.image, step.image), *step.arguments),
         ]
         code = _run(command, {**environ, **step.environment}, step)
         if step.stopped.is_set():  # docker's client has ended; the container has not.
@@ -161,7 +167,10 @@ class DockerSteps:
         temporary.mkdir(exist_ok=True)
         path = f"{folder}:{self._environ.get('PATH', '')}"
         environ = {**self._environ, **step.environment, "PATH": path, "TMPDIR": str(temporary)}
-        return _run([step.entrypoint or str(link), *step.arguments], environ, step)
+        arguments = step.arguments
+        for mounted, here in step.volumes.items():
+            arguments = tuple(each.replace(mounted, str(here)) for each in arguments)
+        return _run([step.entrypoint or str(link), *arguments], environ, step)
 
 
 def _run(command: list[str], environ: Mapping[str, str], step: Step) -> int:

@@ -19,6 +19,12 @@ _IMAGE: Final = re.compile(
     r"[a-z0-9.-]+(?::\d+)?(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)+(?::\w[\w.-]{0,127})?", re.ASCII
 )
 _VARIABLE: Final = re.compile(r"\$(?:\$|([A-Z_][A-Z0-9_]*)|\{([A-Z_][A-Z0-9_]*)\})")
+_VOLUME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
+_RESERVED: Final = ("/workspace", "/builder", "/var/run/docker.sock", "/kaniko")
+"""Paths at which the service mounts something itself."""
+_SECRET: Final = re.compile(
+    r"projects/[^/]+/secrets/[\w-]{1,255}/versions/(?:latest|\d+)", re.ASCII
+)
 _ACCOUNT: Final = re.compile(r"projects/[^/]+/serviceAccounts/([^/@]+@[^/]+|\d+)")
 _MOST_STEPS: Final = 300
 _MOST_ARGUMENTS: Final = 100
@@ -53,6 +59,8 @@ def _problems(build: Any, variables: Mapping[str, str]) -> Iterator[str]:
     if "storage_source" in build.source and not (source.bucket and source.object_):
         yield "invalid build source: storage source must have a bucket and an object"
     yield from _step_problems(build)
+    yield from _secret_problems(build)
+    yield from _volume_problems(build)
     for image in build.images:
         if not _IMAGE.fullmatch(replaced_or_kept(image, variables)):
             yield f"invalid image name {image!r}"
@@ -94,6 +102,37 @@ def _step_problems(build: Any) -> Iterator[str]:
         for name in step.secret_env:
             if name not in known:
                 yield f"invalid build: secretEnv {name!r} of step {number} is not defined"
+
+
+def _secret_problems(build: Any) -> Iterator[str]:
+    names = [secret.env for secret in build.available_secrets.secret_manager]
+    used = {name for step in build.steps for name in step.secret_env}
+    for secret in build.available_secrets.secret_manager:
+        if not _SECRET.fullmatch(secret.version_name):
+            yield f"invalid build: invalid secret version name {secret.version_name!r}"
+        if secret.env not in used or names.count(secret.env) > 1:
+            yield (
+                f"invalid build: secret environment variable {secret.env!r} must be unique, and used by at "
+                "least one build step"
+            )
+
+
+def _volume_problems(build: Any) -> Iterator[str]:
+    mounted: list[str] = []
+    for number, step in enumerate(build.steps):
+        names = [volume.name for volume in step.volumes]
+        paths = [volume.path.rstrip("/") for volume in step.volumes]
+        mounted += set(names)
+        if len({*names}) < len(names) or len({*paths}) < len(paths):
+            yield f"invalid build: volumes of step {number} must have unique names and paths"
+        for name, path in zip(names, paths, strict=True):
+            if not _VOLUME.fullmatch(name):
+                yield f"invalid build: invalid volume name {name!r}"
+            if not path.startswith("/") or any(f"{path}/".startswith(f"{r}/") for r in _RESERVED):
+                yield f"invalid build: volume path {path!r} of step {number} is not absolute, or reserved"
+    for name in sorted({*mounted}):
+        if mounted.count(name) < 2:
+            yield f"invalid build: volume {name!r} is only used by one step"
 
 
 def _logging_problems(build: Any) -> Iterator[str]:

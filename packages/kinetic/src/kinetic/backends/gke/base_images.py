@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import kinetic
 from kinetic.backends.gke.images.addresses import check_repository
-from kinetic.backends.gke.images.builders import ClusterBuilders, image_python
+from kinetic.backends.gke.images.builders import (
+    ClusterBuilders,
+    check_secret,
+    image_python,
+)
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
 from kinetic_payload.records.signing import UNSIGNED
@@ -25,10 +28,6 @@ if TYPE_CHECKING:
 
 CATEGORIES: Final[tuple[Category, ...]] = ("cpu", "gpu", "tpu")
 """The kinds of accelerators; each has a base image of its own."""
-_SECRET: Final = re.compile(
-    r"[\w-]{1,255}|projects/[a-z0-9:.-]+/secrets/[\w-]{1,255}/versions/(?:latest|[0-9]+)"
-)
-"""https://cloud.google.com/secret-manager/docs/reference/rest/v1/projects.secrets.versions"""
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,8 @@ class BaseImages:
         for category in CATEGORIES:
             check_repository(place, self.repository, f"base-{category}")
         self._check_tag()
-        self._builders().check(self.settings)
         self._check_login()
+        self._builders().check(self.settings)
         if self.dockerfile is None:
             return
         if not self.dockerfile.is_file():
@@ -109,11 +108,7 @@ class BaseImages:
                 "--registry-secret is for builds by Cloud Build; other builders push with docker's own login.",
                 hint="Add --builder cloud_build, or leave it out and run `docker login`.",
             )
-        if not _SECRET.fullmatch(self.registry_secret):
-            raise InvalidRequestError(
-                f"--registry-secret {self.registry_secret!r} is not a secret of Secret Manager.",
-                hint="Write its name, or projects/PROJECT/secrets/NAME/versions/VERSION. Never write the password.",
-            )
+        check_secret("--registry-secret", self.registry_secret)
 
     def publish(self, category: Category, reports: BuildReports) -> PublishedImage:
         """Build and publish the image of *category*, unless it is up to date.
@@ -182,10 +177,12 @@ class BaseImages:
         if not user or not secret or place is None:
             return builders
         from kinetic_images.builders.cloud_build import RegistryLogin
+        from kinetic_images.builders.cloud_build.settings import secret_version
         from kinetic_images.registry.names import parse_reference
 
-        if "/" not in secret:
-            secret = f"projects/{place.project}/secrets/{secret}/versions/latest"
-        host = parse_reference(self.repository).host
-        login = RegistryLogin(host=host, user=user, secret_version=secret)
+        login = RegistryLogin(
+            host=parse_reference(self.repository).host,
+            user=user,
+            secret_version=secret_version(secret, place.project),
+        )
         return replace(builders, registry_login=login)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.images.place import Place, place_of
-from kinetic.errors import ConfigurationError
+from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -66,6 +66,8 @@ class ClusterBuilders:
                 "of the cluster are not known.",
                 hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
             )
+        if settings.build_secret.value is not None:
+            check_secret(settings.build_secret.source, settings.build_secret.value)
 
     def place(self, settings: Settings) -> Place | None:
         """Return the cluster by its name on GKE; None if its project or region is not known."""
@@ -119,17 +121,16 @@ class ClusterBuilders:
         from kinetic_images.lock.index_credentials import IndexCredentials
 
         nothing = find_dependencies(None, environ=self.environment)
-        credentials = IndexCredentials(nothing, self.environment)
         place, store = self.place(settings), self._builds(settings)
         chosen = settings.image_builder.value
         if chosen != "docker" and place is not None and store is not None:
-            return self._cloud_build(place, store, credentials)
+            return self._cloud_build(settings, place, store, nothing)
         if chosen == "cloud_build":
             raise ConfigurationError(
                 "Cloud Build needs a project, a region and a builds bucket.",
                 hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
             )
-        return self._docker(credentials)
+        return self._docker(IndexCredentials(nothing, self.environment))
 
     def _builders(self, settings: Settings, dependencies: Dependencies) -> Iterator[Builder]:
         """Iterate over the builders to use, the preferred one first."""
@@ -143,7 +144,7 @@ class ClusterBuilders:
             yield self._docker(credentials)
         store = self._builds(settings) if chosen in (None, "cloud_build") else None
         if place is not None and store is not None:
-            yield self._cloud_build(place, store, credentials)
+            yield self._cloud_build(settings, place, store, dependencies)
 
     def _layers(self, credentials: IndexCredentials) -> Builder:
         from kinetic_images.builders.layers.builder import LayersBuilder
@@ -161,26 +162,38 @@ class ClusterBuilders:
 
         # Where an authority of the user's own signs certificates, builds need it as well.
         named = self.environment.get("SSL_CERT_FILE")
-        secrets = BuildSecrets(netrc=credentials.netrc(), ca=Path(named) if named else None)
-        return DockerBuilder(registries=self.registry(), secrets=secrets, environ=self.environment)
+        ca = Path(named) if named else None
+        return DockerBuilder(
+            registries=self.registry(),
+            secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses), ca=ca),
+            environ=self.environment,
+        )
 
     def _cloud_build(
-        self, place: Place, store: Store, credentials: IndexCredentials
+        self, settings: Settings, place: Place, store: Store, dependencies: Dependencies
     ) -> CloudBuildBuilder:
         from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
+        from kinetic_images.builders.cloud_build.settings import secret_version
+        from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
         from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+        from kinetic_images.lock.index_credentials import IndexCredentials
 
+        # In Artifact Registry, builds use their own account.
+        credentials = IndexCredentials(dependencies, self.environment, google=lambda: None)
+        secret = settings.build_secret.value
+        secrets = {NETRC_SECRET: secret_version(secret, place.project)} if secret else {}
         return CloudBuildBuilder(
             settings=CloudBuildSettings(
                 project=place.project,
                 region=place.region,
                 service_account=place.builds_account,
+                secret_versions=secrets,
                 registry_login=self.registry_login,
                 endpoint=self.environment.get(BUILD_ENDPOINT),
             ),
             store=store,
             registries=self.registry(),
-            secrets=BuildSecrets(netrc=credentials.netrc()),
+            secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses)),
         )
 
     def _builds(self, settings: Settings) -> Store | None:
@@ -192,6 +205,20 @@ class ClusterBuilders:
         if address is None and place is not None:
             address = place.builds_store
         return None if address is None else open_at(parse_location(address), self.home)
+
+
+def check_secret(source: str, secret: str) -> None:
+    """Refuse *secret*, which *source* names, unless it is a name in Secret Manager.
+
+    Raises:
+        ConfigurationError: The message does not contain it: it may be the secret itself.
+    """
+    from kinetic_images.builders.cloud_build.settings import secret_version
+
+    try:
+        secret_version(secret, "")
+    except InvalidRequestError as error:
+        raise ConfigurationError(f"{source}: {error.message}", hint=error.hint) from None
 
 
 @functools.cache

@@ -1,0 +1,42 @@
+"""`ContainerBuild`: one image to build from a context, whichever engine builds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kinetic_images.builders.dockerfile.context import BuildContext
+from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, recipe_context
+from kinetic_images.builders.dockerfile.uv_program import find_uv_program
+from kinetic_images.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerBuild:
+    """One image to build from a context."""
+
+    context: BuildContext
+    image: str
+    """`HOST/PATH:TAG`"""
+    platform: str
+    """`linux/amd64`"""
+    labels: Mapping[str, str]
+    addresses: tuple[str, ...] | None = None
+    """What the build fetches; None: a Dockerfile of the user, which may fetch anything."""
+
+
+def recipe_build(recipe: Recipe, image: str, environment: Mapping[str, str]) -> ContainerBuild:
+    """Return the build of *recipe* as *image*, with the variables *environment* for uv.
+
+    Raises:
+        BuildInputError: See `recipe_context`.
+        UvNotFoundError: The distribution `uv` is not installed.
+    """
+    uv = find_uv_program(recipe.target)
+    return ContainerBuild(
+        context=recipe_context(recipe, uv, environment=environment),
+        image=image,
+        platform=f"linux/{recipe.target.architecture}",
+        labels=recipe.labels,
+        addresses=tuple(fetched_addresses(recipe)),
+    )
