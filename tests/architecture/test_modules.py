@@ -32,6 +32,7 @@ TESTED_AS = {
     "kinetic.backends.gke.base_images": "kinetic_cli/commands/test_build_image.py",
     "kinetic_images.base_images": "kinetic_cli/commands/test_build_image.py",
     "kinetic_images.bases": "kinetic_images/test_ensure.py",
+    "kinetic_payload.files.due": "kinetic_images/test_caches.py",
     "kinetic_images.claims": "kinetic_images/test_ensure.py",
     "kinetic_images.history": "kinetic_images/test_ensure.py",
     "kinetic_images.kept_records": "kinetic_images/test_ensure.py",

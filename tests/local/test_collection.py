@@ -108,9 +108,13 @@ def test_of_a_bucket_no_context_is_collected_and_of_the_home_all_the_same(tmp_pa
     bundle = Path(home.bundle(a_digest("old")))
     bundle.mkdir(parents=True)
     age(bundle)
+    wheel = tmp_path / "cache" / "downloads" / a_digest("wheel") / "p-1-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    wheel.write_bytes(b"")
     bucket.write(context_object(a_digest("old")), b"")
-    collect(home, bucket, NOW + 2 * MAX_AGE)
+    collect(home, bucket, NOW + 3 * MAX_AGE)
     assert not bundle.exists()
+    assert not wheel.exists()
     assert bucket.stat(context_object(a_digest("old"))) is not None
 
 

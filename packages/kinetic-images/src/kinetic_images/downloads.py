@@ -121,6 +121,23 @@ class Downloader:
 
         return self._retry(url, what, ask, lambda: 0)
 
+    def lacks(self, url: str, *, what: str) -> bool:
+        """Return whether the server says that it does not have the file at *url* (404, 410).
+
+        Raises:
+            DownloadError: The server did not answer that, as for `fetch`.
+        """
+
+        def ask() -> bool:
+            try:
+                # Not HEAD, which some servers refuse in this way, too.
+                self._request("GET", url, {"Range": "bytes=0-0"}, what).close()
+            except DownloadMissingError:
+                return True
+            return False
+
+        return self._retry(url, what, ask, lambda: 0)
+
     def _retry(self, url: str, what: str, act: Callable[[], _T], progress: Callable[[], int]) -> _T:
         policy = self._policy
         longest, failed, reached = policy.first, 0, progress()

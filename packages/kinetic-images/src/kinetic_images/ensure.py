@@ -24,6 +24,7 @@ from kinetic_images.bases import (
     packages_label,
 )
 from kinetic_images.builders.builder import Builder, BuildReports
+from kinetic_images.caches import collect_daily
 from kinetic_images.claims import Claims
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import (
@@ -190,6 +191,7 @@ def _ensured(
         services.resolved()
         services.reports.line(changed_ingredients(services.home, _project(request), recipe))
         digest, built_by = _build_once(request, recipe, str(name), builder, services)
+        collect_daily(services.home)
     remember(services.home, _project(request), recipe)
     return EnsuredImage(
         reference=str(name.at(digest)), recipe=recipe, notes=notes, built_by=built_by

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ def find_record(path: Path) -> dict[str, Any] | None:
     """Return the record at *path*, or None if there is none that can be read."""
     try:
         record = json.loads(read_private(path))
+        mark_used(path)
     except (FileNotFoundError, PermissionError, ValueError):
         return None
     return record if isinstance(record, dict) else None
@@ -23,3 +26,9 @@ def keep_record(path: Path, record: Mapping[str, Any]) -> None:
     """Write *record* to *path*, in place of an earlier one."""
     make_folder(path.parent)
     write_private(path, json.dumps(record).encode())
+
+
+def mark_used(path: Path) -> None:
+    """Reset the age of *path*, by which unused files are found."""
+    with suppress(OSError):
+        os.utime(path)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 from kinetic_images.bases import BaseImage, find_base
 from kinetic_images.builders.dockerfile.pylock import FOLDER, is_local, is_repository, pylock
+from kinetic_images.caches import collect_daily
 from kinetic_images.credentials import without_credentials
 from kinetic_images.ensure import ImageRequest, ImageServices, resolve_image, resolved_again
 from kinetic_images.errors import DependencyError, ImageNotFoundError
@@ -21,10 +21,12 @@ from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.lock.packages import LockedPackage, packages_digest
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.targets import Target
+from kinetic_payload.files.due import is_due
 from kinetic_payload.files.private import make_folder, write_private
 
 _FETCHED: Final = ("http", "https")
 _CHECKED_EVERY: Final = 86_400.0
+"""Seconds after which indexes are asked again whether they still have the files that jobs download."""
 _BUNDLED: Final = "Or use container_image='bundled', which can build packages."
 
 
@@ -61,7 +63,9 @@ def find_prebuilt(request: ImageRequest, services: ImageServices, *, command: st
     wanted = replace(request, base=base.reference, present=known or {})
     recipe, notes = resolve_image(wanted, services)
     packages = _lacking(recipe.packages, known)
-    if _is_check_due(services.home, packages):
+    mark = services.home / "cache" / "images" / "checked" / packages_digest(packages)
+    if is_due(mark, time(), every=_CHECKED_EVERY, at_first=True):
+        collect_daily(services.home)
         # Otherwise the job would find out, which cannot resolve anything.
         again = resolved_again(wanted, services, recipe, packages)
         if again is not None:
@@ -163,18 +167,6 @@ def _lacking(
         for package in packages
         if package.direct or known is None or known.get(package.name) != package.version
     )
-
-
-def _is_check_due(home: Path, packages: Sequence[LockedPackage]) -> bool:
-    """Return whether to ask now whether the files of *packages* can be downloaded: at most once a day."""
-    mark = home / "cache" / "images" / "checked" / packages_digest(packages)
-    with suppress(FileNotFoundError):
-        # A mark from the future was made by a wrong clock.
-        if abs(time() - mark.stat().st_mtime) < _CHECKED_EVERY:
-            return False
-    make_folder(mark.parent)
-    write_private(mark, b"")
-    return True
 
 
 def _check(package: LockedPackage, request: ImageRequest) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from time import time
 from typing import BinaryIO, Final
@@ -23,6 +23,8 @@ _CHUNK: Final = 1 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _KEPT_SECONDS: Final = 86_400.0
 """How long an interrupted download is kept, to be resumed."""
+_RECENT_SECONDS: Final = 3_600.0
+"""Wheels whose last use is not older are not removed, so that their age need not be reset."""
 
 
 class WheelFiles:
@@ -64,17 +66,18 @@ class WheelFiles:
             _verify_local(local, package)
             return local
         path = self._path(package)
-        if path.exists():
+        if self._use(path):
             return path
         make_folder(self._parts)
         part = self._parts / package.sha256
         with _full_disk_translated(package, part), locked(str(part)) as fd:
             # Another thread or process may have downloaded it while this one waited for the lock.
-            if not path.exists():
+            if not self._use(path):
                 with open(os.dup(fd), "r+b", buffering=0) as stream:  # noqa: PTH123 - a descriptor
                     self._download(package, stream, advance)
-                    make_folder(path.parent)
-                    part.replace(path)
+                    with self._locked():  # Empty folders are removed.
+                        make_folder(path.parent)
+                        part.replace(path)
             else:
                 part.unlink(missing_ok=True)
         return path
@@ -103,6 +106,45 @@ class WheelFiles:
                         path.unlink()
                 finally:
                     os.close(fd)
+
+    def collect_unused(self, oldest: float, *, size: int, kept: float) -> None:
+        """Remove wheels that were not used since *oldest*, then the least recently used ones beyond *size* bytes.
+
+        Those that were used since *kept* stay in any case: a process may be about to read them.
+        """
+        found = []
+        for path in self._folder.glob("*/*"):
+            if _SHA256.fullmatch(path.parent.name):
+                with suppress(OSError):
+                    status = path.stat()
+                    found.append((status.st_mtime, status.st_size, path))
+        total = 0
+        for used, length, path in sorted(found, reverse=True):
+            if used < oldest or (total + length > size and used < kept):
+                self._remove(path, unused_since=used)
+            else:
+                total += length
+
+    def _remove(self, path: Path, *, unused_since: float) -> None:
+        with suppress(OSError), self._locked():
+            if path.stat().st_mtime <= unused_since:
+                path.unlink()
+                path.parent.rmdir()
+
+    def _use(self, path: Path) -> bool:
+        """Reset the age of *path*; return whether it exists."""
+        try:
+            if time() - path.stat().st_mtime > _RECENT_SECONDS:
+                with self._locked():
+                    os.utime(path)
+        except FileNotFoundError:
+            return False
+        except OSError:  # It may be read, and not be written.
+            return path.exists()
+        return True
+
+    def _locked(self) -> AbstractContextManager[int]:
+        return locked(str(self._folder / ".lock"))
 
     def _path(self, package: LockedPackage) -> Path:
         if not _SHA256.fullmatch(package.sha256) or Path(package.file).name != package.file:

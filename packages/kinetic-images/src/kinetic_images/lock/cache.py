@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_images.errors import DependencyError
+from kinetic_images.kept_records import mark_used
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.pylock import kept_pylock, pylock_text
@@ -113,7 +114,9 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
 
 def _read(path: Path, request: LockRequest) -> Lock | None:
     try:
-        return usable_lock(read_private(path).decode(), request)
+        found = usable_lock(read_private(path).decode(), request)
+        mark_used(path)
+        return found
     except (FileNotFoundError, PermissionError, UnicodeDecodeError):
         return None
 

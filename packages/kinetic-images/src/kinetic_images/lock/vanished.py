@@ -11,7 +11,6 @@ from kinetic_images.downloads import Downloader, DownloadPolicy, host_of
 from kinetic_images.errors import (
     DependencyError,
     DownloadError,
-    DownloadMissingError,
     DownloadUnavailableError,
 )
 from kinetic_images.lock.addresses import full_addresses
@@ -49,14 +48,11 @@ def vanished_files(
         if urlsplit(address).scheme not in ("http", "https") or host in silent:
             return False
         try:
-            downloader.size(address, what=package.name)
-        except DownloadMissingError:
-            return True
-        except DownloadUnavailableError:
-            silent.add(host)  # Each further request would wait as long.
-        except DownloadError:
+            return downloader.lacks(address, what=package.name)
+        except DownloadError as error:
+            if isinstance(error, DownloadUnavailableError):
+                silent.add(host)  # Each further request would wait as long.
             return False
-        return False
 
     gone = parallel_map(is_gone, packages, threads=_REQUESTS)
     return tuple(package for package, is_it in zip(packages, gone, strict=True) if is_it)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from kinetic_images.builders.layers.layer_file import LayerBlob
+from kinetic_images.kept_records import mark_used
 from kinetic_payload.files.private import make_folder, read_private, write_private
 
 
@@ -22,9 +23,11 @@ class LayerRecords:
     def find(self, key: str) -> LayerBlob | None:
         """Return the blob of the layer *key*, if it is known."""
         try:
-            return msgspec.json.decode(read_private(self._path(key)), type=LayerBlob)
+            blob = msgspec.json.decode(read_private(self._path(key)), type=LayerBlob)
         except (OSError, msgspec.DecodeError):
             return None
+        mark_used(self._path(key))
+        return blob
 
     def keep(self, key: str, blob: LayerBlob) -> None:
         """Record that the layer *key* is *blob*."""

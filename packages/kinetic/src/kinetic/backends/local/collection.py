@@ -1,6 +1,6 @@
 """Collection of garbage: shared files that no kept job uses, and remains of jobs and killed submits.
 
-Shared files are contexts, bundles and environments. Remains are folders of jobs that were cleaned up from
+Shared files are contexts, bundles, environments and the caches of images. Remains are folders of jobs that were cleaned up from
 another machine, and payloads and staging folders of killed submits.
 
 A store, or `KINETIC_HOME`, may be a folder that also holds other files: only names that Kinetic gives are
@@ -41,6 +41,7 @@ from kinetic_payload.errors import (
     StoreError,
     StoreUnavailableError,
 )
+from kinetic_payload.files.due import is_due as is_mark_due
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import make_folder, write_private
 from kinetic_payload.layout import (
@@ -82,16 +83,8 @@ def keep(home: Home, folder: Path) -> bool:
 
 def is_due(home: Home, now: float) -> bool:
     """Return whether to start a collection now, at most once a day."""
-    mark = Path(home.path, ".collected")
-    try:
-        # A mark from the future was made by a wrong clock, and would prevent collections until then.
-        if abs(now - mark.stat().st_mtime) < _EVERY:
-            return False
-    except FileNotFoundError:
-        write_private(mark, b"")  # A new home has no old files.
-        return False
-    os.utime(mark)
-    return True
+    # A new home has no old files.
+    return is_mark_due(Path(home.path, ".collected"), now, every=_EVERY)
 
 
 def left_long_ago(job_ids: Iterable[str], now: float) -> list[str]:
@@ -160,6 +153,8 @@ def collect(home: Home, store: Store, now: float, *, store_now: float | None = N
     if store.location.kind == "folder":
         with _ignored_failures():
             _collect_contexts(store, oldest)
+    with _ignored_failures():
+        _collect_caches(home, now)
     with _ignored_failures():
         _collect_environments(home, {use.get("environment") for use in uses}, oldest)
 
@@ -238,6 +233,12 @@ def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> N
                 remove_environment(Path(home.path), path.name, unused_since=oldest)
             elif path.suffix == FAILED and is_digest(path.stem) and path.stat().st_mtime < oldest:
                 path.unlink()
+
+
+def _collect_caches(home: Home, now: float) -> None:
+    from kinetic_images.caches import collect as collect_caches
+
+    collect_caches(Path(home.path), now)
 
 
 def _collect_contexts(store: Store, oldest: float) -> None:

@@ -1,0 +1,76 @@
+"""The caches of a home, in its folder `cache`: what was not used for long is removed, once a day.
+
+Files that are used have their modification time reset, so the times that readers leave behind (`noatime`) do
+not matter. Loss of a file costs work, and nothing else: its reader makes it again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import time
+from typing import Final
+
+from kinetic_images.lock.cache import FOLDER as LOCKS
+from kinetic_images.single_flight import FAILED
+from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.files.due import is_due
+from kinetic_payload.files.locks import locked
+from kinetic_payload.files.temporary import collect_leftovers
+
+_DAY: Final = 86_400.0
+FILES_AGE: Final = 30 * _DAY
+"""Seconds for which unused wheels and records of layers are kept."""
+CHOICES_AGE: Final = 180 * _DAY
+"""Seconds for which unused locks and images are kept: without them, other versions may be chosen."""
+DOWNLOADS_SIZE: Final = 20_000_000_000
+"""How many bytes of wheels are kept, apart from those of the last day."""
+
+
+def collect_daily(home: Path) -> None:
+    """Remove what was not used for long from the caches of *home*, unless that was done within a day."""
+    with suppress(OSError):
+        if is_due(home / "cache" / ".collected", time(), every=_DAY):
+            collect(home, time())
+
+
+def collect(home: Path, now: float, *, downloads_size: int = DOWNLOADS_SIZE) -> None:
+    """Remove from the caches of *home* what was not used for long before *now*.
+
+    Any number of processes may use the caches meanwhile.
+    """
+    cache = home / "cache"
+    wheels = WheelFiles(cache / "downloads")
+    wheels.collect_leftovers()
+    wheels.collect_unused(now - FILES_AGE, size=downloads_size, kept=now - _DAY)
+    with suppress(OSError):
+        collect_leftovers(str(cache / "layers" / "partial"))
+    _remove_old(cache.glob("layers/records/*.json"), now - FILES_AGE)
+    images = cache / "images"
+    _remove_old((path for path in images.rglob("*") if path.is_file()), now - CHOICES_AGE)
+    _collect_locks(home.joinpath(*LOCKS), now)
+
+
+def _collect_locks(folder: Path, now: float) -> None:
+    for scratch in folder.glob(".*-*/"):  # Of processes that were killed.
+        with suppress(OSError):
+            if scratch.stat().st_mtime < now - _DAY:
+                shutil.rmtree(scratch, ignore_errors=True)
+    _remove_old(folder.glob(f"*{FAILED}"), now - _DAY)
+    _remove_old(folder.glob("*.toml"), now - CHOICES_AGE)
+    for path in folder.glob("*.toml.lock"):
+        if not path.with_suffix("").exists():
+            with suppress(OSError), locked(str(path)) as fd:
+                if os.fstat(fd).st_mtime < now - _DAY and not path.with_suffix("").exists():
+                    path.unlink()  # Who waits for it finds that, and makes another one.
+
+
+def _remove_old(paths: Iterator[Path], oldest: float) -> None:
+    """Remove those of *paths* that were not used since *oldest*."""
+    for path in paths:
+        with suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
