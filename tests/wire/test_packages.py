@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import cloudpickle
 import pytest
@@ -23,6 +24,8 @@ from file_server import FileServer, running_file_server
 from installable_wheels import write_wheel
 
 from kinetic_images.builders.image_layout import SITE, path_files
+from kinetic_images.dependencies import read_dependencies
+from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.uv import find_uv
 from kinetic_payload.calls.call import CallHeader
 from kinetic_payload.calls.unpickle import python_version
@@ -34,7 +37,7 @@ from kinetic_payload.stores.store import parse_location
 from kinetic_runner.bundle import bundle_for
 
 JOB = "cpu-work-20260101-000000-abcdef0"
-PASSWORD = "pa55-of-mine"
+PASSWORD = 'pa55 "of" \\mine #1'
 LOGIN = "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
 
 
@@ -255,7 +258,10 @@ def test_credentials_are_used_and_seen_nowhere(pod: Pod) -> None:
 
     pod.index.required = LOGIN
     pod.offer("alpha", "1.0", {"alpha.py": "NAME = 'one'"})
-    pod.variables[Env.INDEX_NETRC] = f"machine 127.0.0.1 login me password {PASSWORD}\n"
+    index = f"http://me:{quote(PASSWORD)}@127.0.0.1:{pod.index.port}/"
+    (pod.folder / "requirements.txt").write_text(f"--index-url {index}\n")
+    declared = read_dependencies(pod.folder / "requirements.txt", environ={})
+    pod.variables[Env.INDEX_NETRC] = IndexCredentials(declared, {}).netrc([pod.index.url("/")])
 
     code, output = pod.run(show)
 
@@ -269,14 +275,14 @@ def test_credentials_are_used_and_seen_nowhere(pod: Pod) -> None:
 def test_a_wrong_password_is_an_outcome_that_does_not_show_it(pod: Pod) -> None:
     pod.index.required = LOGIN
     pod.offer("alpha", "1.0", {"alpha.py": ""})
-    pod.variables[Env.INDEX_NETRC] = f"machine 127.0.0.1 login me password not-{PASSWORD}\n"
+    pod.variables[Env.INDEX_NETRC] = "machine 127.0.0.1 login me password wr0ng\n"
 
     code, output = pod.run(work)
 
     assert code == 2
     message = pod.outcome()["message"]
     assert "401" in message
-    assert PASSWORD not in output + message
+    assert "wr0ng" not in output + message
 
 
 def test_a_stop_ends_the_installation(pod: Pod) -> None:
@@ -332,6 +338,19 @@ def test_a_shared_cache_that_cannot_be_written_is_not_used(pod: Pod, tmp_path: P
 
     assert (code, "found one" in output) == (0, True), output
     assert "The shared package cache cannot be used" in output
+
+
+def test_an_index_that_is_down_for_a_minute_is_asked_again(pod: Pod) -> None:
+    pod.offer("alpha", "1.0", {"alpha.py": ""})
+    program = pod.folder / "uv"
+    program.write_text("#!/bin/sh\necho retries: $UV_HTTP_RETRIES\nexit 2\n")
+    program.chmod(0o755)
+    pod.variables["PATH"] = f"{pod.folder}:{pod.variables['PATH']}"
+    pod.variables["UV_HTTP_RETRIES"] = "0"  # Of the image.
+
+    code, output = pod.run(work)
+
+    assert (code, "[uv] retries: 10\n" in output) == (2, True), output
 
 
 def test_an_image_without_uv_is_named_as_the_reason(pod: Pod) -> None:

@@ -228,6 +228,7 @@ def test_without_packages_no_uv_travels(tmp_path: Path) -> None:
 
 
 NETRC = 'machine a login u password s3cretword\nmachine b login u password "two words"\n'
+NETRC += 'machine c login u password "quo\\"ted"\n'
 
 
 @pytest.mark.parametrize(
@@ -236,6 +237,7 @@ NETRC = 'machine a login u password s3cretword\nmachine b login u password "two 
         ("get https://u:x@a/b", "get https://a/b"),
         ("token s3cretword!", "token ***!"),
         ("a two words b", "a *** b"),
+        ('a quo"ted b', "a *** b"),
         ("\x1b[1mbold\x1b[0m \x07", "bold \\x07"),
         ("nothing", "nothing"),
         ("    indented  ", "    indented"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import netrc
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -113,3 +115,14 @@ def test_a_build_elsewhere_gets_one_login_for_each_host(tmp_path: Path) -> None:
         "machine h.example login me password secret",
         "machine us-python.pkg.dev login oauth2accesstoken password t0ken",
     ]
+
+
+@pytest.mark.parametrize(
+    "text", ["s3cret", "", "two words", 'quo"ted', "back\\slash", "#1", "a\nb", "ä"]
+)
+def test_any_user_and_password_can_be_written_for_netrc(tmp_path: Path, text: str) -> None:
+    word = quote(text)
+    found = credentials(tmp_path, f"--index-url https://u{word}:{word}@h.example/simple\n")
+    path = tmp_path / "written"
+    path.write_text(found.netrc(), encoding="utf-8")
+    assert netrc.netrc(str(path)).authenticators("h.example") == (f"u{text}", "", text)

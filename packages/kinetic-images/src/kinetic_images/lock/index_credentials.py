@@ -20,6 +20,8 @@ from kinetic_payload.files.private import write_private
 
 _ASKED_ELSEWHERE: Final = ("oauth2accesstoken",)
 """Users of URLs whose password is found in another place."""
+_PLAIN: Final = re.compile(r"[^\s\"\\#]+")
+"""Words of a netrc file that need no quotation marks."""
 _NAME: Final = re.compile(r"(?P<name>[\w.-]+)=(?P<url>.+)")
 
 
@@ -85,7 +87,8 @@ class IndexCredentials:
             found = self.authorization(url) if host else None
             if host and found:
                 user, _, password = b64decode(found.partition(" ")[2]).decode().partition(":")
-                logins.setdefault(host, f"machine {host} login {user} password {password}\n")
+                line = f"machine {host} login {_word(user)} password {_word(password)}\n"
+                logins.setdefault(host, line)
         return "".join(logins.values())
 
     def variables(self, folder: Path) -> dict[str, str]:
@@ -174,6 +177,13 @@ def _basic(url: str) -> str | None:
     if parts.username is None or (parts.password is None and parts.username in _ASKED_ELSEWHERE):
         return None
     return _encoded(unquote(parts.username), unquote(parts.password or ""))
+
+
+def _word(text: str) -> str:
+    """Return *text* as a word of a netrc file."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return '"' + text.replace("\\", r"\\").replace('"', r"\"") + '"'
 
 
 def _encoded(user: str, password: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import netrc
 import os
 import re
 import shutil
@@ -28,6 +29,10 @@ _GOOGLE: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
 """Hosts of Python repositories in Artifact Registry."""
 _LOGIN: Final = re.compile(r"(?<=://)[^/@\s]+@")
 _LAST_LINES: Final = 20
+_RETRIES: Final = "10"
+"""With growing pauses, about two minutes in all. A failed installation is not repeated by the cluster."""
+_SHORTEST: Final = 4
+"""Shorter passwords are not looked for: they would hide ordinary text."""
 _OF_OTHERS: Final = ("UV_", "PIP_", "PYTHON")
 """Beginnings of variables that change what uv does."""
 HIDING: Final = "PYTHONNOUSERSITE"
@@ -49,7 +54,7 @@ def install(
 ) -> dict[str, str]:
     """Install what `pylock.toml` in the folder *inputs* names; return the variables that make it found.
 
-    Every file is compared with its SHA-256. *log* gets uv's output, line by line, without credentials.
+    Every file that is downloaded is compared with its SHA-256. *log* gets uv's output, line by line, without credentials.
 
     Raises:
         KineticError: The image has no uv, or uv failed; the message contains the end of its output.
@@ -59,15 +64,15 @@ def install(
     folder = modules_folder(space.environment)
     try:
         make_folder(folder)
-        logins = _logins(inputs, environment, log)
-        variables = _variables(environment, scratch, logins, log)
+        logins, passwords = _logins(inputs, environment, scratch, log)
+        variables = _variables(environment, scratch, log) | logins
         command = [
             *_uv(environment),
             *("pip", "install", "--no-config", "--break-system-packages"),
             *("--python", sys.executable, "--target", str(folder)),
             *("-r", str(inputs / "pylock.toml")),
         ]
-        _run(command, variables, _secrets(logins), log)
+        _run(command, variables, passwords, log)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     path = environment.get("PATH", "")
@@ -111,9 +116,7 @@ def _uv(environment: Mapping[str, str]) -> list[str]:
     )
 
 
-def _variables(
-    environment: Mapping[str, str], scratch: Path, logins: str, log: Log
-) -> dict[str, str]:
+def _variables(environment: Mapping[str, str], scratch: Path, log: Log) -> dict[str, str]:
     """Return the environment of uv. The root may be read-only, and the user may have no home."""
     found = {
         name: text
@@ -122,20 +125,16 @@ def _variables(
     }
     temporary = scratch / "tmp"
     make_folder(temporary)
-    found |= {
+    return found | {
         "HOME": str(scratch),
         "TMPDIR": str(temporary),
         "NO_COLOR": "1",
+        "UV_HTTP_RETRIES": _RETRIES,
         "UV_NO_PROGRESS": "1",
         "UV_PREVIEW_FEATURES": "pylock",
         "UV_PYTHON_DOWNLOADS": "never",
         **_cache(environment.get(Env.PACKAGE_CACHE, ""), scratch, log),
     }
-    if logins:
-        path = scratch / "netrc"
-        write_private(path, logins.encode())
-        found["NETRC"] = str(path)
-    return found
 
 
 def _cache(shared: str, scratch: Path, log: Log) -> dict[str, str]:
@@ -188,16 +187,27 @@ def _lines(stream: IO[str], secrets: Iterable[str]) -> Iterable[str]:
         yield text
 
 
-def _logins(inputs: Path, environment: Mapping[str, str], log: Log) -> str:
-    """Return the logins for the indexes in the format of netrc: those of the job, and Google's for this pod."""
-    given = environment.get(Env.INDEX_NETRC, "")
-    named = {line.split()[1] for line in given.splitlines() if line.startswith("machine ")}
-    hosts = _google_hosts(inputs / "pylock.toml") - named
+def _logins(
+    inputs: Path, environment: Mapping[str, str], scratch: Path, log: Log
+) -> tuple[dict[str, str], list[str]]:
+    """Return variables with the logins for indexes (those of the job, and Google's for this pod), and their passwords."""
+    path = scratch / "netrc"
+    text = environment.get(Env.INDEX_NETRC, "")
+    write_private(path, text.encode())
+    hosts = _google_hosts(inputs / "pylock.toml") - netrc.netrc(str(path)).hosts.keys()
     token = _google_token(hosts, log) if hosts else None
-    if token is None:
-        return given
-    lines = (f"machine {host} login oauth2accesstoken password {token}\n" for host in sorted(hosts))
-    return given + "".join(lines)
+    if token is not None:
+        text += "".join(
+            f"machine {host} login oauth2accesstoken password {token}\n" for host in sorted(hosts)
+        )
+        write_private(path, text.encode())
+    if not text:
+        return {}, []
+    passwords = {found[2] for found in netrc.netrc(str(path)).hosts.values() if found[2]}
+    # The longest first, because one may be part of another.
+    return {"NETRC": str(path)}, sorted(
+        (each for each in passwords if len(each) >= _SHORTEST), key=len, reverse=True
+    )
 
 
 def _google_hosts(lock: Path) -> set[str]:
@@ -215,9 +225,3 @@ def _google_token(hosts: set[str], log: Log) -> str | None:
     except Exception as error:  # noqa: BLE001 - uv then reports what the index answers
         log(f"There are no Google credentials for {', '.join(sorted(hosts))}: {error}")
         return None
-
-
-def _secrets(logins: str) -> list[str]:
-    """Return the passwords in *logins*, to keep them out of the log."""
-    words = [line.split() for line in logins.splitlines()]
-    return [found[5] for found in words if len(found) == 6 and found[5]]

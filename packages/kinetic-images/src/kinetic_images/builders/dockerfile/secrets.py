@@ -55,7 +55,10 @@ class BuildSecrets:
         return printable_log(line)
 
     def _passwords(self) -> list[str]:
-        found = {word.strip('"') for word in _PASSWORD.findall(self.netrc)}
+        found = {
+            re.sub(r"\\(.)", r"\1", word[1:-1]) if word[0] == '"' else word
+            for word in _PASSWORD.findall(self.netrc)
+        }
         # The longest first, because one may be part of another.
         return sorted((each for each in found if len(each) >= _SHORTEST), key=len, reverse=True)
 
