@@ -94,3 +94,21 @@ def test_a_bucket_that_is_down_delays_neither_renewals_nor_the_end_for_long() ->
 
     assert limits == [5.0]
     assert store.names() == [NAME]
+
+
+def test_a_claim_from_a_machine_whose_clock_is_ahead_expires_all_the_same() -> None:
+    class Behind(MemoryStore):
+        def now(self) -> float:
+            return super().now() - 3600
+
+    store, now = Behind(), [0.0]
+    store.write(NAME, b'{"who": "me@gone"}')
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    claims = Claims(store, "you@here", pause=pause, clock=lambda: now[0])
+    with claims.held(NAME, done=never, waiting=print) as mine:
+        assert mine
+
+    assert 60 < now[0] < 63

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
+from time import monotonic
 from typing import Final
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
@@ -17,7 +18,7 @@ from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.threads import Stopped, check_wanted, finishing, stoppable
 
 EXPIRY_SECONDS: Final = 60.0
-"""Seconds without renewal after which a claim no longer counts, by the clock of the store."""
+"""Seconds without renewal after which a claim no longer counts, by the clock of the store or of who waits."""
 _RENEW_SECONDS: Final = 15.0
 _RELEASE_SECONDS: Final = 5.0
 """How long a release may take: without one, the claim expires."""
@@ -33,6 +34,7 @@ class Claims:
     """Who claims, for those who wait: `user@host`."""
     expiry: float = EXPIRY_SECONDS
     pause: Callable[[float], object] = field(default_factory=lambda: threading.Event().wait)
+    clock: Callable[[], float] = monotonic
 
     @contextmanager
     def held(
@@ -78,11 +80,13 @@ class Claims:
     def _acquired(
         self, name: str, done: Callable[[], bool], waiting: Callable[[str], None]
     ) -> _Claim | None:
-        reported = False
+        reported, seen, since = False, ABSENT, self.clock()
         while True:
             content = json.dumps({"who": self.who, "token": secrets.token_hex(8)}).encode()
             found = self.store.stat(name)
-            if found is None or self._expired(found):
+            if found is not None and found.generation != seen:
+                seen, since = found.generation, self.clock()
+            if found is None or self._expired(found) or self.clock() - since > self.expiry:
                 generation = ABSENT if found is None else found.generation
                 with suppress(PreconditionFailedError):
                     info = self.store.write(name, content, if_generation=generation)
@@ -97,6 +101,8 @@ class Claims:
             self.pause(_POLL_SECONDS)
 
     def _expired(self, found: ObjectInfo) -> bool:
+        # In a folder that machines share, the time is that of the machine that wrote it: a claim from the future
+        # expires when it was not renewed for long enough while this process waited.
         return self.store.now() - found.updated > self.expiry
 
     def _holder(self, name: str) -> str:
