@@ -6,11 +6,11 @@ import hashlib
 import io
 from collections.abc import Generator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kinetic_images.errors import InvalidImageError
 from kinetic_images.registry.client import Client
-from kinetic_images.registry.connection import SILENCE_LIMIT, Outgoing
+from kinetic_images.registry.connection import SILENCE_LIMIT, Outgoing, Response
 from kinetic_images.registry.refusals import Call
 from kinetic_images.registry.retry import TransientError
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from _typeshed import WriteableBuffer
+
+_RANGE: Final = 206
+_NO_SUCH_RANGE: Final = 416
 
 
 def open_blob(client: Client, call: Call, digest: str) -> BinaryIO:
@@ -34,6 +37,8 @@ class _BlobReader(io.RawIOBase):
         self._position = 0
         self._left = b""
         self._ended = False
+        self._ranges = True
+        """Whether the server sends the ranges that it is asked for, as far as is known."""
         self._open = ExitStack()
         self._pieces: Generator[bytes, None, None] | None = None
         self._client.retried(call, self._connect)
@@ -79,19 +84,35 @@ class _BlobReader(io.RawIOBase):
         return piece
 
     def _connect(self, seconds: float) -> None:
-        headers = {"Range": f"bytes={self._position}-"} if self._position else {}
+        partial = self._position > 0 and self._ranges
+        headers = {"Range": f"bytes={self._position}-"} if partial else {}
         url = self._client.url(self._call, f"blobs/{self._digest}")
         request = Outgoing(method="GET", url=url, headers=headers)
         try:
             response, pieces = self._open.enter_context(
-                self._client.streamed(self._call, request, seconds=min(seconds, SILENCE_LIMIT))
+                self._client.streamed(
+                    self._call,
+                    request,
+                    seconds=min(seconds, SILENCE_LIMIT),
+                    accept=(_NO_SUCH_RANGE,) if partial else (),
+                )
             )
-            if self._position and response.status != 206:
+            if partial and not self._fits(response):
+                self._ranges = False
+                raise TransientError(f"{self._call.host} sent another range than the requested one")
+            if not (partial and response.status == _RANGE):
                 pieces = _without(pieces, self._position)
         except TransientError:
             self._disconnect()
             raise
         self._pieces = pieces
+
+    def _fits(self, response: Response) -> bool:
+        """Return whether *response* is the rest of the blob, or all of it."""
+        if response.status != _RANGE:
+            return response.status != _NO_SUCH_RANGE
+        sent = response.headers.get("Content-Range")
+        return sent is None or sent.startswith(f"bytes {self._position}-")
 
     def _disconnect(self) -> None:
         self._pieces = None

@@ -124,9 +124,11 @@ class Client:
 
     @contextmanager
     def streamed(
-        self, call: Call, request: Outgoing, *, seconds: float
+        self, call: Call, request: Outgoing, *, seconds: float, accept: Collection[int] = ()
     ) -> Generator[tuple[Response, Generator[bytes, None, None]], None, None]:
         """Send *request* once; yield the response without its body, and the pieces of its body.
+
+        Its status is below 300, or one of *accept*; then the pieces do not matter.
 
         Raises:
             TransientError: Another try may succeed.
@@ -158,7 +160,7 @@ class Client:
         try:
             with _translated(call):
                 response = self._authorized(call, request, seconds, exchange)
-            self._check(call, response, ())
+            self._check(call, response, accept)
             with closing(pieces()) as body:
                 yield response, body
         finally:
