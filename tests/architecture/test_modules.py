@@ -38,6 +38,7 @@ TESTED_AS = {
     "kinetic_images.kept_records": "kinetic_images/test_ensure.py",
     "kinetic_images.lock.own": "local/test_environments.py",
     "kinetic_images.lock.staleness": "kinetic_images/lock/test_project_locks.py",
+    "kinetic_images.lock.folders": "kinetic_images/test_ensure.py",
     "kinetic_images.lock.vanished": "kinetic_images/test_ensure.py",
     "kinetic_images.resolutions": "kinetic_images/test_ensure.py",
     "kinetic_images.shared_records": "kinetic_images/test_ensure.py",

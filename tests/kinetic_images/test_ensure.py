@@ -14,12 +14,13 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from locked_project import Project
+from locked_project import Project, write_wheel
 from small_images import push_image
 
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.claims import Claims
+from kinetic_images.dependencies import read_dependencies
 from kinetic_images.downloads import Downloader, DownloadPolicy
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import (
@@ -183,6 +184,73 @@ def test_another_machine_gets_the_same_image_whatever_the_index_has_by_then(worl
     third = world.ensure("two", refresh=True)
     assert world.packages(third)["alpha"] == "2.0"
     assert world.ensure("three").reference == third.reference
+
+
+FOLDERS = {
+    "relative": "--find-links wheels",
+    "absolute": "--find-links {root}/wheels",
+    "of uv": "",
+    "flat index": "",
+}
+UV_TOML = {
+    "of uv": "find-links = ['wheels', '{links}']\n",
+    "flat index": "[[index]]\nname = 'ours'\nurl = 'wheels'\nformat = 'flat'\ndefault = true\n",
+}
+
+
+class Checkout:
+    """The same project on another machine, in another folder, with a folder of wheels."""
+
+    def __init__(self, world: World, machine: str, form: str, *needs: str) -> None:
+        self.world, self.machine = world, machine
+        root = world.project.folder / "machines" / machine / "project"
+        (root / ".git").mkdir(parents=True)
+        write_wheel(root / "wheels" / "beta-1.0-py3-none-any.whl", "beta", "1.0", *needs)
+        links = world.project.links
+        lines = [f"--find-links {links}", FOLDERS[form].format(root=root)]
+        if form != "flat index":
+            lines.append("--no-index")  # It would exclude that index.
+        (root / "requirements.txt").write_text("\n".join([*lines, "alpha", "beta"]))
+        if form in UV_TOML:
+            (root / "uv.toml").write_text(UV_TOML[form].format(links=links))
+        self.root = root
+
+    def ensure(self) -> EnsuredImage:
+        environ = self.world.project.environ
+        dependencies = read_dependencies(self.root / "requirements.txt", environ=environ)
+        return self.world.ensure(self.machine, dependencies=dependencies)
+
+
+@pytest.mark.parametrize("form", FOLDERS)
+def test_the_same_wheels_in_folders_with_other_paths_are_the_same_image(
+    world: World, form: str
+) -> None:
+    first = Checkout(world, "one", form).ensure()
+    world.project.wheel("alpha", "2.0")
+
+    second = Checkout(world, "two", form).ensure()
+
+    assert (second.reference, second.built_by) == (first.reference, None)
+    assert world.project.runs() == 1
+    (name,) = [name for name in world.bucket.names() if name.startswith("builds/resolved/")]
+    record = world.bucket.read(name)
+    assert str(world.project.folder) not in record.decode()
+
+    # Another wheel of the same name: that machine resolves by itself, and nobody else notices.
+    other = Checkout(world, "three", form, "alpha")
+    assert other.ensure().reference != first.reference
+    assert other.ensure().built_by is None
+    assert world.project.runs() == 2
+    assert world.bucket.read(name) == record
+    assert Checkout(world, "four", form).ensure().reference == first.reference
+
+
+def test_another_checkout_on_this_machine_does_not_use_the_wheels_of_this_one(world: World) -> None:
+    first = Checkout(world, "one", "relative")
+    second = Checkout(world, "two", "relative", "alpha")
+    second.machine = first.machine
+
+    assert first.ensure().reference != second.ensure().reference
 
 
 class Installing:

@@ -10,9 +10,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from kinetic_images.bases import BaseImage, find_base
-from kinetic_images.dependencies import OWN_NAMES
 from kinetic_images.kept_records import find_record, keep_record
-from kinetic_images.lock.cache import ensure_lock, lock_text, same_files, usable_lock
+from kinetic_images.lock.cache import (
+    ensure_lock,
+    lock_text,
+    same_files,
+    shared_lock_text,
+    usable_lock,
+)
+from kinetic_images.lock.folders import portable
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.registry.registry import Registry
@@ -61,10 +67,7 @@ class Resolutions:
         """
         assert request.target is not None, "images have a target"
         target = request.target
-        ingredients = {**request.ingredients, "base": base}
-        text = json.dumps([_FORMAT, target.machine, ingredients], sort_keys=True)
-        key = hashlib.sha256(text.encode()).hexdigest()
-        path, name = self.home / "cache" / "images" / f"{key}.json", build_resolution(key)
+        path = self.home / "cache" / "images" / f"{_key(base, request)}.json"
 
         def is_wanted(found: Resolution | None) -> bool:
             return found is not None and not (
@@ -77,17 +80,20 @@ class Resolutions:
             if found is not None and is_wanted(found):
                 return found
             replaced = found
-            record = None if self.shared is None else self.shared.find(name)
+            record = None if self.shared is None else self.shared.find(_shared_name(base, request))
             found = _usable(record, target, request)
             if record is not None and found is not None and is_wanted(found):
                 keep_record(path, record)
                 return found
             replaced = replaced or found
         made = self._make(base, request, refresh, instead_of, replaced)
-        kept = self._share(name, record, made, replace=refresh, supersede=instead_of is not None)
+        kept = self._share(
+            base, request, record, made, refresh=refresh, supersede=instead_of is not None
+        )
         usable = _usable(kept, target, request)
-        if usable is None or not is_wanted(usable):  # Another version of Kinetic wrote it.
-            kept, usable = _record(made), made
+        # Another version of Kinetic wrote it, or a machine whose folders have other files of the same names.
+        if kept is None or usable is None or not is_wanted(usable):
+            kept, usable = _record(made, lock_text(made.lock)), made
         keep_record(path, kept)
         return usable
 
@@ -117,34 +123,46 @@ class Resolutions:
 
     def _share(
         self,
-        name: str,
+        base: str,
+        request: LockRequest,
         seen: dict[str, Any] | None,
         made: Resolution,
         *,
-        replace: bool,
+        refresh: bool,
         supersede: bool,
-    ) -> dict[str, Any]:
-        """Share *made* as *name*; return the record that others find, or that of *made* if it is not shared."""
-        record = _record(made)
-        # Addresses of files on this machine mean nothing on another one; its own wheels are found by name.
-        is_here = any(
-            package.local_path is not None and package.name not in OWN_NAMES
-            for package in made.lock.packages
-        )
-        if self.shared is None or is_here:
-            return record
+    ) -> dict[str, Any] | None:
+        """Share *made*; return the record that others find, or None if it cannot be shared."""
+        text = None if self.shared is None else shared_lock_text(made.lock, request)
+        if self.shared is None or text is None:
+            return None
+        name, record = _shared_name(base, request), _record(made, text)
         if supersede:
             return self.shared.supersede(name, seen, record)
-        return self.shared.offer(name, record, replace=replace)
+        return self.shared.offer(name, record, replace=refresh)
 
 
-def _record(resolution: Resolution) -> dict[str, Any]:
+def _key(base: str, request: LockRequest) -> str:
+    """Return the digest of everything that decides on the resolution of *request* on the image *base*."""
+    assert request.target is not None, "images have a target"
+    ingredients = {**request.ingredients, "base": base}
+    text = json.dumps([_FORMAT, request.target.machine, ingredients], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _shared_name(base: str, request: LockRequest) -> str:
+    """Return the name of the shared record, which does not depend on the paths of this machine."""
+    return build_resolution(
+        _key(base, replace(request, dependencies=portable(request.dependencies)))
+    )
+
+
+def _record(resolution: Resolution, lock: str) -> dict[str, Any]:
     base = resolution.base
     return {
         "base": base.reference,
         "glibc": list(base.target.glibc),
         "labelled": base.labelled,
-        "lock": lock_text(resolution.lock),
+        "lock": lock,
     }
 
 

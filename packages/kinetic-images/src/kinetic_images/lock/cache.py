@@ -6,13 +6,16 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kinetic_images.dependencies import OWN_NAMES
 from kinetic_images.errors import DependencyError
 from kinetic_images.kept_records import mark_used
+from kinetic_images.lock.folders import PackageFolders, package_folders
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.pylock import kept_pylock, pylock_text
@@ -90,6 +93,21 @@ def lock_text(lock: Lock) -> str:
     return pylock_text(lock.packages, tool={"notes": lock.notes})
 
 
+def shared_lock_text(lock: Lock, request: LockRequest) -> str | None:
+    """Return *lock* as text for other machines, without paths of this one; None: it can be used only here."""
+    folders, packages = package_folders(request.dependencies), []
+    own = {*map(requirement_name, request.own), *OWN_NAMES}
+    for package in lock.packages:
+        path = package.local_path
+        if path is None:
+            packages.append(package)
+        elif package.name in own or path.parent in folders.flat:
+            packages.append(replace(package, address=Path("/", package.file).as_uri()))
+        else:
+            return None
+    return lock_text(Lock(tuple(packages), lock.notes))
+
+
 def usable_lock(text: str, request: LockRequest) -> Lock | None:
     """Return the lock in the *text* of `lock_text`, with the addresses of wheels on this machine.
 
@@ -100,10 +118,12 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
     except DependencyError:
         return None
     own = {requirement_name(text): path for text, path in request.own.items()}
+    is_here = any(package.local_path is not None for package in packages)
+    folders = package_folders(request.dependencies) if is_here else PackageFolders((), False)
     here = []
     for package in packages:
         found = _on_this_machine(
-            package, own.get(package.name) or request.fallback.get(package.name)
+            package, own.get(package.name) or request.fallback.get(package.name), folders
         )
         if found is None:
             return None
@@ -121,21 +141,22 @@ def _read(path: Path, request: LockRequest) -> Lock | None:
         return None
 
 
-def _on_this_machine(package: LockedPackage, own: Path | None) -> LockedPackage | None:
+def _on_this_machine(
+    package: LockedPackage, own: Path | None, folders: PackageFolders
+) -> LockedPackage | None:
     """Return *package* with its address on this machine; None if its file is gone or another one.
 
-    *own* is the wheel of this machine if the package is one of Kinetic's own.
+    *own* is the wheel of this machine if the package is one of Kinetic's own. Others are looked for in *folders*.
     """
     if own is not None:
         # The folder of such a wheel is named by its digest.
         same = package.file == own.name and package.sha256.startswith(own.parent.name)
         return replace(package, address=own.as_uri()) if same else None
-    path = package.local_path
-    if path is None or not package.file:
+    recorded = package.local_path
+    if recorded is None or not package.file:
         return package
-    try:
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError:
-        return None
-    return package if digest == package.sha256 else None
+    for path in [recorded] if package.direct else folders.find(package.file, recorded):
+        with suppress(OSError), path.open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() == package.sha256:
+                return replace(package, address=path.absolute().as_uri())
+    return None
