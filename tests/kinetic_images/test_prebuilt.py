@@ -112,6 +112,17 @@ def test_versions_of_the_image_are_chosen_where_the_requirements_allow_it(world:
     assert world.installed() == {"alpha": "2.0"}
 
 
+@pytest.mark.parametrize(
+    "word",
+    ["numpy", "numpy==", "==1", 'a"b==1', "a==b\\n", "--index-url==1", "a===1", "\x1b[1m==1"],
+)
+def test_a_word_of_the_label_that_names_no_version_is_left_out(world: World, word: str) -> None:
+    known = packages_label({"jax": JAX, "cloudpickle": "3.0", "beta": "1.0"})
+    push_image(world.server.host, world.registry, Labels={PACKAGES_LABEL: f"{word} {known}"})
+    world.project.require("alpha", "beta")
+    assert world.installed() == {"alpha": "2.0"}
+
+
 def test_an_image_that_contains_everything_needs_nothing(world: World) -> None:
     world.publish({"jax": JAX, "cloudpickle": "3.0", "beta": "1.0"})
     world.project.require("beta")

@@ -29,6 +29,8 @@ class StandIn:
     port: int
     writes: list[str] = field(default_factory=list)
     """Method and path of each request that would have changed something."""
+    forbidden: set[str] = field(default_factory=set)
+    """Resources (`secrets`) that the user may not create."""
     objects: dict[str, Any] = field(default_factory=dict)
     """What was created, by path."""
 
@@ -73,6 +75,13 @@ def running_api_server() -> Iterator[StandIn]:
                 found.writes.append(f"{self.command} {path}")
                 known = found.objects.get(path)
                 self.answer(200 if known else 404, known or MISSING)
+                return
+            resource = path.rpartition("/")[2]
+            if resource in found.forbidden:
+                message = f'{resource} is forbidden: User "me" cannot create resource "{resource}" in API group ""'
+                self.answer(
+                    403, {**MISSING, "code": 403, "reason": "Forbidden", "message": message}
+                )
                 return
             created = json.loads(body or b"{}")
             metadata = created.setdefault("metadata", {})

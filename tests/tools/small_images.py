@@ -22,17 +22,18 @@ def push_image(
     host: str,
     registry: Registry,
     *,
+    name: str = "base",
     tag: str = "1",
     files: Sequence[str] = ("etc/base", "usr/bin/python3"),
     damaged: Callable[[bytes], bytes] = lambda data: data,
     **config: Any,
 ) -> str:
     """Push an image with one small layer that contains *files*; return its address. *damaged* changes the layer."""
-    repository = registry.repository(f"{host}/base")
+    repository = registry.repository(f"{host}/{name}")
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name in files:
-            archive.addfile(tarfile.TarInfo(name))
+        for file in files:
+            archive.addfile(tarfile.TarInfo(file))
     plain = packed.getvalue()
     layer = damaged(gzip.compress(plain, mtime=0))
     data = {
@@ -66,4 +67,4 @@ def push_image(
         ],
     }
     repository.put_manifest(tag, json.dumps(manifest).encode(), MANIFEST)
-    return f"{host}/base:{tag}"
+    return f"{host}/{name}:{tag}"

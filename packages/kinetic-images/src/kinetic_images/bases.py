@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, is_normalized_name
+from packaging.version import InvalidVersion, Version
 
 from kinetic_images.errors import ImageNotFoundError
 from kinetic_images.image_files import has_program
@@ -107,9 +108,24 @@ def packages_label(packages: Mapping[str, str]) -> str:
 
 
 def packages_of(config: ImageConfig) -> Mapping[str, str] | None:
-    """Return the versions of the packages that an image's label names, by canonical name; None: it has no such label."""
+    """Return the versions of the packages that an image's label names, by canonical name; None: it has no such label.
+
+    Words that are not `NAME==VERSION` are left out: anybody can write a label.
+    """
     found = config.labels.get(PACKAGES_LABEL)
     if found is None:
         return None
     pairs = (entry.partition("==") for entry in found.split())
-    return {str(canonicalize_name(name)): version for name, _, version in pairs}
+    return {
+        str(canonicalize_name(name)): version
+        for name, _, version in pairs
+        if is_normalized_name(canonicalize_name(name)) and _is_version(version)
+    }
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True

@@ -37,6 +37,7 @@ from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.registry import Access, RegistryServer, User
 from kinetic_images.uv import find_uv
+from kinetic_k8s.errors import NotPermittedError
 from kinetic_payload.testing.gcs import GcsServer
 
 PASSWORD = "pa55-of-mine"
@@ -254,6 +255,22 @@ def registry_away(world: World) -> None:
     world.registry.faults.add(method="HEAD", path="*/manifests/*", status=503, times=None)
 
 
+def no_secret_for_the_login_of_an_index(world: World) -> None:
+    world.api.forbidden.add("secrets")
+    world.index.required = "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
+    for path in world.packages.packages.iterdir():
+        world.index.add(f"/{path.name}", path.read_bytes())
+    links = "".join(f'<a href="/{path[1:]}">x</a>\n' for path in world.index.files)
+    world.index.add("/", links.encode())
+    host = world.registry.host
+    push_image(host, world.client, name="kn/base-cpu", tag=kinetic.__version__)
+    world.options["container_image"] = "prebuilt"
+    world.environ["KINETIC_BASE_IMAGE_REPO"] = f"{host}/kn"
+    world.environ["KINETIC_BUILDS_STORE"] = ""  # What was resolved is kept there.
+    world.packages.links = world.index.url("/").replace("//", f"//me:{PASSWORD}@", 1)
+    world.require("alpha")
+
+
 CASES = (
     Case("a project outside", lines("-e ../other"), DependencyError, r"requirements\.txt:3: '-e \.\./other' is a path"),
     Case("a local path that is missing", lines("./alpha.whl"), DependencyError, r"requirements\.txt:3: '\./alpha\.whl' is a path"),
@@ -288,6 +305,7 @@ CASES = (
     Case("a base with another Python", other_python, ImageNotFoundError, r"Python 3\.4, .* Python 3\."),
     Case("a repository without permission", setting("KINETIC_IMAGE_REPO", "{host}/others"), RegistryPermissionError, "others/bundled"),
     Case("a wrong password of the registry", wrong_password_of_registry, RegistryLoginError, "127.0.0.1"),
+    Case("no permission for the login of an index", no_secret_for_the_login_of_an_index, NotPermittedError, "secrets", "permits 'create' on 'secrets'"),
     Case("a registry that is not available", registry_away, RegistryUnavailableError, "kn/bundled"),
 )  # fmt: skip
 

@@ -112,9 +112,27 @@ def check_workload(
     _ACCEPTED.add(checked)
 
 
+def check_secret(cluster: Cluster) -> None:
+    """Raise unless *cluster* would accept a Secret with variables of a workload; create nothing.
+
+    For a workload of which it is known only after `check_workload` that it needs one.
+
+    Raises:
+        ClusterError: The cluster does not accept it.
+    """
+    checked = (cluster.identity, b"Secret")
+    if checked not in _ACCEPTED:
+        cluster.create({**_draft("kn-check"), "kind": "Secret"}, dry_run=True)
+        _ACCEPTED.add(checked)
+
+
+def _draft(name: str) -> Manifest:
+    return {"apiVersion": "v1", "metadata": {"name": name}}
+
+
 def _drafts(spec: WorkloadSpec, *, environment: bool, runner: bool) -> Iterator[Manifest]:
     """Iterate over minimal objects of the kinds that `create_workload` creates beside the workload."""
-    draft: Manifest = {"apiVersion": "v1", "metadata": {"name": spec.name}}
+    draft = _draft(spec.name)
     if isinstance(spec, IndexedJobSpec):
         yield {**draft, "kind": "Service", "spec": {"clusterIP": "None"}}
     if environment:
@@ -252,6 +270,6 @@ def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:
 
 _ATTEMPTS: Final = 5
 _ACCEPTED: Final[set[tuple[Identity, bytes]]] = set()
-"""Where this process has checked a workload, and the digest of its manifest without the job id."""
+"""Where this process has checked a workload, and the digest of its manifest without the job id; or a Secret."""
 _OLDER_JOBSETS: Final[set[str]] = set()
 """The servers whose JobSets were found to lack `onJobFailureMessagePatterns` by this process."""

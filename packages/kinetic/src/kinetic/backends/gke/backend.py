@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -69,7 +70,7 @@ from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.cluster import Cluster
-from kinetic_k8s.cluster.creation import Runner, check_workload, create_workload
+from kinetic_k8s.cluster.creation import Runner, check_secret, check_workload, create_workload
 from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_k8s.cluster.queues import Queues
 from kinetic_k8s.cluster.removal import check_removal, remove_workload
@@ -232,7 +233,12 @@ class ClusterBackend:
 
         data = runner_bundle(self._home, bytecode=False)
         runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
-        prepared = self._images().ensure(request, project, self._store)
+        prepared = self._images().ensure(
+            request,
+            project,
+            self._store,
+            check_secret=partial(check_secret, with_timeout(self._cluster)),
+        )
         return ClusterEnvironment(
             prepared.reference,
             runner=runner,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -68,10 +69,16 @@ class ClusterImages:
             case _:
                 return self._repository(request.settings)
 
-    def ensure(self, request: JobRequest, packaging: Packaging, store: Store) -> PreparedImage:
+    def ensure(
+        self,
+        request: JobRequest,
+        packaging: Packaging,
+        store: Store,
+        check_secret: Callable[[], None],
+    ) -> PreparedImage:
         """Return the image of the job by its digest; build it if it does not exist.
 
-        What a job in prebuilt mode installs is uploaded to *store*.
+        What a job in prebuilt mode installs is uploaded to *store*, after *check_secret* if it needs credentials.
 
         Raises:
             KineticError: The image cannot be used, or cannot be built; the message gives the reason.
@@ -80,7 +87,7 @@ class ClusterImages:
             case "custom":
                 return PreparedImage(self._custom(request, packaging))
             case "prebuilt":
-                return prepare_prebuilt(request, packaging, self.builders, store)
+                return prepare_prebuilt(request, packaging, self.builders, store, check_secret)
             case _:
                 return PreparedImage(self._bundled(request, packaging))
 

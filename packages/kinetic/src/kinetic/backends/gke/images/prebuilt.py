@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,9 +56,16 @@ def prebuilt_address(request: JobRequest) -> str:
 
 
 def prepare_prebuilt(
-    request: JobRequest, packaging: Packaging, builders: ClusterBuilders, store: Store
+    request: JobRequest,
+    packaging: Packaging,
+    builders: ClusterBuilders,
+    store: Store,
+    check_secret: Callable[[], None],
 ) -> PreparedImage:
     """Return the published image of a job; upload what the job installs to *store*.
+
+    *check_secret* is called before any upload if the job needs credentials for what it installs. It raises
+    if the pod cannot get them.
 
     Raises:
         KineticError: The image was not published, or a dependency cannot be installed when a job starts.
@@ -84,21 +92,24 @@ def prepare_prebuilt(
         dependencies,
         BuildReports(line=packaging.report, progress=packaging.progress),
         shared=builders.shared(settings),
-        resolved=packaging.checked,
     )
     command = _build_command(settings.base_image_repo.value, category_of(request))
     found = find_prebuilt(wanted, services, command=command)
+    # A token of Artifact Registry would expire; there, pods have credentials of their own.
+    credentials = IndexCredentials(dependencies, builders.environment, google=lambda: None)
+    netrc = credentials.netrc(found.addresses)
+    if netrc:
+        check_secret()
+    packaging.checked()
     report_notes(packaging, found.notes)
     if not found.packages:
         return PreparedImage(found.base.reference)
     count = len(found.packages)
     packaging.report(f"The job installs {count} package{'s' * (count > 1)} when it starts.")
-    # A token of Artifact Registry would expire; there, pods have credentials of their own.
-    credentials = IndexCredentials(dependencies, builders.environment, google=lambda: None)
     return PreparedImage(
         found.base.reference,
         environment_digest=_upload_packages(found, store, packaging),
-        netrc=credentials.netrc(found.addresses),
+        netrc=netrc,
     )
 
 
