@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,29 @@ def test_a_category_that_fails_does_not_keep_the_others_from_being_published(
     assert "cuda12" in rows["gpu"]["error"]
     repository = world.registry.repository(f"{world.repository}/base-gpu")
     assert repository.digest(kinetic.__version__) is None
+
+
+def test_a_failure_of_this_machines_disk_is_one_of_the_image(world: World) -> None:
+    (world.folder / "kinetic").write_text("a file, and no folder")
+
+    ran = world.build("--json")
+
+    rows = json.loads(ran.stdout)["images"]
+    assert ran.exit_code == 1
+    assert [row["status"] for row in rows] == ["failed"] * 3
+    assert all(str(world.folder / "kinetic") in row["error"] for row in rows)
+
+
+def test_a_long_download_is_reported(world: World) -> None:
+    def hold_wheels() -> None:
+        if world.index.requests[-1][1].endswith(".whl"):
+            time.sleep(1.1)  # noqa: TID251 - what takes less than a second is not reported
+
+    world.index.on_request = hold_wheels
+
+    ran = world.build("--category", "cpu")
+
+    assert "[cpu] downloading packages" in ran.stderr, ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,7 @@ class Output:
             for note in notes:
                 self.note(note)
         elif isinstance(error, OSError) and error.strerror:
-            where = f": {error.filename}" if error.filename else ""
-            self.note(f"Error: {error.strerror}{where}.")
+            self.note(f"Error: {reason_of(error)}")
         else:
             self.note(f"Error: Kinetic failed unexpectedly: {headline_of(error)}")
             self.note("Please report it; `kinetic --debug …` shows where it happened.")
@@ -147,6 +146,12 @@ def _write(stream: TextIO, text: str) -> None:
 def notes_of(error: BaseException) -> list[str]:
     """Return the notes of an exception; those of a failed job name the place of the failure."""
     return [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+
+
+def reason_of(error: OSError) -> str:
+    """Return why an operation of the system failed, as a sentence."""
+    where = f": {error.filename}" if error.filename else ""
+    return f"{error.strerror or error}{where}."
 
 
 def headline_of(error: BaseException) -> str:

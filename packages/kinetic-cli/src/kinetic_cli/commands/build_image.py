@@ -12,9 +12,11 @@ import click
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import FAILED
 from kinetic_cli.options import json_option, target_options
+from kinetic_cli.output import reason_of
 
 if TYPE_CHECKING:
     from kinetic.backends.gke.base_images import BaseImages
+    from kinetic.console import Console
     from kinetic_images.lock.jax import Category
 
 
@@ -95,21 +97,30 @@ def command(
 
 
 def _publish_all(app: App, images: BaseImages, categories: list[Category]) -> list[dict[str, Any]]:
+    from kinetic.console import Console
     from kinetic_payload.threads import Executor
 
-    with Executor(len(categories) + 1) as executor:
+    with Console.of_this_process() as console, Executor(len(categories) + 1) as executor:
+        if console.interactive:
+            console.phase("publishing base images")
         futures = [
-            executor.submit(partial(_publish, app, images, category)) for category in categories
+            executor.submit(partial(_publish, app, console, images, category))
+            for category in categories
         ]
         return [future.result() for future in futures]
 
 
-def _publish(app: App, images: BaseImages, category: Category) -> dict[str, Any]:
+def _publish(app: App, console: Console, images: BaseImages, category: Category) -> dict[str, Any]:
+    from kinetic.console import progress_beside
     from kinetic.errors import KineticError
     from kinetic_images.builders.builder import BuildReports
 
     def report(text: str) -> None:
-        app.output.note(f"[{category}] {text}")
+        line = f"[{category}] {text}"
+        # On a terminal, lines appear above the progress of all images.
+        console.note(line) if console.interactive else app.output.note(line)
+
+    progress = console.progress if console.interactive else progress_beside(report)
 
     row: dict[str, Any] = {
         "category": category,
@@ -122,11 +133,17 @@ def _publish(app: App, images: BaseImages, category: Category) -> dict[str, Any]
         "hint": None,
     }
     began = time.monotonic()
+
+    def fail(error: str, hint: str | None = None) -> None:
+        row.update(error=error, hint=hint)
+        report(f"Error: {error}" + (f"\n{hint}" if hint else ""))
+
     try:
-        found = images.publish(category, BuildReports(line=report))
+        found = images.publish(category, BuildReports(line=report, progress=progress))
     except KineticError as error:
-        row |= {"error": error.message, "hint": error.hint}
-        report(f"Error: {error.message}" + (f"\n{error.hint}" if error.hint else ""))
+        fail(error.message, error.hint)
+    except OSError as error:  # A full disk, for instance.
+        fail(reason_of(error))
     else:
         for note in found.notes:
             report(note)
