@@ -27,6 +27,7 @@ import trustme
 import urllib3
 
 from kinetic.waiting import sleep
+from kinetic_images.base_images import PublishedImage, publish_dockerfile
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
 from kinetic_images.builders.docker import DockerBuilder
@@ -488,6 +489,33 @@ def test_a_dockerfile_of_the_user_is_built_for_its_platform(
     )
 
     assert engine.run("run", "--rm", image, "cat", "/made").stdout == b"built\n"
+
+
+def test_a_dockerfile_of_the_user_is_published_once_and_really_built_again_on_request(
+    docker_registry: str, debian: str, builder: DockerBuilder, tmp_path: Path
+) -> None:
+    label = f"kinetic.python={Target(python='3.11').python}"
+    text = f"FROM {debian}\nRUN cat /proc/sys/kernel/random/uuid > /made\nLABEL {label}\n"
+    (tmp_path / "Dockerfile").write_text(text)
+
+    def publish(*, rebuild: bool) -> PublishedImage:
+        repository = f"{docker_registry}/kn/base-cpu"
+        return publish_dockerfile(
+            tmp_path / "Dockerfile",
+            repository,
+            builder,
+            REGISTRY,
+            BuildReports(),
+            tag="1",
+            python="3.11",
+            rebuild=rebuild,
+        )
+
+    first, same, again = (publish(rebuild=rebuild) for rebuild in (False, False, True))
+
+    assert (first.changed, same.changed, again.changed) == (True, False, True)
+    assert (first.built_by, same.built_by, again.built_by) == ("docker", None, "docker")
+    assert same.digest == first.digest != again.digest
 
 
 def test_a_stopped_build_ends_in_the_engine_too(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import resource
 import subprocess
 import tarfile
 import threading
@@ -18,6 +20,7 @@ from building import IMAGE, Cloud, a_recipe, package, until
 
 from kinetic_images.builders.cloud_build import RegistryLogin
 from kinetic_images.builders.cloud_build.service import CloudBuildService
+from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import (
     BuildCancelledError,
@@ -58,6 +61,25 @@ def test_the_source_is_named_by_its_contents_and_uploaded_once(cloud: Cloud) -> 
     assert cloud.buckets.requests.count(operation="objects.insert*", name=stored.name) == uploads
     with tarfile.open(fileobj=io.BytesIO(stored.content.read())) as archive:
         assert {"Dockerfile", "install/pylock.toml", "install/uv"} <= set(archive.getnames())
+
+
+def test_a_full_disk_is_named_and_not_taken_for_an_unreadable_file(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    (tmp_path / "large").write_bytes(os.urandom(300_000))
+    context = BuildContext({"Dockerfile": ContextFile(tmp_path / "large")})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(BuildError, match="build context cannot be written") as caught:
+            cloud.builder.build_context(
+                context, IMAGE, cloud.reports, platform="linux/amd64", labels={}
+            )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert not isinstance(caught.value, BuildInputError)
+    assert "TMPDIR" in str(caught.value.hint)
 
 
 def test_an_image_that_exists_is_adopted_without_a_build(cloud: Cloud) -> None:
@@ -231,6 +253,7 @@ def test_a_build_that_another_person_cancels_is_told_apart_from_a_failure(cloud:
 def test_a_lost_response_to_the_start_never_makes_two_builds(cloud: Cloud, after: bool) -> None:
     cloud.builds.fail("CreateBuild", UNAVAILABLE, after=after)
     cloud.builds.fail("ListBuilds", UNAVAILABLE)
+    cloud.builds.fail("ListBuilds", grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded")
 
     cloud.build()
 
@@ -241,6 +264,9 @@ def test_a_lost_response_to_the_start_never_makes_two_builds(cloud: Cloud, after
 def test_a_lost_connection_while_waiting_is_retried(cloud: Cloud) -> None:
     cloud.builds.fail("GetBuild", UNAVAILABLE, times=2)
     cloud.builds.fail("GetBuild", grpc.StatusCode.INTERNAL)
+    cloud.builds.fail(
+        "GetBuild", grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded: get requests"
+    )
 
     assert cloud.build() == cloud.steps.pushed[IMAGE]
 

@@ -83,6 +83,13 @@ def test_a_request_is_valid_and_keeps_its_dollars(
     assert "--label=note=costs $5 or ${MORE}" in arguments
 
 
+def test_a_fresh_build_uses_no_results_of_earlier_ones() -> None:
+    (step,) = request(PLAIN, fresh=True)["steps"]
+
+    assert {"--pull", "--no-cache"} <= set(step["args"])
+    assert not any("--cache-from" in word for word in step["args"])
+
+
 def test_an_image_without_a_tag_is_refused() -> None:
     with pytest.raises(InvalidReferenceError):
         request(PLAIN, image="localhost:5000/kn/bundled")

@@ -17,6 +17,7 @@ from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.docker import DockerBuilder
 from kinetic_images.builders.docker.failures import build_failure, push_failure
 from kinetic_images.builders.docker.program import find_docker
+from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import (
     BuildError,
@@ -40,6 +41,10 @@ with (here / "calls").open("a") as calls:
     print(*words, sep=" ", file=calls)
 if words == ["build", "--help"]:
     print("Usage: docker build" + "  --secret" * (os.environ.get("DOCKER_BUILDKIT") == "1"))
+    print("  --load" * (here / "buildx").exists())
+elif words == ["version"]:
+    print("Client: Docker Engine")
+    exec((here / "engine").read_text())
 elif words[0] == "build":
     secrets = [word.partition("src=")[2] for word in words if word.startswith("--secret")]
     (here / "secrets").write_text("".join(pathlib.Path(path).read_text() for path in secrets))
@@ -108,7 +113,8 @@ def docker(tmp_path: Path) -> Program:
         text = text.replace(word, value)
     program.write_text(text)
     program.chmod(0o755)
-    (tmp_path / "behaviour").write_text("pass")
+    for name in ("behaviour", "engine"):
+        (tmp_path / name).write_text("pass")
     images = AfterPush()
     images.folder = tmp_path
     environ = {"PATH": str(program.parent), "DOCKER_HOST": "unix:///x"}
@@ -129,6 +135,40 @@ def test_an_image_is_built_pushed_and_forgotten(docker: Program) -> None:
     assert removed == [f"image rm {IMAGE}", f"image rm {IMAGE.rpartition(':')[0]}@{DIGEST}"]
     with tarfile.open(docker.folder / "context.tar") as archive:
         assert "install/pylock.toml" in archive.getnames()
+
+
+def test_an_image_of_a_builder_of_buildx_is_loaded_into_the_engine(docker: Program) -> None:
+    (docker.folder / "buildx").touch()
+    docker.build()
+
+    assert " --load " in docker.calls[0]
+
+
+def test_a_fresh_build_takes_nothing_from_earlier_ones(docker: Program) -> None:
+    context = BuildContext({"Dockerfile": ContextFile(b"FROM scratch\n")})
+    docker.builder.build_context(
+        context, IMAGE, docker.reports, platform="linux/amd64", labels={}, fresh=True
+    )
+
+    assert " --pull --no-cache " in docker.calls[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("sys.exit('Cannot connect to the Docker daemon at unix:///x.')", "is not running"),
+        ("sys.exit('error during connect: EOF')", "is not running"),
+        ("sys.exit('Error response from daemon: dial unix: permission denied')", "cannot be used"),
+    ],
+)
+def test_an_engine_that_cannot_be_used_is_refused_before_anything_is_uploaded(
+    docker: Program, engine: str, words: str
+) -> None:
+    docker.builder.check(a_recipe(), IMAGE)
+    (docker.folder / "engine").write_text(engine)
+
+    with pytest.raises(DockerUnavailableError, match=words):
+        docker.builder.check(a_recipe(), IMAGE)
 
 
 def test_an_image_that_exists_is_not_built(docker: Program) -> None:

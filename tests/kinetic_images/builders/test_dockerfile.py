@@ -227,8 +227,10 @@ def test_without_packages_no_uv_travels(tmp_path: Path) -> None:
     assert recipe_context(a_recipe(), uv).files["install/uv"].executable
 
 
-NETRC = 'machine a login u password s3cretword\nmachine b login u password "two words"\n'
-NETRC += 'machine c login u password "quo\\"ted"\n'
+NETRC = (
+    'machine a login u password s3cretword\nmachine b login u password "two words"\n'
+    'machine c login "t0ken-as-user" password ""\nmachine d login "u" password "q\\\\uo\\"te"\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,8 @@ NETRC += 'machine c login u password "quo\\"ted"\n'
         ("get https://u:x@a/b", "get https://a/b"),
         ("token s3cretword!", "token ***!"),
         ("a two words b", "a *** b"),
-        ('a quo"ted b', "a *** b"),
+        ("with t0ken-as-user", "with ***"),
+        ('with q\\uo"te', "with ***"),
         ("\x1b[1mbold\x1b[0m \x07", "bold \\x07"),
         ("nothing", "nothing"),
         ("    indented  ", "    indented"),

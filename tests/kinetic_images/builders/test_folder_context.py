@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetic_images.builders.dockerfile.context import ContextFile
 from kinetic_images.builders.dockerfile.dockerignore import ignored_by
 from kinetic_images.builders.dockerfile.folder_context import folder_context
 from kinetic_images.errors import BuildInputError
@@ -40,6 +41,11 @@ def a_folder(root: Path, **files: str) -> Path:
         ([r"\!x"], "!x", True),
         (["./x/../y"], "y", True),
         (["**"], "any/thing", True),
+        (["**b"], "ab", False),
+        (["**b"], "x/y/b", True),
+        (["a**"], "ab/c", True),
+        (["a**/c"], "ab/c", True),
+        (["*", "!**b/c"], "ab/c", True),
     ],
 )
 def test_patterns_are_those_of_docker(lines: list[str], path: str, expected: bool) -> None:
@@ -51,6 +57,7 @@ def test_a_folder_is_sent_with_links_and_modes_and_without_what_is_ignored(tmp_p
     dockerfile = a_folder(tmp_path, src__run="x", secret="no", **ignore)
     (tmp_path / "src/run").chmod(0o755)
     (tmp_path / "link").symlink_to("src")
+    (tmp_path / "empty").mkdir()
 
     context = folder_context(dockerfile)
 
@@ -63,19 +70,35 @@ def test_a_folder_is_sent_with_links_and_modes_and_without_what_is_ignored(tmp_p
         ".dockerignore": (0o644, ""),
         "Dockerfile": (0o644, ""),
         "link": (0o644, "src"),
+        "src": (0o755, ""),
         "src/run": (0o755, ""),
+        "empty": (0o755, ""),
     }
 
 
 def test_a_dockerfile_may_have_another_name_and_its_own_ignore_file(tmp_path: Path) -> None:
-    files = {"deploy__gpu.Dockerfile": "FROM x\n", "deploy__gpu.Dockerfile.dockerignore": "b\n"}
+    files = {
+        "deploy__gpu.Dockerfile": "FROM x\n",
+        "deploy__gpu.Dockerfile.dockerignore": "b\ndeploy\n",
+    }
     a_folder(tmp_path, a="1", b="2", **files, **{".dockerignore": "a\n"})
 
     context = folder_context(tmp_path / "deploy/gpu.Dockerfile", tmp_path)
 
     assert context.dockerfile == "deploy/gpu.Dockerfile"
+    assert "deploy/gpu.Dockerfile.dockerignore" in context.files  # Cloud Build reads it again.
     assert "a" in context.files
     assert "b" not in context.files
+
+
+def test_a_dockerfile_may_be_a_link_to_a_file_elsewhere(tmp_path: Path) -> None:
+    real = a_folder(tmp_path / "real")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "Dockerfile").symlink_to(real)
+
+    context = folder_context(tmp_path / "folder" / "Dockerfile")
+
+    assert context.files["Dockerfile"] == ContextFile(tmp_path / "folder" / "Dockerfile")
 
 
 def test_a_dockerfile_that_is_missing_or_elsewhere_is_refused(tmp_path: Path) -> None:

@@ -50,8 +50,12 @@ class ContextBuilder(Protocol):
         *,
         platform: str,
         labels: dict[str, str],
+        fresh: bool = False,
     ) -> str:
-        """Build *context* for *platform*, push it as *image*, and return its digest."""
+        """Build *context* for *platform*, push it as *image*, and return its digest.
+
+        *fresh*: with the newest base image, and without results of earlier builds.
+        """
         ...
 
 
@@ -103,7 +107,7 @@ def publish_dockerfile(
     source = parse_reference(repository).tagged(built)
     before = registry.repository(source).digest(built)
     digest = before or builder.build_context(
-        context, str(source), reports, platform="linux/amd64", labels={}
+        context, str(source), reports, platform="linux/amd64", labels={}, fresh=rebuild
     )
     name = parse_reference(repository).tagged(tag)
     found = find_base(str(name.at(digest)), python, "x86_64", registry)

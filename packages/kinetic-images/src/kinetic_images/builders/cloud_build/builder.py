@@ -95,13 +95,18 @@ class CloudBuildBuilder:
         *,
         platform: str,
         labels: Mapping[str, str],
+        fresh: bool = False,
     ) -> str:
         """Build *context* for *platform* (`linux/amd64`), push it as *image*, and return its digest.
+
+        *fresh*: with the newest base image, and without results of earlier builds.
 
         Raises:
             KineticError: See `build`.
         """
-        build = ContainerBuild(context=context, image=image, platform=platform, labels=labels)
+        build = ContainerBuild(
+            context=context, image=image, platform=platform, labels=labels, fresh=fresh
+        )
         return self._run(build, reports)
 
     def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
@@ -121,6 +126,7 @@ class CloudBuildBuilder:
             platform=build.platform,
             dockerfile=build.context.dockerfile,
             labels=build.labels,
+            fresh=build.fresh,
             token_hosts=_token_hosts(build.addresses or ()),
         )
         request = build_request(wanted, self.settings, mark)

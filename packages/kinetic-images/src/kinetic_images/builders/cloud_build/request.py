@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
+from kinetic_images.builders.dockerfile.container_build import FRESH
 from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
 from kinetic_images.builders.image_lookup import split_image
 from kinetic_payload.layout import BUILD_LOGS
@@ -55,6 +56,8 @@ class ImageBuild:
     """`linux/amd64`"""
     dockerfile: str = "Dockerfile"
     labels: Mapping[str, str] = field(default_factory=dict)
+    fresh: bool = False
+    """Whether to use no results of earlier builds."""
     token_hosts: tuple[str, ...] = ()
     """Hosts that the build logs in to with a token of its own account."""
 
@@ -145,7 +148,8 @@ def _step(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[s
     arguments = [
         *("--progress=plain", f"--platform={build.platform}"),
         *(f"--tag={build.image}", f"--tag={cache}"),
-        *(f"--cache-from={cache}", "--build-arg=BUILDKIT_INLINE_CACHE=1"),
+        *(FRESH if build.fresh else (f"--cache-from={cache}",)),
+        "--build-arg=BUILDKIT_INLINE_CACHE=1",
         *(f"--label={key}={value}" for key, value in sorted(build.labels.items())),
         *(f"--file={build.dockerfile}", "."),
     ]

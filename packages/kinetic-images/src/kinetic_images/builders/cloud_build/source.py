@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, cast
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.cloud_build.request import Source
 from kinetic_images.builders.dockerfile.context import BuildContext
-from kinetic_images.errors import BuildInputError
+from kinetic_images.errors import BuildError, BuildInputError
 from kinetic_payload.errors import PreconditionFailedError
 from kinetic_payload.layout import build_context
 from kinetic_payload.stores.store import ABSENT, Store
@@ -60,8 +60,14 @@ def _exists(store: Store, name: str) -> bool:
 
 def _write(context: BuildContext, store: Store, name: str, reports: BuildReports) -> None:
     with tempfile.NamedTemporaryFile(prefix="kinetic-context-") as file:
-        context.write_archive(cast("BinaryIO", file), compressed=True)
-        file.flush()
+        try:
+            context.write_archive(cast("BinaryIO", file), compressed=True)
+            file.flush()
+        except OSError as error:
+            raise BuildError(
+                f"The build context cannot be written to {file.name}: {error.strerror or error}.",
+                hint="Free some space there, or name another folder with TMPDIR.",
+            ) from error
         size = Path(file.name).stat().st_size
         # The same name has the same contents: it does not matter which process wrote it.
         with (

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kinetic_images.builders.cloud_build.state import WAITING, BuildState
-from kinetic_images.errors import BuilderError, BuildServiceUnavailableError
+from kinetic_images.errors import BuilderError, BuildQuotaError, BuildServiceUnavailableError
 from kinetic_payload.threads import pause
 
 if TYPE_CHECKING:
@@ -70,14 +70,14 @@ def _look(builds: Builds, mark: str) -> BuildState | None:
     """Look for a build several times.
 
     Raises:
-        BuildServiceUnavailableError: No look succeeded, so it is not known whether the build exists.
+        BuilderError: No look succeeded, so it is not known whether the build exists.
     """
-    last: BuildServiceUnavailableError | None = None
+    last: BuilderError | None = None
     for _ in range(_LOOKS):
         pause(POLL)
         try:
             found = builds.find(mark)
-        except BuildServiceUnavailableError as error:
+        except (BuildServiceUnavailableError, BuildQuotaError) as error:
             last = error
             continue
         last = None
@@ -126,18 +126,19 @@ class _Connection:
         """Return the state of the build; that *before* if the connection is lost."""
         try:
             state = self._builds.get(before.build_id)
-        except BuildServiceUnavailableError as error:
+        except (BuildServiceUnavailableError, BuildQuotaError) as error:
+            # Each user has a quota of requests per minute; it does not stop the build.
             self._wait_on(error)
             return before
         except BuilderError as error:
-            error.hint = f"{error.hint} The build continues: {self._link}"
+            error.hint = f"{error.hint}\nThe build continues: {self._link}"
             raise
         if self._reported:
             self._reports.line("Cloud Build responds again.")
         self._lost, self._reported = None, False
         return state
 
-    def _wait_on(self, error: BuildServiceUnavailableError) -> None:
+    def _wait_on(self, error: BuilderError) -> None:
         now = monotonic()
         self._lost = now if self._lost is None else self._lost
         lost = now - self._lost

@@ -10,8 +10,12 @@ from typing import Final
 from kinetic_images.builders.build_log import LogLines
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.docker.failures import build_failure, push_failure
-from kinetic_images.builders.docker.program import Docker, find_docker
-from kinetic_images.builders.dockerfile.container_build import ContainerBuild, recipe_build
+from kinetic_images.builders.docker.program import Docker, check_engine, find_docker
+from kinetic_images.builders.dockerfile.container_build import (
+    FRESH,
+    ContainerBuild,
+    recipe_build,
+)
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import obstacle
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
@@ -45,7 +49,14 @@ class DockerBuilder:
         return obstacle(recipe)
 
     def check(self, recipe: Recipe, image: str) -> None:
-        """Do nothing: docker's own login counts, which only a push shows."""
+        """Refuse to build without a docker engine; whether *image* can be pushed shows only in the push.
+
+        Raises:
+            DockerNotFoundError: There is no docker with BuildKit.
+            DockerUnavailableError: The engine is not running, or this user must not use it.
+        """
+        del recipe, image
+        check_engine(find_docker(self.environ))
 
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
         """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
@@ -66,13 +77,18 @@ class DockerBuilder:
         *,
         platform: str,
         labels: Mapping[str, str],
+        fresh: bool = False,
     ) -> str:
         """Build *context* for *platform* (`linux/amd64`), push it as *image*, and return its digest.
+
+        *fresh*: with the newest base image, and without results of earlier builds.
 
         Raises:
             KineticError: See `build`.
         """
-        build = ContainerBuild(context=context, image=image, platform=platform, labels=labels)
+        build = ContainerBuild(
+            context=context, image=image, platform=platform, labels=labels, fresh=fresh
+        )
         return self._run(build, reports)
 
     def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
@@ -122,6 +138,8 @@ def _build(
         code = docker.run(
             *("build", "--progress=plain", f"--platform={build.platform}", f"--tag={build.image}"),
             *(f"--label={key}={value}" for key, value in sorted(build.labels.items())),
+            *(FRESH if build.fresh else ()),
+            *docker.options,
             *given,
             *(f"--file={build.context.dockerfile}", "-"),
             line=lines,

@@ -98,17 +98,18 @@ def engine_failure(lines: Sequence[str]) -> DockerUnavailableError | None:
     text = "\n".join(lines)
     if _SOCKET.search(text):
         return DockerUnavailableError(
-            f"This user must not use the docker engine: {_one_line(lines)}",
+            f"This user must not use the docker engine: {one_line(lines)}",
             hint="Add the user to the group docker, and log in again: sudo usermod -aG docker $USER",
         )
     if any(words in text.lower() for words in _NO_ENGINE):
         return DockerUnavailableError(
-            f"The docker engine is not running: {_one_line(lines)}",
+            f"The docker engine is not running: {one_line(lines)}",
             hint="Start it (sudo systemctl start docker, or Docker Desktop), or check DOCKER_HOST and "
             "`docker context ls`.",
         )
     return None
 
 
-def _one_line(lines: Sequence[str]) -> str:
+def one_line(lines: Sequence[str]) -> str:
+    """Return *lines* in one line of at most 500 characters."""
     return " ".join(line.strip() for line in lines if line.strip())[:500]

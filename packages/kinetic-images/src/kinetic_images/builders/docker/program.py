@@ -13,7 +13,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import BinaryIO, Final, cast
 
-from kinetic_images.errors import DockerNotFoundError
+from kinetic_images.builders.docker.failures import engine_failure, one_line
+from kinetic_images.errors import DockerNotFoundError, DockerUnavailableError
 from kinetic_images.uv import inherited
 from kinetic_payload.processes import signal_group
 from kinetic_payload.threads import check_wanted
@@ -32,6 +33,8 @@ class Docker:
 
     program: str
     environment: Mapping[str, str] = field(repr=False)
+    options: tuple[str, ...] = ()
+    """Options that its `build` needs."""
 
     def run(
         self,
@@ -153,8 +156,10 @@ def find_docker(environ: Mapping[str, str] | None = None) -> Docker:
     }
     seen = []
     for program in _programs(environment.get("PATH", "")):
-        if _has_secrets(program, environment):
-            return Docker(program, environment)
+        words = _build_help(program, environment)
+        if "--secret" in words:
+            # Otherwise a builder of buildx with the driver docker-container keeps the image to itself.
+            return Docker(program, environment, ("--load",) if "--load" in words else ())
         seen.append(program)
     if seen:
         raise DockerNotFoundError(
@@ -178,7 +183,36 @@ def _programs(path: str) -> list[str]:
     return list(reversed(found.values()))
 
 
-def _has_secrets(program: str, environment: Mapping[str, str]) -> bool:
+def check_engine(docker: Docker) -> None:
+    """Refuse an engine that does not respond.
+
+    Raises:
+        DockerUnavailableError: The message says why.
+    """
+    try:
+        done = subprocess.run(
+            [docker.program, "version"],
+            env=dict(docker.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=_ANSWER,
+        )
+    except subprocess.TimeoutExpired:
+        raise DockerUnavailableError(
+            f"The docker engine has not responded within {_ANSWER:.0f} s.",
+            hint="Restart it, or check DOCKER_HOST and `docker context ls`.",
+        ) from None
+    if done.returncode != 0:
+        lines = done.stdout.decode(errors="replace").splitlines()
+        raise engine_failure(lines) or DockerUnavailableError(
+            f"The docker engine cannot be used: {one_line(lines[-3:])}",
+            hint="Run `docker version` to see why.",
+        )
+
+
+def _build_help(program: str, environment: Mapping[str, str]) -> list[str]:
     try:
         done = subprocess.run(
             [program, "build", "--help"],
@@ -188,5 +222,5 @@ def _has_secrets(program: str, environment: Mapping[str, str]) -> bool:
             timeout=_ANSWER,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0 and b"--secret" in done.stdout
+        return []
+    return done.stdout.decode(errors="replace").split() if done.returncode == 0 else []

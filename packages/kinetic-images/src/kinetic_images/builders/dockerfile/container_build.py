@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, recipe_context
 from kinetic_images.builders.dockerfile.uv_program import find_uv_program
 from kinetic_images.recipe import Recipe
+
+FRESH: Final = ("--pull", "--no-cache")
+"""The options of `docker build` for a build that is fresh."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +25,8 @@ class ContainerBuild:
     platform: str
     """`linux/amd64`"""
     labels: Mapping[str, str]
+    fresh: bool = False
+    """Whether to build with the newest base image, and without results of earlier builds."""
     addresses: tuple[str, ...] | None = None
     """What the build fetches; None: a Dockerfile of the user, which may fetch anything."""
 

@@ -18,10 +18,10 @@ from kinetic_images.errors import BuildInputError
 
 @dataclass(frozen=True)
 class ContextFile:
-    """A file of a build context: bytes, a file on this machine, or a symbolic link."""
+    """A file of a build context: bytes, a file on this machine, a symbolic link, or a folder."""
 
     content: bytes | Path | None = field(repr=False)
-    """None: a symbolic link to `link`."""
+    """None: a symbolic link to `link`; or a folder, whose name in the context ends with a slash."""
     executable: bool = False
     sha256: str = ""
     """The expected digest in hexadecimal digits; empty: any."""
@@ -91,7 +91,10 @@ class BuildContext:
 def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
     entry = tarfile.TarInfo(name)
     entry.mode = 0o755 if file.executable else 0o644
-    if file.content is None:
+    if name.endswith("/"):
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(entry)
+    elif file.content is None:
         entry.type, entry.linkname = tarfile.SYMTYPE, file.link
         archive.addfile(entry)
     elif isinstance(file.content, bytes):
@@ -100,15 +103,10 @@ def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
     else:
         expected = file.digest
         with _opened(file.content) as opened:
-            reader = _Hashing(opened)
+            reader = _Hashing(opened, file.content)
             entry.size = opened.seek(0, io.SEEK_END)
             opened.seek(0)
-            try:
-                archive.addfile(entry, reader)
-            except OSError as error:
-                if isinstance(error, BrokenPipeError):
-                    raise
-                raise _unreadable(file.content, error) from error
+            archive.addfile(entry, reader)
         if reader.hash.hexdigest() != expected:
             raise BuildInputError(
                 f"{file.content} changed while it was read.",
@@ -119,15 +117,19 @@ def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
 class _Hashing(io.RawIOBase):
     """A stream that hashes what is read from it."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, path: Path) -> None:
         self.hash = hashlib.sha256()
         self._stream = stream
+        self._path = path
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1, /) -> bytes:
-        data = self._stream.read(size)
+        try:
+            data = self._stream.read(size)
+        except OSError as error:
+            raise _unreadable(self._path, error) from error
         self.hash.update(data)
         return data
 

@@ -36,17 +36,18 @@ def ignored_by(lines: Iterable[str]) -> Callable[[str], bool]:
     return is_ignored
 
 
-_TOKEN = re.compile(r"\*\*/|\*\*|\*|\?|\[\^?[^\]]*\]|\\.|.", re.DOTALL)
+_TOKEN = re.compile(r"\*\*/?|\*|\?|\[\^?[^\]]*\]|\\.|.", re.DOTALL)
 
 
 def _expression(pattern: str) -> re.Pattern[str]:
     """Return a pattern of Go's `filepath.Match`, with `**` for any number of folders, as an expression."""
-    special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile(
-        "".join(
-            special.get(token)
-            or (token if token.startswith("[") and len(token) > 2 else re.escape(token[-1]))
-            for token in _TOKEN.findall(pattern)
-        ),
-        re.DOTALL,
-    )
+    folders = "(?:.*/)?"
+    special = {"**/": folders, "**": folders, "*": "[^/]*", "?": "[^/]"}
+    tokens = _TOKEN.findall(pattern)
+    last = ".*" if tokens[-1] in ("**", "**/") else None
+    parts = [
+        special.get(token)
+        or (token if token.startswith("[") and len(token) > 2 else re.escape(token[-1]))
+        for token in tokens
+    ]
+    return re.compile("".join([*parts[:-1], last or parts[-1]]), re.DOTALL)

@@ -16,8 +16,8 @@ _IGNORE: Final = ".dockerignore"
 def folder_context(dockerfile: Path, folder: Path | None = None) -> BuildContext:
     """Return the files of *folder*, by default that of *dockerfile*, without those that `.dockerignore` names.
 
-    `NAME.dockerignore` beside a Dockerfile NAME takes precedence, as in docker. The Dockerfile is always
-    part of the context. Symbolic links stay links; empty folders are left out.
+    `NAME.dockerignore` beside a Dockerfile NAME takes precedence, as in docker. The Dockerfile and these files
+    are always part of the context. Symbolic links stay links.
 
     Raises:
         BuildInputError: The Dockerfile does not exist or is not in *folder*, or a folder cannot be read.
@@ -34,16 +34,17 @@ def folder_context(dockerfile: Path, folder: Path | None = None) -> BuildContext
     own = path.with_name(f"{path.name}{_IGNORE}")
     lines = _lines(own) if own.is_file() else _lines(root / _IGNORE)
     is_ignored = ignored_by(lines)
+    kept = (name, _IGNORE, f"{name}{_IGNORE}")
     files = {
         each: _file(root / each)
         for each in _names(root)
-        if each in (name, _IGNORE) or not is_ignored(each)
+        if each in kept or not is_ignored(each.rstrip("/"))
     }
-    return BuildContext(files, name)
+    return BuildContext({**files, name: ContextFile(path)}, name)
 
 
 def _names(root: Path) -> list[str]:
-    """Return the paths of all files and links below *root*."""
+    """Return the paths of all files and links below *root*, and those of folders with a slash at their end."""
 
     def fail(error: OSError) -> None:
         raise BuildInputError(
@@ -53,15 +54,18 @@ def _names(root: Path) -> list[str]:
 
     found = []
     for folder, folders, files in os.walk(root, onerror=fail):
-        links = [name for name in folders if Path(folder, name).is_symlink()]
-        for name in (*files, *links):
+        for name in (*files, *folders):
             path = Path(folder, name)
-            if path.is_symlink() or path.is_file():  # Not sockets and the like.
+            if path.is_symlink() or path.is_file():
                 found.append(path.relative_to(root).as_posix())
+            elif path.is_dir():  # Not sockets and the like.
+                found.append(f"{path.relative_to(root).as_posix()}/")
     return found
 
 
 def _file(path: Path) -> ContextFile:
+    if path.is_dir() and not path.is_symlink():
+        return ContextFile(None)
     if path.is_symlink():
         return ContextFile(None, link=os.readlink(path))  # noqa: PTH115 - a text, not a path
     return ContextFile(path, executable=bool(path.stat().st_mode & 0o100))

@@ -15,8 +15,10 @@ from kinetic_images.uv import cleaned
 from kinetic_payload.files.private import write_private
 from kinetic_payload.printable import printable_log
 
-_PASSWORD: Final = re.compile(r"\bpassword\s+(\"(?:[^\"\\]|\\.)*\"|\S+)")
+_WORD: Final = r'("(?:[^"\\]|\\.)*"|\S+)'
+_LOGIN: Final = re.compile(rf"\blogin\s+{_WORD}\s+password\s+{_WORD}")
 _HOST: Final = re.compile(r"^machine (\S+)", re.MULTILINE)
+_NO_PASSWORDS: Final = ("", "x-oauth-basic")
 _SHORTEST: Final = 4
 """Shorter passwords are not looked for: they would hide ordinary text."""
 
@@ -55,12 +57,15 @@ class BuildSecrets:
         return printable_log(line)
 
     def _passwords(self) -> list[str]:
-        found = {
-            re.sub(r"\\(.)", r"\1", word[1:-1]) if word[0] == '"' else word
-            for word in _PASSWORD.findall(self.netrc)
-        }
+        logins = [tuple(map(_unquoted, found)) for found in _LOGIN.findall(self.netrc)]
+        # For some services, a token is the user.
+        found = {user if password in _NO_PASSWORDS else password for user, password in logins}
         # The longest first, because one may be part of another.
         return sorted((each for each in found if len(each) >= _SHORTEST), key=len, reverse=True)
+
+
+def _unquoted(word: str) -> str:
+    return re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') else word
 
 
 SecretsFor = Callable[[Iterable[str] | None], BuildSecrets]
