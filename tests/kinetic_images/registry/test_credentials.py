@@ -96,7 +96,15 @@ def test_all_forms_of_an_entry_are_read(
     assert (found.identity_token, found.token) == (expected.identity_token, expected.token)
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"auths": {"h.io": {"auth": "hunter2"}}}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"auths": {"h.io": {"auth": "hunter2"}}}',
+        r'{"auths": {"h.io": {"registrytoken": "hunter2\r\nX: y"}}}',
+    ],
+)
 def test_a_malformed_configuration_is_an_error_that_quotes_nothing_of_it(
     environ: dict[str, str], write_docker_config: Write, content: str
 ) -> None:
@@ -178,8 +186,11 @@ def test_a_broken_helper_is_named_and_its_output_is_not_shown(
     assert time.monotonic() - before < 10
 
 
-def test_a_helper_is_no_path(environ: dict[str, str], write_docker_config: Write) -> None:
-    write_docker_config({"credsStore": "../../x"})
+@pytest.mark.parametrize("name", ["../../x", "x\0"])
+def test_a_helper_is_no_path(
+    environ: dict[str, str], write_docker_config: Write, name: str
+) -> None:
+    write_docker_config({"credsStore": name})
     with pytest.raises(RegistryLoginError, match="contains a"):
         credentials(environ).login("h.io")
 

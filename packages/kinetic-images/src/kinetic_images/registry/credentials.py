@@ -134,8 +134,8 @@ class Credentials:
 
     def _run(self, program: str, server: str) -> tuple[int, bytes]:
         """Return the exit code and the output of a helper. Its errors may contain secrets: drop them."""
-        if "/" in program:
-            raise _broken(program, server, "its name contains a `/`")
+        if "/" in program or "\0" in program:
+            raise _broken(program, server, "its name contains a `/` or a NUL")
         try:
             process = subprocess.Popen(
                 [program, "get"],
@@ -178,7 +178,10 @@ class Credentials:
         if "identitytoken" in texts:
             return Login(identity_token=texts["identitytoken"], source=source)
         if "registrytoken" in texts:
-            return Login(token=texts["registrytoken"], source=source)
+            token = texts["registrytoken"]
+            if not (token.isascii() and token.isprintable()):
+                raise _malformed(host, source, "`registrytoken` is no token")
+            return Login(token=token, source=source)
         if "auth" in texts:
             try:
                 user, colon, password = (
@@ -187,10 +190,7 @@ class Credentials:
             except ValueError:
                 colon = ""
             if not colon:
-                raise RegistryError(
-                    f"The entry of {host!r} in {source} is malformed: `auth` is no user and password.",
-                    hint=f"Log in again: docker login {host}",
-                ) from None
+                raise _malformed(host, source, "`auth` is no user and password") from None
             return Login(username=user, password=password.rstrip("\0"), source=source)
         if "username" in texts and "password" in texts:
             return Login(username=texts["username"], password=texts["password"], source=source)
@@ -214,6 +214,13 @@ _HUB_HOSTS: Final = ("index.docker.io", "registry-1.docker.io")
 def _host_of(key: str) -> str:
     """Return the host of a key, as docker does: `https://HOST/v1/` counts like `HOST`."""
     return key.lower().removeprefix("https://").removeprefix("http://").partition("/")[0]
+
+
+def _malformed(host: str, source: str, why: str) -> RegistryError:
+    return RegistryError(
+        f"The entry of {host!r} in {source} is malformed: {why}.",
+        hint=f"Log in again: docker login {host}",
+    )
 
 
 def _broken(program: str, server: str, why: str) -> RegistryLoginError:
