@@ -463,6 +463,26 @@ def test_a_record_that_somebody_without_the_key_wrote_is_not_used(world: World) 
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"lock": None},
+        {"lock": {"packages": []}},
+        {"lock": "packages = 5"},
+        {"glibc": "2."},
+        {"base": 5},
+        {"base": "h.io/base:1"},
+    ],
+)
+def test_a_record_of_another_form_is_made_again(world: World, change: dict[str, Any]) -> None:
+    first = world.ensure("one")
+    shared = SharedRecords(world.bucket, world.signer)
+    (name,) = [name for name in world.bucket.names() if name.startswith("builds/resolved/")]
+    record = shared.find(name) or {}
+    shared.offer(name, {**record, **change}, replace=True)
+    assert world.ensure("two").reference == first.reference
+
+
+@pytest.mark.parametrize(
     ("status", "error"),
     [
         (401, RegistryLoginError),

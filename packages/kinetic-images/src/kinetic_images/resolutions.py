@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from kinetic_images.bases import BaseImage, find_base
+from kinetic_images.errors import InvalidReferenceError
 from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.lock.cache import (
     ensure_lock,
@@ -21,6 +24,7 @@ from kinetic_images.lock.cache import (
 from kinetic_images.lock.folders import portable
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.request import LockRequest
+from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
 from kinetic_images.shared_records import SharedRecords
 from kinetic_images.targets import Target
@@ -156,27 +160,31 @@ def _shared_name(base: str, request: LockRequest) -> str:
     )
 
 
+class _Record(msgspec.Struct, frozen=True):
+    """A resolution as it is kept: JSON."""
+
+    base: str
+    glibc: tuple[int, int]
+    labelled: bool
+    lock: str
+
+
 def _record(resolution: Resolution, lock: str) -> dict[str, Any]:
     base = resolution.base
-    return {
-        "base": base.reference,
-        "glibc": list(base.target.glibc),
-        "labelled": base.labelled,
-        "lock": lock,
-    }
+    return msgspec.structs.asdict(_Record(base.reference, base.target.glibc, base.labelled, lock))
 
 
 def _usable(
     record: Mapping[str, Any] | None, target: Target, request: LockRequest
 ) -> Resolution | None:
-    if record is None:
-        return None
     try:
-        major, minor = record["glibc"]
-        lock = usable_lock(record["lock"], request)
-        base = BaseImage(
-            record["base"], replace(target, glibc=(major, minor)), bool(record["labelled"])
-        )
-    except (KeyError, TypeError, ValueError):
+        found = msgspec.convert(record, _Record)
+        is_exact = parse_reference(found.base).digest is not None
+    except (msgspec.ValidationError, InvalidReferenceError):
         return None
-    return None if lock is None else Resolution(base, lock)
+    lock = usable_lock(found.lock, request) if is_exact else None
+    if lock is None:
+        return None
+    return Resolution(
+        BaseImage(found.base, replace(target, glibc=found.glibc), found.labelled), lock
+    )

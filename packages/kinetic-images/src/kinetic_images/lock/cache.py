@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_images.dependencies import OWN_NAMES
-from kinetic_images.errors import DependencyError
 from kinetic_images.kept_records import mark_used
 from kinetic_images.lock.folders import PackageFolders, package_folders
 from kinetic_images.lock.index_credentials import IndexCredentials
@@ -115,7 +114,7 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
     """
     try:
         packages, tool = kept_pylock(text, "pylock.toml")
-    except DependencyError:
+    except ValueError:  # Also `DependencyError`.
         return None
     own = {requirement_name(text): path for text, path in request.own.items()}
     is_here = any(package.local_path is not None for package in packages)
