@@ -30,6 +30,7 @@ TESTED_AS = {
     "kinetic_runner.child.installer": "wire/test_packages.py",
     "kinetic_runner.child.restart": "wire/test_packages.py",
     "kinetic.backends.gke.base_images": "kinetic_cli/commands/test_build_image.py",
+    "kinetic.submit.prepare": "kinetic_cli/commands/test_build_image.py",
     "kinetic_images.base_images": "kinetic_cli/commands/test_build_image.py",
     "kinetic_images.bases": "kinetic_images/test_ensure.py",
     "kinetic_payload.files.due": "kinetic_images/test_caches.py",

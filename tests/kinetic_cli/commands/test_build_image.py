@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from api_server import StandIn, running_api_server
 from click.testing import Result
 from file_server import FileServer, running_file_server
 from locked_project import write_wheel
@@ -178,6 +181,8 @@ def test_a_long_download_is_reported(world: World) -> None:
         (["--dockerfile", "nowhere/Dockerfile"], "There is no Dockerfile nowhere/Dockerfile"),
         (["--dockerfile", __file__], "'layers' runs no Dockerfile"),
         (["--registry-user", "me"], "--registry-secret SECRET"),
+        (["--accelerator", "cpu"], "--repo is for base images"),
+        (["main.py"], "needs --accelerator"),
         (["--registry-user", "me", "--registry-secret", "hub"], "--builder cloud_build"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -245,3 +250,85 @@ def test_cloud_build_gets_logins_of_indexes_from_the_secret_that_a_setting_names
         f"{wrong.stderr}{refused.output}{refused.stderr}{built.output}{built.stderr}{build}"
     )
     assert password not in everything
+
+
+class Cluster:
+    """A project, and a cluster for its jobs that stores what it receives."""
+
+    def __init__(self, world: World, api: StandIn, buckets: GcsServer) -> None:
+        self.world, self.api = world, api
+        self.root = world.folder / "project"
+        (self.root / ".git").mkdir(parents=True)
+        (self.root / "requirements.txt").write_text("alpha\n")
+        (self.root / "job_of_image.py").write_text("def train():\n    return 1\n")
+        world.offer("alpha", "1.0")
+        buckets.create_bucket("jobs")
+        # The same address in a form that is not refused: here, pods need not reach it.
+        emulator = buckets.endpoint.replace("127.0.0.1", "127.1")
+        for name, value in {
+            **buckets.environment,
+            "STORAGE_EMULATOR_HOST": emulator,
+            "KUBECONFIG": str(api.kubeconfig(world.folder)),
+            "KINETIC_KUBE_CONTEXT": "standin",
+            "KINETIC_HOME": str(world.folder / "kinetic"),
+            "KINETIC_BUILDS_STORE": "gs://jobs",
+            "KINETIC_IMAGE_REPO": world.repository,
+        }.items():
+            world.patch.setenv(name, value)
+        world.patch.syspath_prepend(self.root)
+
+    def build(self, *args: str) -> Result:
+        return run(
+            "build-image",
+            *("--accelerator", "cpu", *args),
+            home=self.world.folder / "kinetic",
+            environment={"KINETIC_STORE": "gs://jobs", "KINETIC_BACKEND": "gke"},
+        )
+
+    def image_of_a_job(self) -> str:
+        self.world.patch.setenv("KINETIC_STORE", "gs://jobs")
+        importlib.invalidate_caches()
+        train = importlib.import_module("job_of_image").train
+        for path in [path for path, each in self.api.objects.items() if each["kind"] == "Job"]:
+            del self.api.objects[path]
+        kinetic.run(accelerator="cpu", backend="gke")(train).run_async()
+        (container,) = self.api.created("Job")["spec"]["template"]["spec"]["containers"]
+        image: str = container["image"]
+        return image
+
+
+@pytest.fixture
+def cluster(world: World) -> Iterator[Cluster]:
+    with running_api_server() as api, GcsServer() as buckets:
+        yield Cluster(world, api, buckets)
+        sys.modules.pop("job_of_image", None)
+
+
+def test_the_image_of_a_project_is_built_before_a_job_needs_it_and_refreshed(
+    cluster: Cluster,
+) -> None:
+    world = cluster.world
+    first = cluster.build(str(cluster.root))
+    assert first.exit_code == 0, first.stderr
+    image = first.stdout.strip()
+    assert image.startswith(f"{world.repository}/bundled@sha256:")
+    assert "Building" in first.stderr
+    world.server.requests.clear()
+
+    assert cluster.image_of_a_job() == image
+
+    assert "PUT" not in {request.method for request in world.server.requests}
+    world.offer("alpha", "2.0")
+    world.patch.chdir(cluster.root)
+    assert json.loads(cluster.build("--json", "job_of_image.py").stdout)["image"] == image
+    newer = cluster.build("--rebuild").stdout.strip()
+    assert newer != image
+    assert cluster.image_of_a_job() == newer
+
+
+def test_what_a_job_would_be_refused_for_is_refused_here(cluster: Cluster) -> None:
+    (cluster.root / "requirements.txt").write_text("alpha>=9\n")
+    ran = cluster.build(str(cluster.root))
+    assert ran.exit_code == 1
+    assert f"{cluster.root}/requirements.txt:1: alpha>=9" in ran.stderr
+    assert "There is no" in cluster.build(str(cluster.root / "none")).stderr

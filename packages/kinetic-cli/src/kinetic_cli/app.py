@@ -115,12 +115,11 @@ class App:
         from dataclasses import replace
 
         from kinetic.backends.gke.base_images import BaseImages
-        from kinetic.settings.settings import Setting, environment
+        from kinetic.settings.settings import environment
 
         given = {"base_image_repo": repo, "image_builder": builder}
         settings = self.settings(**{name: text for name, text in given.items() if text})
-        if rebuild:
-            settings = replace(settings, rebuild=Setting(True, "argument"))
+        settings = _rebuilding(settings, rebuild)
         found = BaseImages(
             settings,
             environment(),
@@ -129,6 +128,19 @@ class App:
             registry_secret=registry_secret,
         )
         return replace(found, tag=tag) if tag else found
+
+    def prepare_image(
+        self, path: Path, *, accelerator: str, builder: str | None, rebuild: bool
+    ) -> str:
+        """Make sure that the image for jobs of the project of *path* exists; return it by its digest."""
+        from kinetic.submit.options import check_options
+        from kinetic.submit.prepare import prepare
+
+        more = {"image_builder": builder} if builder else {}
+        settings = _rebuilding(self.settings(**more), rebuild)
+        options = check_options(accelerator=accelerator)
+        self._print_warnings()
+        return prepare(path, options, settings, report=self.output.note).image
 
     def profiles_path(self) -> Path:
         """Return the path of the profiles file, which may not exist."""
@@ -153,3 +165,11 @@ class App:
             reported_to(lambda text: self.output.note(f"Warning: {text}"))
         )
         self._resources.enter_context(logged_to(self.output.note))
+
+
+def _rebuilding(settings: Settings, rebuild: bool) -> Settings:
+    from dataclasses import replace
+
+    from kinetic.settings.settings import Setting
+
+    return replace(settings, rebuild=Setting(True, "argument")) if rebuild else settings

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 
 @click.command("build-image")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--accelerator",
+    help="Build the image for jobs of the project in PATH with this accelerator, instead of base images.",
+)
 @click.option("--repo", metavar="HOST/PATH", help="Repository (default: KINETIC_BASE_IMAGE_REPO).")
 @click.option(
     "--category",
@@ -52,6 +57,8 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(
     app: App,
+    path: Path | None,
+    accelerator: str | None,
     repo: str | None,
     categories: tuple[Category, ...],
     tag: str | None,
@@ -62,11 +69,25 @@ def command(
     rebuild: bool,
     as_json: bool,
 ) -> None:
-    """Publish base images for container_image="prebuilt".
+    """Publish base images for container_image="prebuilt", or build a project's image ahead of its jobs.
 
-    They contain JAX for the accelerator and what jobs need. Images that are up to date are left as they
-    are. The exit code is 1 if one of them could not be published; the others are.
+    Base images contain JAX for the accelerator and what jobs need. Images that are up to date are left as
+    they are. The exit code is 1 if one of them could not be published; the others are.
+
+    With --accelerator, the image is that of the project of PATH, a script or a folder (default: the current
+    one), as jobs without container_image= use it.
     """
+    given = {"--repo": repo, "--category": categories, "--tag": tag, "--dockerfile": dockerfile}
+    given |= {"--registry-user": registry_user, "--registry-secret": registry_secret}
+    if accelerator is not None:
+        for option in (name for name, value in given.items() if value):
+            raise click.UsageError(f"{option} is for base images; leave out --accelerator.")
+        _build_for_project(app, path or Path(), accelerator, builder, rebuild, as_json)
+        return
+    if path is not None:
+        raise click.UsageError(
+            "PATH names a project, whose image needs --accelerator NAME as well."
+        )
     from kinetic.backends.gke.base_images import CATEGORIES
 
     images = app.base_images(
@@ -94,6 +115,17 @@ def command(
     if any(row["status"] == "failed" for row in rows):
         raise click.exceptions.Exit(FAILED)
     _say_how_to_use(app, images)
+
+
+def _build_for_project(
+    app: App, path: Path, accelerator: str, builder: str | None, rebuild: bool, as_json: bool
+) -> None:
+    began = time.monotonic()
+    image = app.prepare_image(path, accelerator=accelerator, builder=builder, rebuild=rebuild)
+    if as_json:
+        app.output.json({"image": image, "seconds": round(time.monotonic() - began, 1)})
+    else:
+        app.output.line(image)
 
 
 def _publish_all(app: App, images: BaseImages, categories: list[Category]) -> list[dict[str, Any]]:

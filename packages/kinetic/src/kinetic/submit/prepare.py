@@ -1,0 +1,78 @@
+"""Prepare where the jobs of a project will run, before there is a job: build their image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kinetic.backends.backend import Environment, Packaging
+from kinetic.errors import InvalidRequestError
+from kinetic.jobs.services import connect, jobs_location
+from kinetic.settings.home import make_home
+from kinetic.settings.settings import environment, user_home
+from kinetic.settings.stat_cache import stat_cache
+from kinetic.submit.request import request_of
+from kinetic_payload.progress import silent
+from kinetic_payload.project.roots import Entry, plan_project
+from kinetic_payload.project.snapshot import Snapshot, take_snapshot
+
+if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
+    from kinetic.submit.options import RunOptions
+
+
+def prepare(
+    path: Path, options: RunOptions, settings: Settings, *, report: Callable[[str], None]
+) -> Environment:
+    """Return what the jobs of the project of *path*, a script or a folder, will run in; make it if it is missing.
+
+    Nothing is submitted. *report* is called with progress and warnings.
+
+    Raises:
+        InvalidRequestError: There is no such path, or a setting is invalid.
+        KineticError: A job would be refused in the same way.
+    """
+    path = path.absolute()
+    if not path.exists():
+        raise InvalidRequestError(f"There is no {path}.", hint="Name a script or a folder.")
+    file, folder = (path / "main.py", path) if path.is_dir() else (path, path.parent)
+
+    def job() -> None:
+        """Stand for any function of the project."""
+
+    request = request_of(options, job, settings, environ=environment(), cwd=folder)
+    services = connect(
+        request.backend, request.target, jobs_location(settings, request.backend), settings
+    )
+    for warning in services.backend.check(request):
+        report(warning)
+    home = Path(settings.home.value)
+    make_home(str(home))
+    plan = plan_project(
+        Entry(file=file, module=None, kind="script", main=file),
+        sys_path=[],
+        cwd=folder,
+        home=user_home(),
+        override=settings.package_root.value,
+    )
+
+    def snapshot() -> Snapshot | None:
+        if plan.root is None:
+            return None
+        return take_snapshot(
+            plan.root,
+            exclude=[home],
+            no_defaults=settings.no_default_excludes.value,
+            cache=stat_cache(home, plan.root),
+        )
+
+    packaging = Packaging(
+        plan=plan,
+        snapshot=snapshot,
+        reads_buckets=lambda: False,
+        report=report,
+        progress=silent,
+        checked=lambda: None,
+    )
+    return services.backend.environment(request, packaging)
