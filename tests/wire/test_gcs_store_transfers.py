@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from kinetic_images.uv import find_uv
 from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
 from kinetic_payload.project.hashing import FileCheck
@@ -470,3 +472,31 @@ def test_memory_does_not_grow_with_what_is_moved(gcs: GcsServer, tmp_path: Path)
         assert int(done.stdout) < 80 * MIB, what
 
     assert (tmp_path / "target").stat().st_size == source.stat().st_size
+
+
+OLD = """
+import sys
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
+
+import urllib3
+
+store = open_store(parse_location("gs://jobs"))
+data = bytes(range(256)) * 4096
+store.write("name", data)
+print(urllib3.__version__, store.read("name") == data)
+"""
+
+
+def test_the_packages_of_a_job_may_be_older_than_those_of_its_client(tmp_path: Path) -> None:
+    uv = find_uv().program
+    command = [uv, "pip", "install", "-q", "--no-config", "--python", sys.executable]
+    command += ["--target", str(tmp_path), "urllib3<2", "requests<2.32"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    with GcsServer() as server:
+        server.create_bucket("jobs")
+        environment = {"PYTHONPATH": str(tmp_path), **server.environment}
+        ran = subprocess.run(
+            [sys.executable, "-c", OLD], env=environment, check=True, capture_output=True, text=True
+        )
+    assert re.fullmatch(r"1\.26\.[0-9]+ True\n", ran.stdout)

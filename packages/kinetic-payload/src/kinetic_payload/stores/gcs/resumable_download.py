@@ -22,6 +22,7 @@ from kinetic_payload.stores.gcs.translation import is_no_bucket
 from kinetic_payload.threads import check_wanted
 
 BLOCK: Final = 256 << 10
+_OLD_BLOCK: Final = 16 << 10
 # `isdigit` also accepts "²", which `int` does not.
 _WHOLE: Final = re.compile(r"[0-9]+")
 _CONTENT_RANGE: Final = re.compile(r"bytes (?:([0-9]+)-[0-9]+|\*)/([0-9]+)")
@@ -172,9 +173,12 @@ class _Transfer:
 
 
 def _blocks(response: requests.Response, size: int) -> Iterator[bytes]:
+    # `read` waits for the whole block, and loses its beginning if the connection breaks. `read1` is missing in
+    # urllib3 1, which a project may require.
+    most = BLOCK if hasattr(response.raw, "read1") else _OLD_BLOCK
+    read = getattr(response.raw, "read1", response.raw.read)
     while size > 0:
-        # `read` would wait for the whole block, and lose its beginning if the connection breaks.
-        data: bytes = response.raw.read1(min(BLOCK, size), decode_content=False)
+        data: bytes = read(min(most, size), decode_content=False)
         if not data:
             return
         size -= len(data)
