@@ -13,6 +13,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
+from kinetic_payload.queues import TimedQueue
+
 if TYPE_CHECKING:
     from types import TracebackType
 
@@ -98,7 +100,7 @@ class Future(Generic[T]):
         self._value: T
         self._error: BaseException | None = None
         self._executor = executor
-        self._ended: SimpleQueue[None] = SimpleQueue() if executor is None else executor.ended
+        self._ended: TimedQueue[None] = TimedQueue() if executor is None else executor.ended
 
     def result(self) -> T:
         """Wait for the value and return it, or raise what its call raised.
@@ -150,13 +152,13 @@ class Executor:
 
     # `Thread.join` is not used: if it is interrupted, it takes a running thread for one that has ended
     # (python/cpython#90882). The thread that may be interrupted uses no lock, condition or semaphore either:
-    # interrupted at the wrong step, they stay locked for good (python/cpython#148874). A get from a
-    # `SimpleQueue` is one step.
+    # interrupted at the wrong step, they stay locked for good (python/cpython#148874). A `TimedQueue` has a
+    # lock for each wait.
 
     def __init__(self, threads: int, *, grace: float = _GRACE) -> None:
         self.failures: list[BaseException] = []
         """Exceptions of the block and its calls, in the order in which they were raised."""
-        self.ended: SimpleQueue[None] = SimpleQueue()
+        self.ended: TimedQueue[None] = TimedQueue()
         """Receives an item whenever a call or a thread ends."""
         self._most = threads
         self._grace = grace
@@ -186,7 +188,8 @@ class Executor:
         """
         self._finish()
         while len(self._over) < self._started:
-            self.ended.get()
+            with suppress(Empty):
+                self.ended.get(_POLL)
         if self.failures:
             raise self.failures[0]
 

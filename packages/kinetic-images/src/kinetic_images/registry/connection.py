@@ -20,6 +20,7 @@ from kinetic_images.certificates import tls_context
 from kinetic_images.errors import RegistryError
 from kinetic_payload.progress import Advance
 from kinetic_payload.proxies import proxy_headers, proxy_of_environment
+from kinetic_payload.queues import TimedQueue
 from kinetic_payload.threads import check_wanted
 
 CONNECT_LIMIT: Final = 15.0
@@ -160,7 +161,7 @@ class _Exchange:
         self._pool = pool
         self._request = request
         self._silence = silence
-        self._events: SimpleQueue[Response | bytes | BaseException | None] = SimpleQueue()
+        self._events: TimedQueue[Response | bytes | BaseException | None] = TimedQueue()
         self._wanted: SimpleQueue[bool] = SimpleQueue()
         self._abandoned = False
         self._sent = 0
@@ -179,7 +180,7 @@ class _Exchange:
         until, sent = monotonic() + seconds, 0
         while True:
             try:
-                found = self._events.get(timeout=_POLL)
+                found = self._events.get(_POLL)
             except Empty:
                 check_wanted()
                 if isinstance(body, Content) and self._sent != sent:

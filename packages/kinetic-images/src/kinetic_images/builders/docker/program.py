@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import BinaryIO, Final, cast
 
 from kinetic_images.builders.docker.failures import engine_failure, one_line
 from kinetic_images.errors import DockerNotFoundError, DockerUnavailableError
 from kinetic_images.uv import inherited
 from kinetic_payload.processes import signal_group
+from kinetic_payload.queues import TimedQueue
 from kinetic_payload.threads import check_wanted
 
 _POLL: Final = 0.1
@@ -77,7 +78,7 @@ class _Conversation:
         self, process: subprocess.Popen[bytes], write: Callable[[BinaryIO], None] | None
     ) -> None:
         self._process = process
-        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        self._lines: TimedQueue[bytes | None] = TimedQueue()
         self._failures: list[BaseException] = []
         self._start(self._read)
         if write is not None:
@@ -88,7 +89,7 @@ class _Conversation:
         while True:
             check_wanted()
             try:
-                read = self._lines.get(timeout=_POLL)
+                read = self._lines.get(_POLL)
             except Empty:
                 read = b""
             if self._failures:

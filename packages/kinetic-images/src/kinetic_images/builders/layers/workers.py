@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty
 from types import TracebackType
 from typing import Final, Self
 
@@ -18,6 +18,7 @@ import msgspec
 from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.builders.layers.worker import Answer, Job
 from kinetic_images.errors import BuildError, InvalidWheelError
+from kinetic_payload.queues import TimedQueue
 from kinetic_payload.threads import check_wanted
 
 _START: Final = (
@@ -36,7 +37,7 @@ class Workers:
     """
 
     def __init__(self, count: int) -> None:
-        self._free: SimpleQueue[_Worker | None] = SimpleQueue()
+        self._free: TimedQueue[_Worker | None] = TimedQueue()
         for _ in range(count):
             self._free.put(None)
         self._started: list[_Worker] = []
@@ -73,7 +74,7 @@ class Workers:
         while True:
             check_wanted()
             try:
-                worker = self._free.get(timeout=_POLL)
+                worker = self._free.get(_POLL)
             except Empty:
                 continue
             if worker is None:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from email.utils import parsedate_to_datetime
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -28,6 +28,7 @@ from requests.adapters import HTTPAdapter
 from requests.structures import CaseInsensitiveDict
 from requests.utils import select_proxy
 
+from kinetic_payload.queues import TimedQueue
 from kinetic_payload.stores.gcs.errors import (
     ResponseError,
     UnreachableError,
@@ -146,7 +147,7 @@ class Connection:
             return
         place = urlsplit(select_proxy(url, self._settings["proxies"]) or url)
         port = place.port or (443 if place.scheme == "https" else 80)
-        found: SimpleQueue[OSError | None] = SimpleQueue()
+        found: TimedQueue[OSError | None] = TimedQueue()
 
         def connect() -> None:
             try:
@@ -157,7 +158,7 @@ class Connection:
 
         threading.Thread(target=connect, name="kinetic-reach", daemon=True).start()
         try:
-            error = found.get(timeout=seconds)
+            error = found.get(seconds)
         except Empty:
             self._settings = self._read_settings()
             raise UnreachableError(
