@@ -33,6 +33,8 @@ from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSet
 from kinetic_images.builders.docker import DockerBuilder
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+from kinetic_images.builders.layers.builder import LayersBuilder
+from kinetic_images.downloads import Downloader
 from kinetic_images.errors import (
     BuildError,
     DockerUnavailableError,
@@ -46,6 +48,7 @@ from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Target
 from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
 from kinetic_images.uv import find_uv
+from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.stores.gcs import GcsStore
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.threads import Stopped, stoppable
@@ -433,6 +436,62 @@ def contents(repository: str, tag: str) -> list[bytes]:
     layers = [found.blob(layer.digest, most=2**30) for layer in manifest.layers]
     layers = [gzip.decompress(data) if data[:1] == b"\x1f" else data for data in layers]
     return [repr(manifest).encode(), found.blob(manifest.config.digest), *layers]
+
+
+INVENTORY = """
+import hashlib, json, os, sys
+found = {"PATH": os.environ["PATH"]}
+for top in ("/opt/kn", "/usr/local/lib/python3.11", "/app"):
+    for folder, folders, files in os.walk(top):
+        for path in (os.path.join(folder, name) for name in (*folders, *files)):
+            data = open(path, "rb").read() if os.path.isfile(path) else b""
+            stat = os.lstat(path)
+            found[path] = [oct(stat.st_mode), stat.st_uid, hashlib.sha256(data).hexdigest()]
+print(json.dumps(found))
+"""
+OF_THE_INSTALLER = ("INSTALLER", "RECORD", "REQUESTED", "uv_cache.json", "uv_build.json")
+
+
+def inventory(engine: Any, image: str) -> dict[str, Any]:
+    """Return the files that a build has added to its base, without what each installer writes in its way."""
+    ran = engine.run("run", "--rm", "--entrypoint", "", image, "python3", "-c", INVENTORY)
+    found = json.loads(ran.stdout)
+    kept = {}
+    for path, row in found.items():
+        parts = Path(path).parts
+        if "__pycache__" in parts or path.startswith("/opt/kn/include"):
+            continue
+        if not (parts[-1] in OF_THE_INSTALLER and parts[-2].endswith(".dist-info")):
+            kept[path] = row[:2] if parts[:4] == ("/", "opt", "kn", "bin") else row
+    return kept
+
+
+def test_all_builders_make_the_same_files(
+    engine: Any, docker_registry: str, debian: str, builder: DockerBuilder, tmp_path: Path
+) -> None:
+    packages = [
+        from_index(name, version, "bdist_wheel")
+        for name, version in (("six", "1.17.0"), ("setuptools", "80.9.0"), ("greenlet", "3.2.4"))
+    ]
+    recipe = Recipe(
+        target=Target(python="3.11"),
+        base=debian,
+        packages=(*packages, local_wheel(tmp_path)),
+        files={RUNNER_PATH: b"print('runner')\n"},
+    )
+    files = WheelFiles(tmp_path / "wheels", Downloader(environ=dict(ENVIRON)))
+    layers = LayersBuilder(REGISTRY, files, tmp_path / "layers")
+    images = {}
+    with cloud(engine, used_authorities()) as (cloud_build, _):
+        for each in (layers, builder, cloud_build):
+            images[each.name] = f"{docker_registry}/kn/same-{each.name}:{recipe.tag}"
+            each.build(recipe, images[each.name], BuildReports())
+
+    made = {name: inventory(engine, image) for name, image in images.items()}
+
+    assert "/opt/kn/site/distutils-precedence.pth" in made["layers"]
+    assert made["docker"] == made["layers"]
+    assert made["cloud_build"] == made["layers"]
 
 
 def test_a_failed_installation_shows_the_output_of_uv(

@@ -261,6 +261,14 @@ def test_a_lost_response_to_the_start_never_makes_two_builds(cloud: Cloud, after
     assert cloud.builds.requests.count("CreateBuild") == (1 if after else 2)
 
 
+def test_a_build_that_only_the_last_request_started_is_found(cloud: Cloud) -> None:
+    cloud.builds.fail("CreateBuild", UNAVAILABLE, times=3)
+    cloud.builds.fail("CreateBuild", UNAVAILABLE, after=True)
+
+    assert cloud.build() == cloud.steps.pushed[IMAGE]
+    assert len(cloud.builds.builds) == 1
+
+
 def test_a_lost_connection_while_waiting_is_retried(cloud: Cloud) -> None:
     cloud.builds.fail("GetBuild", UNAVAILABLE, times=2)
     cloud.builds.fail("GetBuild", grpc.StatusCode.INTERNAL)

@@ -298,6 +298,11 @@ def test_the_first_docker_with_buildkit_is_used(docker: Program, tmp_path: Path)
             "binfmt --install arm64",
         ),
         ("#5 0.2 git: not found\n#5 ERROR: exit code: 127", BuildError, "git: not found"),
+        (
+            "#5 0.2 Cannot connect to the Docker daemon at x.\n#5 ERROR: exit code: 1",
+            BuildError,
+            "docker could not build",
+        ),
     ],
 )
 def test_a_failed_build_says_what_to_do(output: str, error: type[Exception], words: str) -> None:

@@ -57,12 +57,12 @@ def start(
         try:
             return builds.create(request)
         except BuildServiceUnavailableError:
+            reports.line("Cloud Build did not respond; looking whether the build was started.")
+            found = _look(builds, mark)
+            if found is not None:
+                return found
             if tried == _TRIES:
                 raise
-        reports.line("Cloud Build did not respond; looking whether the build was started.")
-        found = _look(builds, mark)
-        if found is not None:
-            return found
     raise AssertionError("unreachable: the last try returns or raises")
 
 

@@ -27,6 +27,7 @@ _NO_ENGINE: Final = (
 _SOCKET: Final = re.compile(
     r"permission denied while trying to connect to (?:the )?docker", re.IGNORECASE
 )
+_OF_A_STEP: Final = re.compile(r"#\d+ ")
 _DENIED: Final = ("denied", "forbidden", "403")
 _LOGIN: Final = ("unauthorized", "no basic auth credentials", "authentication required", "401")
 _NO_BASE: Final = re.compile(
@@ -60,7 +61,7 @@ def build_failure(lines: Sequence[str], image: str, platform: str) -> KineticErr
     if _NO_BASE.match(shown):
         return ImageNotFoundError(
             f"docker did not find the base image of {image}:\n{shown}",
-            hint="Check KINETIC_BASE_IMAGE.",
+            hint="Check KINETIC_BASE_IMAGE, or the line FROM of the Dockerfile.",
         )
     return BuildError(
         f"docker could not build {image}. The end of its log:\n{shown}",
@@ -95,6 +96,8 @@ def push_failure(lines: Sequence[str], image: str) -> KineticError:
 
 def engine_failure(lines: Sequence[str]) -> DockerUnavailableError | None:
     """Return the error if the output says that the engine itself could not be used; otherwise None."""
+    # What the steps of the build print is not about this engine.
+    lines = [line for line in lines if not _OF_A_STEP.match(line)]
     text = "\n".join(lines)
     if _SOCKET.search(text):
         return DockerUnavailableError(
