@@ -404,6 +404,31 @@ def test_a_killed_maker_blocks_nobody_and_its_uv_spoils_nothing(project: Project
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"venv": 5}', '{"venv": "'])
+def test_an_environment_with_a_damaged_record_is_made_again(project: Project, text: str) -> None:
+    project.require()
+    first = project.ensure()
+    (project.home / "environments" / first.digest / COMPLETE).write_text(text)
+    second = project.ensure()
+    assert (second.digest, second.python.exists()) == (first.digest, True)
+    assert second.python != first.python
+
+
+@pytest.mark.parametrize("place", ["variable", "file"])
+def test_an_environment_outlives_uvs_cache(project: Project, place: str) -> None:
+    cache = project.folder / "cache"
+    project.environ["UV_CACHE_DIR"] = str(cache)
+    if place == "variable":
+        project.environ["UV_LINK_MODE"] = "symlink"
+    else:
+        (project.root / "uv.toml").write_text('link-mode = "symlink"\n')
+    project.wheel("alpha")
+    project.require("alpha")
+    made = project.ensure()
+    shutil.rmtree(cache)
+    subprocess.run([made.python, "-c", "import alpha, cloudpickle"], check=True)
+
+
 def test_an_environment_whose_interpreter_was_removed_is_made_again(project: Project) -> None:
     project.require("alpha")
     stale = project.ensure()

@@ -39,7 +39,7 @@ from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
 from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.single_flight import single_flight
-from kinetic_images.uv import Uv, find_uv
+from kinetic_images.uv import Uv, find_uv, inherited
 from kinetic_images.wheels import copied_wheel
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import (
@@ -56,6 +56,7 @@ COMPLETE: Final = "complete"
 LAST_USED: Final = "last-used"
 
 _LAYOUT: Final = 3
+_LINK_MODE: Final = "UV_LINK_MODE"
 _WAITING: Final = "The same environment is being made already; waiting for it."
 
 Report = Callable[[str], None]
@@ -153,7 +154,7 @@ class _Place:
 
         def make() -> VirtualEnvironment:
             self.report(f"Making an isolated environment with {len(lock.packages)} packages.")
-            _make(folder, lock, self.python.path, self.dependencies, find_uv(self.environ))
+            _make(folder, lock, self, find_uv(self.environ))
             self.report("The environment is ready, and is reused from now on.")
             found = _ready(folder)
             if found is None:
@@ -267,9 +268,9 @@ def _ready(folder: Path) -> VirtualEnvironment | None:
         if others_may_write(folder.stat()):
             return None
         made = json.loads(read_private(folder / COMPLETE))
-    except (FileNotFoundError, PermissionError, ValueError):
-        return None
-    python = folder / made["venv"] / "bin" / "python"
+        python = folder / str(made["venv"]) / "bin" / "python"
+    except (FileNotFoundError, PermissionError, ValueError, KeyError, TypeError):
+        return None  # Also if a full disk or a crash of the machine damaged it.
     if not python.exists():  # The interpreter that it links to was removed or upgraded.
         return None
     return VirtualEnvironment(python, folder.name)
@@ -280,16 +281,16 @@ def _touch(path: Path) -> None:
     os.utime(path)
 
 
-def _make(folder: Path, lock: Lock, interpreter: str, dependencies: Dependencies, uv: Uv) -> None:
+def _make(folder: Path, lock: Lock, place: _Place, uv: Uv) -> None:
     """Make the environment in *folder*; on any failure nothing of it stays."""
     _clear(folder)
     make_folder(folder)
     venv = folder / f"venv-{secrets.token_hex(3)}"
     try:
-        uv.run("venv", "--no-project", "--python", interpreter, str(venv))
+        uv.run("venv", "--no-project", "--python", place.python.path, str(venv))
         # Inside the folder, so that remains of a killed process are removed with it.
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            output = _install(venv, lock, dependencies, uv, Path(scratch))
+            output = _install(venv, lock, place, uv, Path(scratch))
         write_private(folder / "uv.log", output.encode())
         write_private(folder / "pylock.toml", pylock_text(lock.packages).encode())
         record = {"layout": _LAYOUT, "venv": venv.name}
@@ -299,15 +300,20 @@ def _make(folder: Path, lock: Lock, interpreter: str, dependencies: Dependencies
         raise
 
 
-def _install(venv: Path, lock: Lock, dependencies: Dependencies, uv: Uv, scratch: Path) -> str:
+def _install(venv: Path, lock: Lock, place: _Place, uv: Uv, scratch: Path) -> str:
     """Install the packages of *lock*; return the output of uv."""
-    given = write_install_input(scratch, dependencies, lock.packages)
+    given = write_install_input(scratch, place.dependencies, lock.packages)
     command = ["pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
     command += [*given.options, "-r", *map(str, given.files)]
+    passed = place.dependencies.settings.passed
+    modes = (passed, passed.get("pip", {}), {"link-mode": inherited(place.environ).get(_LINK_MODE)})
+    if any(each.get("link-mode") == "symlink" for each in modes):
+        # The environment must outlive uv's cache.
+        command += ["--link-mode", "copy"]
     try:
         return uv.run(*command, folder=scratch, settings=given.settings)
     except InstallError as error:
-        raise _explain(error, dependencies) from None  # Its text is in the message.
+        raise _explain(error, place.dependencies) from None  # Its text is in the message.
 
 
 def _explain(error: InstallError, dependencies: Dependencies) -> InstallError:
