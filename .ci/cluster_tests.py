@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from image_tests import install
 from testcloud import testcloud
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +39,7 @@ def main(uv: str) -> int:
         return 0
     folder = testcloud()
     assert folder is not None
+    install()
     kube = folder / "kube"
     status = subprocess.run([kube / "status"], capture_output=True, check=False)
     was_running = status.returncode == 0

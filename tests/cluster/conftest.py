@@ -52,7 +52,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
 
-    Those that take all accelerators begin before others use some, and those that wait long for pods follow. The
+    That of docker's engine begins before the tier `images`, which keeps the engine until its end. Those that take
+    all accelerators begin before others use some, and those that wait long for pods follow. The
     last ones before those that take the whole node only ask the API server.
     """
     items.sort(key=_turn)
@@ -77,6 +78,7 @@ def _required() -> bool:
 def _turn(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
     turns = (
+        "engine",
         "other_accelerators",
         "second",
         "slice_of_two",

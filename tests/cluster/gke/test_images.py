@@ -1,16 +1,18 @@
-"""Jobs in images that Kinetic builds: the dependencies of the project become layers in the test bed's registry."""
+"""Jobs in images that Kinetic builds: bundled ones of each builder, and a base image, in the test bed's registry."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from container_programs import DOCKER, Engine
 from installable_wheels import write_wheel
 
-SCRIPT = """
-import sys
+from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
 
+BUNDLED = """
 import kinetic
 from pods import small
 
@@ -20,34 +22,61 @@ def versions():
     import importlib.metadata
 
     import humanize
-    import jax
 
-    return humanize.__file__, jax.__version__, importlib.metadata.version("cloudpickle")
+    return humanize.__file__, importlib.metadata.version("cloudpickle")
 
 
 if __name__ == "__main__":
     print(*versions())
 """
+LIKE_JAX = "--find-links wheels\njax==1.0  # kn:keep\n"
+"""A small wheel in the place of JAX, which is in the base image of the other test."""
 
 
-def test_a_job_runs_with_the_projects_dependencies_in_an_image_that_is_built_once(
-    project: Any,
+def test_jobs_run_with_the_projects_dependencies_in_images_of_all_builders_each_built_once(
+    project: Any, engine: Engine, trusting_base: str, warm: Callable[[Path], Path], tmp_path: Path
 ) -> None:
-    (project.root / "requirements.txt").write_text("humanize\n")
+    (project.root / "wheels").mkdir()
+    write_wheel(project.root / "wheels", "jax", "1.0", {"jax.py": ""})
+    requirements = project.root / "requirements.txt"
+    requirements.write_text(f"{LIKE_JAX}humanize\n")
+    (project.root / "main.py").write_text(textwrap.dedent(BUNDLED))
     project.variables |= {
-        "KINETIC_IMAGE_REPO": "127.0.0.1:5000/kn",
-        "KINETIC_BASE_IMAGE": "127.0.0.1:5000/base/python:3.11",
+        "KINETIC_BASE_IMAGE": trusting_base,
         "KINETIC_BUILDS_STORE": "gs://jobs",
+        "PATH": f"{Path(DOCKER).parent}:{project.environment['PATH']}",
+        **{name: engine.environ[name] for name in ("DOCKER_HOST", "DOCKER_CONFIG")},
     }
-    (project.root / "main.py").write_text(textwrap.dedent(SCRIPT))
-    first = project.run("main.py")
-    assert first.returncode == 0, first.stdout + first.stderr
-    print(first.stdout, first.stderr)
-    assert first.stdout.startswith("/opt/kn/site/humanize/__init__.py ")
-    (project.root / "requirements.txt").write_text("# a comment\nHumanize\n")
-    second = project.run("main.py")
-    print(second.stdout, second.stderr)
-    assert second.stdout == first.stdout
+
+    def built_by(name: str, **more: str) -> dict[str, str]:
+        repository = f"127.0.0.1:5000/{project.namespace}/{name}"
+        return {"KINETIC_IMAGE_BUILDER": name, "KINETIC_IMAGE_REPO": repository, **more}
+
+    steps = DockerSteps(DOCKER, engine.environ)
+    with CloudBuildServer(project.bucket.endpoint, steps, project="test-project") as builds:
+        builds.accounts.add("kn-ours-builds@test-project.iam.gserviceaccount.com")
+        in_cloud = built_by(
+            "cloud_build",
+            CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDBUILD=builds.endpoint,
+            KINETIC_PROJECT="test-project",
+            KINETIC_ZONE="us-central1-a",
+            KINETIC_CLUSTER="ours",
+        )
+        on_another_machine = {**in_cloud, "KINETIC_HOME": str(warm(tmp_path / "other"))}
+        settings = (built_by("layers"), built_by("docker"), in_cloud, on_another_machine)
+        started = [project.start("main.py", environment=each) for each in settings]
+        requested = [(*process.communicate(), process.returncode) for process in started]
+    for out, err, code in requested:
+        assert code == 0, out + err
+        assert out.startswith("/opt/kn/site/humanize/__init__.py "), out + err
+    assert len({out for out, _, _ in requested}) == 1
+    assert len(builds.builds) == 1
+
+    requirements.write_text(f"# a comment\nHumanize\n{LIKE_JAX}")
+    again = project.run("main.py", **built_by("layers"))
+    assert again.stdout == requested[0][0], again.stderr
+    assert "Building" in requested[0][1]
+    assert "Building" not in again.stderr
 
 
 PREBUILT = """
