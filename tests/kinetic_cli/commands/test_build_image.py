@@ -127,6 +127,19 @@ def test_another_tag_names_the_same_image(world: World) -> None:
     assert f"Jobs look for the tag {kinetic.__version__}" in world.build("--tag", "stable").stderr
 
 
+@pytest.mark.parametrize(("python", "noted"), [("3.4", True), (PYTHON, False)])
+def test_an_image_for_another_python_is_replaced_with_a_note(
+    world: World, python: str, noted: bool
+) -> None:
+    tag, variables = kinetic.__version__, [f"PYTHON_VERSION={python}.1"]
+    push_image(world.server.host, world.registry, name="ours/base-cpu", tag=tag, Env=variables)
+
+    ran = world.build("--category", "cpu")
+
+    assert ran.exit_code == 0
+    assert ("had Python 3.4 before" in ran.stderr) == noted
+
+
 def test_a_category_that_fails_does_not_keep_the_others_from_being_published(
     world: World,
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from kinetic_images.bases import find_base
+from kinetic_images.bases import find_base, python_of
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.folder_context import folder_context
@@ -15,6 +15,8 @@ from kinetic_images.ensure import ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.names import Reference, parse_reference
 from kinetic_images.registry.registry import Registry
+from kinetic_images.registry.repository import Repository
+from kinetic_payload.errors import KineticError
 
 _TAG_LENGTH: Final = 40
 
@@ -70,13 +72,13 @@ def publish(request: ImageRequest, services: ImageServices, *, tag: str) -> Publ
     image = ensure_image(replace(request, lists_packages=True), services)
     name = parse_reference(request.repository).tagged(tag)
     digest = image.reference.rpartition("@")[2]
-    changed = _move(services.registry, name, digest)
+    changed, replaced = _move(services.registry, name, digest, request.python)
     return PublishedImage(
         address=str(name),
         digest=digest,
         built_by=image.built_by,
         changed=changed,
-        notes=image.notes,
+        notes=(*image.notes, *replaced),
     )
 
 
@@ -122,25 +124,46 @@ def publish_dockerfile(
             "The image does not list its packages, so jobs install all that they need. Add to the Dockerfile: "
             'LABEL kinetic.packages="NAME==VERSION …"'
         )
+    changed, replaced = _move(registry, name, digest, python)
     return PublishedImage(
         address=str(name),
         digest=digest,
         built_by=None if before else builder.name,
-        changed=_move(registry, name, digest),
-        notes=tuple(notes),
+        changed=changed,
+        notes=(*notes, *replaced),
     )
 
 
-def _move(registry: Registry, name: Reference, digest: str) -> bool:
-    """Let the tag *name* point at the image *digest* of its repository; return whether it did not before."""
+def _move(
+    registry: Registry, name: Reference, digest: str, python: str
+) -> tuple[bool, tuple[str, ...]]:
+    """Let the tag *name* point at the image *digest* of its repository.
+
+    Return whether it did not before, and a note if it pointed at an image with another Python than *python*.
+    """
     repository = registry.repository(name)
-    if repository.digest(name.version) == digest:
-        return False
+    before = repository.digest(name.version)
+    if before == digest:
+        return False, ()
     manifest = repository.manifest(digest)
     if manifest is None:
         raise RegistryError(
             f"The image {name.at(digest)} was built, and is gone.",
             hint="A cleanup rule of the registry may have removed it. Build it again.",
         )
+    replaced = None if before is None else _python_in(repository, before)
     repository.put_manifest(name.version, manifest.data, manifest.media_type)
-    return True
+    if replaced in (None, python):
+        return True, ()
+    return True, (
+        f"{name} had Python {replaced} before. Jobs that are submitted from Python {replaced} are refused now: "
+        "publish images for each Python in a repository of its own.",
+    )
+
+
+def _python_in(repository: Repository, digest: str) -> str | None:
+    """Return the minor version of Python in the image *digest*; None if it is not known."""
+    try:
+        return python_of(repository.image(digest, "amd64").config)
+    except KineticError:  # It may be anything.
+        return None
