@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import resource
 import subprocess
@@ -495,6 +496,40 @@ def test_a_build_logs_in_to_indexes_and_its_credentials_appear_nowhere_else(
     assert "hunter22secret" not in everywhere
     workspace = shell.steps[-1].folder
     assert not any(folder.is_relative_to(workspace) for folder in shell.steps[0].volumes.values())
+
+
+SDIST = package(file="six-1.17.0.tar.gz", address="https://open.test/six-1.17.0.tar.gz")
+
+
+def test_what_a_source_archive_needs_to_be_built_comes_from_the_indexes_of_the_project(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    indexes = {"UV_DEFAULT_INDEX": "https://us-python.pkg.dev/p/r/simple/"}
+    builder = replace(cloud.builder, environment={**indexes, "HTTPS_PROXY": "http://proxy.test"})
+    builder.build(a_recipe(), IMAGE, cloud.reports)
+    assert settings_of(cloud) == {"HTTPS_PROXY": "http://proxy.test"}
+    cloud.steps.pushed.clear()
+    shell = Shell(tmp_path)
+    cloud.program.append(shell)
+
+    builder.build(a_recipe(SDIST), IMAGE, cloud.reports)
+
+    assert settings_of(cloud) == {**indexes, "HTTPS_PROXY": "http://proxy.test"}
+    assert [line.split()[1] for line in shell.netrc if line] == ["us-python.pkg.dev"]
+    private = {"UV_DEFAULT_INDEX": "https://files.test/simple"}
+    with pytest.raises(BuildInputError, match=r"from files\.test with a login"):
+        replace(builder, environment=private, secrets=logins).check(a_recipe(SDIST), IMAGE)
+
+
+def settings_of(cloud: Cloud) -> dict[str, str]:
+    """Return the variables for uv in the latest context."""
+    latest = max(
+        cloud.buckets.objects("builds", "team/builds/contexts/"), key=lambda each: each.generation
+    )
+    with tarfile.open(fileobj=io.BytesIO(latest.content.read())) as archive:
+        file = archive.extractfile("install/settings.json")
+        assert file is not None
+        return dict(json.load(file)["environment"])
 
 
 def test_a_token_is_obtained_only_for_builds_that_need_one(cloud: Cloud) -> None:

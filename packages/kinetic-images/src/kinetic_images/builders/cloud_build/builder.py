@@ -17,10 +17,14 @@ from kinetic_images.builders.cloud_build.settings import CloudBuildSettings, run
 from kinetic_images.builders.cloud_build.source import check_bucket, stored_context
 from kinetic_images.builders.cloud_build.state import BuildState, build_failure
 from kinetic_images.builders.cloud_build.waiting import start, wait_build
-from kinetic_images.builders.dockerfile.container_build import ContainerBuild, recipe_build
+from kinetic_images.builders.dockerfile.container_build import (
+    ContainerBuild,
+    build_addresses,
+    recipe_build,
+)
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
-from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, obstacle
+from kinetic_images.builders.dockerfile.recipe_context import obstacle
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
 from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
@@ -65,7 +69,7 @@ class CloudBuildBuilder:
         """
         del image  # The account of the build pushes, not this process.
         check_bucket(self.store)
-        self._secrets(fetched_addresses(recipe))
+        self._secrets(build_addresses(recipe, self.environment))
 
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
         """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).

@@ -9,6 +9,7 @@ from typing import Final
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, recipe_context
 from kinetic_images.builders.dockerfile.uv_program import find_uv_program
+from kinetic_images.lock.build_indexes import INDEXES, STRATEGY, index_addresses
 from kinetic_images.recipe import Recipe
 
 FRESH: Final = ("--pull", "--no-cache")
@@ -31,6 +32,15 @@ class ContainerBuild:
     """What the build fetches; None: a Dockerfile of the user, which may fetch anything."""
 
 
+def build_addresses(recipe: Recipe, environment: Mapping[str, str]) -> list[str]:
+    """Return the addresses that the build of *recipe* fetches from.
+
+    What is no wheel is built, with packages of the indexes that *environment* names.
+    """
+    indexes = index_addresses(environment) if _builds_packages(recipe) else []
+    return [*fetched_addresses(recipe), *indexes]
+
+
 def recipe_build(recipe: Recipe, image: str, environment: Mapping[str, str]) -> ContainerBuild:
     """Return the build of *recipe* as *image*, with the variables *environment* for uv.
 
@@ -38,11 +48,18 @@ def recipe_build(recipe: Recipe, image: str, environment: Mapping[str, str]) -> 
         BuildInputError: See `recipe_context`.
         UvNotFoundError: The distribution `uv` is not installed.
     """
+    if not _builds_packages(recipe):  # Then indexes have no effect.
+        unused = (*INDEXES, STRATEGY)
+        environment = {name: environment[name] for name in environment if name not in unused}
     uv = find_uv_program(recipe.target)
     return ContainerBuild(
         context=recipe_context(recipe, uv, environment=environment),
         image=image,
         platform=f"linux/{recipe.target.architecture}",
         labels=recipe.labels,
-        addresses=tuple(fetched_addresses(recipe)),
+        addresses=tuple(build_addresses(recipe, environment)),
     )
+
+
+def _builds_packages(recipe: Recipe) -> bool:
+    return not all(package.is_wheel for package in recipe.packages)

@@ -130,10 +130,11 @@ class ClusterBuilders:
                 "Cloud Build needs a project, a region and a builds bucket.",
                 hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
             )
-        return self._docker(IndexCredentials(nothing, self.environment))
+        return self._docker(IndexCredentials(nothing, self.environment), {})
 
     def _builders(self, settings: Settings, dependencies: Dependencies) -> Iterator[Builder]:
         """Iterate over the builders to use, the preferred one first."""
+        from kinetic_images.lock.build_indexes import build_indexes
         from kinetic_images.lock.index_credentials import IndexCredentials
 
         chosen, place = settings.image_builder.value, self.place(settings)
@@ -141,7 +142,7 @@ class ClusterBuilders:
         if chosen in (None, "layers"):
             yield self._layers(credentials)
         if chosen == "docker":
-            yield self._docker(credentials)
+            yield self._docker(credentials, build_indexes(dependencies))
         store = self._builds(settings) if chosen in (None, "cloud_build") else None
         if place is not None and store is not None:
             yield self._cloud_build(settings, place, store, dependencies)
@@ -156,7 +157,7 @@ class ClusterBuilders:
         wheels = WheelFiles(cache / "downloads", downloader)
         return LayersBuilder(self.registry(), wheels, cache / "layers")
 
-    def _docker(self, credentials: IndexCredentials) -> DockerBuilder:
+    def _docker(self, credentials: IndexCredentials, indexes: Mapping[str, str]) -> DockerBuilder:
         from kinetic_images.builders.docker import DockerBuilder
         from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 
@@ -166,6 +167,7 @@ class ClusterBuilders:
         return DockerBuilder(
             registries=self.registry(),
             secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses), ca=ca),
+            environment=indexes,
             environ=self.environment,
         )
 
@@ -176,6 +178,7 @@ class ClusterBuilders:
         from kinetic_images.builders.cloud_build.settings import secret_version
         from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
         from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+        from kinetic_images.lock.build_indexes import build_indexes
         from kinetic_images.lock.index_credentials import IndexCredentials
 
         # In Artifact Registry, builds use their own account.
@@ -194,6 +197,7 @@ class ClusterBuilders:
             store=store,
             registries=self.registry(),
             secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses)),
+            environment=build_indexes(dependencies),
         )
 
     def _builds(self, settings: Settings) -> Store | None:

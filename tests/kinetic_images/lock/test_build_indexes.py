@@ -1,0 +1,67 @@
+"""Source archives are built with the requirements of the project's own indexes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kinetic_images.dependencies import read_dependencies
+from kinetic_images.lock.build_indexes import build_indexes, index_addresses
+
+OWN = "https://own.example/simple"
+MORE = "https://more.example/simple"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "uv", "environ", "expected"),
+    [
+        ("", "", {}, {}),
+        (
+            f"--index-url https://me:s3cret@own.example/simple\n--extra-index-url {MORE}\n"
+            "--find-links https://links.example/\n--find-links ./here\n",
+            "",
+            {},
+            {
+                "UV_DEFAULT_INDEX": OWN,
+                "UV_INDEX": MORE,
+                "UV_FIND_LINKS": "https://links.example/",
+            },
+        ),
+        (
+            "",
+            f'index-strategy = "unsafe-best-match"\n[[index]]\nname = "own"\nurl = "{OWN}"\ndefault = true\n'
+            f'[[index]]\nname = "more"\nurl = "{MORE}"\n'
+            '[[index]]\nname = "some"\nurl = "https://some.example/"\nexplicit = true\n',
+            {},
+            {
+                "UV_DEFAULT_INDEX": OWN,
+                "UV_INDEX": MORE,
+                "UV_INDEX_STRATEGY": "unsafe-best-match",
+            },
+        ),
+        (
+            "",
+            "",
+            {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": f"more={MORE} https://b.example/simple"},
+            {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": f"{MORE} https://b.example/simple"},
+        ),
+    ],
+    ids=["none", "requirements", "uv.toml", "variables"],
+)
+def test_they_are_those_of_the_project_without_credentials(
+    tmp_path: Path,
+    requirements: str,
+    uv: str,
+    environ: dict[str, str],
+    expected: dict[str, str],
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "requirements.txt").write_text(f"{requirements}six\n")
+    (tmp_path / "uv.toml").write_text(uv)
+    found = read_dependencies(
+        tmp_path / "requirements.txt", environ={"HOME": str(tmp_path), **environ}
+    )
+
+    assert build_indexes(found) == expected
+    assert (OWN in index_addresses(expected)) is bool(expected)
