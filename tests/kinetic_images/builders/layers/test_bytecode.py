@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 
 import pytest
@@ -45,3 +46,20 @@ def test_docstrings_and_assertions_stay_whatever_this_process_was_started_with()
 
     assert b"Doc." in made
     assert b"/x.py" in made
+
+
+@pytest.mark.parametrize("name", ["a_name_of_its_own", "Ø"])
+def test_modules_that_were_compiled_before_do_not_change_the_bytecode(name: str) -> None:
+    # In processes of their own: what one has compiled cannot be undone.
+    script = (
+        "import sys; from kinetic_images.builders.layers.bytecode import compiled; "
+        "kept = [compiled(text.encode(), '/x.py') for text in sys.argv[1:]]; print(kept[-1].hex())"
+    )
+
+    def last(*sources: str) -> str:
+        command = [sys.executable, "-c", script, *sources]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
+
+    module = f"x = {name!r}\ny.{name}\n"
+    assert last(module) == last(f"{name} = 1\n", module)
+    assert last(f"x = {name!r}\n") == last(f"{name} = 1\n", f"x = {name!r}\n")
