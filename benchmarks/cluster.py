@@ -145,9 +145,6 @@ def ending(cluster: Cluster) -> Iterator[Figure]:
     )
 
 
-# The time from a submit to the function in bundled, prebuilt and custom images belongs here, as `imaging(here)`.
-
-
 def starting(cluster: Cluster) -> Iterator[Figure]:
     """Run jobs, and by turns pods that differ from theirs only in the command."""
     starts, floors = [], []

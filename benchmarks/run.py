@@ -18,6 +18,7 @@ import calling
 import cluster
 import finding
 import hashing
+import image_modes
 import listing
 import memory
 import moving
@@ -43,11 +44,13 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "listing": listing.figures,
     "images": building_images.figures,
     "cluster": cluster.figures,
+    "modes": image_modes.figures,
 }
 
 LEFT_OUT: dict[str, Callable[[], str | None]] = {
     "images": building_images.left_out,
     "cluster": cluster.left_out,
+    "modes": cluster.left_out,
 }
 """Groups that cannot be measured everywhere, and what returns why a run that names no group leaves them out."""
 
