@@ -119,6 +119,25 @@ loop = [{include-group = "loop"}]
 """
 
 
+def test_requirements_of_a_group_have_their_line_and_mark_however_they_are_spelled() -> None:
+    text = """\
+[project]
+name = "a"
+[dependency-groups]
+Train_it = [{include-group = "base"}, "Gamma [x]  >= 1"]
+base = [
+    "JAX >= 0.4",  # kn:keep
+]
+[tool.kinetic]
+groups = ["train-it"]
+"""
+    found = parsed(text).declared.requirements
+    assert [(line.name, line.place.line, line.keep) for line in found] == [
+        ("jax", 6, True),
+        ("gamma", 4, False),
+    ]
+
+
 def test_extras_and_groups_that_tool_kinetic_names_are_read() -> None:
     text = CHOOSING + '[tool.kinetic]\nextras = ["fast-math"]\ngroups = ["train"]\n'
     found = parse_pyproject(text.encode(), "pyproject.toml")

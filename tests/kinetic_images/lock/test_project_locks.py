@@ -52,6 +52,7 @@ def test_uv_lock_keeps_its_versions_also_for_what_kinetic_adds(project: Project)
 
 MORE = (
     '[project.optional-dependencies]\nfast = ["gamma>=1"]\n[dependency-groups]\ndev = ["gamma<9"]\n'
+    'more = ["Gamma  < 7"]\n'
 )
 SETTINGS = '[tool.uv]\noverride-dependencies = ["beta<5"]\n'
 
@@ -66,7 +67,9 @@ SETTINGS = '[tool.uv]\noverride-dependencies = ["beta<5"]\n'
         ('"alpha"', "", r"pyproject\.toml:5: alpha is not required any more, but .*uv\.lock:{} was made for alpha", '{ name = "alpha" },'),
         ('"gamma>=1"', '"gamma"', r"pyproject\.toml:7: gamma is required, but .*uv\.lock:{} was made for gamma>=1", "extra == 'fast'"),
         ('"gamma<9"', '"gamma<8"', r"pyproject\.toml:9: gamma<8 is required, but .*uv\.lock:{} was made for gamma<9", 'specifier = "<9"'),
-        ("beta<5", "beta<4", r"pyproject\.toml:11: override-dependencies was changed since .*uv\.lock:{} was written", "[manifest]"),
+        ('"Gamma  < 7"', '"Gamma  < 6"', r"pyproject\.toml:10: Gamma  < 6 is required, but .*uv\.lock:{} was made for gamma<7", 'specifier = "<7"'),
+        ('fast = ["gamma>=1"]', "fast = []", r"pyproject\.toml:5: gamma is not required any more, but .*uv\.lock:{} was made for gamma>=1 ; extra", "extra == 'fast'"),
+        ("beta<5", "beta<4", r"pyproject\.toml:12: override-dependencies was changed since .*uv\.lock:{} was written", "[manifest]"),
         ('version = "1"', 'version = "2"', r"pyproject\.toml:3: the version of the project is 2, but .*uv\.lock:{} has 1", 'version = "1"'),
         (SETTINGS, f"{SETTINGS}prerelease = 'allow'\n", r"uv\.lock:1: the lock is stale: .*pre-release mode", None),
     ],

@@ -322,10 +322,9 @@ def _declared(
 
 def _group_texts(document: Mapping[str, Any], groups: tuple[str, ...], lines: Lines) -> list[str]:
     """Return the requirements in *groups* of `[dependency-groups]`, included groups too."""
-    if not groups:
-        return []
+    listed = table(document.get("dependency-groups"))
     try:
-        return list(resolve_dependency_groups(table(document.get("dependency-groups")), *groups))
+        return [text for group in groups for text in group_texts(listed, group)]
     except (BaseExceptionGroup, LookupError, TypeError, ValueError) as error:
         reasons = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
         raise DependencyError(
@@ -333,6 +332,23 @@ def _group_texts(document: Mapping[str, Any], groups: tuple[str, ...], lines: Li
             f"{'; '.join(map(str, reasons))}.",
             hint="Correct the group: a list of requirements and {include-group = NAME}.",
         ) from error
+
+
+def group_texts(groups: Mapping[str, Any], group: str) -> list[str]:
+    """Return the requirements in *group* of the table `[dependency-groups]` as they are written, included groups too.
+
+    Raises:
+        BaseExceptionGroup, LookupError, TypeError, ValueError: The group is missing, malformed or a circle.
+    """
+    resolve_dependency_groups(groups, group)  # It checks; what it returns has lost its spelling.
+    named = _canonical(groups)
+    texts = []
+    for entry in named[canonicalize_name(group)]:
+        if isinstance(entry, str):
+            texts.append(entry)
+        else:
+            texts += group_texts(groups, entry["include-group"])
+    return texts
 
 
 def _dynamic(project: Mapping[str, Any]) -> frozenset[str]:

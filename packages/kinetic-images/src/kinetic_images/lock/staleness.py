@@ -8,7 +8,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from packaging.dependency_groups import resolve_dependency_groups
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Parsed
@@ -16,6 +15,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from kinetic_images.credentials import without_credentials
+from kinetic_images.declared.pyproject import group_texts
 from kinetic_images.declared.requirements import Place
 from kinetic_images.declared.toml_text import Lines, parsed_toml, table
 from kinetic_images.declared.uv_files import PYPROJECT
@@ -137,7 +137,7 @@ def _of_project(
     listed = tuple(_declared(document, lines, table(package.get("metadata"))))
     for declared in listed:
         yield from _of_requirement(declared, sourced, number, lock)
-    yield from _of_removed(listed, package, number, lock, lines)
+    yield from _of_removed(listed, sourced, package, number, lock, lines)
     place = lock.lines.after(lock.place(number), f'version = "{package.get("version")}"')
     if "version" in project and project["version"] != package.get("version"):
         yield (
@@ -160,7 +160,7 @@ def _declared(
     for group in groups:
         required = table(metadata.get("requires-dev"))
         own = required.get(group, required.get(canonicalize_name(group), []))
-        for text in resolve_dependency_groups(groups, group):
+        for text in group_texts(groups, group):
             yield _Declared(text, lines.text(text), own)
 
 
@@ -187,20 +187,30 @@ def _of_requirement(
 
 def _of_removed(
     listed: Sequence[_Declared],
+    sourced: set[str],
     package: Mapping[str, Any],
     number: int,
     lock: _Locked,
     lines: Lines,
 ) -> Iterator[str]:
-    names = {str(canonicalize_name(p.name)) for each in listed if (p := _parsed(each.text))}
     metadata = table(package.get("metadata"))
-    groups = table(metadata.get("requires-dev")).values()
-    for row in (*metadata.get("requires-dist", []), *(row for rows in groups for row in rows)):
-        if row["name"] not in names:
-            yield (
-                f"{lines.key('dependencies')}: {row['name']} is not required any more, but "
-                f"{_row_place(row, number, lock)} was made for {_row_text(row)}"
-            )
+    parts = {"dependencies": metadata.get("requires-dist", [])}
+    parts |= dict(table(metadata.get("requires-dev")))
+    for key, rows in parts.items():
+        declared = [
+            (parsed, each.extra)
+            for each in listed
+            if each.rows is rows and (parsed := _parsed(each.text))
+        ]
+        for row in rows:
+            if not any(
+                _is_same(parsed, row, extra, is_sourced=row["name"] in sourced)
+                for parsed, extra in declared
+            ):
+                yield (
+                    f"{lines.key(key)}: {row['name']} is not required any more, but "
+                    f"{_row_place(row, number, lock)} was made for {_row_text(row)}"
+                )
 
 
 def _of_settings(content: str, file: str, lock: _Locked) -> Iterator[str]:
@@ -261,9 +271,13 @@ def _same_markers(first: str, second: str, extra: str) -> bool:
         return False
 
     def holds(marker: Marker | None, environment: Mapping[str, str]) -> bool:
-        return marker is None or marker.evaluate({**environment, "extra": extra})
+        return marker is None or marker.evaluate({**environment})
 
-    return all(holds(one, where) == holds(other, where) for where in _ENVIRONMENTS)
+    return all(
+        (holds(one, where) and chosen == extra) == holds(other, where)
+        for chosen in {"", extra}
+        for where in ({**environment, "extra": chosen} for environment in _ENVIRONMENTS)
+    )
 
 
 def _row_place(row: Mapping[str, Any], number: int, lock: _Locked) -> Place:
