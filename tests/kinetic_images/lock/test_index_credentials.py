@@ -103,6 +103,17 @@ def test_google_is_not_asked_without_need(tmp_path: Path, text: str) -> None:
     assert found.variables(tmp_path) == {}
 
 
+def test_the_default_login_of_netrc_is_for_downloads_here_and_not_for_google(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".netrc").write_text("default login me password s3cret\n")
+    found = credentials(tmp_path, f"--extra-index-url {GOOGLE}\nalpha\n")
+    assert found.authorization("https://h.example/a.whl") == basic("me:s3cret")
+    assert found.authorization(f"{GOOGLE}a.whl") == basic("oauth2accesstoken:t0ken")
+    assert found.netrc(["https://files.example/a.whl"]) == ""
+    assert "oauth2accesstoken" in Path(found.variables(tmp_path)["NETRC"]).read_text()
+
+
 def test_a_build_elsewhere_gets_one_login_for_each_host(tmp_path: Path) -> None:
     (tmp_path / ".netrc").write_text("machine other.example login me password unrelated\n")
     found = credentials(

@@ -53,6 +53,10 @@ class IndexCredentials:
 
     def authorization(self, url: str) -> str | None:
         """Return the value of the header `Authorization` for *url*; None: without credentials."""
+        return self._authorization(url, default=True)
+
+    def _authorization(self, url: str, *, default: bool) -> str | None:
+        """Return the header; *default*: also that of the `default` login of the netrc file."""
         own = _basic(self._addresses.get(url, url))
         if own is not None:
             return own
@@ -67,8 +71,9 @@ class IndexCredentials:
             found = _basic(index.url) or self._named(index.name)
             if found is not None:
                 return found
-        found = self._netrc(host.partition(":")[0])
-        if found is None and is_google_index(url):
+        is_google = is_google_index(url)
+        found = self._netrc(host.partition(":")[0], default=default and not is_google)
+        if found is None and is_google:
             login = self._google()
             found = login.basic if login is not None else None
         return found
@@ -76,15 +81,15 @@ class IndexCredentials:
     def netrc(self, addresses: Iterable[str] | None = None) -> str:
         """Return the credentials for *addresses* in the format of netrc, for use elsewhere.
 
-        By default, those of all indexes and addresses. A host can have only one login there. The tokens of
-        Artifact Registry hold for an hour.
+        By default, those of all indexes and addresses. A host can have only one login there. The `default`
+        login of the netrc file stays here: it is for any host. The tokens of Artifact Registry hold for an hour.
         """
         if addresses is None:
             addresses = (*self._addresses.values(), *(index.url for index in self._indexes))
         logins = dict[str, str]()
         for url in addresses:
             host = urlsplit(url).hostname
-            found = self.authorization(url) if host else None
+            found = self._authorization(url, default=False) if host else None
             if host and found:
                 user, _, password = b64decode(found.partition(" ")[2]).decode().partition(":")
                 line = f"machine {host} login {_word(user)} password {_word(password)}\n"
@@ -127,14 +132,15 @@ class IndexCredentials:
         password = self._environ.get(f"UV_INDEX_{key}_PASSWORD", "")
         return _encoded(user, password) if user or password else None
 
-    def _netrc(self, host: str) -> str | None:
+    def _netrc(self, host: str, *, default: bool = False) -> str | None:
         path = self._netrc_path()
         if path is None:
             return None
         try:
-            found = netrc.netrc(str(path)).authenticators(host)
+            hosts = netrc.netrc(str(path)).hosts
         except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
             return None
+        found = hosts.get(host) or (hosts.get("default") if default else None)
         return _encoded(found[0], found[2]) if found else None
 
     def _netrc_path(self) -> Path | None:

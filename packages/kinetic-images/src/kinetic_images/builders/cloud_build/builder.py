@@ -208,6 +208,7 @@ class CloudBuildBuilder:
         try:
             state = state or service.find(mark)
             if state is None:
+                reports.line(f"No build was found. If one appears, it has the tag {mark}.")
                 return
             link = state.link
             reports.line(f"Cancelling the build {state.build_id}")

@@ -55,14 +55,15 @@ class ClusterBuilders:
             ConfigurationError: The message names the setting.
         """
         chosen = settings.image_builder
+        source = "--builder" if chosen.source == "argument" else chosen.source
         if chosen.value is not None and chosen.value not in BUILDERS:
             raise ConfigurationError(
-                f"{chosen.source} names the image builder {chosen.value!r}, which does not exist.",
+                f"{source} names the image builder {chosen.value!r}, which does not exist.",
                 hint=f"Use one of: {', '.join(BUILDERS)}.",
             )
         if chosen.value == "cloud_build" and self.place(settings) is None:
             raise ConfigurationError(
-                f"{chosen.source} names the image builder 'cloud_build', and the project and the region "
+                f"{source} names the image builder 'cloud_build', and the project and the region "
                 "of the cluster are not known.",
                 hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
             )
