@@ -174,9 +174,12 @@ def work() -> None:
     import sys
 
     import alpha
+    import alpha_compiled  # noqa: F401
     import beta
     import cloudpickle
 
+    share = Path(os.environ["PYTHONUSERBASE"], "share/alpha")  # noqa: TID251
+    print("data", [path.name for path in share.iterdir()])
     print("found", alpha.NAME, beta.NAME, "by_pth" in sys.modules, shutil.which("alpha-tool"))
     print("shadowed", cloudpickle.__version__)
     again = [sys.executable, "-c", "import cloudpickle as c; print('in a process', c.__version__)"]
@@ -196,6 +199,8 @@ def test_packages_are_installed_and_take_precedence_over_those_of_the_image(
             "alpha.pth": "import by_pth\n",
             "by_pth.py": "",
             "alpha-1.0.data/scripts/alpha-tool": script,
+            "alpha-1.0.data/data/share/alpha/template": "",
+            "alpha-1.0.data/platlib/alpha_compiled.py": "",
         },
     )
     pod.bring("beta", "2.0", {"beta.py": "NAME = 'two'"})
@@ -213,7 +218,8 @@ def test_packages_are_installed_and_take_precedence_over_those_of_the_image(
         assert "in a process 99.0" in output
     else:
         assert "ignores PYTHONUSERBASE" in output
-    tool = pod.folder / "work" / "environment"
+    tool = pod.folder / "work" / "environment" / "bin" / "alpha-tool"
+    assert "data ['template']" in output
     assert f"found one two True {tool}" in output
     assert "shadowed 99.0" in output
     assert "[uv] " in output

@@ -44,11 +44,6 @@ def modules_folder(base: Path) -> Path:
     return Path(sysconfig.get_path("purelib", "posix_user", vars={"userbase": str(base)}))
 
 
-def scripts_folder(base: Path) -> Path:
-    """Return where the scripts of installed packages are."""
-    return modules_folder(base) / "bin"
-
-
 def install(
     inputs: Path, space: Workspace, environment: Mapping[str, str], log: Log
 ) -> dict[str, str]:
@@ -64,12 +59,14 @@ def install(
     folder = modules_folder(space.environment)
     try:
         make_folder(folder)
+        # As in virtual environments: some systems have compiled modules there, where the user's are not looked for.
+        (space.environment / "lib64").symlink_to("lib")
         logins, passwords = _logins(inputs, environment, scratch, log)
         variables = _variables(environment, scratch, log) | logins
         command = [
             *_uv(environment),
             *("pip", "install", "--no-config", "--break-system-packages"),
-            *("--python", sys.executable, "--target", str(folder)),
+            *("--python", sys.executable, "--prefix", str(space.environment)),
             *("-r", str(inputs / "pylock.toml")),
         ]
         _run(command, variables, passwords, log)
@@ -79,7 +76,7 @@ def install(
     return {
         "PYTHONUSERBASE": str(space.environment),
         Env.PACKAGES: str(folder),
-        "PATH": f"{scripts_folder(space.environment)}{':' * bool(path)}{path}",
+        "PATH": f"{space.environment / 'bin'}{':' * bool(path)}{path}",
     }
 
 
