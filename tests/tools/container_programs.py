@@ -99,13 +99,13 @@ class Engine:
 
 
 @contextmanager
-def running_engine(program: str) -> Iterator[Engine]:
-    """Run dockerd with data of its own; only one runs on a machine at a time."""
+def running_engine(program: str, *, where: str = "/var/tmp") -> Iterator[Engine]:
+    """Run dockerd with data of its own in *where*; only one runs on a machine at a time."""
     lock = os.environ.get("KINETIC_TEST_DOCKERD_LOCK", "/tmp/kinetic-dockerd.lock")  # noqa: TID251
     with (
         Path(lock).open("w") as held,
         # Not below pytest's folder, whose path is too long for a socket.
-        tempfile.TemporaryDirectory(prefix="kinetic-docker-", dir="/var/tmp") as made,
+        tempfile.TemporaryDirectory(prefix="kinetic-docker-", dir=where) as made,
     ):
         fcntl.flock(held, fcntl.LOCK_EX)
         folder = Path(made)

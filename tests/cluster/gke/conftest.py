@@ -80,7 +80,10 @@ def engine() -> Iterator[Engine]:
     program = find_program("dockerd")
     if program is None:
         pytest.skip("dockerd is missing (Debian's package docker.io)")
-    with running_engine(program) as found:
+    # Its small data is written, and above all deleted, much faster in memory.
+    memory = Path("/dev/shm")
+    in_memory = memory.is_dir() and shutil.disk_usage(memory).free > 2_000_000_000
+    with running_engine(program, where=str(memory) if in_memory else "/var/tmp") as found:
         yield found
 
 
