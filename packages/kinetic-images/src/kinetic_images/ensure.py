@@ -237,12 +237,15 @@ def resolve_image(
         fallback=request.fallback,
         locked=find_lock(jax.dependencies),
     )
+    repository = parse_reference(request.repository)
     found = Resolutions(
         home=services.home,
         registry=services.registry,
         shared=services.shared,
         environ=services.environ,
         report=services.reports.line,
+        # A repository that cannot be read is refused before anything is written.
+        sharing=lambda: services.registry.repository(repository).digest(repository.version),
     ).get(request.base, lock_request, refresh=request.refresh, instead_of=instead_of)
     base, lock = found.base, found.lock
     notes = (*request.dependencies.notes, *jax.notes, *lock.notes)

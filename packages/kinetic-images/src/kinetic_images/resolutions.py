@@ -50,6 +50,8 @@ class Resolutions:
     shared: SharedRecords | None
     environ: Mapping[str, str] | None
     report: Callable[[str], None]
+    sharing: Callable[[], object] = lambda: None
+    """Called before something new is shared; it may raise what would make that useless."""
 
     def get(
         self,
@@ -139,6 +141,7 @@ class Resolutions:
         text = None if self.shared is None else shared_lock_text(made.lock, request)
         if self.shared is None or text is None:
             return None
+        self.sharing()
         name, record = _shared_name(base, request), _record(made, text)
         if supersede:
             return self.shared.supersede(name, seen, record)
