@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 from base64 import b64decode
@@ -150,24 +151,46 @@ class Credentials:
             raise _broken(program, server, "it is not installed (not on PATH)") from error
         except OSError as error:
             raise _broken(program, server, f"it cannot be run ({error.strerror})") from error
-        until = monotonic() + self._helper_limit
-        given: bytes | None = server.encode()
         try:
-            while True:
-                try:
-                    output = process.communicate(given, timeout=_POLL)[0]
-                    return process.returncode, output[:_LARGEST_ANSWER]
-                except subprocess.TimeoutExpired:
-                    given = None
-                    check_wanted()
-                    if monotonic() > until:
-                        why = f"it did not end within {self._helper_limit:g} s"
-                        raise _broken(program, server, why) from None
+            return self._answer(process, program, server)
         except BaseException:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+            process.wait()
             raise
+        finally:
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(BrokenPipeError):
+                        stream.close()
+
+    def _answer(
+        self, process: subprocess.Popen[bytes], program: str, server: str
+    ) -> tuple[int, bytes]:
+        """Pass *server* to the helper; return its exit code and its output, which its children may write to."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        until = monotonic() + self._helper_limit
+        with suppress(BrokenPipeError):  # It does not read its input.
+            process.stdin.write(server.encode())
+            process.stdin.close()
+        output, closed = bytearray(), False
+        ready = select.poll()
+        ready.register(process.stdout, select.POLLIN)
+        while True:
+            if closed:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(_POLL), bytes(output)
+            elif ready.poll(_POLL * 1000):
+                data = os.read(process.stdout.fileno(), _LARGEST_ANSWER)
+                output += data
+                closed = not data
+                if len(output) > _LARGEST_ANSWER:
+                    raise _broken(program, server, "its output is not that of a credential helper")
+            check_wanted()
+            if monotonic() > until:
+                why = f"it did not end within {self._helper_limit:g} s"
+                raise _broken(program, server, why)
 
     def _from_file(self, host: str, config: Mapping[str, Any]) -> Login | None:
         entry = _entry(config.get("auths"), host)
