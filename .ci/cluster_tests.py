@@ -2,8 +2,8 @@
 
     cluster_tests.py UV
 
-If this machine cannot start a cluster, no test runs. Otherwise a test that skips is a failure. A
-cluster that already runs is used, and not stopped.
+If this machine cannot start a cluster, no test runs. Otherwise a test that skips is a failure, and
+docker is installed if it is missing. A cluster that already runs is used, and not stopped.
 """
 
 from __future__ import annotations

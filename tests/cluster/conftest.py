@@ -53,8 +53,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
 
     That of docker's engine begins before the tier `images`, which keeps the engine until its end. Those that take
-    all accelerators begin before others use some, and those that wait long for pods follow. The
-    last ones before those that take the whole node only ask the API server.
+    all accelerators begin before others use some, and those that wait long for pods follow. The last ones before
+    those that take the whole node only ask the API server.
     """
     items.sort(key=_turn)
     for item in items:
