@@ -147,11 +147,11 @@ def from_index(name: str, version: str, kind: str) -> LockedPackage:
     return found
 
 
-def local_wheel(folder: Path) -> LockedPackage:
-    """Return a wheel in *folder*, with a command."""
+def local_wheel(folder: Path, text: str = "runs") -> LockedPackage:
+    """Return a wheel in *folder*, with a command that prints *text*."""
     file = "local_wheel-2.0-py3-none-any.whl"
     with ZipFile(folder / file, "w") as archive:
-        archive.writestr("local_wheel.py", "def main():\n    print('runs')\n")
+        archive.writestr("local_wheel.py", f"def main():\n    print({text!r})\n")
         info = "local_wheel-2.0.dist-info"
         archive.writestr(
             f"{info}/METADATA", "Metadata-Version: 2.1\nName: local-wheel\nVersion: 2.0\n"
@@ -307,6 +307,23 @@ def test_a_changed_runner_installs_nothing_again(
 
     assert not any("local-wheel==2.0" in line for line in lines)
     assert sum(line.endswith(" CACHED") for line in lines) >= 2
+
+
+def test_a_wheel_of_this_machine_may_change_without_a_new_version(
+    engine: Any, docker_registry: str, debian: str, builder: DockerBuilder, tmp_path: Path
+) -> None:
+    printed = []
+    with cloud(engine, used_authorities()) as (cloud_build, _):
+        for each in (builder, cloud_build):
+            for text in ("one", "two"):
+                wheel = local_wheel(tmp_path, text)
+                recipe = Recipe(target=Target(python="3.11"), base=debian, packages=(wheel,))
+                image = f"{docker_registry}/kn/changed-{each.name}:{recipe.tag}"
+                each.build(recipe, image, BuildReports())
+                ran = engine.run("run", "--rm", "--entrypoint", "", image, "tool-of-wheel")
+                printed.append(ran.stdout)
+
+    assert printed == [b"one\n", b"two\n"] * 2
 
 
 def test_cloud_build_builds_the_same_image(
