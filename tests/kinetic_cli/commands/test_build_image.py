@@ -345,3 +345,25 @@ def test_what_a_job_would_be_refused_for_is_refused_here(cluster: Cluster) -> No
     assert ran.exit_code == 1
     assert f"{cluster.root}/requirements.txt:1: alpha>=9" in ran.stderr
     assert "There is no" in cluster.build(str(cluster.root / "none")).stderr
+
+
+def test_on_the_local_backend_the_isolated_environment_of_a_project_is_made(world: World) -> None:
+    root = world.folder / "project"
+    root.mkdir()
+    (root / "requirements.txt").write_text("alpha\n")
+    world.offer("alpha", "1.0")
+    home = world.folder / "kinetic"
+
+    made = run(
+        *("build-image", "--accelerator", "cpu", str(root)),
+        home=home,
+        environment={"KINETIC_BACKEND": "local"},
+    )
+
+    assert made.exit_code == 0, made.stderr
+    digest = made.stdout.strip().removeprefix("environment:")
+    assert list(
+        (home / "environments" / digest).glob(
+            "venv-*/lib/python*/site-packages/alpha-1.0.dist-info"
+        )
+    )

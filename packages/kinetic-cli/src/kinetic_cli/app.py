@@ -138,7 +138,7 @@ class App:
 
         more = {"image_builder": builder} if builder else {}
         settings = _rebuilding(self.settings(**more), rebuild)
-        options = check_options(accelerator=accelerator)
+        options = check_options(accelerator=accelerator, container_image="bundled")
         self._print_warnings()
         return prepare(path, options, settings, report=self.output.note).image
 
