@@ -34,6 +34,9 @@ class NoBuilder:
     def obstacle(self, recipe):
         return None
 
+    def check(self, recipe, image):
+        return None
+
     def build(self, recipe, image, reports):
         return f"sha256:{'0' * 64}"
 
