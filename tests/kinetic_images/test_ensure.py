@@ -178,9 +178,14 @@ class FailingStore(MemoryStore):
 def test_another_machine_gets_the_same_image_whatever_the_index_has_by_then(world: World) -> None:
     first = world.ensure("one")
     world.project.wheel("alpha", "2.0")
+    world.reports.clear()
     second = world.ensure("two")
     assert (second.reference, second.built_by) == (first.reference, None)
     assert world.project.runs() == 1
+    requirements = world.project.dependencies().source
+    assert world.reports == [
+        f"The dependencies in {requirements} were resolved before, and shared."
+    ]
     third = world.ensure("two", refresh=True)
     assert world.packages(third)["alpha"] == "2.0"
     assert world.ensure("three").reference == third.reference

@@ -89,6 +89,9 @@ class Resolutions:
             record = None if self.shared is None else self.shared.find(_shared_name(base, request))
             found = _usable(record, target, request)
             if record is not None and found is not None and is_wanted(found):
+                source = request.dependencies.source
+                if source is not None:
+                    self.report(f"The dependencies in {source} were resolved before, and shared.")
                 keep_record(path, record)
                 return found
             replaced = replaced or found
