@@ -1,5 +1,6 @@
 """Local jobs with the real runner: whatever is killed, the status is true and nothing lives on."""
 
+import gc
 import json
 import os
 import signal
@@ -76,11 +77,12 @@ def test_whoever_waits_for_a_job_that_is_about_to_start_hears_that_it_never_will
 
 def test_to_watch_many_jobs_takes_no_files(tmp_path: Path) -> None:
     backend, this = LocalBackend(tmp_path, FolderStore(tmp_path / "store")), psutil.Process()
+    gc.collect()  # What earlier tests have left may be closed at any time.
     before = this.num_fds()
     with ExitStack() as stack:
         for number in range(100):
             stack.enter_context(backend.watch([a_record(job_id=f"job-{number}")]))
-        assert this.num_fds() == before
+        assert this.num_fds() <= before
 
 
 class Life:

@@ -21,6 +21,10 @@ _ROUNDS = 50
 _SIGKILL = 9
 _DEFAULT_SIGNALS = _signal.valid_signals() - {_SIGKILL, _signal.SIGSTOP}
 """Signals that have their default action in a started process, even if this process ignores them."""
+_EXEC_SECONDS = 1.0
+"""How long all processes together that execute a new program are waited for, if their environment is needed."""
+_KERNEL_THREAD = 0x200000
+"""The flag `PF_KTHREAD`: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html"""
 _LINUX = sys.platform == "linux"
 
 
@@ -126,7 +130,8 @@ def marked(mark: str) -> list[int]:
     """Return the other living processes with *mark* (`NAME=value`) in their environment."""
     wanted = os.fsencode(mark)
     if _LINUX:
-        found = [pid for pid in _pids() if wanted in _environment(pid)]
+        until = monotonic() + _EXEC_SECONDS
+        found = [pid for pid in _pids() if wanted in _settled_environment(pid, until)]
     else:
         commands = _ps("-axww", "-o", "pid=,command=")
         found = _marked(commands, _ps("-axwwE", "-o", "pid=,command="), wanted)
@@ -284,6 +289,22 @@ def _process(pid: int) -> Process | None:
 
 def _environment(pid: int) -> list[bytes]:
     return _proc(pid, "environ").split(b"\0")
+
+
+def _settled_environment(pid: int, until: float) -> list[bytes]:
+    """Return the environment of a process. One that executes a new program has none for a moment: wait for it."""
+    while (found := _environment(pid)) == [b""] and monotonic() < until:
+        if not _is_executing(pid):
+            return _environment(pid)  # It may have been, until now.
+        os.sched_yield()
+    return found
+
+
+def _is_executing(pid: int) -> bool:
+    fields = _proc(pid, "stat").rpartition(b")")[2].split()
+    if len(fields) < 20 or fields[0] in (b"Z", b"X") or int(fields[6]) & _KERNEL_THREAD:
+        return False
+    return not _proc(pid, "cmdline")
 
 
 def _proc(pid: int, name: str) -> bytes:
