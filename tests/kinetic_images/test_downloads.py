@@ -56,6 +56,18 @@ def test_a_broken_connection_is_continued_where_it_broke(index: FileServer) -> N
     assert ranges == [None, "bytes=300000-", "bytes=300010-", "bytes=700010-"]
 
 
+def test_a_signed_address_takes_the_place_of_that_of_the_lock(index: FileServer) -> None:
+    signed = index.add("/a.whl?signature=x", DATA)
+    locked = signed.partition("?")[0]
+    sink = Memory()
+
+    Downloader(addresses={locked: signed}, environ={}, policy=EAGER).fetch(
+        locked, sink, what="numpy 2.0"
+    )
+
+    assert bytes(sink.data) == DATA
+
+
 def test_more_tries_than_allowed_are_made_while_each_brings_bytes(index: FileServer) -> None:
     url = index.add("/a.whl", DATA)
     index.cut = [1000] * 10

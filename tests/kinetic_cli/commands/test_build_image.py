@@ -347,6 +347,22 @@ def test_what_a_job_would_be_refused_for_is_refused_here(cluster: Cluster) -> No
     assert "There is no" in cluster.build(str(cluster.root / "none")).stderr
 
 
+def test_a_wheel_at_a_signed_address_becomes_a_layer(cluster: Cluster) -> None:
+    world = cluster.world
+    file = "beta-1.0-py3-none-any.whl"
+    write_wheel(world.folder / file, "beta", "1.0")
+    signed = world.index.add(f"/signed/{file}?signature=s3cr3t", (world.folder / file).read_bytes())
+    (cluster.root / "requirements.txt").write_text(f"beta @ {signed}\n")
+
+    built = cluster.build(str(cluster.root))
+
+    assert built.exit_code == 0, built.stderr
+    assert "Building" in built.stderr
+    kept = b"".join(path.read_bytes() for path in world.folder.rglob("*.json"))
+    assert "s3cr3t" not in built.output
+    assert b"s3cr3t" not in kept
+
+
 def test_on_the_local_backend_the_isolated_environment_of_a_project_is_made(world: World) -> None:
     root = world.folder / "project"
     root.mkdir()

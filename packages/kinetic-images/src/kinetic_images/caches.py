@@ -65,7 +65,7 @@ def _collect_locks(folder: Path, now: float) -> None:
         if not path.with_suffix("").exists():
             with suppress(OSError), locked(str(path)) as fd:
                 if os.fstat(fd).st_mtime < now - _DAY and not path.with_suffix("").exists():
-                    path.unlink()  # Who waits for it finds that, and makes another one.
+                    path.unlink()  # A process that waits for it notices that, and makes another one.
 
 
 def _remove_old(paths: Iterator[Path], oldest: float) -> None:

@@ -18,7 +18,7 @@ from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.threads import Stopped, check_wanted, finishing, stoppable
 
 EXPIRY_SECONDS: Final = 60.0
-"""Seconds without renewal after which a claim no longer counts, by the clock of the store or of who waits."""
+"""Seconds without renewal after which a claim no longer counts, by the clock of the store or of the process that waits."""
 _RENEW_SECONDS: Final = 15.0
 _RELEASE_SECONDS: Final = 5.0
 """How long a release may take: without one, the claim expires."""

@@ -73,17 +73,20 @@ class Downloader:
 
     Certificates are verified with `SSL_CERT_FILE` or `REQUESTS_CA_BUNDLE` of *environ*, or those of the
     system, and proxies are those of *environ*; None: of this process. *authorization* is asked with the URL
-    of each download; its value is never sent to another server.
+    of each download; its value is never sent to another server. *addresses* are URLs with what locks leave
+    out, such as the query of a signed URL, by the URL in the lock.
     """
 
     def __init__(
         self,
         *,
         authorization: Authorization = lambda _: None,
+        addresses: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
         policy: DownloadPolicy | None = None,
     ) -> None:
         self._authorization = authorization
+        self._addresses = addresses or {}
         self._environ = environ
         # The certificates are those that uv uses, too.
         self._certificates = os.environ if environ is None else environ  # noqa: TID251
@@ -191,7 +194,7 @@ class Downloader:
         """Send a request and follow redirects; return a response with status 200, 206 or 416."""
         first = _origin(url)
         login = self._authorization(url)
-        here = url
+        here = _without_userinfo(self._addresses.get(url, url))
         for _ in range(_MOST_REDIRECTS):
             sent = {"Accept-Encoding": "identity", **headers}
             # Other hosts must not see the credentials.

@@ -135,26 +135,31 @@ class ClusterBuilders:
 
     def _builders(self, settings: Settings, dependencies: Dependencies) -> Iterator[Builder]:
         """Iterate over the builders to use, the preferred one first."""
+        from kinetic_images.lock.addresses import full_addresses
         from kinetic_images.lock.build_indexes import build_indexes
         from kinetic_images.lock.index_credentials import IndexCredentials
 
         chosen, place = settings.image_builder.value, self.place(settings)
         credentials = IndexCredentials(dependencies, self.environment)
         if chosen in (None, "layers"):
-            yield self._layers(credentials)
+            yield self._layers(credentials, full_addresses(dependencies))
         if chosen == "docker":
             yield self._docker(credentials, build_indexes(dependencies))
         store = self._builds(settings) if chosen in (None, "cloud_build") else None
         if place is not None and store is not None:
             yield self._cloud_build(settings, place, store, dependencies)
 
-    def _layers(self, credentials: IndexCredentials) -> Builder:
+    def _layers(self, credentials: IndexCredentials, addresses: Mapping[str, str]) -> Builder:
         from kinetic_images.builders.layers.builder import LayersBuilder
         from kinetic_images.downloads import Downloader
         from kinetic_images.wheel_files import WheelFiles
 
         cache = self.home / "cache"
-        downloader = Downloader(authorization=credentials.authorization, environ=self.environment)
+        downloader = Downloader(
+            authorization=credentials.authorization,
+            addresses=addresses,
+            environ=self.environment,
+        )
         wheels = WheelFiles(cache / "downloads", downloader)
         return LayersBuilder(self.registry(), wheels, cache / "layers")
 
