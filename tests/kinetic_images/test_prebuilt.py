@@ -188,6 +188,20 @@ def test_an_image_with_another_python_is_refused_with_the_command(world: World) 
     assert COMMAND in (caught.value.hint or "")
 
 
+def test_a_signed_address_is_refused_by_its_line_and_not_shown(world: World) -> None:
+    world.publish({"jax": JAX, "cloudpickle": "3.0"})
+    world.project.wheel("beta", "1.0")
+    world.project.require(
+        "alpha", f"beta @ {world.project.links}beta-1.0-py3-none-any.whl?key=s3cr3t"
+    )
+    with pytest.raises(
+        DependencyError, match=r"requirements\.txt:\d+: the address of beta"
+    ) as caught:
+        world.find()
+    assert "s3cr3t" not in f"{caught.value} {caught.value.hint}"
+    assert world.checked == 0
+
+
 def test_a_package_without_a_wheel_is_refused_by_its_line(world: World) -> None:
     world.publish({"jax": JAX, "cloudpickle": "3.0"})
     world.project.source("delta", "1.0")

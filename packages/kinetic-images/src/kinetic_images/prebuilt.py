@@ -179,6 +179,11 @@ def _check(package: LockedPackage, request: ImageRequest) -> None:
             f"{place}{package.name} is {what}, and container_image='prebuilt' installs wheels only.",
             hint=f"Require a version that has a wheel for Python {request.python} on Linux. {_BUNDLED}",
         )
+    if any(line.url and urlsplit(line.url).query for line in lines):
+        raise DependencyError(
+            f"{place}the address of {package.name} has a query, which may be a secret, and jobs do not get it.",
+            hint="Use an address without a query, or container_image='bundled'.",
+        )
     if not is_local(package) and urlsplit(package.address).scheme not in _FETCHED:
         raise DependencyError(
             f"{place}{package.name} comes from {without_credentials(package.address)}, which jobs cannot "
