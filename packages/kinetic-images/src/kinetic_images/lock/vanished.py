@@ -36,19 +36,22 @@ def vanished_files(
     refuses the login, is no such case.
     """
     credentials = IndexCredentials(dependencies, environ)
-    downloader = Downloader(authorization=credentials.authorization, environ=environ, policy=_ONCE)
-    addresses = full_addresses(dependencies)
+    downloader = Downloader(
+        authorization=credentials.authorization,
+        addresses=full_addresses(dependencies),
+        environ=environ,
+        policy=_ONCE,
+    )
     silent = set[str]()
 
     def is_gone(package: LockedPackage) -> bool:
-        local, address = package.local_path, addresses.get(package.address, package.address)
-        if local is not None:
-            return not local.exists()
-        host = host_of(address)
-        if urlsplit(address).scheme not in ("http", "https") or host in silent:
+        if package.local_path is not None:
+            return not package.local_path.exists()
+        host = host_of(package.address)
+        if urlsplit(package.address).scheme not in ("http", "https") or host in silent:
             return False
         try:
-            return downloader.lacks(address, what=package.name)
+            return downloader.lacks(package.address, what=package.name)
         except DownloadError as error:
             if isinstance(error, DownloadUnavailableError):
                 silent.add(host)  # Each further request would wait as long.

@@ -13,6 +13,7 @@ from kinetic.backends.gke.images.place import Place, place_of
 from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:
+    from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
     from kinetic_images.base_images import ContextBuilder
     from kinetic_images.builders.builder import Builder, BuildReports
@@ -104,6 +105,21 @@ class ClusterBuilders:
             reports=reports,
             resolved=resolved,
         )
+
+    def job_services(
+        self,
+        settings: Settings,
+        dependencies: Dependencies,
+        packaging: Packaging,
+        *,
+        resolved: Callable[[], None] = lambda: None,
+    ) -> ImageServices:
+        """Return what the image of a job is made with; progress is reported to *packaging*."""
+        from kinetic_images.builders.builder import BuildReports
+
+        reports = BuildReports(line=packaging.report, progress=packaging.progress)
+        shared = self.shared(settings)
+        return self.services(settings, dependencies, reports, shared=shared, resolved=resolved)
 
     def shared(self, settings: Settings) -> SharedRecords | None:
         """Return the records in the builds bucket; None if there is none."""

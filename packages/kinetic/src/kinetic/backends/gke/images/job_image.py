@@ -108,7 +108,6 @@ class ClusterImages:
 
     def _bundled(self, request: JobRequest, packaging: Packaging) -> str:
         from kinetic_images.bases import default_base
-        from kinetic_images.builders.builder import BuildReports
         from kinetic_images.dependencies import find_dependencies
         from kinetic_images.ensure import ensure_image
 
@@ -122,12 +121,8 @@ class ClusterImages:
             repository=self._repository(settings),
             home=builders.home,
         )
-        services = builders.services(
-            settings,
-            dependencies,
-            BuildReports(line=packaging.report, progress=packaging.progress),
-            shared=builders.shared(settings),
-            resolved=packaging.checked,
+        services = builders.job_services(
+            settings, dependencies, packaging, resolved=packaging.checked
         )
         image = ensure_image(wanted, services)
         report_notes(packaging, image.notes)

@@ -70,7 +70,6 @@ def prepare_prebuilt(
     Raises:
         KineticError: The image was not published, or a dependency cannot be installed when a job starts.
     """
-    from kinetic_images.builders.builder import BuildReports
     from kinetic_images.dependencies import find_dependencies
     from kinetic_images.lock.index_credentials import IndexCredentials
     from kinetic_images.prebuilt import find_prebuilt
@@ -87,12 +86,7 @@ def prepare_prebuilt(
         repository=address,
         home=builders.home,
     )
-    services = builders.services(
-        settings,
-        dependencies,
-        BuildReports(line=packaging.report, progress=packaging.progress),
-        shared=builders.shared(settings),
-    )
+    services = builders.job_services(settings, dependencies, packaging)
     command = _build_command(settings.base_image_repo.value, category_of(request))
     found = find_prebuilt(wanted, services, command=command)
     # A token of Artifact Registry would expire; there, pods have credentials of their own.
