@@ -7,7 +7,8 @@ import signal
 import sys
 import tarfile
 import threading
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import (
     BuildError,
     BuildInputError,
+    DependencyError,
     DockerNotFoundError,
     DockerUnavailableError,
     ImageNotFoundError,
@@ -121,6 +123,19 @@ def docker(tmp_path: Path) -> Program:
     secrets = BuildSecrets(netrc="machine x login y password hunter22\n")
     builder = DockerBuilder(registries=images, secrets=lambda _: secrets, environ=environ)
     return Program(tmp_path, images, builder, [])
+
+
+def test_a_build_whose_secrets_are_refused_is_refused_before_it_starts(docker: Program) -> None:
+    asked: list[list[str]] = []
+
+    def refuse(addresses: Iterable[str] | None) -> BuildSecrets:
+        asked.append([*(addresses or ())])
+        raise DependencyError("by plain http")
+
+    with pytest.raises(DependencyError):
+        replace(docker.builder, secrets=refuse).check(a_recipe(), IMAGE)
+
+    assert asked == [[package().address]]
 
 
 def test_an_image_is_built_pushed_and_forgotten(docker: Program) -> None:

@@ -12,6 +12,8 @@ from kinetic_images.lock.google_indexes import is_google_index
     [
         ("https://us-python.pkg.dev/p/r/simple/", True),
         ("https://me:key@europe-west4-python.pkg.dev/p/r/a.whl", True),
+        ("https://US-python.pkg.dev:443/p/r/simple/", True),
+        ("https://us-python.pkg.dev:port/p/r/simple/", False),
         ("http://us-python.pkg.dev/p/r/simple/", False),
         ("https://us-python.pkg.dev:8443/p/r/simple/", False),
         ("https://us-docker.pkg.dev/p/r/simple/", False),

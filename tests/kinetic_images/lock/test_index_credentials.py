@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import netrc
+import tomllib
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from file_server import FileServer
 
 from kinetic_images.dependencies import Dependencies, read_dependencies
+from kinetic_images.downloads import Downloader
+from kinetic_images.errors import DependencyError, DownloadLoginError
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.registry.logins import Login
 
@@ -79,14 +83,19 @@ def test_those_of_a_host_come_from_netrc(tmp_path: Path) -> None:
 def test_artifact_registry_is_logged_in_to_with_the_default_credentials_of_google(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / ".netrc").write_text("machine h.example login me password secret\n")
+    own = tmp_path / ".local/share/uv/credentials/credentials.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[[credential]]\nservice = "https://h.example/"\n')
     found = credentials(tmp_path, f"--extra-index-url {GOOGLE}\nalpha\n")
     assert found.authorization(f"{GOOGLE}a/a.whl") == basic("oauth2accesstoken:t0ken")
-    path = Path(found.variables(tmp_path)["NETRC"])
-    assert path.read_text().split() == [
-        *["machine", "h.example", "login", "me", "password", "secret"],
-        *["machine", "us-python.pkg.dev", "login", "oauth2accesstoken", "password", "t0ken"],
-    ]
+    (tmp_path / "uv").mkdir()
+    variables = found.variables(tmp_path / "uv")
+    assert variables == {"UV_CREDENTIALS_DIR": str(tmp_path / "uv")}
+    path = tmp_path / "uv/credentials.toml"
+    kept, added = tomllib.loads(path.read_text())["credential"]
+    assert kept == {"service": "https://h.example/"}
+    assert added["service"] == "https://us-python.pkg.dev/"
+    assert (added["username"], added["password"]) == ("oauth2accesstoken", "t0ken")
     assert path.stat().st_mode & 0o077 == 0
 
 
@@ -106,12 +115,13 @@ def test_google_is_not_asked_without_need(tmp_path: Path, text: str) -> None:
 def test_the_default_login_of_netrc_is_for_downloads_here_and_not_for_google(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / ".netrc").write_text("default login me password s3cret\n")
+    netrc = "machine other.example login you password secret\n"
+    (tmp_path / ".netrc").write_text(f"{netrc}default login me password s3cret\n")
     found = credentials(tmp_path, f"--extra-index-url {GOOGLE}\nalpha\n")
     assert found.authorization("https://h.example/a.whl") == basic("me:s3cret")
     assert found.authorization(f"{GOOGLE}a.whl") == basic("oauth2accesstoken:t0ken")
     assert found.netrc(["https://files.example/a.whl"]) == ""
-    assert "oauth2accesstoken" in Path(found.variables(tmp_path)["NETRC"]).read_text()
+    assert Path(found.variables(tmp_path)["NETRC"]).read_text() == netrc
 
 
 def test_a_build_elsewhere_gets_one_login_for_each_host(tmp_path: Path) -> None:
@@ -137,3 +147,110 @@ def test_any_user_and_password_can_be_written_for_netrc(tmp_path: Path, text: st
     path = tmp_path / "written"
     path.write_text(found.netrc(), encoding="utf-8")
     assert netrc.netrc(str(path)).authenticators("h.example") == (f"u{text}", "", text)
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["url", "name"])
+@pytest.mark.parametrize(
+    ("index", "file", "is_sent"),
+    [
+        ("https://h.example/simple", "http://h.example/a.whl", False),
+        ("https://h.example/simple", "http://h.example:443/a.whl", False),
+        ("http://h.example/simple", "https://h.example/a.whl", False),
+        ("http://h.example/simple", "http://h.example:80/a.whl", True),
+        ("https://h.example:443/simple", "https://h.example/a.whl", True),
+        ("https://h.example/simple", "https://h.example:443/a.whl", True),
+        ("https://h.example/simple", "https://h.example:8443/a.whl", False),
+        ("https://h.example/simple", "https://h.example./a.whl", False),
+        ("HTTPS://H.Example/simple", "https://h.example/a.whl", True),
+        ("https://[::1]:8443/simple", "https://[::1]:8443/a.whl", True),
+        ("https://[::1]:8443/simple", "https://[::1]/a.whl", False),
+        ("https://h.example/simple", "https://h.example:port/a.whl", False),
+        ("https://h.example:port/simple", "https://h.example/a.whl", False),
+        ("https://[h.example/simple", "https://h.example/a.whl", False),
+    ],
+)
+def test_those_of_an_index_are_for_its_scheme_host_and_port(
+    tmp_path: Path, index: str, file: str, is_sent: bool, is_named: bool
+) -> None:
+    if is_named:
+        uv = f'[[index]]\nname = "mine"\nurl = "{index}"\n'
+        login = {"UV_INDEX_MINE_USERNAME": "me", "UV_INDEX_MINE_PASSWORD": "s3@cret"}
+        found = credentials(tmp_path, "alpha\n", uv=uv, **login)
+    else:
+        found = credentials(
+            tmp_path, f"--index-url {index.replace('//', '//me:s3@cret@', 1)}\nalpha\n"
+        )
+    assert found.authorization(file) == (basic("me:s3@cret") if is_sent else None)
+
+
+@pytest.mark.parametrize(
+    "machine", ["machine h.example", "machine ::1", "machine [::1]", "default"]
+)
+@pytest.mark.parametrize(
+    ("declared", "file", "is_sent"),
+    [
+        ("--index-url https://HOST/simple", "https://HOST:8443/a.whl", True),
+        ("--index-url https://HOST/simple", "http://HOST/a.whl", False),
+        ("--index-url https://HOST/simple", "http://HOST:443/a.whl", False),
+        ("--index-url http://HOST/simple", "http://HOST:80/a.whl", True),
+        ("--index-url http://HOST/simple", "http://HOST:8080/a.whl", False),
+        ("a @ http://HOST/a.whl", "http://HOST/a.whl", True),
+        ("--index-url https://HOST/simple", "https://HOST:port/a.whl", False),
+    ],
+)
+def test_those_of_netrc_are_sent_by_plain_http_only_where_the_user_names_it(
+    tmp_path: Path, machine: str, declared: str, file: str, is_sent: bool
+) -> None:
+    host = "[::1]" if "::1" in machine else "h.example"
+    (tmp_path / ".netrc").write_text(f"{machine} login me password s3cret\n")
+    found = credentials(tmp_path, declared.replace("HOST", host))
+    sent = found.authorization(file.replace("HOST", host))
+    assert sent == (basic("me:s3cret") if is_sent else None)
+
+
+def test_an_http_address_that_an_index_lists_gets_no_login(
+    tmp_path: Path, index: FileServer
+) -> None:
+    index.required = basic("me:s3cret")
+    url = index.add("/evil-1.0-py3-none-any.whl", b"")
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password s3cret\n")
+    own = f"https://me:s3cret@127.0.0.1:{index.port}/simple"
+    found = credentials(tmp_path, f"--index-url {own}\nevil\n")
+
+    with pytest.raises(DownloadLoginError, match="evil"):
+        Downloader(authorization=found.authorization, environ={}).lacks(url, what="evil 1.0")
+
+    assert [headers.get("authorization") for _, _, headers in index.requests] == [None]
+
+
+@pytest.mark.parametrize(
+    ("declared", "host"),
+    [
+        ("--index-url https://me:s3cret@h.example/simple", "h.example"),
+        ("--index-url https://me:s3cret@[::1]/simple", "[::1]"),
+        ("--index-url https://of-netrc.example/simple", "of-netrc.example"),
+        ("alpha @ https://me:s3cret@h.example/alpha.whl", "h.example"),
+        (f"--index-url {GOOGLE}", "us-python.pkg.dev"),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["http", "git+http"])
+def test_a_build_elsewhere_is_refused_if_it_would_send_a_login_by_plain_http(
+    tmp_path: Path, declared: str, host: str, scheme: str
+) -> None:
+    (tmp_path / ".netrc").write_text("machine of-netrc.example login me password s3cret\n")
+    found = credentials(tmp_path, f"{declared}\n")
+    wanted, evil = f"https://{host}/alpha.whl", f"{scheme}://{host}/evil.whl"
+
+    assert found.netrc([wanted]).startswith(f"machine {host} login ")
+    with pytest.raises(DependencyError) as refused:
+        found.netrc([f"{evil}?signature=x", wanted])
+    assert f"{evil} is fetched by plain http" in refused.value.message
+
+
+def test_a_build_elsewhere_gets_the_login_for_an_http_index_of_the_user(tmp_path: Path) -> None:
+    index = "http://me:s3cret@h.example/simple"
+    found = credentials(tmp_path, f"--index-url {index}\nalpha\n")
+    assert found.netrc(["http://h.example/a.whl"]) == (
+        "machine h.example login me password s3cret\n"
+    )
+    assert found.netrc(["http://h.example:8080/a.whl"]) == ""

@@ -58,6 +58,11 @@ def test_the_place_of_the_index_is_named_without_credentials(
     assert "cannot be reached" in away.summary
     assert "~/.netrc" in refused.hint
 
+    plain = index_failure(REFUSED.replace("https:", "http:"), dependencies)
+
+    assert plain is not None
+    assert plain.summary.startswith("The package index http://index.test/ does not accept")
+
 
 def test_other_failures_are_not_those_of_an_index(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("six==99\n")

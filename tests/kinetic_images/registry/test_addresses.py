@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.registry.addresses import Addresses, origin, shown
+from kinetic_images.credentials import origin
+from kinetic_images.registry.addresses import Addresses, shown
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,8 @@ def test_an_origin_is_scheme_host_and_port() -> None:
     assert origin("https://H.io/a") == origin("https://h.io:443/b?c")
     assert origin("https://h.io") != origin("http://h.io")
     assert origin("http://h.io:81") != origin("http://h.io")
+    assert origin("https://[::1]:8443/a") == ("https", "::1", 8443)
+    assert origin("https://h.io:port") == origin("https://[h.io") == ("", "", 0)
 
 
 @pytest.mark.parametrize(

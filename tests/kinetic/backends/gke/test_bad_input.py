@@ -56,6 +56,7 @@ class World:
         self.root = self.packages.root
         self.api: StandIn = running.enter_context(running_api_server())
         self.index: FileServer = running.enter_context(running_file_server())
+        self.other: FileServer = running.enter_context(running_file_server())
         self.bucket = running.enter_context(GcsServer())
         self.bucket.create_bucket("jobs")
         access = Access(
@@ -271,6 +272,14 @@ def no_secret_for_the_login_of_an_index(world: World) -> None:
     world.require("alpha")
 
 
+def login_of_an_index_by_plain_http(world: World) -> None:
+    no_secret_for_the_login_of_an_index(world)
+    path = next(path for path in world.index.files if path.startswith("/alpha"))
+    listed = world.other.add(path, world.index.files[path])
+    page = world.index.files["/"].decode()
+    world.index.add("/", page.replace(f'"{path}"', f'"{listed}"').encode())
+
+
 CASES = (
     Case("a project outside", lines("-e ../other"), DependencyError, r"requirements\.txt:3: '-e \.\./other' is a path"),
     Case("a local path that is missing", lines("./alpha.whl"), DependencyError, r"requirements\.txt:3: '\./alpha\.whl' is a path"),
@@ -306,6 +315,7 @@ CASES = (
     Case("a repository without permission", setting("KINETIC_IMAGE_REPO", "{host}/others"), RegistryPermissionError, "others/bundled"),
     Case("a wrong password of the registry", wrong_password_of_registry, RegistryLoginError, "127.0.0.1"),
     Case("no permission for the login of an index", no_secret_for_the_login_of_an_index, NotPermittedError, "secrets", "permits 'create' on 'secrets'"),
+    Case("a login of an index for an http address that it lists", login_of_an_index_by_plain_http, DependencyError, r"^http://127\.0\.0\.1:\d+/alpha-1\.0\S+ is fetched by plain http, and the login for 127\.0\.0\.1 would", "https addresses"),
     Case("a registry that is not available", registry_away, RegistryUnavailableError, "kn/bundled"),
 )  # fmt: skip
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from typing import Final
-from urllib.parse import urlsplit
+
+from kinetic_images.credentials import origin
 
 _HOST: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
 
@@ -14,5 +15,5 @@ def is_google_index(address: str) -> bool:
 
     Tokens are sent there; without encryption, it does not count as one.
     """
-    parts = urlsplit(address)
-    return parts.scheme == "https" and _HOST.fullmatch(parts.netloc.rpartition("@")[2]) is not None
+    scheme, host, port = origin(address)
+    return (scheme, port) == ("https", 443) and _HOST.fullmatch(host) is not None

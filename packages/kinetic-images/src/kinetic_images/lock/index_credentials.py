@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from kinetic_images.credentials import origin
 from kinetic_images.dependencies import Dependencies
+from kinetic_images.errors import DependencyError
 from kinetic_images.lock.addresses import full_addresses
 from kinetic_images.lock.google_indexes import is_google_index
+from kinetic_images.registry.addresses import shown
 from kinetic_images.registry.logins import Login
 from kinetic_images.uv import inherited
 from kinetic_payload.files.private import write_private
@@ -37,6 +40,9 @@ class IndexCredentials:
     In this order: those in an address or an index's URL; `UV_INDEX_{NAME}_USERNAME` and `_PASSWORD`; the
     netrc file; for Python repositories in Artifact Registry, the Application Default Credentials that *google*
     returns. *environ* is the environment of uv (default: that of the process).
+
+    Those of an index hold for its scheme, host and port only. Those of the netrc file, which names no scheme, are
+    not for plain http, except where *dependencies* name the origin themselves: an index lists what it wants.
     """
 
     def __init__(
@@ -49,7 +55,10 @@ class IndexCredentials:
         self._environ = inherited(environ)
         self._google = google or self._default_login
         self._addresses = full_addresses(dependencies)
-        self._indexes = [*_indexes(dependencies)]
+        self._indexes = [index for index in _indexes(dependencies) if _origin(index.url)[1]]
+        lines = (*dependencies.requirements, *dependencies.constraints, *dependencies.overrides)
+        named = (*(index.url for index in self._indexes), *(line.url for line in lines if line.url))
+        self._named_origins = {*map(_origin, named)}
 
     def authorization(self, url: str) -> str | None:
         """Return the value of the header `Authorization` for *url*; None: without credentials."""
@@ -57,22 +66,20 @@ class IndexCredentials:
 
     def _authorization(self, url: str, *, default: bool) -> str | None:
         """Return the header; *default*: also that of the `default` login of the netrc file."""
+        place = _origin(url)
+        if not place[1]:
+            return None
         own = _basic(self._addresses.get(url, url))
         if own is not None:
             return own
-        host = urlsplit(url).netloc.rpartition("@")[2]
-        same_host = [
-            index
-            for index in self._indexes
-            if urlsplit(index.url).netloc.rpartition("@")[2] == host
-        ]
+        same = [index for index in self._indexes if _origin(index.url) == place]
         # The files of an index are often beside it, not below it.
-        for index in sorted(same_host, key=lambda index: -_common(index.url, url)):
+        for index in sorted(same, key=lambda index: -_common(index.url, url)):
             found = _basic(index.url) or self._named(index.name)
             if found is not None:
                 return found
         is_google = is_google_index(url)
-        found = self._netrc(host.partition(":")[0], default=default and not is_google)
+        found = self._netrc(url, default=default and not is_google)
         if found is None and is_google:
             login = self._google()
             found = login.basic if login is not None else None
@@ -83,40 +90,66 @@ class IndexCredentials:
 
         By default, those of all indexes and addresses. A host can have only one login there. The `default`
         login of the netrc file stays here: it is for any host. The tokens of Artifact Registry hold for an hour.
+
+        Raises:
+            DependencyError: One of *addresses* is plain http, and would get the login of another one.
         """
         if addresses is None:
             addresses = (*self._addresses.values(), *(index.url for index in self._indexes))
+        found = {url: self._authorization(url, default=False) for url in addresses}
         logins = dict[str, str]()
-        for url in addresses:
-            host = urlsplit(url).hostname
-            found = self._authorization(url, default=False) if host else None
-            if host and found:
-                user, _, password = b64decode(found.partition(" ")[2]).decode().partition(":")
-                line = f"machine {host} login {_word(user)} password {_word(password)}\n"
-                logins.setdefault(host, line)
-        return "".join(logins.values())
+        for url, login in found.items():
+            if login:
+                logins.setdefault(_origin(url)[1], login)
+        for url, login in found.items():
+            scheme, host, _ = _origin(url)
+            is_google = is_google_index(f"https://{host}")  # Pods have a token for it.
+            if scheme == "http" and (is_google or login != logins.get(host)):
+                raise DependencyError(
+                    f"{shown(url)} is fetched by plain http, and the login for {host} would be sent there "
+                    "unencrypted.",
+                    hint="Use an index that lists https addresses. If you trust the network, name the server of that "
+                    "address as an index with this login: --extra-index-url http://USER:PASSWORD@HOST/",
+                )
+        text = ""
+        for host, login in logins.items():
+            user, _, password = b64decode(login.partition(" ")[2]).decode().partition(":")
+            # So uv 0.13 looks for IPv6 addresses.
+            text += _netrc_line(f"[{host}]" if ":" in host else host, user, password)
+        return text
 
     def variables(self, folder: Path) -> dict[str, str]:
         """Return variables that give uv the credentials it cannot find itself: those of Artifact Registry.
 
-        They name a private file in *folder*, which the caller removes.
+        They name private files in *folder*, which the caller removes.
         """
         hosts = {
-            host
+            _origin(index.url)[1]
             for index in self._indexes
             if is_google_index(index.url)
             and _basic(index.url) is None
             and self._named(index.name) is None
-            and self._netrc(host := urlsplit(index.url).netloc.rpartition("@")[2]) is None
+            and self._netrc(index.url) is None
         }
         if not hosts or (login := self._google()) is None or not login.token:
             return {}
-        text = self._netrc_text()
+        # uv's own store is by scheme, host and port; a netrc file is by host, also for plain http.
+        store = Path(self._environ.get("UV_CREDENTIALS_DIR") or self._uv_data() / "credentials")
+        text = _text_of(store / "credentials.toml")
         for host in sorted(hosts):
-            text += f"\nmachine {host} login oauth2accesstoken password {login.token}\n"
-        path = folder / "netrc"
-        write_private(path, text.encode())
-        return {"NETRC": str(path)}
+            text += f'\n[[credential]]\nservice = "https://{host}/"\nscheme = "basic"\n'
+            text += f'username = "oauth2accesstoken"\npassword = "{login.token}"\n'
+        write_private(folder / "credentials.toml", text.encode())
+        found = {"UV_CREDENTIALS_DIR": str(folder)}
+        if "default" in (logins := self._netrc_logins()):  # It would take precedence.
+            kept = (_netrc_line(name, *each) for name, each in logins.items() if name != "default")
+            write_private(folder / "netrc", "".join(kept).encode())
+            found["NETRC"] = str(folder / "netrc")
+        return found
+
+    def _uv_data(self) -> Path:
+        home = Path(self._environ.get("HOME", "/"))
+        return Path(self._environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "uv"
 
     def _default_login(self) -> Login | None:
         # Only those who use Artifact Registry need these libraries.
@@ -132,28 +165,27 @@ class IndexCredentials:
         password = self._environ.get(f"UV_INDEX_{key}_PASSWORD", "")
         return _encoded(user, password) if user or password else None
 
-    def _netrc(self, host: str, *, default: bool = False) -> str | None:
+    def _netrc(self, url: str, *, default: bool = False) -> str | None:
+        place = _origin(url)
+        if place[0] == "http" and place not in self._named_origins:
+            return None
+        logins = self._netrc_logins()
+        names = (place[1], f"[{place[1]}]", *(["default"] if default else []))
+        found = next(filter(None, map(logins.get, names)), None)
+        return _encoded(*found) if found else None
+
+    def _netrc_logins(self) -> dict[str, tuple[str, str]]:
         path = self._netrc_path()
-        if path is None:
-            return None
         try:
-            hosts = netrc.netrc(str(path)).hosts
+            hosts = netrc.netrc(str(path)).hosts if path is not None else {}
         except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
-            return None
-        found = hosts.get(host) or (hosts.get("default") if default else None)
-        return _encoded(found[0], found[2]) if found else None
+            return {}
+        return {name: (found[0], found[2]) for name, found in hosts.items()}
 
     def _netrc_path(self) -> Path | None:
         named, home = self._environ.get("NETRC"), self._environ.get("HOME")
         path = Path(named) if named else Path(home, ".netrc") if home else None
         return path if path is not None and path.is_file() else None
-
-    def _netrc_text(self) -> str:
-        path = self._netrc_path()
-        try:
-            return path.read_text() if path is not None else ""
-        except (OSError, UnicodeDecodeError):
-            return ""
 
 
 def _indexes(dependencies: Dependencies) -> Iterator[_Index]:
@@ -172,6 +204,10 @@ def _indexes(dependencies: Dependencies) -> Iterator[_Index]:
             yield _Index(named["url"], named["name"]) if named else _Index(word)
 
 
+def _origin(url: str) -> tuple[str, str, int]:
+    return origin(url.removeprefix("git+"))
+
+
 def _texts(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
@@ -183,6 +219,17 @@ def _basic(url: str) -> str | None:
     if parts.username is None or (parts.password is None and parts.username in _ASKED_ELSEWHERE):
         return None
     return _encoded(unquote(parts.username), unquote(parts.password or ""))
+
+
+def _netrc_line(host: str, user: str, password: str) -> str:
+    return f"machine {host} login {_word(user)} password {_word(password)}\n"
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _word(text: str) -> str:

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
-from kinetic_images.credentials import without_credentials
+from kinetic_images.credentials import origin, without_credentials
 from kinetic_images.dependencies import Dependencies
 
 _URL: Final = re.compile(r"https?://[^\s'\"`()<>]+")
@@ -39,16 +38,12 @@ def index_failure(output: str, dependencies: Dependencies) -> IndexFailure | Non
     refused = _REFUSED.search(output)
     if refused is None and not _AWAY.search(output):
         return None
-    seen = [urlsplit(url.rstrip(".,:;")) for url in _URL.findall(output)]
-    hosts = [parts.netloc.rpartition("@")[2] for parts in seen]
-    if not hosts:
+    seen = [without_credentials(url).rstrip(".,:;") for url in _URL.findall(output)]
+    if not seen:
         return None
-    named = [
-        (place, url)
-        for place, url in _named(dependencies)
-        if urlsplit(url).netloc.rpartition("@")[2] in hosts
-    ]
-    index = without_credentials(named[0][1]) if named else f"{seen[0].scheme}://{hosts[0]}/"
+    origins = {*map(origin, seen)}
+    named = [(place, url) for place, url in _named(dependencies) if origin(url) in origins]
+    index = without_credentials(named[0][1]) if named else "/".join([*seen[0].split("/")[:3], ""])
     where = f" ({', '.join(dict.fromkeys(place for place, _ in named))})" if named else ""
     if refused is not None:
         summary = f"The package index {index}{where} does not accept the login: {refused[1]}."

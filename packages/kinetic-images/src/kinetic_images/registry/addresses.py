@@ -53,13 +53,6 @@ class Addresses:
         return parts.scheme == "https" or (parts.scheme == "http" and self.is_plain(host))
 
 
-def origin(url: str) -> tuple[str, str, int]:
-    """Return scheme, host and port of *url*: credentials for one origin are sent to no other."""
-    parts = urlsplit(url)
-    default = 443 if parts.scheme == "https" else 80
-    return parts.scheme, (parts.hostname or "").lower(), parts.port or default
-
-
 def joined(url: str, location: str) -> str:
     """Return the address of *location*, which a response from *url* names."""
     try:

@@ -7,13 +7,14 @@ from contextlib import suppress
 from typing import BinaryIO, Final
 from urllib.parse import urlencode, urlsplit
 
+from kinetic_images.credentials import origin
 from kinetic_images.errors import (
     InvalidImageError,
     RegistryError,
     RegistryLoginError,
     RegistryPermissionError,
 )
-from kinetic_images.registry.addresses import joined, origin, shown
+from kinetic_images.registry.addresses import joined, shown
 from kinetic_images.registry.client import Client
 from kinetic_images.registry.connection import Content, Outgoing, Response
 from kinetic_images.registry.refusals import Call

@@ -210,8 +210,10 @@ def _logins(
 def _google_hosts(lock: Path) -> set[str]:
     packages: list[dict[str, Any]] = tomllib.loads(lock.read_text(encoding="utf-8"))["packages"]
     urls = (wheel.get("url", "") for package in packages for wheel in package.get("wheels", ()))
-    hosts = {urlsplit(url).netloc for url in urls}
-    return {host for host in hosts if _GOOGLE.fullmatch(host)}
+    places = [urlsplit(url) for url in urls]
+    # A netrc file names no scheme, and uv would send the token by plain http as well.
+    plain = {place.hostname for place in places if place.scheme != "https"}
+    return {place.netloc for place in places if _GOOGLE.fullmatch(place.netloc)} - plain
 
 
 def _google_token(hosts: set[str], log: Log) -> str | None:

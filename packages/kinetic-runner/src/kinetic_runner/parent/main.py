@@ -38,14 +38,18 @@ def run_with(
     *linger* is how many seconds threads and exit handlers may take, once the outcome is known.
     """
     signals = SelfPipe()
-    _make_descriptors_uninheritable()
     environment = dict(os.environ)  # noqa: TID251  # the one place of the parent that reads it
     # User code must not be able to forge its job's records: the child does not get the key.
     child_environment = {name: text for name, text in environment.items() if name != KEY_VARIABLE}
     if any(word.startswith(_BUCKET) for word in argv):
         command = [*command, WARM]
-    child = spawn(command, child_environment)
     code = 2
+    try:
+        _make_descriptors_uninheritable()
+        child = spawn(command, child_environment)
+    except OSError as error:  # Too many files are open, for instance.
+        sys.stderr.write(f"[kinetic] The process for the function could not be started: {error}.\n")
+        sys.exit(code)
     try:
         code = _run_guarded(lambda: _run_attempt(argv, environment, child, signals, linger))
     finally:

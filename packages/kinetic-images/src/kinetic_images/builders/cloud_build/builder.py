@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from kinetic_images.builders.build_log import LogLines
 from kinetic_images.builders.builder import BuildReports
@@ -27,6 +26,7 @@ from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
 from kinetic_images.builders.dockerfile.recipe_context import obstacle
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
 from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
+from kinetic_images.credentials import origin
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
 from kinetic_images.lock.google_indexes import is_google_index
 from kinetic_images.recipe import Recipe
@@ -225,7 +225,7 @@ class CloudBuildBuilder:
 
 def _token_hosts(addresses: Iterable[str]) -> tuple[str, ...]:
     """Return the hosts among those of *addresses* to which a token of the build's account gives access."""
-    return tuple(sorted({urlsplit(each).netloc for each in filter(is_google_index, addresses)}))
+    return tuple(sorted({origin(each)[1] for each in filter(is_google_index, addresses)}))
 
 
 def _no_secret(hosts: Iterable[str], settings: CloudBuildSettings) -> BuildInputError:

@@ -14,6 +14,7 @@ from kinetic_images.builders.docker.program import Docker, check_engine, find_do
 from kinetic_images.builders.dockerfile.container_build import (
     FRESH,
     ContainerBuild,
+    build_addresses,
     recipe_build,
 )
 from kinetic_images.builders.dockerfile.context import BuildContext
@@ -54,9 +55,11 @@ class DockerBuilder:
         Raises:
             DockerNotFoundError: There is no docker with BuildKit.
             DockerUnavailableError: The engine is not running, or this user must not use it.
+            DependencyError: The build would send a login unencrypted.
         """
-        del recipe, image
+        del image
         check_engine(find_docker(self.environ))
+        self.secrets(build_addresses(recipe, self.environment))
 
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
         """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
