@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,11 +70,25 @@ def test_a_signed_address_takes_the_place_of_that_of_the_lock(index: FileServer)
     assert bytes(sink.data) == DATA
 
 
-def test_more_tries_than_allowed_are_made_while_each_brings_bytes(index: FileServer) -> None:
+def test_more_tries_than_allowed_are_made_while_enough_bytes_arrive(index: FileServer) -> None:
     url = index.add("/a.whl", DATA)
-    index.cut = [1000] * 10
+    index.cut = [300_000] * 3
 
     assert fetched(url) == DATA
+
+
+@pytest.mark.parametrize("cuts", [[1] * 50, []], ids=["breaks after each byte", "drips"])
+def test_a_download_slower_than_the_least_rate_is_an_error(
+    index: FileServer, cuts: list[int]
+) -> None:
+    url = index.add("/a.whl", DATA[:50])
+    index.cut, index.drip = cuts, 0.1
+    began, policy = time.monotonic(), replace(EAGER, limit=0.5)
+
+    with pytest.raises(DownloadUnavailableError, match=r"in 3 tries|only \d+ bytes in 1 s"):
+        a_downloader(policy=policy).fetch(url, Memory(), what="numpy 2.0")
+
+    assert time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize("begun", [DATA[:1000], DATA], ids=["part", "all"])

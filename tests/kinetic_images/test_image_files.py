@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
 
 import pytest
 from small_images import push_image
@@ -12,6 +19,16 @@ from kinetic_images.registry.registry import Registry
 from kinetic_images.testing.registry.server import RegistryServer
 
 REGISTRY = Registry(environ={}, google=lambda: None)
+LOOK = """
+from resource import RUSAGE_SELF, getrusage
+from kinetic_images.image_files import has_program
+from kinetic_images.registry.registry import Registry
+
+repository = Registry(environ={}, google=lambda: None).repository(URI)
+image = repository.image("1", "amd64")
+before = getrusage(RUSAGE_SELF).ru_maxrss
+print(has_program(image, repository, "python3"), getrusage(RUSAGE_SELF).ru_maxrss - before)
+"""
 
 
 @pytest.fixture
@@ -20,16 +37,15 @@ def server() -> Iterator[RegistryServer]:
         yield running
 
 
-def as_it_is(data: bytes) -> bytes:
-    return data
-
-
 def found(
-    server: RegistryServer, files: list[str], damaged: Callable[[bytes], bytes] = as_it_is
+    server: RegistryServer,
+    files: list[str],
+    damaged: Callable[[bytes], bytes] = lambda data: data,
+    **options: Any,
 ) -> bool | None:
     uri = push_image(server.host, REGISTRY, files=files, damaged=damaged)
     repository = REGISTRY.repository(uri)
-    return has_program(repository.image("1", "amd64"), repository, "python3")
+    return has_program(repository.image("1", "amd64"), repository, "python3", **options)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +53,8 @@ def found(
     [
         (["bin/python3"], True),
         (["etc/base", "./opt/venv/bin/python3"], True),
-        (["usr/bin/python2", "python3/a", "usr/bin/python3.11"], False),
+        (["etc/base", f"opt/{'x' * 300}/bin/python3"], True),
+        (["usr/bin/python2", "python3/a", "usr/bin/python3.11", "a/python3/" + "x" * 300], False),
         ([], False),
     ],
 )
@@ -60,3 +77,39 @@ def test_nothing_is_known_of_a_layer_that_cannot_be_read(
     server: RegistryServer, damaged: Callable[[bytes], bytes]
 ) -> None:
     assert found(server, ["bin/busybox"], damaged) is None
+
+
+def test_nothing_is_known_of_layers_that_take_too_much_time(server: RegistryServer) -> None:
+    many = gzip.compress(b"") * 10
+
+    assert found(server, [], lambda data: many + data) is False
+    assert found(server, [], lambda data: many + data, clock=count().__next__) is None
+
+
+def with_header(size: int) -> bytes:
+    """Return a tar file whose extended header has *size* bytes."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, size
+    return header.tobuf() + bytes(size)
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (lambda: gzip.compress(with_header(100 << 20), 1), "None"),
+        (lambda: bz2.compress(with_header(100 << 20), 1), "None"),
+        (lambda: gzip.compress(tarfile.TarInfo("x").tobuf() * 100_000 + bytes(512), 1), "False"),
+    ],
+    ids=["header", "other compression", "entries"],
+)
+def test_the_memory_for_a_layer_does_not_depend_on_its_content(
+    server: RegistryServer, layer: Callable[[], bytes], expected: str
+) -> None:
+    uri = push_image(server.host, REGISTRY, files=[], damaged=lambda _: layer())
+    code = f"URI = {uri!r}\n{LOOK}"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    answer, more_memory = done.stdout.split()
+    assert answer == expected
+    assert int(more_memory) < 50_000

@@ -105,6 +105,17 @@ def test_another_file_than_the_locked_one_is_refused(
     assert files_in(tmp_path).get(package).read_bytes() == DATA
 
 
+def test_a_wheel_of_unknown_size_is_refused_beyond_the_largest_size(
+    index: FileServer, tmp_path: Path
+) -> None:
+    files = WheelFiles(tmp_path, Downloader(environ={}), largest=1000)
+
+    with pytest.raises(DownloadError, match="more than 1000 bytes arrived"):
+        files.get(a_package(index))
+
+    assert not any(path.stat().st_size for path in leftovers(tmp_path))
+
+
 def test_threads_and_processes_that_want_one_wheel_download_it_once(
     index: FileServer, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ class FileServer:
     """After how many bytes of the body the next responses break off."""
     answers: list[Answer] = field(default_factory=list)
     """Responses to the next requests, in place of the files."""
+    drip: float = 0.0
+    """Seconds after each byte of the body."""
     on_request: Callable[[], None] = lambda: None
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     """Method, path and headers (names in lower case) of each request."""
@@ -82,7 +85,10 @@ def running_file_server(tls: ssl.SSLContext | None = None) -> Iterator[FileServe
             if self.command == "HEAD":
                 return
             end = served.cut.pop(0) if served.cut and status in (200, 206) else len(data)
-            self.wfile.write(data[:end])
+            step = 1 if served.drip else max(end, 1)
+            for start in range(0, end, step):
+                self.wfile.write(data[start : min(start + step, end)])
+                time.sleep(served.drip)  # noqa: TID251
             self.close_connection = end < len(data)
 
         do_HEAD = do_GET

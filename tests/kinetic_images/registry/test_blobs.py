@@ -27,7 +27,7 @@ def digest(server: RegistryServer) -> str:
 
 
 def test_a_blob_is_read_as_a_file(repository: Repository, digest: str) -> None:
-    with repository.open_blob(digest) as file:
+    with repository.open_blob(digest, len(DATA)) as file:
         assert file.read(10) == DATA[:10]
         assert file.read() == DATA[10:]
         assert file.read() == b""
@@ -41,7 +41,7 @@ def test_a_broken_connection_is_continued_where_it_broke(
     if status:
         server.faults.add(method="GET", status=status)
 
-    with repository.open_blob(digest) as file:
+    with repository.open_blob(digest, len(DATA)) as file:
         assert file.read() == DATA
     assert server.requests.matching(method="GET")[1].headers["range"].startswith("bytes=")
 
@@ -61,7 +61,7 @@ def test_a_server_without_ranges_sends_the_blob_again(
     server.faults.add(method="GET", drop_response_after=1_000_000)
     server.faults.add(method="GET", **answer)
 
-    with repository.open_blob(digest) as file:
+    with repository.open_blob(digest, len(DATA)) as file:
         assert file.read() == DATA
     assert len(server.requests.matching(method="GET")) <= 3
 
@@ -71,7 +71,19 @@ def test_other_bytes_than_those_of_the_digest_are_refused(
 ) -> None:
     server.faults.add(method="GET", page=b"other")
 
-    with repository.open_blob(digest) as file, pytest.raises(InvalidImageError):
+    with repository.open_blob(digest, len(DATA)) as file, pytest.raises(InvalidImageError):
+        file.read()
+
+
+def test_a_blob_with_more_bytes_than_its_size_is_refused(
+    server: RegistryServer, repository: Repository, digest: str
+) -> None:
+    server.faults.add(method="GET", endless=True)
+
+    with (
+        repository.open_blob(digest, len(DATA)) as file,
+        pytest.raises(InvalidImageError, match="more than its 3000000 bytes"),
+    ):
         file.read()
 
 
@@ -79,11 +91,11 @@ def test_a_blob_that_is_not_there_or_unreachable_is_an_error(
     server: RegistryServer, repository: Repository, digest: str
 ) -> None:
     with pytest.raises(ImageNotFoundError, match="BLOB_UNKNOWN"):
-        repository.open_blob(digest_of(b"absent"))
+        repository.open_blob(digest_of(b"absent"), 6)
 
     server.faults.add(method="GET", drop_response_after=100_000)
     server.faults.add(method="GET", times=None, lose_response=True)
-    with repository.open_blob(digest) as file, pytest.raises(RegistryUnavailableError):
+    with repository.open_blob(digest, len(DATA)) as file, pytest.raises(RegistryUnavailableError):
         file.read()
 
 
@@ -92,7 +104,9 @@ def test_a_blob_is_copied_from_one_registry_to_another(
 ) -> None:
     with RegistryServer() as second:
         target = registry.repository(f"{second.host}/kn/copy")
-        target.upload(digest, len(DATA), lambda: repository.open_blob(digest), lambda _: None)
+        target.upload(
+            digest, len(DATA), lambda: repository.open_blob(digest, len(DATA)), lambda _: None
+        )
 
         assert target.blob(digest) == DATA
 
@@ -106,5 +120,5 @@ def test_a_reader_ends_with_the_work_of_its_thread(
     before = time.monotonic()
 
     with stoppable(stop.is_set), pytest.raises(Stopped):
-        repository.open_blob(digest)
+        repository.open_blob(digest, len(DATA))
     assert time.monotonic() - before < 1.3

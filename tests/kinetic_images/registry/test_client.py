@@ -96,7 +96,7 @@ def test_readers_of_blobs_follow_a_redirect_without_their_credentials(
         repository = registry.repository(f"{server.host}/kn/image")
 
         assert repository.blob(blob) == b"content"
-        with repository.open_blob(blob) as file:
+        with repository.open_blob(blob, len(b"content")) as file:
             assert file.read() == b"content"
         redirected = server.requests.matching(path="/_blobs/*")
         assert [each.headers["authorization"] for each in redirected] == ["", ""]

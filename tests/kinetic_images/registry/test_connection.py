@@ -105,6 +105,26 @@ def test_a_server_that_never_finishes_a_response_is_given_up(
     assert time.monotonic() - before < 6
 
 
+@pytest.mark.parametrize(
+    "serve",
+    [
+        responding(OK, b"Content-Length: 99\r\n\r\n", *[b"x"] * 99, pause=0.1),
+        responding(OK, b"Content-Length: 99\r\n\r\nx"),
+        responding(b"HTTP/1.1 500 Oh\r\n", b"Content-Length: 99\r\n\r\n", *[b"x"] * 99, pause=0.1),
+    ],
+    ids=["drips", "breaks after each byte", "drips an error"],
+)
+def test_a_blob_slower_than_the_least_rate_is_an_error(
+    environ: Mapping[str, str], serve: Callable[[socket.socket], None]
+) -> None:
+    before = time.monotonic()
+    with listening(serve) as host:
+        repository = Registry(environ=environ, policy=QUICK).repository(f"{host}/kn/image")
+        with pytest.raises(RegistryUnavailableError):
+            repository.open_blob(f"sha256:{'a' * 64}", 99).read()
+    assert time.monotonic() - before < 6
+
+
 def test_an_endless_body_ends(server: RegistryServer, environ: Mapping[str, str]) -> None:
     server.add_image("kn/image", "1")
     server.faults.add(times=None, endless=True)

@@ -232,7 +232,7 @@ repository = Registry(environ={}).repository(sys.argv[1])
 repository.has_blob(name)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 repository.upload(name, Zeros.left, Zeros, lambda _: None)
-with repository.open_blob(name) as file:
+with repository.open_blob(name, 300_000_000) as file:
     assert sum(map(len, iter(lambda: file.read(1 << 20), b""))) == Zeros.left
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """

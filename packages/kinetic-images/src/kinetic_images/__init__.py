@@ -1,3 +1,3 @@
-"""A project's dependencies: find them, compute their digest, pass them to uv. No images are built yet."""
+"""A project's dependencies: find them, lock them for a machine, make a container image of them."""
 
 __version__ = "0.1.0"

@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
@@ -15,6 +16,7 @@ import urllib3
 from urllib3.exceptions import HTTPError, SSLError
 
 from kinetic_images.certificates import tls_context
+from kinetic_images.credentials import origin
 from kinetic_images.errors import (
     DownloadError,
     DownloadLoginError,
@@ -29,6 +31,7 @@ Authorization = Callable[[str], str | None]
 
 _T = TypeVar("_T")
 _BLOCK: Final = 256 << 10
+_BYTES_PER_TRY: Final = 256 << 10
 _MOST_REDIRECTS: Final = 10
 _LONGEST_RETRY_AFTER: Final = 30.0
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -56,7 +59,7 @@ class DownloadPolicy:
     """How often a download is tried, and how long it may be silent. Times are in seconds."""
 
     tries: int = 6
-    """Tries in a row that bring no new byte."""
+    """Tries that may fail, besides one for each 256 KiB that have arrived."""
     first: float = 0.4
     """The limit of the first pause. Pauses are random below a limit that doubles."""
     longest: float = 8.0
@@ -64,6 +67,10 @@ class DownloadPolicy:
     connect: float = 10.0
     read: float = 30.0
     """How long a connection may be silent."""
+    limit: float = 60.0
+    """How long a response may take, besides the time for its bytes at the least rate."""
+    least_rate: float = 10e3
+    """In bytes per second."""
     pause: Callable[[float], object] = pause
     """The sleep to use."""
 
@@ -143,7 +150,8 @@ class Downloader:
 
     def _retry(self, url: str, what: str, act: Callable[[], _T], progress: Callable[[], int]) -> _T:
         policy = self._policy
-        longest, failed, reached = policy.first, 0, progress()
+        longest, failed, begun = policy.first, 0, progress()
+        reached = begun
         while True:
             check_wanted()
             try:
@@ -156,9 +164,9 @@ class Downloader:
                     ) from None
                 now = progress()
                 if now > reached:
-                    longest, failed, reached = policy.first, 0, now
+                    longest, reached = policy.first, now
                 failed += 1
-                if failed >= policy.tries:
+                if failed >= policy.tries + max(now - begun, 0) // _BYTES_PER_TRY:
                     raise DownloadUnavailableError(
                         f"Could not download {what} from {host_of(url)} in {failed} tries. "
                         f"The last problem was: {_problem(error)}.",
@@ -181,8 +189,15 @@ class Downloader:
                 sink.restart()
                 if response.status == 416:
                     raise _TransientError("it does not have the requested range")
+            since, received = monotonic(), 0
             while data := response.read1(_BLOCK, decode_content=False):
                 check_wanted()
+                received, took = received + len(data), monotonic() - since
+                if took > self._policy.limit + received / self._policy.least_rate:
+                    raise DownloadUnavailableError(
+                        f"Could not download {what}: {host_of(url)} sent only {received} bytes in {took:.0f} s.",
+                        hint="Check the network, and that the index is up; then try again.",
+                    )
                 sink.put(data)
         finally:
             # Unread bytes are not worth reading only to reuse the connection.
@@ -192,13 +207,13 @@ class Downloader:
         self, method: str, url: str, headers: Mapping[str, str], what: str
     ) -> urllib3.BaseHTTPResponse:
         """Send a request and follow redirects; return a response with status 200, 206 or 416."""
-        first = _origin(url)
+        first = origin(url)
         login = self._authorization(url)
         here = _without_userinfo(self._addresses.get(url, url))
         for _ in range(_MOST_REDIRECTS):
             sent = {"Accept-Encoding": "identity", **headers}
             # Other hosts must not see the credentials.
-            if login is not None and _origin(here) == first:
+            if login is not None and origin(here) == first:
                 sent["Authorization"] = login
             response = self._pool(here).request(
                 method,
@@ -251,12 +266,6 @@ class _TransientError(Exception):
 def host_of(url: str) -> str:
     """Return host and port of *url*, without credentials."""
     return urlsplit(url).netloc.rpartition("@")[2]
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname, port
 
 
 def _without_userinfo(url: str) -> str:

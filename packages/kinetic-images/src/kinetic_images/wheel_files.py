@@ -21,6 +21,8 @@ from kinetic_payload.threads import check_wanted
 
 _CHUNK: Final = 1 << 20
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_LARGEST: Final = 4 << 30
+"""Those of GPU libraries have up to 3 GB."""
 _KEPT_SECONDS: Final = 86_400.0
 """How long an interrupted download is kept, to be resumed."""
 _RECENT_SECONDS: Final = 3_600.0
@@ -30,11 +32,14 @@ _RECENT_SECONDS: Final = 3_600.0
 class WheelFiles:
     """The wheels of locks, in `{folder}/{sha256}/{file}`. Threads and processes can share the folder.
 
-    What is in the folder is complete and verified.
+    What is in the folder is complete and verified. *largest* is the most bytes of a wheel whose lock names no size.
     """
 
-    def __init__(self, folder: Path, downloader: Downloader | None = None) -> None:
+    def __init__(
+        self, folder: Path, downloader: Downloader | None = None, *, largest: int = _LARGEST
+    ) -> None:
         self._folder = folder
+        self._largest = largest
         self._parts = folder / "partial"
         self._downloader = downloader or Downloader()
 
@@ -155,7 +160,8 @@ class WheelFiles:
         return self._folder / package.sha256 / package.file
 
     def _download(self, package: LockedPackage, stream: BinaryIO, advance: Advance) -> None:
-        sink = _File(stream, package, advance)
+        most = self._largest if package.size is None else package.size
+        sink = _File(stream, package, most, advance)
         resumed = sink.position > 0
         self._downloader.fetch(package.address, sink, what=_name(package))
         if sink.sha.hexdigest() != package.sha256 and resumed:
@@ -172,28 +178,32 @@ class WheelFiles:
 class _File:
     """The file of a download that may have been interrupted earlier."""
 
-    def __init__(self, stream: BinaryIO, package: LockedPackage, advance: Advance) -> None:
+    def __init__(
+        self, stream: BinaryIO, package: LockedPackage, most: int, advance: Advance
+    ) -> None:
         self._stream = stream
         self._package = package
+        self._most = most
         self._advance = advance
         self.position = 0
         self.sha = hashlib.sha256()
         while data := stream.read(_CHUNK):
             self.sha.update(data)
             self.position += len(data)
-        if package.size is not None and self.position > package.size:
+        if self.position > self._most:
             self.restart()
         advance(self.position)
 
     def put(self, data: bytes) -> None:
         """Append *data*."""
         self.position += len(data)
-        size = self._package.size
-        if size is not None and self.position > size:
+        if self.position > self._most:
             self.position -= len(data)
             self.restart()
             raise _mismatch(
-                self._package, host_of(self._package.address), f"more than {size} bytes arrived"
+                self._package,
+                host_of(self._package.address),
+                f"more than {self._most} bytes arrived",
             )
         self.sha.update(data)
         self._advance(len(data))

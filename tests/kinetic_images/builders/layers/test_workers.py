@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from wheel_maker import make_wheel
@@ -70,6 +73,31 @@ def test_an_invalid_wheel_is_an_error_and_the_worker_goes_on(tmp_path: Path) -> 
             workers.convert([bad], an_output(tmp_path), bytecode=False)
         assert error.value.hint
         workers.convert([make_wheel(tmp_path)], an_output(tmp_path), bytecode=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS does not limit the memory of a process")
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"record": "".join(f"{number},,\n" for number in range(1_500_000))},
+        {"extra": {"demo-1.0.dist-info/WHEEL": bytes(310_000_000)}},
+        {"files": {"demo.py": "x = [" + "0," * 500_000 + "]"}},
+    ],
+    ids=["record", "metadata", "literals"],
+)
+def test_the_memory_of_a_worker_is_limited_whatever_a_wheel_contains(
+    tmp_path: Path, contents: dict[str, Any]
+) -> None:
+    wheel, before = make_wheel(tmp_path, **contents), children()
+
+    with Workers(1) as workers:
+        with suppress(InvalidWheelError):
+            workers.convert([wheel], an_output(tmp_path), bytecode=True)
+        (worker,) = children() - before
+        peak = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{worker}/status").read_text())
+
+    assert peak is not None
+    assert int(peak[1]) < 300_000
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from kinetic_images.errors import InvalidImageError
 from kinetic_images.registry.client import Client
 from kinetic_images.registry.connection import SILENCE_LIMIT, Outgoing, Response
-from kinetic_images.registry.refusals import Call
+from kinetic_images.registry.refusals import Call, unavailable
 from kinetic_images.registry.retry import TransientError
 
 if TYPE_CHECKING:
@@ -23,18 +23,20 @@ _RANGE: Final = 206
 _NO_SUCH_RANGE: Final = 416
 
 
-def open_blob(client: Client, call: Call, digest: str) -> BinaryIO:
+def open_blob(client: Client, call: Call, digest: str, size: int) -> BinaryIO:
     """Return a file that reads the blob *digest*; see `Repository.open_blob`."""
-    return cast("BinaryIO", io.BufferedReader(_BlobReader(client, call, digest), 1 << 18))
+    return cast("BinaryIO", io.BufferedReader(_BlobReader(client, call, digest, size), 1 << 18))
 
 
 class _BlobReader(io.RawIOBase):
-    def __init__(self, client: Client, call: Call, digest: str) -> None:
+    def __init__(self, client: Client, call: Call, digest: str, size: int) -> None:
         self._client = client
         self._call = call
         self._digest = digest
+        self._size = size
         self._hash = hashlib.sha256()
         self._position = 0
+        self._waited = 0.0
         self._left = b""
         self._ended = False
         self._ranges = True
@@ -52,14 +54,27 @@ class _BlobReader(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         if not self._left and not self._ended:
-            self._left = self._client.retried(
-                self._call, self._next, progress=lambda: self._position
-            )
+            self._left = self._wait()
         view = memoryview(buffer).cast("B")
         size = min(len(view), len(self._left))
         view[:size] = self._left[:size]
         self._left = self._left[size:]
         return size
+
+    def _wait(self) -> bytes:
+        """Return the next piece of the blob, within the limits of size and rate."""
+        policy = self._client.policy
+        since = policy.clock()
+        piece = self._client.retried(self._call, self._next, progress=lambda: self._position)
+        self._waited += policy.clock() - since
+        if self._position > self._size:
+            raise InvalidImageError(
+                f"Could not {self._call}: it has more than its {self._size} bytes."
+            )
+        if self._waited > policy.limit + self._position / policy.least_rate:
+            seen = f"only {self._position} of {self._size} bytes arrived in {self._waited:.0f} s"
+            raise unavailable(self._call, seen)
+        return piece
 
     def _next(self, seconds: float) -> bytes:
         """Return the next piece of the blob; nothing at its verified end."""

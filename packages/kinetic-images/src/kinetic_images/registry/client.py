@@ -9,10 +9,17 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
+from kinetic_images.credentials import origin
 from kinetic_images.errors import RegistryError, RegistryLoginError
-from kinetic_images.registry.addresses import Addresses, joined, origin, shown
+from kinetic_images.registry.addresses import Addresses, joined, shown
 from kinetic_images.registry.challenges import parse_challenges
-from kinetic_images.registry.connection import Connections, NoResponseError, Outgoing, Response
+from kinetic_images.registry.connection import (
+    Connections,
+    NoResponseError,
+    Outgoing,
+    Response,
+    body_of,
+)
 from kinetic_images.registry.credentials import Credentials
 from kinetic_images.registry.refusals import (
     Call,
@@ -145,11 +152,7 @@ class Client:
             assert isinstance(head, Response)
             if head.status < 300:
                 return head
-            data = b""
-            for piece in events:
-                assert isinstance(piece, bytes)
-                data = (data + piece)[:LARGEST_ANSWER]
-            return replace(head, data=data)
+            return replace(head, data=body_of(events, most=LARGEST_ANSWER, seconds=seconds))
 
         def pieces() -> Generator[bytes, None, None]:
             with _translated(call):

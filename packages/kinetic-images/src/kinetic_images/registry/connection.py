@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, BinaryIO, Final
@@ -77,6 +77,23 @@ class Response:
     """The address that responded."""
 
 
+def body_of(pieces: Iterator[Response | bytes], *, most: int, seconds: float) -> bytes:
+    """Return the rest of a stream, a body of up to *most* bytes that arrives within *seconds*.
+
+    Raises:
+        NoResponseError: It is larger or slower, or incomplete.
+    """
+    data, until = bytearray(), monotonic() + seconds
+    for piece in pieces:
+        assert isinstance(piece, bytes)
+        data += piece
+        if len(data) > most:
+            raise NoResponseError(f"the response has more than {most} bytes", transient=False)
+        if monotonic() > until:
+            raise NoResponseError(f"the response took more than {seconds:g} s")
+    return bytes(data)
+
+
 class Connections:
     """Open connections, shared by threads and kept for further requests.
 
@@ -107,18 +124,7 @@ class Connections:
         with closing(self.stream(request, seconds=seconds)) as pieces:
             head = next(pieces)
             assert isinstance(head, Response)
-            data, size, until = [], 0, monotonic() + seconds
-            for piece in pieces:
-                assert isinstance(piece, bytes)
-                size += len(piece)
-                if size > most:
-                    raise NoResponseError(
-                        f"the response has more than {most} bytes", transient=False
-                    )
-                if monotonic() > until:
-                    raise NoResponseError(f"the response took more than {seconds:g} s")
-                data.append(piece)
-        return Response(head.status, head.headers, b"".join(data), head.url)
+            return replace(head, data=body_of(pieces, most=most, seconds=seconds))
 
     def stream(
         self, request: Outgoing, *, seconds: float

@@ -163,17 +163,18 @@ class Repository:
             )
         return data
 
-    def open_blob(self, digest: str) -> BinaryIO:
-        """Return a file that reads a blob of any size, once, from the beginning.
+    def open_blob(self, digest: str, size: int) -> BinaryIO:
+        """Return a file that reads a blob of *size* bytes, once, from the beginning.
 
-        A broken connection is continued where it broke. Its last `read` raises `InvalidImageError` if the
-        bytes do not have the digest.
+        A broken connection is continued where it broke. `read` raises `InvalidImageError` if there are more
+        bytes, or at their end if they do not have the digest, and `RegistryUnavailableError` if they arrive
+        slower than the least rate of the retry policy.
 
         Raises:
             ImageNotFoundError: There is no such blob; `read` raises it, too.
         """
         call = self._call(f"read the blob {self._digest(digest)}")
-        return open_blob(self._client, call, digest)
+        return open_blob(self._client, call, digest, size)
 
     def has_blob(self, digest: str) -> bool:
         """Return whether the repository has a blob."""

@@ -45,6 +45,8 @@ class RetryPolicy:
     """The limit of the first pause. Pauses are random below a limit that doubles."""
     longest: float = 5.0
     """The limit of all pauses, unless the registry asks for a longer one (up to 30 s)."""
+    least_rate: float = 10e3
+    """Bytes per second by which waiting for a blob may take longer than *limit*."""
     clock: Callable[[], float] = monotonic
     pause: Callable[[float], object] = pause
 

@@ -10,8 +10,8 @@ from typing import Final
 _UNCHECKED: Final = (0b01).to_bytes(4, "little")
 """The flags of a file that is used without comparing it with its source (PEP 552)."""
 
-LARGEST_SOURCE: Final = 8 << 20
-"""The size in bytes above which a module is not compiled: the compiler needs much memory."""
+LARGEST_SOURCE: Final = 1 << 20
+"""The size in bytes above which a module is not compiled: the compiler takes some 150 times as much memory."""
 
 # A process has each of these texts once, and bytecode shows whether it is also a name somewhere. Without this, a
 # module with the name `Ø` changed the bytecode of all modules with the text 'Ø' that are compiled after it.

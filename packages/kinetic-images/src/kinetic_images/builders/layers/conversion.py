@@ -24,7 +24,7 @@ from kinetic_images.builders.layers.record import (
 )
 from kinetic_images.builders.layers.wheel_contents import Wheel, WheelEntry
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The version of the conversion. Change it with everything that changes the bytes of a layer."""
 
 _INSTALLER: Final = b"kinetic\n"

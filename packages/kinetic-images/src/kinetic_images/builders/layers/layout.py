@@ -18,6 +18,8 @@ WHITEOUT: Final = ".wh."
 """The beginning of a file's name that removes a file of the layers below."""
 _LONGEST_NAME: Final = 255
 """The most bytes of a name in a folder on Linux."""
+_LONGEST_PATH: Final = 4094
+"""The most bytes of a path on Linux, without the slash in front and the NUL at its end."""
 
 _DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The PATH of containers whose image sets none."""
@@ -39,6 +41,6 @@ def separate_environment(base: Mapping[str, str]) -> str | None:
 
 
 def fits(path: str) -> bool:
-    """Return whether no part of *path* is too long for a file system: such a layer cannot be unpacked."""
-    parts = path.split("/")
-    return all(len(part.encode("utf-8", "surrogateescape")) <= _LONGEST_NAME for part in parts)
+    """Return whether *path* is not too long for a file system: such a layer cannot be unpacked."""
+    encoded = path.encode("utf-8", "surrogateescape")
+    return len(encoded) <= _LONGEST_PATH and max(map(len, encoded.split(b"/"))) <= _LONGEST_NAME

@@ -96,7 +96,10 @@ class Transfer:
         with self.reports.progress("copying the base image", total) as advance:
             parallel_map(
                 lambda layer: self.repository.upload(
-                    layer.digest, layer.size, partial(source.open_blob, layer.digest), advance
+                    layer.digest,
+                    layer.size,
+                    partial(source.open_blob, layer.digest, layer.size),
+                    advance,
                 ),
                 missing,
                 threads=_UPLOADS,

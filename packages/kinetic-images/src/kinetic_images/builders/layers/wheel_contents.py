@@ -6,6 +6,7 @@ https://packaging.python.org/en/latest/specifications/binary-distribution-format
 from __future__ import annotations
 
 import csv
+import io
 import re
 import stat
 import zipfile
@@ -21,7 +22,9 @@ from kinetic_images.builders.layers.inflate import content_of
 from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE, WHITEOUT, fits
 from kinetic_images.errors import InvalidWheelError
 
-_LARGEST_METADATA: Final = 64 << 20
+_LARGEST_RECORD: Final = 16 << 20
+_LARGEST_METADATA: Final = 1 << 20
+"""The most bytes of other metadata that are read."""
 _VERSION: Final = re.compile(r"(\d+)\.\d+")
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\]")
 _OF_INSTALLERS: Final = frozenset(
@@ -84,21 +87,16 @@ class Wheel:
             hint="Use another version of the package, or report this to its authors.",
         )
 
-    def metadata(self, name: str) -> bytes | None:
-        """Return the content of the file *name* in the metadata; None: there is none."""
+    def text(self, name: str, *, most: int = _LARGEST_METADATA) -> str | None:
+        """Return the text of the file *name* in the metadata, of up to *most* bytes; None: there is none."""
         try:
             info = self._archive.getinfo(f"{self.dist_info}/{name}")
         except KeyError:
             return None
-        if info.file_size > _LARGEST_METADATA:
+        if info.file_size > most:
             raise self.error(f"{info.filename} has {info.file_size} bytes")
-        return b"".join(self.content(info))
-
-    def text(self, name: str) -> str | None:
-        """Return the text of the file *name* in the metadata; None: there is none."""
-        data = self.metadata(name)
         try:
-            return None if data is None else data.decode("utf-8-sig")
+            return b"".join(self.content(info)).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise self.error(f"{name} is not UTF-8") from error
 
@@ -110,7 +108,7 @@ class Wheel:
         """
         try:
             yield from content_of(self._archive, self._stream, info)
-        except OSError:
+        except (OSError, MemoryError):
             raise
         except (
             Exception
@@ -118,21 +116,21 @@ class Wheel:
             raise self.error(f"{info.filename!r} cannot be read ({error})") from error
 
     def record(self) -> dict[str, tuple[str, str]]:
-        """Return the wheel's own list of files: path in the wheel → hash, size.
+        """Return what the wheel's own list says of its files: path in the wheel → hash, size.
 
         Raises:
             InvalidWheelError: There is none, or it is malformed.
         """
-        text = self.text("RECORD")
+        text = self.text("RECORD", most=_LARGEST_RECORD)
         if text is None:
             raise self.error("it has no RECORD")
+        files = {entry.info.filename for entry in self.entries}
+        # The list may be much longer than that of the files.
+        rows = filter(None, csv.reader(io.StringIO(text, newline="")))
         try:
-            rows = [row for row in csv.reader(text.splitlines()) if row]
-        except csv.Error as error:
+            return {path: (digest, size) for path, digest, size in rows if path in files}
+        except (csv.Error, ValueError) as error:
             raise self.error(f"its RECORD is malformed ({error})") from error
-        if any(len(row) != 3 for row in rows):
-            raise self.error("its RECORD is malformed")
-        return {path: (digest, size) for path, digest, size in rows}
 
     def _dist_info(self, infos: Iterable[zipfile.ZipInfo]) -> str:
         tops = {info.filename.partition("/")[0] for info in infos if "/" in info.filename}
@@ -145,7 +143,7 @@ class Wheel:
 
     def _check_version(self) -> None:
         text = self.text("WHEEL")
-        if text is None or self.text("METADATA") is None:
+        if text is None or f"{self.dist_info}/METADATA" not in self._archive.namelist():
             raise self.error("it has no WHEEL or no METADATA")
         version = str(HeaderParser().parsestr(text).get("Wheel-Version", "")).strip()
         match = _VERSION.fullmatch(version)
@@ -161,6 +159,8 @@ class Wheel:
             path, is_script = self._place(info.filename)
             if path is None:
                 continue
+            if not fits(path):
+                raise self.error(f"the path {path[:300]!r}… is longer than Linux allows")
             mode = info.external_attr >> 16
             # Of several files for one path, the last one counts, and those of `.data` come last: as in pip and uv.
             placed[path] = WheelEntry(
@@ -220,8 +220,6 @@ def _problem(info: zipfile.ZipInfo) -> str | None:
         return "it contains a backslash or a control character"
     if any(part.startswith(WHITEOUT) for part in parts):
         return "it would remove files of the base image"
-    if not fits(name):
-        return "a name in it is too long"
     if info.create_system == 3 and kind not in (0, stat.S_IFREG):
         return "it is a link or a device"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import sys
 import threading
@@ -18,6 +19,9 @@ from kinetic_images.builders.layers.conversion import write_layer
 from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.errors import InvalidWheelError
 from kinetic_payload.files.private import FULL_DISK
+
+MEMORY: Final = 256 << 20
+"""The most bytes of memory of a worker."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +50,10 @@ def main() -> None:
     # Ctrl-C on a terminal reaches all processes; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")  # Of compiled modules.
+    # Whatever a wheel says about itself. (macOS does not enforce it.)
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
     gc.disable()  # It takes a tenth of the time of compiling, which makes no cycles.
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
@@ -73,6 +81,12 @@ def _done(job: Job) -> Answer:
             return Answer(blob=write_layer(wheels, stream, bytecode=job.bytecode))
     except InvalidWheelError as error:
         return Answer(invalid=(error.message, error.hint or ""))
+    except MemoryError:
+        names = ", ".join(Path(path).name for path in job.wheels)
+        message = f"A layer of {names} cannot be written with {MEMORY >> 20} MB of memory."
+        return Answer(
+            invalid=(message, "One of these files may be damaged or hostile. Use another version.")
+        )
     except OSError as error:
         if error.errno in FULL_DISK:
             return Answer(full=True)

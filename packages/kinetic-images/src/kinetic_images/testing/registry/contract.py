@@ -112,7 +112,7 @@ class RegistryContract:
             assert image.config.env == {"PATH": "/bin", "A": "b=c"}
             assert (image.config.user, image.config.entrypoint) == ("7", ("/run",))
             (layer,) = image.manifest.layers
-            with repository.open_blob(layer.digest) as file:
+            with repository.open_blob(layer.digest, layer.size) as file:
                 assert digest_of(file.read()) == layer.digest
 
     def test_an_index_leads_to_the_image_of_each_architecture(self) -> None:
@@ -176,7 +176,7 @@ class RegistryContract:
         for fails in (
             lambda: repository.image("1", "amd64"),
             lambda: repository.blob(_ABSENT),
-            lambda: repository.open_blob(_ABSENT),
+            lambda: repository.open_blob(_ABSENT, 1),
         ):
             assert isinstance(_raised(fails), ImageNotFoundError)
 
