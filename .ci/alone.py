@@ -1,6 +1,6 @@
 """Run tests in a fresh environment that contains only declared dependencies.
 
-    alone.py VERSION UV PACKAGE    run the package's tests with only its own dependencies
+    alone.py VERSION UV PACKAGE    import all modules of the package, and run its README's example
     alone.py VERSION UV TESTS...   run these files and folders with all packages
 
 If this machine has no Python VERSION, the first form uses the Python that runs this script, and the
@@ -28,6 +28,13 @@ EXTRAS = {
     "kinetic-payload": "[gcs,testing]",
 }
 REMOVED_VARIABLES = ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+package = importlib.import_module(sys.argv[1])
+for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+"""
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES},
     "UV_PYTHON_DOWNLOADS": "never",
@@ -71,9 +78,10 @@ def main(arguments: list[str]) -> int:
         (distribution,) = tests
         python = python or sys.executable  # A package's dependencies are the same on each Python.
         wanted, tested = needed(distribution), [distribution]
-        tests = [f"tests/{distribution.replace('-', '_')}"]
+        imported = distribution.replace("-", "_")
+        tests = [f"tests/{imported}/test_readme.py"]
     elif python:
-        wanted = tested = PACKAGES
+        wanted, tested, imported = PACKAGES, PACKAGES, "kinetic"
     else:
         print(f"Skipped: this machine has no Python {version}.")
         return 0
@@ -94,6 +102,7 @@ def main(arguments: list[str]) -> int:
                 *(wheel(name, extras=name in tested) for name in wanted),
                 *root["dependency-groups"]["test"],
             ],
+            [interpreter, "-c", IMPORT_ALL, imported],
             [*pytest.split(), *tests],
         ):
             code = subprocess.call(command, env=ENVIRONMENT, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""Find what no commit may contain: lock files, hosts of package registries, paths of one machine."""
+"""Find what no commit may contain: lock files, hosts of package registries, paths of one machine, stray files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+TOP_LEVEL = {
+    *(".ci", ".gitignore", "README.md", "benchmarks", "dev", "docs", "examples", "packages"),
+    *("pyproject.toml", "tests"),
+}
 FORBIDDEN = {
     "the host of a package registry": re.compile(r"\b(?:files\.)?(?:pypi|pythonhosted)\.org\b"),
     "a path of one machine": re.compile(r"(?<![\w.~$}/-])/(?:root|farm|home/\w+)/"),
@@ -23,6 +27,8 @@ def main() -> int:
         if name.endswith("uv.lock"):
             problems.append(f"{name}: a lock file names hosts and is generated, never committed")
         path = Path(name)
+        if path.parts[0] not in TOP_LEVEL:
+            problems.append(f"{name}: {path.parts[0]} is not one of the names at the top")
         if name == ".ci/hygiene.py" or not path.is_file():
             continue
         text = path.read_text(errors="replace")

@@ -35,22 +35,15 @@ PACKAGES = (
     "kinetic-images",
     "kinetic-k8s",
 )
-ON_OTHER_PYTHONS = {
-    "3.12": "tests/kinetic_payload tests/kinetic_runner tests/local/test_life.py",
-    "3.13": "tests/local/test_life.py",
-}
+ON_OTHER_PYTHONS = (
+    "tests/kinetic_payload/calls tests/kinetic_runner/bundle tests/local/test_life.py"
+)
 """Tests that run on other Pythons besides the one of the README's command, which runs all tests.
 
-The tests of each package also run alone on the newest Python. Byte code differs between versions, so the
-tests of the code that reads and writes it run on the versions in between, too.
+They cover what differs between versions: byte code, pickles, and the life of a job.
 """
 NEWEST = "3.13"
 """The newest Python that a test machine has without the test cloud."""
-IN_THE_TEST_CLOUD = (
-    "tests/kinetic_payload tests/kinetic_runner tests/kinetic tests/kinetic_cli tests/kinetic_images "
-    "tests/kinetic_k8s tests/local/test_life.py"
-)
-"""The tests that run on Python 3.14."""
 RETRIES = {
     "PIP_RETRIES": "10",
     "PIP_TIMEOUT": "60",
@@ -170,12 +163,14 @@ def stages() -> list[list[Stage]]:
             Stage("images", f"{sys.executable} {ROOT}/.ci/image_tests.py {UV}", pytest="-n 0"),
             on_3_14(),
             *(
-                Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 2")
+                Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 0")
                 for name in PACKAGES
             ),
             *(
-                Stage(f"python {version}", f"{alone} {version} {UV} {paths}", pytest="-n 2")
-                for version, paths in ON_OTHER_PYTHONS.items()
+                Stage(
+                    f"python {version}", f"{alone} {version} {UV} {ON_OTHER_PYTHONS}", pytest="-n 2"
+                )
+                for version in ("3.12", "3.13")
             ),
             Stage("types", f"{uv_run} mypy packages dev"),
             Stage("imports", f"{uv_run} lint-imports"),
@@ -195,7 +190,7 @@ def on_3_14() -> Stage:
     command = [folder / "python" / "with-3.14", "--repo", ROOT, "python3.14", ROOT / ".ci/alone.py"]
     return Stage(
         name,
-        f"{shlex.join(map(str, [*command, '3.14', UV]))} {IN_THE_TEST_CLOUD}",
+        f"{shlex.join(map(str, [*command, '3.14', UV]))} {ON_OTHER_PYTHONS}",
         pytest="-n 2",
     )
 
