@@ -81,6 +81,7 @@ def test_only_the_registry_itself_says_that_something_is_not_there(
         ("inf", 0.0),
         ("nan", 0.0),
         ("soon", 0.0),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", 0.0),
         ("", 0.0),
     ],
 )
@@ -95,3 +96,7 @@ def test_the_registrys_own_words_are_quoted_and_shortened_without_credentials() 
     assert str(found).startswith("status 403 (DENIED: see https://h/ x")
     assert "hunter2" not in str(error_of(found, HUB, "the file"))
     assert len(str(found)) < 600
+
+
+def test_a_long_text_of_a_registry_is_read_at_once() -> None:
+    assert refusal(403, b"a" * 1_000_000).status == 403

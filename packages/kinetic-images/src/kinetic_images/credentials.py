@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-_USERINFO: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)[^/\s'\"`<>]*@")
+_USERINFO: Final = re.compile(r"://[^/\s'\"`<>]*@")
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -24,4 +24,4 @@ def origin(url: str) -> tuple[str, str, int]:
 
 def without_credentials(text: str) -> str:
     """Return *text* with user and password removed from every URL."""
-    return _USERINFO.sub(r"\1", text)
+    return _USERINFO.sub("://", text)

@@ -183,6 +183,6 @@ def _retry_after(value: str, now: datetime) -> float:
     except ValueError:
         try:
             seconds = (parsedate_to_datetime(value) - now).total_seconds()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             return 0.0
     return max(seconds, 0.0) if math.isfinite(seconds) else 0.0

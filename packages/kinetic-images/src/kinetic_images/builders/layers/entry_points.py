@@ -13,6 +13,8 @@ _GROUPS: Final = ("console_scripts", "gui_scripts")
 _TARGET: Final = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attr>[\w.]+)\s*(?:\[[^\]]*\])?")
 _NAME: Final = re.compile(r"[^/\s\0][^/\r\n\0]*")
 _LONGEST_FIRST_LINE: Final = 4096
+_LONGEST_LINE: Final = 1000
+"""`configparser` takes time by the square of the length of a line."""
 
 _TEMPLATE: Final = """\
 {interpreter}
@@ -31,12 +33,14 @@ def scripts_of(entry_points: str) -> dict[str, bytes]:
     Raises:
         ValueError: The file is malformed; the message says how.
     """
+    if max(map(len, entry_points.split("\n"))) > _LONGEST_LINE:
+        raise ValueError(f"entry_points.txt has a line of more than {_LONGEST_LINE} characters")
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     try:
         parser.read_string(entry_points)
     except configparser.Error as error:
-        raise ValueError(f"entry_points.txt is malformed: {error.message}") from error
+        raise ValueError(f"entry_points.txt is malformed: {error.message[:300]}") from error
     found = {}
     for group in _GROUPS:
         for name, value in parser.items(group) if parser.has_section(group) else ():
@@ -51,7 +55,7 @@ def _script(name: str, value: str) -> bytes:
     target = _TARGET.fullmatch(value.strip())
     parts = [*target["module"].split("."), *target["attr"].split(".")] if target else [""]
     if target is None or not all(part.isidentifier() for part in parts):
-        raise ValueError(f"the entry point {name!r} does not name a function: {value!r}")
+        raise ValueError(f"the entry point {name!r} does not name a function: {value[:300]!r}")
     return _TEMPLATE.format(
         interpreter=INTERPRETER.decode(),
         module=target["module"],

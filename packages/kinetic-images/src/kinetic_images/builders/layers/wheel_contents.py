@@ -23,7 +23,7 @@ from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE, WH
 from kinetic_images.errors import InvalidWheelError
 
 _LARGEST_RECORD: Final = 16 << 20
-_LARGEST_METADATA: Final = 1 << 20
+_LARGEST_METADATA: Final = 256 << 10
 """The most bytes of other metadata that are read."""
 _VERSION: Final = re.compile(r"(\d+)\.\d+")
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\]")
