@@ -203,6 +203,13 @@ def test_the_hash_of_a_file_covers_its_name_and_contents(tmp_path):
     assert Data(str(tmp_path)).content_hash() != Data(str(file)).content_hash()
 
 
+@pytest.mark.parametrize("uri", ["gs://my-bucket/x", "hf://imdb"])
+def test_data_with_a_uri_has_no_hash(uri):
+    with pytest.raises(DataError, match="not on this machine") as caught:
+        Data(uri).content_hash()
+    assert isinstance(caught.value, ValueError)
+
+
 def test_the_hash_follows_contents_and_not_times(tmp_path):
     (tmp_path / "tree").mkdir()
     file = tmp_path / "tree" / "a.txt"

@@ -353,10 +353,32 @@ def test_a_home_is_collected_once_a_day_and_not_on_its_first(tmp_path: Path) -> 
 
 
 def test_who_lists_jobs_again_and_again_collects_once_an_hour(tmp_path: Path) -> None:
-    home = Home(str(tmp_path))
+    home, store = Home(str(tmp_path)), MemoryStore()
     now = time.time()
-    due = [is_left_due(home, now + seconds) for seconds in (0, 60, 7200)]
+    due = [is_left_due(home, store, now + seconds) for seconds in (0, 60, 7200)]
     assert due == [True, False, True]
+
+
+def test_who_lists_a_folder_and_then_a_bucket_has_both_collected(
+    tmp_path: Path, bucket: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+    left = JobObjects(a_job("left"))
+    stores = [
+        open_store(Location("folder", str(tmp_path / "s"))),
+        open_store(Location("gs", "jobs")),
+    ]
+    for store in stores:
+        store.write(left.payload, b"")
+    age(tmp_path / "s" / left.payload, NOW - 90_000)
+    bucket.age("jobs", left.prefix, timedelta(hours=25))
+
+    for store in stores:
+        monkeypatch.setenv("KINETIC_STORE", str(store.location))
+        kinetic.list_jobs()
+
+    eventually(lambda: [store.stat(left.payload) for store in stores] == [None, None])
 
 
 def test_a_clock_that_was_wrong_once_does_not_end_collection(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kinetic.errors import DataError, DataNotFoundError, DataNotLocalError, InvalidRequestError
 from kinetic_payload.data import references
 from kinetic_payload.data.references import DataKind, DataRef
-from kinetic_payload.errors import DataError, DataNotFoundError, InvalidRequestError
 
 if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import StatCache
@@ -119,10 +119,11 @@ class Data:
 
         Raises:
             DataNotFoundError: It does not exist.
-            DataError: It is not local, or cannot be read.
+            DataNotLocalError: It has a URI.
+            DataError: It cannot be read.
         """
         if self.is_gcs or self.is_hf:
-            raise DataError(
+            raise DataNotLocalError(
                 f"{self!r} is not on this machine, so its contents cannot be hashed here.",
                 hint="Only local data has a content_hash().",
             )

@@ -31,6 +31,7 @@ __all__ = [
     "CredentialsError",
     "DataError",
     "DataNotFoundError",
+    "DataNotLocalError",
     "FutureRecordError",
     "IntegrityError",
     "InvalidRequestError",
@@ -61,6 +62,10 @@ __all__ = [
 
 class ConfigurationError(InvalidRequestError):
     """A setting, an environment variable or the profiles file is wrong."""
+
+
+class DataNotLocalError(DataError, ValueError):
+    """The contents of a `Data` with a URI are not on this machine."""
 
 
 class SubmitError(KineticError, RuntimeError):

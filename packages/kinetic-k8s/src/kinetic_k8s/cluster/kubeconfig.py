@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -23,10 +24,58 @@ from kinetic_payload.proxies import proxy_of_environment, proxy_url
 _STANDARD: Final = "~/.kube/config"
 _LOADED: Final = ("username", "client-certificate", "client-certificate-data")
 """Fields of a user that `kubernetes` understands for us; importing it takes 0.2 s. A token is sent as it is."""
-_TEXTS: Final = (*_LOADED, "password", "client-key", "client-key-data", "token", "tokenFile")
-_OBJECTS: Final = ("exec", "auth-provider")
 _IN_HEADER_NAMES: Final = "!#$&'*+^`|"
 """Characters of the names of headers that `quote` would escape."""
+_TEXT: Final = re.compile("[^\0\ud800-\udfff]*")
+_LINE: Final = re.compile("[^\0-\x1f\x7f\ud800-\udfff]*")
+_BASE64: Final = re.compile(
+    r"\s*(([\w+/]\s*){4})*(([\w+/]\s*){2}=\s*=\s*|([\w+/]\s*){3}=\s*)?", re.ASCII
+)
+_ANY: Final = object()
+_SHAPES: Final[dict[Any, str]] = {
+    _TEXT: "text",
+    _LINE: "text of one line",
+    _BASE64: "text in base64",
+    bool: "boolean",
+    list: "list",
+    dict: "object",
+}
+"""What a field may be, and how messages call it."""
+_CONTEXT: Final = {"cluster": _LINE, "user": _LINE, "namespace": _LINE}
+_CLUSTER: Final = {
+    **dict.fromkeys(("server", "proxy-url", "tls-server-name"), _LINE),
+    **dict.fromkeys(("insecure-skip-tls-verify", "disable-compression"), bool),
+    "certificate-authority": _TEXT,
+    "certificate-authority-data": _BASE64,
+    "extensions": [{"name": _LINE, "extension": _ANY}],
+}
+_PLUGIN: Final = {
+    **dict.fromkeys(("apiVersion", "command", "installHint"), _TEXT),
+    "args": [_TEXT],
+    "env": [{"name": _TEXT, "value": _TEXT}],
+    "provideClusterInfo": bool,
+}
+_USER: Final = {
+    **dict.fromkeys((*_LOADED, "password", "client-key", "token", "tokenFile"), _TEXT),
+    **dict.fromkeys(("client-certificate-data", "client-key-data"), _BASE64),
+    "exec": _PLUGIN,
+    "auth-provider": {"name": _LINE, "config": {"id-token": _TEXT}},
+    "as": _LINE,
+    "as-uid": _LINE,
+    "as-groups": [_LINE],
+    "as-user-extra": {_LINE: [_LINE]},
+}
+_FILE: Final = {
+    "current-context": _LINE,
+    "contexts": [{"name": _LINE, "context": _CONTEXT}],
+    "clusters": [{"name": _LINE, "cluster": _CLUSTER}],
+    "users": [{"name": _LINE, "user": _USER}],
+}
+"""The fields that are read. As for `kubectl`, one of another shape makes the file invalid."""
+_STATUS: Final = dict.fromkeys(
+    ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp"), _TEXT
+)
+"""The fields of a plugin's answer that are read."""
 
 
 def access_of(
@@ -78,9 +127,7 @@ def access_of(
         ca=_certificates(cluster),
         verify=not cluster.fields.get("insecure-skip-tls-verify"),
         server_name=cluster.fields.get("tls-server-name") or None,
-        proxy=proxy_url(str(proxy), f"the context {name!r}")
-        if proxy
-        else proxy_of_environment(server),
+        proxy=proxy_url(proxy, f"the context {name!r}") if proxy else proxy_of_environment(server),
         look_up=again,
     )
     return access
@@ -91,8 +138,12 @@ class _Entry:
     """An entry of a kubeconfig, such as a user."""
 
     fields: dict[str, Any]
-    folder: Path
-    """The folder to which its paths are relative."""
+    file: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder to which its paths are relative."""
+        return self.file.parent
 
 
 @dataclass(frozen=True)
@@ -105,21 +156,23 @@ class _Kubeconfig:
     @classmethod
     def read(cls, paths: str) -> _Kubeconfig:
         """Read those files of *paths* that exist."""
-        from yaml import YAMLError, safe_load
+        from yaml import safe_load
 
         files = []
         for text in filter(None, paths.split(os.pathsep)):
-            path = Path(text).expanduser().absolute()
             try:
-                found = safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
-            except (YAMLError, OSError, ValueError) as error:
-                raise UnknownContextError(
-                    f"Cannot read the kubeconfig {paths}: {error}."
-                ) from error
-            if found is not None and not isinstance(found, dict):
-                raise UnknownContextError(f"Cannot read the kubeconfig {paths}: it is no object.")
-            if path.exists():
-                files.append(_Entry(found or {}, path.parent))
+                path = Path(text).expanduser().absolute()
+                if path.exists():
+                    found = safe_load(path.read_text(encoding="utf-8")) or {}
+                    files.append(_Entry(_checked(found, _FILE), path))
+                continue
+            except (OSError, RuntimeError, InvalidRequestError) as error:
+                why = str(error)
+            except Exception as error:  # noqa: BLE001 - for `!!bool x`, PyYAML raises KeyError
+                mark = getattr(error, "problem_mark", None)
+                why = f"it is no YAML{f' in line {mark.line + 1}' if mark else ''}"
+            # Without its cause: YAML's errors quote the file, which contains secrets.
+            raise UnknownContextError(f"Cannot read the kubeconfig {text}: {why}.")
         if not files:
             raise UnknownContextError(
                 f"There is no kubeconfig at {paths}.",
@@ -139,10 +192,9 @@ class _Kubeconfig:
 
     def entry(self, kind: str, name: str) -> _Entry:
         """Return the *kind* of that name."""
-        for each, folder in self._entries(kind):
+        for each, file in self._entries(kind):
             if each.get("name") == name:
-                found = each.get(kind)
-                return _Entry(found if isinstance(found, dict) else {}, folder)
+                return _Entry(each.get(kind, {}), file)
         raise UnknownContextError(
             f"The kubeconfig {self.paths} has no {kind} {name!r}.",
             hint=self._contexts_hint(name if kind == "context" else ""),
@@ -150,9 +202,8 @@ class _Kubeconfig:
 
     def _entries(self, kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
         for file in self.files:
-            for each in file.fields.get(f"{kind}s") or ():
-                if isinstance(each, dict):
-                    yield each, file.folder
+            for each in file.fields.get(f"{kind}s", ()):
+                yield each, file.file
 
     def _contexts_hint(self, wanted: str = "") -> str:
         """Return a hint with the contexts that are similar to *wanted*, or else with all."""
@@ -162,9 +213,37 @@ class _Kubeconfig:
         return f"Its contexts are: {', '.join(names) or 'none'}."
 
 
+def _checked(value: Any, shape: Any, name: str = "") -> Any:
+    """Return what *shape* has of *value*; null counts as absent.
+
+    Raises:
+        InvalidRequestError: *name*, or a part of it, has another shape. Its value may be a secret, and is not shown.
+    """
+    if isinstance(shape, dict) and isinstance(value, dict):
+        if _LINE in shape:
+            shape = {_checked(each, _LINE, f"{name}.{each!r}"): shape[_LINE] for each in value}
+        return {
+            key: _checked(value[key], each, f"{name}.{key}".lstrip("."))
+            for key, each in shape.items()
+            if value.get(key) is not None
+        }
+    if isinstance(shape, list) and isinstance(value, list):
+        return [
+            _checked(each, shape[0], f"{name}[{i}]")
+            for i, each in enumerate(value)
+            if each is not None
+        ]
+    if isinstance(shape, re.Pattern) and isinstance(value, str) and shape.fullmatch(value):
+        return value
+    if shape is _ANY or (shape is bool and isinstance(value, bool)):
+        return value
+    kind = type(shape) if isinstance(shape, (dict, list)) else shape
+    raise InvalidRequestError(f"{f'`{name}`' if name else 'it'} is no {_SHAPES[kind]}")
+
+
 def _server_of(cluster: _Entry) -> str:
     """Return the address of the server, with its scheme in lower case."""
-    scheme, colon, rest = str(cluster.fields.get("server") or "").partition(":")
+    scheme, colon, rest = cluster.fields.get("server", "").partition(":")
     return f"{scheme.lower()}{colon}{rest}"
 
 
@@ -179,9 +258,9 @@ def _is_address(server: str) -> bool:
 def _certificates(cluster: _Entry) -> str | None:
     try:
         if data := cluster.fields.get("certificate-authority-data"):
-            found = b64decode(str(data))
+            found = b64decode(data)
         elif path := cluster.fields.get("certificate-authority"):
-            found = (cluster.folder / str(path)).read_bytes()
+            found = (cluster.folder / path).read_bytes()
         else:
             return None
         # Comments between certificates may have any characters.
@@ -189,7 +268,7 @@ def _certificates(cluster: _Entry) -> str | None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (OSError, ValueError) as error:
         raise UnknownContextError(
-            f"Cannot read the certificates of the cluster: {error}."
+            f"Cannot read the certificates of the cluster in the kubeconfig {cluster.file}: {error}."
         ) from error
     return text
 
@@ -215,10 +294,10 @@ def _credentials(paths: str, context: str) -> Credentials:
         return _credentials_of(user, cluster)
     except FileNotFoundError as error:
         why = str(error)
-        plugin = user.fields.get("exec") or {}
+        plugin = user.fields.get("exec", {})
         if error.filename in (plugin.get("command"), _command_of(plugin, user.folder)):
             why = f"its credential plugin {plugin.get('command')!r} is not installed"
-            log_in = str(plugin.get("installHint") or "").strip() or "Install it."
+            log_in = plugin.get("installHint", "").strip() or "Install it."
     except (OSError, ValueError) as error:
         why = str(error)
     raise NotAuthenticatedError(
@@ -229,11 +308,7 @@ def _credentials(paths: str, context: str) -> Credentials:
 
 
 def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
-    fields = {name: value for name, value in user.fields.items() if value not in (None, "")}
-    for names, kind, what in ((_TEXTS, str, "text"), (_OBJECTS, dict, "object")):
-        for name in names:
-            if not isinstance(fields.get(name, kind()), kind):
-                raise ValueError(f"its field {name!r} is no {what}")  # noqa: TRY004 - of a file
+    fields = {name: value for name, value in user.fields.items() if value != ""}
     if path := fields.pop("tokenFile", None):
         fields["token"] = (user.folder / path).read_text(encoding="utf-8").strip()
     renew_at = None
@@ -241,7 +316,10 @@ def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
         status = _ask_plugin(plugin, user.folder, cluster)
         fields |= _from_plugin(status)
         if expiry := status.get("expirationTimestamp"):
-            renew_at = datetime.fromisoformat(str(expiry)).astimezone()
+            try:
+                renew_at = datetime.fromisoformat(expiry).astimezone(UTC)
+            except (ValueError, OverflowError):
+                raise ValueError("the `expirationTimestamp` of its plugin is no time") from None
     if provider := fields.pop("auth-provider", None):
         fields["token"] = _from_provider(provider)
     if any(name in fields for name in _LOADED):
@@ -310,17 +388,19 @@ def _ask_plugin(plugin: dict[str, Any], folder: Path, cluster: _Entry) -> dict[s
             None,
             ConfigNode("cluster", about),  # type: ignore[no-untyped-call]
         ).run()
-    except (AttributeError, TypeError) as error:
+        return dict(_checked(status, _STATUS, "status"))
+    except AttributeError as error:
         # In a terminal, plugins write their own message, and then `kubernetes` fails to read it.
         raise ValueError("see the plugin's message") from error
     except ConfigException as error:
         raise ValueError(str(error)) from error
-    return status if isinstance(status, dict) else {}
+    except (TypeError, LookupError, RecursionError, InvalidRequestError) as error:
+        raise ValueError(f"what its plugin is sent or returned is malformed: {error}") from error
 
 
 def _command_of(plugin: dict[str, Any], folder: Path) -> str:
     """Return the program of *plugin*: as for `kubectl`, a relative path begins at the kubeconfig."""
-    command = str(plugin.get("command") or "")
+    command = plugin.get("command", "")
     return str(folder / command) if os.sep in command else command
 
 
@@ -328,11 +408,11 @@ def _from_plugin(status: dict[str, Any]) -> dict[str, str]:
     """Return the fields of a user for what a plugin returned."""
     found = {}
     if token := status.get("token"):
-        found["token"] = str(token)
+        found["token"] = token
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
     if certificate and key:
-        found["client-certificate-data"] = b64encode(str(certificate).encode()).decode()
-        found["client-key-data"] = b64encode(str(key).encode()).decode()
+        found["client-certificate-data"] = b64encode(certificate.encode()).decode()
+        found["client-key-data"] = b64encode(key.encode()).decode()
     if not found:
         raise ValueError("the plugin returned neither a token nor a certificate with its key")
     return found
@@ -346,7 +426,7 @@ def _from_provider(provider: dict[str, Any]) -> str:
     """
     if (name := provider.get("name")) != "oidc":
         raise ValueError(f"the auth provider {name!r} is not supported, as by kubectl")
-    if token := (provider.get("config") or {}).get("id-token"):
+    if token := provider.get("config", {}).get("id-token"):
         return str(token)
     raise ValueError("its auth provider has no id-token")
 
@@ -357,13 +437,11 @@ def _impersonation(user: dict[str, Any]) -> HTTPHeaderDict:
     https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
     """
     values = [("User", user.get("as")), ("Uid", user.get("as-uid"))]
-    values += [("Group", group) for group in user.get("as-groups") or ()]
-    for name, texts in (user.get("as-user-extra") or {}).items():
-        values += [
-            (f"Extra-{quote(str(name).lower(), safe=_IN_HEADER_NAMES)}", text) for text in texts
-        ]
+    values += [("Group", group) for group in user.get("as-groups", ())]
+    for name, texts in user.get("as-user-extra", {}).items():
+        values += [(f"Extra-{quote(name.lower(), safe=_IN_HEADER_NAMES)}", text) for text in texts]
     headers = HTTPHeaderDict()
     for name, value in values:
         if value:
-            headers.add(f"Impersonate-{name}", str(value).encode().decode("latin-1"))
+            headers.add(f"Impersonate-{name}", value.encode().decode("latin-1"))
     return headers

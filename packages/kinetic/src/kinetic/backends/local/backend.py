@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -247,10 +248,13 @@ class LocalBackend:
         try:
             yield
         except OSError as error:
+            hint = (
+                "Raise the limit of open files: ulimit -n 1024"
+                if error.errno == errno.EMFILE
+                else f"It needs free space and write permission in KINETIC_HOME, which is {self._home.path}."
+            )
             raise SubmitError(
-                f"Job {record.job_id} could not be started on this machine: {error}.",
-                hint="It needs free space and write permission in KINETIC_HOME, which is "
-                f"{self._home.path}.",
+                f"Job {record.job_id} could not be started on this machine: {error}.", hint=hint
             ) from error
 
     def _collect_garbage(self, environment: Mapping[str, str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.local.emulation import shape_of
@@ -19,6 +21,11 @@ def check_request(request: JobRequest, store: Location) -> None:
         InvalidRequestError: The hint says what to use instead.
     """
     shape_of(request.accelerator, request.semantics)
+    if sys.platform == "linux" and not Path("/proc/self").exists():
+        raise InvalidRequestError(
+            "The local backend needs /proc to find the processes of a job, and it is not mounted.",
+            hint="Mount it: mount -t proc proc /proc",
+        )
     if request.image.mode == "prebuilt":
         raise InvalidRequestError(
             "The local backend cannot use prebuilt images: it runs no containers.",

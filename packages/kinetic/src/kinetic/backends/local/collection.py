@@ -16,6 +16,7 @@ is older than a week, so each context that it uses is kept for another week.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -103,9 +104,11 @@ def _submitted_at(job_id: str) -> float:
         return inf
 
 
-def is_left_due(home: Home, now: float) -> bool:
-    """Return whether to start a collection of killed submits now, at most once an hour."""
-    mark = Path(home.path, ".collected-left")
+def is_left_due(home: Home, store: Store, now: float) -> bool:
+    """Return whether to start a collection of killed submits in *store* now, at most once an hour."""
+    # Each store has its own mark: a list of all jobs visits the local store before the cluster's.
+    place = hashlib.sha256(os.fsencode(str(store.location))).hexdigest()[:8]
+    mark = Path(home.path, f".collected-left-{place}")
     with suppress(FileNotFoundError):
         if abs(now - mark.stat().st_mtime) < _LEFT_EVERY:
             return False
@@ -324,13 +327,13 @@ def start_collection(
 def collect_left(
     home: Home, store: Store, recorded: Set[str], environment: Mapping[str, str]
 ) -> None:
-    """Start, at most once an hour, a process that removes remains of killed submits from *store*.
+    """Start, at most once an hour for each store, a process that removes remains of killed submits from *store*.
 
     Jobs that are *recorded* are not touched. *environment* is the environment of this process.
     """
     now = time.time()
     try:
-        if not is_left_due(home, now):
+        if not is_left_due(home, store, now):
             return
         folders = (folder.removesuffix("/") for folder in store.folders())
         left = left_long_ago((job for job in folders if job not in recorded), now)

@@ -80,9 +80,9 @@ def how_it_ended(folder: JobFolder, before_start: bool) -> str:
     output = ""
     try:
         lines = Path(folder.supervisor_log).read_text(errors="replace").strip().splitlines()
-        output = f" Its last output: {lines[-1]}" if lines else ""
+        output = f". Its last output: {lines[-1]}" if lines else ""
     except FileNotFoundError:
         pass
     if before_start and not output:
         return "The submitting process or the supervisor ended before the job was started."
-    return f"The job's supervisor died: it was killed, or the machine went down.{output}"
+    return f"The job's supervisor died{output or ': it was killed, or the machine went down.'}"
