@@ -100,6 +100,17 @@ def test_the_memory_of_a_worker_is_limited_whatever_a_wheel_contains(
     assert int(peak[1]) < 300_000
 
 
+def test_a_module_that_hangs_the_compiler_ends_the_worker_with_an_error(tmp_path: Path) -> None:
+    # The compiler copies each `finally` to two places, so the time doubles with each level.
+    levels = (" " * n + "try: pass\n" + " " * n + "finally:\n" for n in range(18))
+    wheel = make_wheel(tmp_path, {"demo.py": "".join(levels) + " " * 18 + "lambda: 0\n"})
+
+    with Workers(1, seconds=1) as workers:
+        with pytest.raises(InvalidWheelError, match=r"demo-1\.0-py3.* takes too much time"):
+            workers.convert([wheel], an_output(tmp_path), bytecode=True)
+        workers.convert([make_wheel(tmp_path, name="next")], an_output(tmp_path), bytecode=True)
+
+
 def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     with Workers(1) as workers, pytest.raises(BuildError, match="no room for the layer /dev/full"):
         workers.convert([make_wheel(tmp_path)], "/dev/full", bytecode=False)

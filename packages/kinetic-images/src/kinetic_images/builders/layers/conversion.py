@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -27,15 +27,25 @@ from kinetic_images.builders.layers.wheel_contents import Wheel, WheelEntry
 VERSION: Final = 3
 """The version of the conversion. Change it with everything that changes the bytes of a layer."""
 
+_SOURCE_RATE: Final = 200e3
+"""Bytes of modules that are compiled in a second of CPU time, at least: a fifth of what was seen."""
+_RATE: Final = 10e6
+"""The same for bytes of other files."""
 _INSTALLER: Final = b"kinetic\n"
 _INTERPRETER: Final = re.compile(rf"{BIN}/pythonw?[0-9.]*")
 
 
-def write_layer(wheels: Sequence[Path], stream: BinaryIO, *, bytecode: bool) -> LayerBlob:
+def write_layer(
+    wheels: Sequence[Path],
+    stream: BinaryIO,
+    *,
+    bytecode: bool,
+    limit: Callable[[float], None] = lambda _: None,
+) -> LayerBlob:
     """Write the layer of *wheels* into *stream*; if several have one path, the last one's file counts.
 
     The memory does not depend on the size of the wheels. With *bytecode*, modules are compiled by this
-    interpreter. The address of a wheel is not recorded (`direct_url.json`): it is no ingredient of an
+    interpreter. *limit* is called with the most seconds of CPU time that their files should take. The address of a wheel is not recorded (`direct_url.json`): it is no ingredient of an
     image, and may name a folder of this machine.
 
     Raises:
@@ -47,6 +57,7 @@ def write_layer(wheels: Sequence[Path], stream: BinaryIO, *, bytecode: bool) -> 
             wheel = Wheel(path)
             opened.callback(wheel.close)
             installations.append(_Installation(wheel, bytecode=bytecode))
+        limit(sum(each.seconds for each in installations))
         owners = _owners(installations)
         tree = _Tree(LayerWriter(stream))
         for number, installation in enumerate(installations):
@@ -114,6 +125,10 @@ class _Installation:
         # Bytecode from a wheel is out of date: it names another time of its source.
         self._entries = sorted(
             (entry for entry in entries if entry.path not in cached), key=lambda entry: entry.path
+        )
+        self.seconds = sum(
+            entry.info.file_size / (_SOURCE_RATE if entry.is_source else _RATE)
+            for entry in self._entries
         )
         self._rows: list[RecordRow] = []
         info = f"{SITE}/{wheel.dist_info}"

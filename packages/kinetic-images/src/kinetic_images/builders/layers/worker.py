@@ -9,8 +9,10 @@ import signal
 import sys
 import threading
 import warnings
+from math import ceil
 from pathlib import Path
 from queue import SimpleQueue
+from time import process_time
 from typing import Final
 
 import msgspec
@@ -31,6 +33,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     """An existing file."""
     bytecode: bool
+    seconds: float
+    """CPU time that the job may take, besides the time for the size of the wheels' files."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,11 +78,25 @@ def _read(lines: SimpleQueue[bytes]) -> None:
 _PARENT_ENDED: Final = 0
 
 
+def _limit_time(seconds: float) -> None:
+    """End this process by SIGXCPU after so much more CPU time: nothing else ends the compiler."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    limit = ceil(process_time() + seconds)
+    resource.setrlimit(
+        resource.RLIMIT_CPU,
+        (limit if most == resource.RLIM_INFINITY else min(limit, most), most),
+    )
+
+
 def _done(job: Job) -> Answer:
+    def limit(seconds: float) -> None:
+        _limit_time(job.seconds + seconds)
+
     try:
         with Path(job.output).open("r+b") as stream:
             wheels = [Path(path) for path in job.wheels]
-            return Answer(blob=write_layer(wheels, stream, bytecode=job.bytecode))
+            blob = write_layer(wheels, stream, bytecode=job.bytecode, limit=limit)
+            return Answer(blob=blob)
     except InvalidWheelError as error:
         return Answer(invalid=(error.message, error.hint or ""))
     except MemoryError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,10 +34,13 @@ _LONGEST_OUTPUT: Final = 4000
 class Workers:
     """Up to *count* worker processes, started when they are needed. Threads can share it.
 
+    A layer may take *seconds* of CPU time, besides the time for the size of its files.
+
     At the end of the `with` block they are killed. They also end if this process is killed.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, seconds: float = 20.0) -> None:
+        self._seconds = seconds
         self._free: TimedQueue[_Worker | None] = TimedQueue()
         for _ in range(count):
             self._free.put(None)
@@ -52,7 +56,12 @@ class Workers:
         """
         worker = self._take()
         try:
-            job = Job(wheels=tuple(map(str, wheels)), output=output, bytecode=bytecode)
+            job = Job(
+                wheels=tuple(map(str, wheels)),
+                output=output,
+                bytecode=bytecode,
+                seconds=self._seconds,
+            )
             answer = worker.do(job)
         except BaseException:
             worker.kill()
@@ -117,7 +126,7 @@ class _Worker:
         except BrokenPipeError:
             pass  # It has ended, as after an empty line.
         if not line:
-            raise self._ended()
+            raise self._ended(job)
         return msgspec.json.decode(line, type=Answer)
 
     def _line(self) -> bytes:
@@ -129,8 +138,14 @@ class _Worker:
             check_wanted()
         return stdout.readline()
 
-    def _ended(self) -> BuildError:
+    def _ended(self, job: Job) -> BuildError:
         code = self._process.wait()
+        if code == -signal.SIGXCPU:
+            names = ", ".join(Path(path).name for path in job.wheels)
+            return InvalidWheelError(
+                f"A layer of {names} takes too much time: a module may be made to hang the compiler.",
+                hint="Use another version of the package, or report this to its authors.",
+            )
         self._errors.seek(0)
         output = self._errors.read()[-_LONGEST_OUTPUT:].decode(errors="replace").strip()
         return BuildError(
