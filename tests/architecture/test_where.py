@@ -1,10 +1,8 @@
-"""`docs/where.md` is true: every module once, nothing that is gone, and the lines of the modules."""
+"""The documents that name modules name those that exist."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,21 +13,6 @@ MODULES = {
     for folder in ROOT.glob("packages/*/src")
     for path in folder.rglob("*.py")
 }
-
-
-def test_every_module_stands_in_one_table_and_nothing_that_is_gone() -> None:
-    named = Counter(re.findall(r"^\| `(kinetic[\w.]*)` \|", DOCUMENT, re.MULTILINE))
-
-    assert {module for module, times in named.items() if times > 1} == set()
-    assert MODULES - set(named) == set(), "write the tables again: python dev/where.py --write"
-    assert set(named) - MODULES == set(), "write the tables again: python dev/where.py --write"
-
-
-def test_the_tables_say_what_the_modules_say() -> None:
-    command = [sys.executable, str(ROOT / "dev" / "where.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-
-    assert done.returncode == 0, f"run: python dev/where.py --write\n{done.stdout}{done.stderr}"
 
 
 def test_what_the_questions_point_to_is_there() -> None:
