@@ -34,8 +34,9 @@ def test_bytecode_is_where_python_looks_for_it(path: str) -> None:
         b"\xff\xfe",
         b"(" * 5000,
         b"x = " + b"-" * 200_000 + b"1\n",
+        b"lambda: " * 1001 + b"0",
     ],
-    ids=["python 2", "template", "nul", "coding", "bytes", "parentheses", "deep"],
+    ids=["python 2", "template", "nul", "coding", "bytes", "parentheses", "deep", "nested"],
 )
 def test_a_source_that_does_not_compile_has_none(source: bytes) -> None:
     assert compiled(source, "/x.py") is None

@@ -41,8 +41,8 @@ def compiled(source: bytes, path: str) -> bytes | None:
     None: it does not compile, as is normal for templates and for modules of other Pythons.
     """
     try:
-        code = compile(source, path, "exec", dont_inherit=True, optimize=0)
+        code = marshal.dumps(compile(source, path, "exec", dont_inherit=True, optimize=0))
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return None
     digest = importlib.util.source_hash(source)
-    return importlib.util.MAGIC_NUMBER + _UNCHECKED + digest + marshal.dumps(code)
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED + digest + code
