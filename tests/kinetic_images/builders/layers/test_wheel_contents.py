@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import os
 import zipfile
 from pathlib import Path
 
@@ -58,6 +60,18 @@ def test_files_that_exclude_each_other_are_refused(
 ) -> None:
     with pytest.raises(InvalidWheelError, match=problem):
         Wheel(make_wheel(tmp_path, extra=extra))
+
+
+def test_files_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, {"demo.py": os.urandom(9000)})
+    with zipfile.ZipFile(wheel, "a") as archive:
+        again = copy.copy(archive.getinfo("demo.py"))
+        again.filename = "more.py"
+        archive.filelist.append(again)
+        archive.writestr("x", "")  # So that the list of files is written again.
+
+    with pytest.raises(InvalidWheelError, match="its files overlap"):
+        Wheel(wheel)
 
 
 def test_names_that_differ_in_case_are_two_files(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class Wheel:
         try:
             self._archive = self._opened()
             infos = [info for info in self._archive.infolist() if not _is_folder(info)]
+            if sum(info.compress_size for info in infos) > path.stat().st_size:
+                raise self.error("its files overlap")
             self.dist_info = self._dist_info(infos)
             self._check_version()
             self.entries = tuple(self._entries(infos))
