@@ -41,8 +41,11 @@ def compiled(source: bytes, path: str) -> bytes | None:
     None: it does not compile, as is normal for templates and for modules of other Pythons.
     """
     try:
-        code = marshal.dumps(compile(source, path, "exec", dont_inherit=True, optimize=0))
+        code = compile(source, path, "exec", dont_inherit=True, optimize=0)
+        data = marshal.dumps(
+            code
+        )  # With a name of its own, as in py_compile: a flag counts references.
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return None
     digest = importlib.util.source_hash(source)
-    return importlib.util.MAGIC_NUMBER + _UNCHECKED + digest + code
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED + digest + data
