@@ -42,8 +42,8 @@ def an_output(folder: Path, name: str = "layer") -> str:
 
 
 def slow_wheel(folder: Path) -> Path:
-    module = "\n".join(f"def f{number}(x):\n    return [x, {number}]" for number in range(100_000))
-    return make_wheel(folder, {"demo.py": module}, name="slow")
+    module = "\n".join(f"def f{number}(x):\n    return [x, {number}]" for number in range(20_000))
+    return make_wheel(folder, {f"demo{each}.py": module for each in range(8)}, name="slow")
 
 
 def test_a_worker_writes_what_this_process_would_write(tmp_path: Path) -> None:
