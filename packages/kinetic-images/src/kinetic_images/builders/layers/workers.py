@@ -140,8 +140,8 @@ class _Worker:
 
     def _ended(self, job: Job) -> BuildError:
         code = self._process.wait()
+        names = ", ".join(Path(path).name for path in job.wheels)
         if code == -signal.SIGXCPU:
-            names = ", ".join(Path(path).name for path in job.wheels)
             return InvalidWheelError(
                 f"A layer of {names} takes too much time: a module may be made to hang the compiler.",
                 hint="Use another version of the package, or report this to its authors.",
@@ -149,7 +149,7 @@ class _Worker:
         self._errors.seek(0)
         output = self._errors.read()[-_LONGEST_OUTPUT:].decode(errors="replace").strip()
         return BuildError(
-            f"The process that writes layers ended early (exit code {code})."
+            f"The process that writes a layer of {names} ended early (exit code {code})."
             + (f"\n{output}" if output else ""),
             hint="If its exit code is -9, the machine may be out of memory."
             if code == -9
