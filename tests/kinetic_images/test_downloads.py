@@ -184,7 +184,9 @@ def test_credentials_are_sent_to_their_server_only(index: FileServer) -> None:
     assert [headers.get("authorization") for _, _, headers in other.requests] == [None]
 
 
-@pytest.mark.parametrize("location", ["/a.whl", "ftp://example.org/x", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "location", ["/a.whl", "ftp://example.org/x", "file:///etc/passwd", "http://[::1"]
+)
 def test_a_redirect_that_leads_nowhere_is_an_error(index: FileServer, location: str) -> None:
     index.answers = [(302, {"Location": location}, b"")] * 20
 

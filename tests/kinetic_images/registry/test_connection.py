@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from kinetic_images.downloads import Downloader, DownloadPolicy
 from kinetic_images.errors import (
+    DownloadUnavailableError,
     RegistryError,
     RegistryLoginError,
     RegistryPermissionError,
@@ -122,6 +124,24 @@ def test_a_blob_slower_than_the_least_rate_is_an_error(
         repository = Registry(environ=environ, policy=QUICK).repository(f"{host}/kn/image")
         with pytest.raises(RegistryUnavailableError):
             repository.open_blob(f"sha256:{'a' * 64}", 99).read()
+    assert time.monotonic() - before < 6
+
+
+@pytest.mark.parametrize(
+    "serve",
+    [
+        responding(*[bytes([each]) for each in OK * 9], pause=0.1),
+        responding(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 99, pause=0.1),
+    ],
+    ids=["drips headers", "continues"],
+)
+def test_a_download_from_a_server_that_never_begins_a_response_is_given_up(
+    serve: Callable[[socket.socket], None],
+) -> None:
+    before = time.monotonic()
+    downloader = Downloader(environ={}, policy=DownloadPolicy(tries=1, read=1.0))
+    with listening(serve) as host, pytest.raises(DownloadUnavailableError, match="in time"):
+        assert downloader.size(f"http://{host}/a.whl", what="a 1") is None
     assert time.monotonic() - before < 6
 
 

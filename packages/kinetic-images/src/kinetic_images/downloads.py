@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import random
 import re
-import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, Protocol, TypeVar
-from urllib.parse import urljoin, urlsplit, urlunsplit
+from typing import Final, Protocol, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
-import urllib3
-from urllib3.exceptions import HTTPError, SSLError
-
-from kinetic_images.certificates import tls_context
 from kinetic_images.credentials import origin
 from kinetic_images.errors import (
     DownloadError,
@@ -23,14 +19,14 @@ from kinetic_images.errors import (
     DownloadMissingError,
     DownloadUnavailableError,
 )
-from kinetic_payload.proxies import proxy_headers, proxy_of_environment
+from kinetic_images.registry.addresses import joined
+from kinetic_images.registry.connection import Connections, NoResponseError, Outgoing, Response
 from kinetic_payload.threads import check_wanted, pause
 
 Authorization = Callable[[str], str | None]
 """Return the value of the header `Authorization` for a URL; None: no login."""
 
 _T = TypeVar("_T")
-_BLOCK: Final = 256 << 10
 _BYTES_PER_TRY: Final = 256 << 10
 _MOST_REDIRECTS: Final = 10
 _LONGEST_RETRY_AFTER: Final = 30.0
@@ -64,9 +60,8 @@ class DownloadPolicy:
     """The limit of the first pause. Pauses are random below a limit that doubles."""
     longest: float = 8.0
     """The limit of all pauses, unless the server asks for a longer one."""
-    connect: float = 10.0
     read: float = 30.0
-    """How long a connection may be silent."""
+    """How long the beginning of a response may take."""
     limit: float = 60.0
     """How long a response may take, besides the time for its bytes at the least rate."""
     least_rate: float = 10e3
@@ -94,12 +89,10 @@ class Downloader:
     ) -> None:
         self._authorization = authorization
         self._addresses = addresses or {}
-        self._environ = environ
         # The certificates are those that uv uses, too.
-        self._certificates = os.environ if environ is None else environ  # noqa: TID251
+        certificates = os.environ if environ is None else environ  # noqa: TID251
+        self._connections = Connections(certificates, proxies=environ, failure=DownloadError)
         self._policy = policy or DownloadPolicy()
-        self._tls: ssl.SSLContext | None = None
-        self._pools: dict[str | None, urllib3.PoolManager] = {}
 
     def fetch(self, url: str, sink: Sink, *, what: str) -> None:
         """Put the bytes of *url* into *sink*, from its position on.
@@ -122,10 +115,10 @@ class Downloader:
 
         def ask() -> int | None:
             try:
-                response = self._request("HEAD", url, {}, what)
+                response, pieces = self._request("HEAD", url, {}, what)
             except DownloadError:
                 return None  # Some servers refuse HEAD; if it is more than that, `fetch` says so.
-            response.close()
+            pieces.close()
             length = response.headers.get("Content-Length", "")
             return int(length) if length.isascii() and length.isdigit() else None
 
@@ -141,7 +134,7 @@ class Downloader:
         def ask() -> bool:
             try:
                 # Not HEAD, which some servers refuse in this way, too.
-                self._request("GET", url, {"Range": "bytes=0-0"}, what).close()
+                self._request("GET", url, {"Range": "bytes=0-0"}, what)[1].close()
             except DownloadMissingError:
                 return True
             return False
@@ -156,8 +149,8 @@ class Downloader:
             check_wanted()
             try:
                 return act()
-            except (HTTPError, _TransientError) as error:
-                if isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+            except (NoResponseError, _TransientError) as error:
+                if isinstance(error, NoResponseError) and "certificate" in error.reason:
                     raise DownloadUnavailableError(
                         f"Could not download {what}: the certificate of {host_of(url)} is not trusted.",
                         hint="If a proxy inspects connections, set SSL_CERT_FILE to a bundle with its CA.",
@@ -169,7 +162,7 @@ class Downloader:
                 if failed >= policy.tries + max(now - begun, 0) // _BYTES_PER_TRY:
                     raise DownloadUnavailableError(
                         f"Could not download {what} from {host_of(url)} in {failed} tries. "
-                        f"The last problem was: {_problem(error)}.",
+                        f"The last problem was: {error}.",
                         hint="Check the network, and that the index is up; then try again.",
                     ) from None  # The cause's text may contain the URL.
                 asked = error.retry_after if isinstance(error, _TransientError) else 0.0
@@ -178,8 +171,9 @@ class Downloader:
 
     def _receive(self, url: str, sink: Sink, what: str) -> None:
         headers = {"Range": f"bytes={sink.position}-"} if sink.position else {}
-        response = self._request("GET", url, headers, what)
-        try:
+        response, pieces = self._request("GET", url, headers, what)
+        # Unread bytes are not worth reading only to reuse the connection.
+        with closing(pieces):
             if response.status == 206:
                 found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
                 if found is None or int(found[1]) != sink.position:
@@ -190,8 +184,8 @@ class Downloader:
                 if response.status == 416:
                     raise _TransientError("it does not have the requested range")
             since, received = monotonic(), 0
-            while data := response.read1(_BLOCK, decode_content=False):
-                check_wanted()
+            for data in pieces:
+                assert isinstance(data, bytes)
                 received, took = received + len(data), monotonic() - since
                 if took > self._policy.limit + received / self._policy.least_rate:
                     raise DownloadUnavailableError(
@@ -199,60 +193,36 @@ class Downloader:
                         hint="Check the network, and that the index is up; then try again.",
                     )
                 sink.put(data)
-        finally:
-            # Unread bytes are not worth reading only to reuse the connection.
-            response.close()
 
     def _request(
         self, method: str, url: str, headers: Mapping[str, str], what: str
-    ) -> urllib3.BaseHTTPResponse:
-        """Send a request and follow redirects; return a response with status 200, 206 or 416."""
+    ) -> tuple[Response, Generator[Response | bytes, None, None]]:
+        """Send a request and follow redirects; return a response with status 200, 206 or 416, and its body."""
         first = origin(url)
         login = self._authorization(url)
-        here = _without_userinfo(self._addresses.get(url, url))
+        here = self._addresses.get(url, url)
         for _ in range(_MOST_REDIRECTS):
-            sent = {"Accept-Encoding": "identity", **headers}
-            # Other hosts must not see the credentials.
-            if login is not None and origin(here) == first:
-                sent["Authorization"] = login
-            response = self._pool(here).request(
-                method,
-                here,
-                headers=sent,
-                preload_content=False,
-                redirect=False,
-                retries=False,
-                timeout=urllib3.Timeout(connect=self._policy.connect, read=self._policy.read),
-            )
-            target = response.headers.get("Location")
-            if response.status not in _REDIRECTS or target is None:
-                if response.status not in (200, 206, 416):
-                    response.close()
-                    raise _refusal(response, here, what)
-                return response
-            response.close()
-            here = _without_userinfo(urljoin(here, target))
-            if urlsplit(here).scheme not in ("http", "https"):
+            if origin(here)[0] not in ("http", "https") or not origin(here)[1]:
                 break
+            # Other hosts must not see the credentials.
+            own = {} if login is None or origin(here) != first else {"Authorization": login}
+            here = _without_userinfo(here)
+            sent = {**headers, **own}
+            request = Outgoing(method=method, url=here, headers=sent, accepts_encoded=True)
+            pieces = self._connections.stream(request, seconds=self._policy.read)
+            response = next(pieces)
+            assert isinstance(response, Response)
+            target = response.headers.get("Location")
+            if response.status in (200, 206, 416):
+                return response, pieces
+            pieces.close()
+            if response.status not in _REDIRECTS or target is None:
+                raise _refusal(response, here, what)
+            here = joined(here, target)
         raise DownloadError(
             f"Could not download {what}: {host_of(url)} redirects endlessly, or to no web address.",
             hint="Check the address of the index.",
         )
-
-    def _pool(self, url: str) -> urllib3.PoolManager:
-        proxy = proxy_of_environment(url, self._environ)
-        pool = self._pools.get(proxy)
-        if pool is None:
-            if self._tls is None:
-                self._tls = tls_context(self._certificates, DownloadError)
-            options: dict[str, Any] = {"ssl_context": self._tls, "maxsize": 16}
-            pool = (
-                urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **options)
-                if proxy
-                else urllib3.PoolManager(**options)
-            )
-            self._pools[proxy] = pool
-        return pool
 
 
 class _TransientError(Exception):
@@ -273,7 +243,7 @@ def _without_userinfo(url: str) -> str:
     return urlunsplit(parts._replace(netloc=host_of(url)))
 
 
-def _refusal(response: urllib3.BaseHTTPResponse, url: str, what: str) -> Exception:
+def _refusal(response: Response, url: str, what: str) -> Exception:
     status, host = response.status, host_of(url)
     if status in _TRANSIENT:
         asked = response.headers.get("Retry-After", "")
@@ -293,10 +263,3 @@ def _refusal(response: urllib3.BaseHTTPResponse, url: str, what: str) -> Excepti
         f"Could not download {what}: {host} responded with HTTP status {status}.",
         hint="Check the address of the index.",
     )
-
-
-def _problem(error: Exception) -> str:
-    """Describe *error* without its URL, which may contain a signature."""
-    if isinstance(error, _TransientError):
-        return str(error)
-    return re.sub(r"(?<!^)(?=[A-Z])", " ", type(error).__name__).lower().removesuffix(" error")

@@ -15,6 +15,8 @@ from kinetic_images.registry.repository import RemoteImage, Repository
 
 _LARGEST_IMAGE: Final = 32 << 20
 """The most compressed bytes that are downloaded. Images of Linux distributions without Python are smaller."""
+_MOST_LAYERS: Final = 127
+"""Docker runs no image with more."""
 _LARGEST_CONTENT: Final = 512 << 20
 """The most uncompressed bytes of all layers that are read."""
 _LARGEST_HEADER: Final = 64 << 10
@@ -48,7 +50,7 @@ def has_program(
         RegistryError: The registry cannot be queried, or returned other bytes.
     """
     layers = image.manifest.layers
-    if sum(layer.size for layer in layers) > _LARGEST_IMAGE:
+    if len(layers) > _MOST_LAYERS or sum(layer.size for layer in layers) > _LARGEST_IMAGE:
         return None
     # In a header, or in an extended header. What only looks like a path may match as well: that is not certain, either.
     wanted = re.compile(rb"(?:^|[/=])%b(?:[\n\0]|$)" % re.escape(name.encode()))

@@ -20,7 +20,7 @@ from kinetic_images.lock.project_locks import ProjectLock
 from kinetic_payload.threads import parallel_map
 
 _REQUESTS: Final = 8
-_ONCE: Final = DownloadPolicy(tries=1, connect=5.0, read=10.0)
+_ONCE: Final = DownloadPolicy(tries=1, read=10.0)
 _MOST: Final = 3
 """How many packages a message names."""
 

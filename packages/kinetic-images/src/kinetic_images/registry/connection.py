@@ -1,4 +1,4 @@
-"""HTTP connections to registries: one request and its response, with limits of time and size."""
+"""HTTP connections to registries and indexes: one request and its response, with limits of time and size."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSL
 
 from kinetic_images.certificates import tls_context
 from kinetic_images.errors import RegistryError
+from kinetic_payload.errors import KineticError
 from kinetic_payload.progress import Advance
 from kinetic_payload.proxies import proxy_headers, proxy_of_environment
 from kinetic_payload.queues import TimedQueue
@@ -63,6 +64,8 @@ class Outgoing:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | Content | None = None
+    accepts_encoded: bool = False
+    """Whether a body with a content encoding is wanted as it is. Otherwise it is an error."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,19 @@ class Connections:
     """Open connections, shared by threads and kept for further requests.
 
     Certificates are verified with `SSL_CERT_FILE` or `REQUESTS_CA_BUNDLE` of *environ*, or those of the system.
-    Proxies are those of *environ*; None: of this process and of the system.
+    Proxies are those of *proxies*; None: of this process and of the system. Certificates that cannot be read
+    are a *failure*.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], *, proxies: Mapping[str, str] | None = None
+        self,
+        environ: Mapping[str, str],
+        *,
+        proxies: Mapping[str, str] | None = None,
+        failure: type[KineticError] = RegistryError,
     ) -> None:
         self._environ = environ
+        self._failure = failure
         self._proxies = proxies
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -119,7 +128,7 @@ class Connections:
 
         Raises:
             NoResponseError: There was no complete response within *seconds*.
-            RegistryError: The machine's certificates cannot be read.
+            KineticError: The machine's certificates cannot be read.
         """
         with closing(self.stream(request, seconds=seconds)) as pieces:
             head = next(pieces)
@@ -133,10 +142,10 @@ class Connections:
 
         Raises:
             NoResponseError: Nothing was received for too long, or the response is incomplete.
-            RegistryError: The machine's certificates cannot be read.
+            KineticError: The machine's certificates cannot be read.
         """
         exchange = _Exchange(self._pool(request.url), request, min(seconds, SILENCE_LIMIT))
-        threading.Thread(target=exchange.run, name="kinetic-registry", daemon=True).start()
+        threading.Thread(target=exchange.run, name="kinetic-http", daemon=True).start()
         try:
             yield from exchange.events(seconds)
         finally:
@@ -153,7 +162,7 @@ class Connections:
 
     def _new_pool(self, proxy: str | None) -> urllib3.PoolManager:
         if self._tls is None:
-            self._tls = tls_context(self._environ, RegistryError)
+            self._tls = tls_context(self._environ, self._failure)
         options: dict[str, Any] = {"num_pools": 16, "maxsize": 16, "ssl_context": self._tls}
         if proxy is None:
             return urllib3.PoolManager(**options)
@@ -233,7 +242,8 @@ class _Exchange:
             decode_content=False,
         )
         try:
-            if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+            encoding = response.headers.get("Content-Encoding", "identity").lower()
+            if encoding != "identity" and not request.accepts_encoded:
                 # Compressed content has another digest, and any size once it is expanded.
                 raise NoResponseError(
                     "the response is compressed, which was not asked for", transient=False

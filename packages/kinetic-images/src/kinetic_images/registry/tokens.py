@@ -198,7 +198,7 @@ class Authorizer:
             found: Any = json.loads(response.data)
             token = found.get("token") or found.get("access_token")
             seconds = float(found.get("expires_in") or _DEFAULT_SECONDS)
-        except (ValueError, AttributeError, TypeError, RecursionError):
+        except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
             token, seconds = None, 0.0
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             # The response may contain a secret, so it is not quoted.
