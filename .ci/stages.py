@@ -81,6 +81,8 @@ class Stage:
 def main(wanted: list[str]) -> int:
     """Run the stages whose names begin with one of *wanted*, or all; return the exit code."""
     os.chdir(ROOT)
+    # Thousands of processes would compile the libraries anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     LOG.mkdir(parents=True, exist_ok=True)  # A run that was killed may still write there.
     started = time.monotonic()
