@@ -32,7 +32,7 @@ _MOST_REDIRECTS: Final = 10
 _LONGEST_RETRY_AFTER: Final = 30.0
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
-_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]+)-[0-9]+/(?:[0-9]+|\*)")
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]+/(?:[0-9]+|\*)")
 
 
 class Sink(Protocol):
@@ -120,7 +120,7 @@ class Downloader:
                 return None  # Some servers refuse HEAD; if it is more than that, `fetch` says so.
             pieces.close()
             length = response.headers.get("Content-Length", "")
-            return int(length) if length.isascii() and length.isdigit() else None
+            return int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
 
         return self._retry(url, what, ask, lambda: 0)
 

@@ -7,7 +7,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from time import thread_time
+from time import monotonic, thread_time
 from typing import BinaryIO, Final
 
 from kinetic_images.registry.oci import Descriptor
@@ -23,6 +23,7 @@ _LARGEST_HEADER: Final = 64 << 10
 """The most bytes of an extended header, which may contain a long path."""
 _SECONDS: Final = 5.0
 """The most seconds of this thread's CPU time."""
+_WAIT_SECONDS: Final = 60.0
 _PIECE: Final = 16 << 10
 _BLOCK: Final = 512
 _EXTENDED: Final = (
@@ -54,13 +55,13 @@ def has_program(
         return None
     # In a header, or in an extended header. What only looks like a path may match as well: that is not certain, either.
     wanted = re.compile(rb"(?:^|[/=])%b(?:[\n\0]|$)" % re.escape(name.encode()))
-    left, until = _LARGEST_CONTENT, clock() + _SECONDS
+    left, until, end = _LARGEST_CONTENT, clock() + _SECONDS, monotonic() + _WAIT_SECONDS
 
     def limited(pieces: Iterator[bytes]) -> Iterator[bytes]:
         nonlocal left
         for piece in pieces:
             left -= len(piece)
-            if left < 0 or clock() > until:
+            if left < 0 or clock() > until or monotonic() > end:
                 raise tarfile.ReadError("The layers are too large to be read.")
             yield piece
 

@@ -50,6 +50,14 @@ def test_an_entry_that_inflates_to_much_comes_in_pieces() -> None:
     assert max(sizes) <= 1 << 20
 
 
+@pytest.mark.parametrize("more", [0, 1, 2, 7, 15, 100, 5000])
+@pytest.mark.parametrize("line", [b"some text of a module\n", b"\0"])
+def test_an_entry_a_little_longer_than_a_piece_is_read_to_its_end(line: bytes, more: int) -> None:
+    content = (line * ((2 << 20) // len(line) + 5001))[: (2 << 20) + more]
+
+    assert read(an_archive({"a": content}, zipfile.ZIP_DEFLATED), "a") == content
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [

@@ -74,6 +74,15 @@ def test_files_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
         Wheel(wheel)
 
 
+def test_an_offset_beyond_the_file_is_an_error_of_the_wheel(tmp_path: Path) -> None:
+    wheel = Wheel(make_wheel(tmp_path))
+    info = copy.copy(wheel.entries[0].info)
+    info.header_offset = 2**63 - 9
+
+    with pytest.raises(InvalidWheelError, match="cannot be read"):
+        list(wheel.content(info))
+
+
 def test_names_that_differ_in_case_are_two_files(tmp_path: Path) -> None:
     wheel = Wheel(make_wheel(tmp_path, {"Demo.py": "", "demo.py": ""}))
 

@@ -28,7 +28,7 @@ from kinetic_payload.progress import Advance
 
 LARGEST_MANIFEST: Final = 4 << 20
 """The most bytes of a manifest; registries accept no larger ones."""
-LARGEST_BLOB: Final = 8 << 20
+LARGEST_BLOB: Final = 2 << 20
 """The most bytes of a blob that is read as a whole, in memory."""
 _ACCEPT: Final = ", ".join((*MANIFESTS, *INDEXES))
 """Without them, a registry responds with 404, or with a manifest in docker's first format."""

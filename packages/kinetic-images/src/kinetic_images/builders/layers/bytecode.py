@@ -45,7 +45,7 @@ def compiled(source: bytes, path: str) -> bytes | None:
         data = marshal.dumps(
             code
         )  # With a name of its own, as in py_compile: a flag counts references.
-    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError, SystemError):
         return None
     digest = importlib.util.source_hash(source)
     return importlib.util.MAGIC_NUMBER + _UNCHECKED + digest + data

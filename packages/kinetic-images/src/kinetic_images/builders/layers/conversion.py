@@ -31,6 +31,8 @@ _SOURCE_RATE: Final = 50e3
 """Bytes of modules that are compiled in a second of CPU time, at least. A slow machine took 4 s for a megabyte."""
 _RATE: Final = 2e6
 """The same for bytes of other files."""
+_LARGEST_RATIO: Final = 1032
+"""That of deflate: https://zlib.net/zlib_tech.html"""
 _INSTALLER: Final = b"kinetic\n"
 _INTERPRETER: Final = re.compile(rf"{BIN}/pythonw?[0-9.]*")
 
@@ -64,6 +66,12 @@ def write_layer(
             tree.skipped = {path for path in installation.paths if owners[path] != number}
             installation.write(tree)
         return tree.writer.finish()
+
+
+def _seconds(entry: WheelEntry) -> float:
+    """Return the CPU time that a file should take, whatever size it declares."""
+    size = min(entry.info.file_size, entry.info.compress_size * _LARGEST_RATIO)
+    return size / (_SOURCE_RATE if entry.is_source and size <= LARGEST_SOURCE else _RATE)
 
 
 def _owners(installations: Sequence[_Installation]) -> dict[str, int]:
@@ -126,10 +134,7 @@ class _Installation:
         self._entries = sorted(
             (entry for entry in entries if entry.path not in cached), key=lambda entry: entry.path
         )
-        self.seconds = sum(
-            entry.info.file_size / (_SOURCE_RATE if entry.is_source else _RATE)
-            for entry in self._entries
-        )
+        self.seconds = sum(map(_seconds, self._entries))
         self._rows: list[RecordRow] = []
         info = f"{SITE}/{wheel.dist_info}"
         self._installer, self._record = f"{info}/INSTALLER", f"{info}/RECORD"

@@ -54,7 +54,9 @@ def _inflated(stream: BinaryIO, info: zipfile.ZipInfo) -> Iterator[bytes]:
         if not data:
             raise zipfile.BadZipFile("it ends early")
         left -= len(data)
-        while data:
+        piece = b""
+        # A full piece may leave more to come, although all of the data is consumed.
+        while data or (len(piece) == _CHUNK and not decompressor.eof):
             # The limit keeps memory small, whatever the content inflates to.
             piece = decompressor.decompress(data, _CHUNK)
             data = decompressor.unconsumed_tail

@@ -6,6 +6,7 @@ https://packaging.python.org/en/latest/specifications/binary-distribution-format
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import re
 import stat
@@ -110,11 +111,12 @@ class Wheel:
         """
         try:
             yield from content_of(self._archive, self._stream, info)
-        except (OSError, MemoryError):
+        except MemoryError:
             raise
-        except (
-            Exception
-        ) as error:  # Also zlib.error, and the errors of whatever is at hand instead.
+        except Exception as error:  # zlib.error, and the errors of whatever is at hand instead.
+            # bz2 raises OSError without a number for damaged data, and a wrong offset cannot be sought.
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
             raise self.error(f"{info.filename!r} cannot be read ({error})") from error
 
     def record(self) -> dict[str, tuple[str, str]]:

@@ -22,6 +22,7 @@ from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.errors import InvalidWheelError
 from kinetic_payload.files.private import FULL_DISK
 
+_MOST_SECONDS: Final = 3600.0
 MEMORY: Final = 256 << 20
 """The most bytes of memory of a worker."""
 
@@ -90,8 +91,9 @@ def _limit_time(seconds: float) -> None:
 
 def _done(job: Job) -> Answer:
     def limit(seconds: float) -> None:
-        _limit_time(job.seconds + seconds)
+        _limit_time(job.seconds + min(seconds, _MOST_SECONDS))
 
+    limit(0)
     try:
         with Path(job.output).open("r+b") as stream:
             wheels = [Path(path) for path in job.wheels]
