@@ -28,8 +28,10 @@ from kinetic_payload.progress import Advance
 
 LARGEST_MANIFEST: Final = 4 << 20
 """The most bytes of a manifest; registries accept no larger ones."""
-LARGEST_BLOB: Final = 2 << 20
+LARGEST_BLOB: Final = 8 << 20
 """The most bytes of a blob that is read as a whole, in memory."""
+_LARGEST_CONFIG: Final = 2 << 20
+"""As Python objects, a configuration takes up to 60 times as much memory."""
 _ACCEPT: Final = ", ".join((*MANIFESTS, *INDEXES))
 """Without them, a registry responds with 404, or with a manifest in docker's first format."""
 
@@ -135,7 +137,7 @@ class Repository:
             parsed = self._parsed(found, chosen.digest)
             if isinstance(parsed, Index):
                 raise InvalidImageError(f"The image {self}, {version}, is an index of indexes.")
-        data = self.blob(parsed.config.digest)
+        data = self.blob(parsed.config.digest, most=_LARGEST_CONFIG)
         with self._about(version):
             config = parse_config(data)
         if (config.os, config.architecture) != ("linux", architecture):
