@@ -24,6 +24,7 @@ _LARGEST_HEADER: Final = 64 << 10
 _SECONDS: Final = 5.0
 """The most seconds of this thread's CPU time."""
 _WAIT_SECONDS: Final = 60.0
+"""The most seconds until the registry has sent what is read, checked between two pieces."""
 _PIECE: Final = 16 << 10
 _BLOCK: Final = 512
 _EXTENDED: Final = (
@@ -55,13 +56,13 @@ def has_program(
         return None
     # In a header, or in an extended header. What only looks like a path may match as well: that is not certain, either.
     wanted = re.compile(rb"(?:^|[/=])%b(?:[\n\0]|$)" % re.escape(name.encode()))
-    left, until, end = _LARGEST_CONTENT, clock() + _SECONDS, monotonic() + _WAIT_SECONDS
+    left, cpu_end, wait_end = _LARGEST_CONTENT, clock() + _SECONDS, monotonic() + _WAIT_SECONDS
 
     def limited(pieces: Iterator[bytes]) -> Iterator[bytes]:
         nonlocal left
         for piece in pieces:
             left -= len(piece)
-            if left < 0 or clock() > until or monotonic() > end:
+            if left < 0 or clock() > cpu_end or monotonic() > wait_end:
                 raise tarfile.ReadError("The layers are too large to be read.")
             yield piece
 

@@ -42,9 +42,8 @@ def compiled(source: bytes, path: str) -> bytes | None:
     """
     try:
         code = compile(source, path, "exec", dont_inherit=True, optimize=0)
-        data = marshal.dumps(
-            code
-        )  # With a name of its own, as in py_compile: a flag counts references.
+        # The code has a name here, as in py_compile: a flag in the bytes depends on its references.
+        data = marshal.dumps(code)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError, SystemError):
         return None
     digest = importlib.util.source_hash(source)

@@ -32,7 +32,7 @@ _SOURCE_RATE: Final = 50e3
 _RATE: Final = 2e6
 """The same for bytes of other files."""
 _LARGEST_RATIO: Final = 1032
-"""That of deflate: https://zlib.net/zlib_tech.html"""
+"""The highest ratio of compression that deflate reaches: https://zlib.net/zlib_tech.html"""
 _INSTALLER: Final = b"kinetic\n"
 _INTERPRETER: Final = re.compile(rf"{BIN}/pythonw?[0-9.]*")
 
@@ -42,13 +42,14 @@ def write_layer(
     stream: BinaryIO,
     *,
     bytecode: bool,
-    limit: Callable[[float], None] = lambda _: None,
+    limit_time: Callable[[float], None] = lambda _: None,
 ) -> LayerBlob:
     """Write the layer of *wheels* into *stream*; if several have one path, the last one's file counts.
 
     The memory does not depend on the size of the wheels. With *bytecode*, modules are compiled by this
-    interpreter. *limit* is called with the most seconds of CPU time that their files should take. The address of a wheel is not recorded (`direct_url.json`): it is no ingredient of an
-    image, and may name a folder of this machine.
+    interpreter. *limit_time* is called with the most seconds of CPU time that their files should take. The
+    address of a wheel is not recorded (`direct_url.json`): it is no ingredient of an image, and may name a
+    folder of this machine.
 
     Raises:
         InvalidWheelError: A wheel cannot be installed; the message names it and the reason.
@@ -59,7 +60,7 @@ def write_layer(
             wheel = Wheel(path)
             opened.callback(wheel.close)
             installations.append(_Installation(wheel, bytecode=bytecode))
-        limit(sum(each.seconds for each in installations))
+        limit_time(sum(each.seconds for each in installations))
         owners = _owners(installations)
         tree = _Tree(LayerWriter(stream))
         for number, installation in enumerate(installations):

@@ -23,6 +23,7 @@ from kinetic_images.errors import InvalidWheelError
 from kinetic_payload.files.private import FULL_DISK
 
 _MOST_SECONDS: Final = 3600.0
+"""The most CPU time for the size of a layer's files."""
 MEMORY: Final = 256 << 20
 """The most bytes of memory of a worker."""
 
@@ -55,10 +56,7 @@ def main() -> None:
     # Ctrl-C on a terminal reaches all processes; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")  # Of compiled modules.
-    # Whatever a wheel says about itself. (macOS does not enforce it.)
-    _, most = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
+    _limit(resource.RLIMIT_DATA, MEMORY)  # macOS does not enforce it.
     gc.disable()  # It takes a tenth of the time of compiling, which makes no cycles.
     lines: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
@@ -79,25 +77,25 @@ def _read(lines: SimpleQueue[bytes]) -> None:
 _PARENT_ENDED: Final = 0
 
 
-def _limit_time(seconds: float) -> None:
-    """End this process by SIGXCPU after so much more CPU time: nothing else ends the compiler."""
-    _, most = resource.getrlimit(resource.RLIMIT_CPU)
-    limit = ceil(process_time() + seconds)
+def _limit(kind: int, amount: int) -> None:
+    """Lower the limit of a resource of this process, whatever a wheel says about itself."""
+    _, most = resource.getrlimit(kind)
     resource.setrlimit(
-        resource.RLIMIT_CPU,
-        (limit if most == resource.RLIM_INFINITY else min(limit, most), most),
+        kind, (amount if most == resource.RLIM_INFINITY else min(amount, most), most)
     )
 
 
 def _done(job: Job) -> Answer:
-    def limit(seconds: float) -> None:
-        _limit_time(job.seconds + min(seconds, _MOST_SECONDS))
+    def limit_time(seconds: float) -> None:
+        # The kernel ends this process with SIGXCPU; nothing else ends the compiler.
+        allowed = job.seconds + min(seconds, _MOST_SECONDS)
+        _limit(resource.RLIMIT_CPU, ceil(process_time() + allowed))
 
-    limit(0)
+    limit_time(0)  # Opening the wheels takes time, too.
     try:
         with Path(job.output).open("r+b") as stream:
             wheels = [Path(path) for path in job.wheels]
-            blob = write_layer(wheels, stream, bytecode=job.bytecode, limit=limit)
+            blob = write_layer(wheels, stream, bytecode=job.bytecode, limit_time=limit_time)
             return Answer(blob=blob)
     except InvalidWheelError as error:
         return Answer(invalid=(error.message, error.hint or ""))
