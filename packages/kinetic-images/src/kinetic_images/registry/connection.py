@@ -32,6 +32,8 @@ _COMMIT_LIMIT: Final = 120.0
 _COMMIT_RATE: Final = 20e6
 """A registry gets so many seconds, and one more per so many bytes, to store an upload."""
 _PIECE: Final = 1 << 16
+_RECEIVED: Final = 1 << 18
+"""The most bytes that are received at a time: each piece passes from one thread to another."""
 _POLL: Final = 0.1
 _AHEAD: Final = 8
 """How many pieces of a response are read before they are wanted."""
@@ -250,7 +252,7 @@ class _Exchange:
                 )
             self._events.put(Response(response.status, response.headers, b"", request.url))
             while self._wanted.get() and not self._abandoned:
-                piece = response.read1(_PIECE)
+                piece = response.read1(_RECEIVED)
                 if not piece:
                     response.release_conn()
                     return
