@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -51,8 +52,11 @@ def resolved(text: str) -> list[str]:
 
 def pinned(text: str, pins: list[str]) -> str:
     """Return *text*, a `pyproject.toml`, with *pins* in place of its present ones."""
-    rows = "".join(f'  "{pin}",\n' for pin in pins)
-    block = f"constraint-dependencies = [\n{rows}]\n"
+    # Quoted first and filled to lines afterwards: a pin with a marker has spaces, and is one line.
+    quoted = [f'"{pin}",'.replace(" ", "\0") for pin in pins]
+    rows = textwrap.fill(" ".join(quoted), 110, break_long_words=False, break_on_hyphens=False)
+    rows = textwrap.indent(rows.replace("\0", " "), "  ")
+    block = f"constraint-dependencies = [\n{rows}\n]\n"
     if PINS.search(text):
         return PINS.sub(lambda _: block, text)
     comment = "# Exact versions, refreshed by one command: python dev/pins.py\n"
