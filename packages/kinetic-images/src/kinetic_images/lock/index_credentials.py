@@ -153,9 +153,9 @@ class IndexCredentials:
 
     def _default_login(self) -> Login | None:
         # Only those who use Artifact Registry need these libraries.
-        from kinetic_images.registry.google_login import GoogleLogin
+        from kinetic_images.registry.google_login import google_login
 
-        return GoogleLogin(self._environ)()
+        return google_login(self._environ)
 
     def _named(self, name: str | None) -> str | None:
         if name is None:
