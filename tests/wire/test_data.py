@@ -27,7 +27,7 @@ from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.testing.gcs import GcsServer
 
 MIB = 1 << 20
-QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.1)
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.1)
 OLD = timedelta(seconds=REFRESH_AGE + 3600)
 
 UPLOAD = """

@@ -24,7 +24,7 @@ from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
 MIB = 1 << 20
 BLOCK = os.urandom(MIB)
 LARGE = b"".join(BLOCK[:-1] + bytes([number]) for number in range(40))

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 from urllib.parse import quote, urlencode
 
 import urllib3
-from urllib3.exceptions import HTTPError, SSLError
+from urllib3.exceptions import HTTPError
 
 from kinetic_k8s.cluster.cluster import Identity, Merge, Propagation
 from kinetic_k8s.cluster.connection import Access, Connection, Opened
@@ -24,6 +24,8 @@ from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Refusal, Request, error_of
 from kinetic_k8s.errors import ClusterChangedError, ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
+from kinetic_payload.http.failures import cause_text, is_untrusted
+from kinetic_payload.http.retry import retry_after
 
 LIMIT: Final = 60.0
 """The time limit of a call in seconds, retries included."""
@@ -42,7 +44,6 @@ SETTLING: Final = 10.0
 """Seconds for which a rejection (403, 404 of a kind) is retried if the same request was accepted before."""
 _ASK_AGAIN: Final = 60.0
 """Seconds after which the server is asked again for a kind that it did not serve: it may be installed meanwhile."""
-_LONGEST_RETRY_AFTER: Final = 30.0
 _LARGEST_MESSAGE: Final = 65536
 
 
@@ -366,9 +367,9 @@ class ApiServer:
                         repeated = True
                         continue
                     changed = found or None
-                if _is_untrusted_certificate(error):
+                if is_untrusted(error):
                     raise changed or self._no_connection(request, error) from error
-                problem, cause = _description(error), error
+                problem, cause = cause_text(error), error
             else:
                 refusal = Refusal.of(status, data) if status >= 400 else None
                 answer = _Answer(status, data, refusal, repeated=repeated)
@@ -390,7 +391,7 @@ class ApiServer:
                 if not refusal.transient:
                     return answer
                 problem, cause = f"{refusal.text} ({status})", None
-                asked = _retry_after(response)
+                asked = retry_after(response.headers)
             repeated = True
             wait = max(pause * random.uniform(0.5, 1.0), asked)  # noqa: S311 - not for secrets
             if self._clock() + wait >= deadline:
@@ -455,7 +456,9 @@ class ApiServer:
             elif refusal.stray and not moved and self._connection.moved(opened, limit=self._limit):
                 moved = True
             else:
-                raise error_of(refusal, request, self.identity, retry_after=_retry_after(response))
+                raise error_of(
+                    refusal, request, self.identity, retry_after=retry_after(response.headers)
+                )
         try:
             yield response
         finally:
@@ -464,10 +467,10 @@ class ApiServer:
     def _no_connection(self, request: Request, error: HTTPError) -> ClusterUnreachableError:
         """Return the error for a single try that failed with *error*."""
         hint = _CHECK_NETWORK
-        if _is_untrusted_certificate(error):
+        if is_untrusted(error):
             hint = "Check the certificate authority in the kubeconfig, and whether a proxy intercepts TLS."
         return ClusterUnreachableError(
-            f"Could not {request} in {self.identity}: {_description(error)}.", hint=hint
+            f"Could not {request} in {self.identity}: {cause_text(error)}.", hint=hint
         )
 
 
@@ -522,27 +525,3 @@ def _covers(found: Manifest, sent: Manifest) -> bool:
         )
         and {each["uid"] for each in sent.get("ownerReferences") or ()} <= owners
     )
-
-
-def _retry_after(response: urllib3.BaseHTTPResponse) -> float:
-    """Return the seconds after which the server asks for the next request; 0 if it names none."""
-    try:
-        seconds = float(response.headers.get("Retry-After") or 0)
-    except ValueError:  # A date, which API servers do not send.
-        return 0.0
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
-
-
-def _is_untrusted_certificate(error: BaseException) -> bool:
-    """Return whether the server's certificate is not trusted, so that a retry cannot help."""
-    refused = ("CERTIFICATE_VERIFY_FAILED", "doesn't match")  # The second is about the name in it.
-    return isinstance(error, SSLError) and any(text in str(error) for text in refused)
-
-
-def _description(error: HTTPError) -> str:
-    """Return the cause of *error*, without the object representations in urllib3's messages."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    reason = getattr(error, "reason", None)
-    return str(reason or cause or error).rstrip(".") or type(error).__name__

@@ -254,7 +254,7 @@ def registries(limit: float | None = None) -> Registry:
     *limit* is how many seconds a request is retried; None: the default.
     """
     from kinetic_images.registry.registry import Registry
-    from kinetic_images.registry.retry import RetryPolicy
+    from kinetic_payload.http.retry import RetryPolicy
 
     return Registry(policy=None if limit is None else RetryPolicy(limit=limit))
 
