@@ -30,7 +30,7 @@ from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner
-    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.manifests import Manifest
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Store
@@ -44,7 +44,7 @@ class Observer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         store: Store,
         key_signer: KeySigner | None,
         *,
