@@ -50,7 +50,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     cluster = found.cluster
     _LATEST.append(cluster)
     home = Path(settings.home.value)
-    store = open_at(location, home)
+    store = open_at(location)
     key_signer = key_signer_of(location, ClusterKey(cluster))
     backend = ClusterBackend(cluster, store, home, key_signer, variables, gke=found.gke)
     return Services(store, backend, key_signer=key_signer)

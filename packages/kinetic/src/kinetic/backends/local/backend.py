@@ -80,7 +80,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     from kinetic.settings.keys import KeyFile
 
     home = Path(settings.home.value)
-    store = open_at(location, home)
+    store = open_at(location)
     key_signer = key_signer_of(location, KeyFile(home))
     backend = LocalBackend(home, store, verify=(key_signer or UNSIGNED).verify)
     return Services(store, backend, key_signer=key_signer)

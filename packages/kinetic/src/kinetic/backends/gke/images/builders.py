@@ -230,7 +230,7 @@ class ClusterBuilders:
         address, place = settings.builds_store.value, self.place(settings)
         if address is None and place is not None:
             address = place.builds_store
-        return None if address is None else open_at(parse_location(address), self.home)
+        return None if address is None else open_at(parse_location(address))
 
 
 def check_secret(source: str, secret: str) -> None:
