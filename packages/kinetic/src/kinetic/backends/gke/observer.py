@@ -17,7 +17,7 @@ from kinetic.backends.gke.observation import (
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.presence import STARTING, starting_or_gone
+from kinetic.jobs.starting import STARTING, starting_or_gone
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.reading.attempts import views
