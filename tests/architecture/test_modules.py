@@ -25,12 +25,11 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 """Importing them runs something."""
 
 NOT_OURS_TO_CATCH = {
-    "kinetic_images.registry.connection.NoResponseError": "goes from one part of the registry's client to another",
-    "kinetic_images.registry.retry.GaveUpError": "goes from one part of the registry's client to another",
-    "kinetic_images.registry.retry.TransientError": "goes from one part of the registry's client to another",
+    "kinetic_payload.http.session.NoResponseError": "goes from one part of the registry's client to another",
+    "kinetic_payload.http.retry.GaveUpError": "goes from one part of the registry's client to another",
+    "kinetic_payload.http.retry.TransientError": "goes from one part of the registry's client to another",
     "kinetic_images.testing.registry.storage.StorageError": "goes from one part of the test registry to another",
     "kinetic_images.testing.registry.web._BreakError": "goes from one part of the test registry to another",
-    "kinetic_images.downloads._TransientError": "goes from one part of a download to another",
     "kinetic.jobs.wait.WaitStopped": "goes from one of our threads to another",
     "kinetic.testing.functions.Sad": "is a user's own, in the contract of backends",
     "kinetic_payload.threads.Stopped": "goes from one of our threads to another",

@@ -48,7 +48,7 @@ PUBLIC = (
     "kinetic_images.registry.oci",
     "kinetic_images.registry.registry",
     "kinetic_images.registry.repository",
-    "kinetic_images.registry.retry",
+    "kinetic_payload.http.retry",
     "kinetic_images.testing.cloud_build.server",
     "kinetic_images.testing.cloud_build.steps",
     "kinetic_images.testing.registry.access",

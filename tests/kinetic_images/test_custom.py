@@ -11,9 +11,9 @@ from small_images import push_image
 from kinetic_images.custom import InspectedImage, inspect_image
 from kinetic_images.errors import ImageNotFoundError, InvalidReferenceError
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.targets import Machine
 from kinetic_images.testing.registry.server import RegistryServer
+from kinetic_payload.http.retry import RetryPolicy
 
 REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
 

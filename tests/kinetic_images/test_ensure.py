@@ -21,7 +21,7 @@ from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.claims import Claims
 from kinetic_images.dependencies import read_dependencies
-from kinetic_images.downloads import Downloader, DownloadPolicy
+from kinetic_images.downloads import Downloader
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import (
     BuildError,
@@ -35,10 +35,10 @@ from kinetic_images.errors import (
 )
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.shared_records import SharedRecords
 from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.layout import build_claim
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.testing.memory_store import MemoryStore
@@ -86,7 +86,7 @@ class World:
 
     def layers(self, machine: str) -> LayersBuilder:
         home = self.project.folder / machine
-        policy = DownloadPolicy(tries=2, pause=lambda _: None)
+        policy = RetryPolicy(limit=0.5, first=0.01, longest=0.05)
         wheels = WheelFiles(home / "wheels", Downloader(environ={}, policy=policy))
         return LayersBuilder(self.registry, wheels, home / "layers", processes=1)
 

@@ -23,8 +23,8 @@ from kinetic_images.ensure import ImageRequest, ImageServices
 from kinetic_images.errors import DependencyError, ImageNotFoundError
 from kinetic_images.prebuilt import PrebuiltImage, find_prebuilt, write_environment
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.registry.server import RegistryServer
+from kinetic_payload.http.retry import RetryPolicy
 
 PYTHON = "{}.{}".format(*sys.version_info)
 COMMAND = "kinetic build-image --repo HERE"

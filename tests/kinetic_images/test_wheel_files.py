@@ -12,10 +12,11 @@ import pytest
 from file_server import FileServer
 from wheel_maker import locked, make_wheel
 
-from kinetic_images.downloads import Downloader, DownloadPolicy
+from kinetic_images.downloads import Downloader
 from kinetic_images.errors import DownloadError, DownloadUnavailableError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.threads import parallel_map
 
 DATA = os.urandom(300_000)
@@ -41,8 +42,8 @@ def a_package(index: FileServer, data: bytes = DATA, size: int | None = None) ->
     )
 
 
-def files_in(folder: Path, tries: int = 3) -> WheelFiles:
-    policy = DownloadPolicy(tries=tries, read=5.0, pause=lambda _: None)
+def files_in(folder: Path, limit: float = 0.5) -> WheelFiles:
+    policy = RetryPolicy(limit=limit, first=0.01, longest=0.05)
     return WheelFiles(folder, Downloader(environ={}, policy=policy))
 
 
@@ -72,7 +73,7 @@ def test_an_interrupted_download_is_resumed_by_the_next_process(
     package = a_package(index)
     index.cut = [200_000]
     with pytest.raises(DownloadUnavailableError):
-        files_in(tmp_path, tries=1).get(package)
+        files_in(tmp_path, limit=0).get(package)
 
     path = files_in(tmp_path).get(package)
 

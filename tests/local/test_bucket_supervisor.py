@@ -347,7 +347,7 @@ def test_an_outage_of_any_length_ends_no_wait_for_a_job_on_this_machine(
     machines.until_up(record)
 
     def outlast(now: float) -> None:
-        if now > RetryPolicy().deadline:
+        if now > RetryPolicy().limit:
             machines.server.faults.clear()
             end.touch()
 

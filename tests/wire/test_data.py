@@ -27,7 +27,7 @@ from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.testing.gcs import GcsServer
 
 MIB = 1 << 20
-QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.1)
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.1)
 OLD = timedelta(seconds=REFRESH_AGE + 3600)
 
 UPLOAD = """
@@ -39,7 +39,7 @@ from kinetic_payload.stores.store import parse_location
 from kinetic_payload.stores import open_store
 
 source, large, pack = sys.argv[1:]
-store = open_store(parse_location("gs://bucket"), uploads=Path(source).with_name("uploads"))
+store = open_store(parse_location("gs://bucket"))
 print("ready", flush=True)
 sys.stdin.readline()
 print(ensure_data(store, Path(source), sizes=Sizes(large=int(large), pack=int(pack))), flush=True)

@@ -61,7 +61,7 @@ def skip(seconds: float) -> None:
     OWN.now += seconds
 
 
-HASTY = RetryPolicy(deadline=10, longest=3, clock=lambda: OWN.now, pause=skip)
+HASTY = RetryPolicy(limit=10, longest=3, clock=lambda: OWN.now, pause=skip)
 """Gives up at once, so that an outage need not last for minutes."""
 
 

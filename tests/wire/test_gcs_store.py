@@ -9,7 +9,7 @@ from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.1)
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.1)
 
 
 class TestGcsStore(StoreContract):

@@ -34,7 +34,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.stores.gcs import ExternalBucket, GcsStore, RetryPolicy, Service
 from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
 
-QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
 WHO = "worker@test-project.iam.gserviceaccount.com"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 

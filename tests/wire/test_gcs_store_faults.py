@@ -26,7 +26,7 @@ from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing import increment
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
 PAGE = (
     "<!DOCTYPE html><html><head><title>Sign in to the hotel</title></head><body>Hello</body></html>"
 )
@@ -54,7 +54,7 @@ class Steps:
         self.now += 0.1
 
     def retry(self, deadline: float, quiet: float = 3.0) -> RetryPolicy:
-        return RetryPolicy(deadline=deadline, quiet=quiet, clock=lambda: self.now, pause=self.step)
+        return RetryPolicy(limit=deadline, quiet=quiet, clock=lambda: self.now, pause=self.step)
 
 
 def hasty() -> RetryPolicy:
@@ -230,7 +230,7 @@ def test_an_operation_survives_what_passes(
 def test_thirty_seconds_without_service_are_waited_out_by_default() -> None:
     retry = RetryPolicy()
 
-    assert retry.deadline - retry.read - retry.longest > 30
+    assert retry.limit - retry.read - retry.longest > 30
 
 
 def test_an_outage_is_outlasted(gcs: GcsServer, store: GcsStore) -> None:

@@ -13,7 +13,7 @@ from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 
 # Patient, for a disk that is busy with something else can keep this server waiting for seconds.
-PATIENT = RetryPolicy(deadline=60, first=0.01, longest=0.1)
+PATIENT = RetryPolicy(limit=60, first=0.01, longest=0.1)
 
 
 class TestGcsStoreOnASecondServer(StoreContract):
@@ -35,7 +35,7 @@ class TestGcsStoreOnASecondServer(StoreContract):
 
     @pytest.mark.xfail(reason="it keeps objects as files", raises=StoreUnavailableError)
     def test_odd_names_stay_themselves(self, tmp_path: Path) -> None:
-        self.retry = replace(PATIENT, deadline=0.5)
+        self.retry = replace(PATIENT, limit=0.5)
         super().test_odd_names_stay_themselves(tmp_path)
 
 

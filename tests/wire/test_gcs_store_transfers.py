@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -24,23 +23,21 @@ from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
+QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
 MIB = 1 << 20
 BLOCK = os.urandom(MIB)
 LARGE = b"".join(BLOCK[:-1] + bytes([number]) for number in range(40))
 
 
 @pytest.fixture
-def store(gcs: GcsServer, tmp_path: Path) -> GcsStore:
-    return open_it(gcs, tmp_path)
+def store(gcs: GcsServer) -> GcsStore:
+    return open_it(gcs)
 
 
-def open_it(
-    gcs: GcsServer, folder: Path, pause: Callable[[float], object] = QUICK.pause
-) -> GcsStore:
+def open_it(gcs: GcsServer, pause: Callable[[float], object] = QUICK.pause) -> GcsStore:
     service = Service(gcs.endpoint, anonymous=True)
     retry = replace(QUICK, pause=pause)
-    return GcsStore("bucket", service=service, retry=retry, uploads=folder / "uploads")
+    return GcsStore("bucket", service=service, retry=retry)
 
 
 @pytest.fixture
@@ -68,154 +65,30 @@ def test_an_upload_that_broke_goes_on_where_it_was(
     assert sent(gcs) < len(LARGE) + MIB
 
 
-UPLOAD = """
-import sys
-from pathlib import Path
-from kinetic_payload.stores.gcs import GcsStore, Service
-
-endpoint, source, uploads = sys.argv[1:]
-store = GcsStore("bucket", service=Service(endpoint, anonymous=True), uploads=Path(uploads))
-store.upload("o", Path(source), if_generation=0)
-"""
-
-
-FULL = """
-import resource, signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-"""
-
-
-def test_an_upload_that_cannot_be_remembered_is_done_all_the_same(
-    gcs: GcsServer, source: Path, tmp_path: Path
-) -> None:
-    # No file can grow, as on a full disk.
-    arguments = [gcs.endpoint, str(source), str(tmp_path / "uploads")]
-    subprocess.run([sys.executable, "-c", FULL + UPLOAD, *arguments], check=True)
-
-    assert gcs.read("bucket", "o") == LARGE
-
-
-def begin_upload(gcs: GcsServer, folder: Path) -> subprocess.Popen[bytes]:
-    arguments = [gcs.endpoint, str(folder / "source"), str(folder / "uploads")]
-    return subprocess.Popen([sys.executable, "-c", UPLOAD, *arguments])
-
-
-def kill_in_the_middle(gcs: GcsServer, folder: Path) -> None:
-    """Let a process upload the source until some of it is there, and kill it."""
-    slow = gcs.faults.add(operation="objects.insert.chunk", drip=20 * MIB, times=1)
-    gcs.faults.add(operation="objects.insert.chunk", after=1, held=True)  # The last of two.
-    child = begin_upload(gcs, folder)
-    try:
-        while sent(gcs) < 10 * MIB:
-            assert child.poll() is None
-            threading.Event().wait(0.01)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-    gcs.faults.clear()
-    assert slow.hits
-    assert gcs.names("bucket") == []
-
-
-def test_an_upload_that_was_killed_goes_on_in_the_next_process(
-    gcs: GcsServer, source: Path, tmp_path: Path
-) -> None:
-    kill_in_the_middle(gcs, tmp_path)
-    before = sent(gcs)
-    gcs.requests.clear()
-    moved: list[int] = []
-
-    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT, progress=moved.append)
-
-    assert gcs.read("bucket", "o") == LARGE
-    assert sent(gcs) <= len(LARGE) - before + 4 * MIB
-    assert gcs.requests.count(operation="objects.insert.start") == 0
-    assert sum(moved) == len(LARGE)
-    assert list((tmp_path / "uploads").iterdir()) == []
-
-
-def test_what_is_remembered_of_an_upload_is_for_its_user_only(
-    gcs: GcsServer, source: Path, tmp_path: Path
-) -> None:
-    kill_in_the_middle(gcs, tmp_path)
-
-    (remembered,) = (tmp_path / "uploads").iterdir()
-
-    assert remembered.stat().st_mode & 0o777 == 0o600
-    assert json.loads(remembered.read_text())["url"].startswith(gcs.endpoint)
-
-
 @pytest.mark.parametrize("status", [404, 410])
 def test_an_upload_whose_session_expired_begins_anew(
-    gcs: GcsServer, source: Path, tmp_path: Path, status: int
+    gcs: GcsServer, source: Path, status: int
 ) -> None:
-    kill_in_the_middle(gcs, tmp_path)
-    gcs.expire_uploads(status=status)
+    gcs.faults.add(operation="objects.insert.chunk", times=1, reset="request", at=25 * MIB)
+    store = open_it(gcs, pause=lambda _: gcs.expire_uploads(status=status))
+    moved: list[int] = []
 
-    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
-
-    assert gcs.read("bucket", "o") == LARGE
-    assert list((tmp_path / "uploads").iterdir()) == []
-
-
-def test_an_upload_of_a_file_that_changed_since_begins_anew(
-    gcs: GcsServer, source: Path, tmp_path: Path
-) -> None:
-    kill_in_the_middle(gcs, tmp_path)
-    source.write_bytes(LARGE[::-1])
-
-    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
-
-    assert gcs.read("bucket", "o") == LARGE[::-1]
-
-
-def test_an_upload_of_a_file_that_changed_unseen_since_begins_anew(
-    gcs: GcsServer, source: Path, tmp_path: Path
-) -> None:
-    kill_in_the_middle(gcs, tmp_path)
-    found = source.stat()
-    with source.open("r+b") as stream:
-        stream.write(b"changed")
-    os.utime(source, ns=(found.st_atime_ns, found.st_mtime_ns))
-
-    open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
-
-    assert gcs.read("bucket", "o") == source.read_bytes()
-
-
-def test_an_upload_that_had_finished_unheard_is_not_sent_again(
-    gcs: GcsServer, source: Path, tmp_path: Path
-) -> None:
-    # The last request does its work, and its answer never comes.
-    gcs.faults.add(operation="objects.insert.chunk", after=1, reset="after")
-    gcs.faults.add(operation="objects.insert.status", reset="before")
-    child = begin_upload(gcs, tmp_path)
-    while not gcs.names("bucket"):
-        assert child.poll() is None
-        threading.Event().wait(0.01)
-    child.kill()
-    child.wait()
-    gcs.faults.clear()
-    gcs.requests.clear()
-
-    written = open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
-
-    assert written.generation == gcs.objects("bucket")[0].generation
-    assert sent(gcs) == 0
-
-
-def test_two_uploads_of_one_file_at_once_do_not_disturb_each_other(
-    gcs: GcsServer, store: GcsStore, source: Path
-) -> None:
-    def upload_too(_: int) -> None:
-        if not gcs.names("bucket"):
-            store.upload("o", source)
-
-    store.upload("o", source, progress=upload_too)
+    store.upload("o", source, if_generation=ABSENT, progress=moved.append)
 
     assert gcs.read("bucket", "o") == LARGE
     assert gcs.requests.count(operation="objects.insert.start") == 2
+    assert sum(moved) == len(LARGE)
+
+
+def test_an_upload_whose_last_response_was_lost_is_not_sent_again(
+    gcs: GcsServer, store: GcsStore, source: Path
+) -> None:
+    gcs.faults.add(operation="objects.insert.chunk", after=1, times=1, reset="after")
+
+    written = store.upload("o", source, if_generation=ABSENT)
+
+    assert written.generation == gcs.objects("bucket")[0].generation
+    assert sent(gcs) < len(LARGE) + MIB
 
 
 def test_a_file_that_changes_while_it_is_uploaded_is_not_stored(
@@ -260,19 +133,6 @@ def test_a_file_that_shrinks_while_it_is_uploaded_is_not_stored(
         store.upload("o", source, progress=lambda _: os.truncate(source, 100))
 
     assert gcs.names("bucket") == []
-
-
-def test_old_memories_of_uploads_are_dropped(
-    gcs: GcsServer, store: GcsStore, source: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "uploads").mkdir()
-    old = tmp_path / "uploads" / "old.json"
-    old.write_text("{}")
-    os.utime(old, (0, 0))
-
-    store.upload("o", source)
-
-    assert not old.exists()
 
 
 def test_a_download_that_broke_goes_on_where_it_was(
@@ -351,7 +211,7 @@ def test_an_object_that_is_replaced_when_its_download_broke_comes_as_one_generat
         store.write("o", b"2" * MIB)
 
     # No checksum is known of a range.
-    read = open_it(gcs, tmp_path, meanwhile).read("o", start=1)
+    read = open_it(gcs, meanwhile).read("o", start=1)
 
     assert read == b"2" * (MIB - 1)
 
@@ -373,7 +233,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
     folder = tmp_path_factory.mktemp("server")
     with GcsServer(folder=folder) as server:
         server.create_bucket("bucket")
-        open_it(server, folder).write("large", LARGE)
+        open_it(server).write("large", LARGE)
         (content,) = (path for path in folder.rglob("*") if path.is_file())
         with content.open("r+b") as stream:
             stream.seek(30 * MIB)
@@ -384,7 +244,7 @@ def damaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
 
 
 def test_damaged_bytes_are_not_taken_for_the_object(damaged: GcsServer, tmp_path: Path) -> None:
-    store = open_it(damaged, tmp_path)
+    store = open_it(damaged)
     moved: list[int] = []
 
     with pytest.raises(IntegrityError, match="'large' of gs://bucket"):

@@ -22,9 +22,9 @@ import kinetic
 from kinetic_cli.testing import run
 from kinetic_images.bases import find_base
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps
 from kinetic_images.testing.registry.server import RegistryServer
+from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.testing.gcs import GcsServer
 
 JAX = "0.10.2" if PYTHON == "3.11" else "0.12.0.1"

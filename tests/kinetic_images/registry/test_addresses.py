@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.credentials import origin
 from kinetic_images.registry.addresses import Addresses, shown
+from kinetic_payload.http.session import origin
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from kinetic_images.errors import (
 from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.registry import Access, RegistryServer, User
+from kinetic_payload.http.retry import RetryPolicy
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,9 @@ def test_a_registry_that_asks_for_a_pause_gets_it_within_the_limit(
     assert repository.digest("1") == digest
     assert time.monotonic() - before >= 1
 
-    server.faults.add(status=429, retry_after="3600")
-    before = time.monotonic()
+    server.faults.add(status=429, retry_after="3600", times=None)
     with pytest.raises(RegistryUnavailableError, match="limits the number of requests"):
         repository.digest("1")
-    assert time.monotonic() - before < 1
 
 
 def test_readers_of_blobs_follow_a_redirect_without_their_credentials(
@@ -113,7 +111,7 @@ def test_readers_of_blobs_follow_a_redirect_without_their_credentials(
         ("https://[fe80::z]/x?signature=hunter2", "not encrypted"),
         ("http://localhost:1/x?signature=hunter2", "localhost, to which it redirects: "),
         ("https://%zz/x?signature=hunter2", "not valid"),
-        ("", "more than 5 redirects"),
+        ("", "more than 10 redirects"),
     ],
 )
 def test_a_redirect_to_a_place_that_is_not_safe_is_refused(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_images.downloads import Downloader, DownloadPolicy
+from kinetic_images.downloads import Downloader
 from kinetic_images.errors import (
     DownloadUnavailableError,
     RegistryError,
@@ -23,9 +23,9 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.registry import Access, RegistryServer, User
 from kinetic_images.testing.registry.contract import push
+from kinetic_payload.http.retry import RetryPolicy
 
 QUICK = RetryPolicy(limit=1, first=0.01, longest=0.05)
 NAME = "us-docker.pkg.dev"
@@ -139,7 +139,7 @@ def test_a_download_from_a_server_that_never_begins_a_response_is_given_up(
     serve: Callable[[socket.socket], None],
 ) -> None:
     before = time.monotonic()
-    downloader = Downloader(environ={}, policy=DownloadPolicy(tries=1, read=1.0))
+    downloader = Downloader(environ={}, policy=RetryPolicy(limit=1))
     with listening(serve) as host, pytest.raises(DownloadUnavailableError, match="in time"):
         assert downloader.size(f"http://{host}/a.whl", what="a 1") is None
     assert time.monotonic() - before < 6

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import pytest
 
 from kinetic_images.errors import (
@@ -13,14 +11,13 @@ from kinetic_images.errors import (
 )
 from kinetic_images.registry.refusals import Call, Refusal, error_of
 
-NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 JSON = {"Content-Type": "application/json"}
 GOOGLE = Call(host="us-docker.pkg.dev", path="p/r/i", doing="write it", right="push")
 HUB = Call(host="docker.io", path="library/python", doing="read it")
 
 
 def refusal(status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> Refusal:
-    return Refusal.of(status, JSON if headers is None else headers, body, NOW)
+    return Refusal.of(status, JSON if headers is None else headers, body)
 
 
 @pytest.mark.parametrize(
@@ -68,25 +65,6 @@ def test_only_the_registry_itself_says_that_something_is_not_there(
     status: int, body: bytes, headers: dict[str, str], absent: bool
 ) -> None:
     assert refusal(status, body, headers).absent is absent
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        ("7", 7.0),
-        ("0.5", 0.5),
-        ("Tue, 24 Nov 2026 12:00:09 GMT", 9.0),
-        ("Tue, 24 Nov 2026 11:00:00 GMT", 0.0),
-        ("-3", 0.0),
-        ("inf", 0.0),
-        ("nan", 0.0),
-        ("soon", 0.0),
-        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", 0.0),
-        ("", 0.0),
-    ],
-)
-def test_the_pause_that_a_registry_asks_for_is_read(value: str, seconds: float) -> None:
-    assert refusal(429, b"", {"Retry-After": value}).retry_after == seconds
 
 
 def test_the_registrys_own_words_are_quoted_and_shortened_without_credentials() -> None:

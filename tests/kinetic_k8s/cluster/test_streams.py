@@ -5,9 +5,8 @@ import io
 import pytest
 from urllib3 import HTTPResponse
 
-from kinetic_k8s.cluster.cluster import Identity
 from kinetic_k8s.cluster.streams import Lines
-from kinetic_k8s.cluster.translation import Request
+from kinetic_k8s.cluster.translation import Identity, Request
 
 REQUEST = Request(verb="get", resource="pods/log", kind="Pod")
 WHERE = Identity(server="https://10.0.0.1", namespace="default")

@@ -361,9 +361,6 @@ EXIT_BAD_NODE: Final = 4
 """The accelerator of this node could not be initialised: the attempt is no failure of the function."""
 EXIT_TERMINATED: Final = 143
 
-LEASE_SECONDS: Final = 30.0
-"""How long a lease is valid after it was renewed; a supervisor renews it three times as often."""
-
 REPORT_SECONDS: Final = 3600.0
 """For how long storing a job's value and outcome is retried while its store fails."""
 

@@ -34,10 +34,10 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.registry import Access, RegistryServer, User
 from kinetic_images.uv import find_uv
 from kinetic_k8s.errors import NotPermittedError
+from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.testing.gcs import GcsServer
 
 PASSWORD = "pa55-of-mine"

@@ -19,7 +19,7 @@ from wheel_maker import extracted, locked, make_wheel
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.builders.layers.plan import LARGE
-from kinetic_images.downloads import Downloader, DownloadPolicy
+from kinetic_images.downloads import Downloader
 from kinetic_images.errors import (
     BuildError,
     DownloadError,
@@ -31,10 +31,10 @@ from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import RemoteImage
-from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.targets import Target
 from kinetic_images.testing.registry import RegistryServer
 from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.progress import Advance
 from kinetic_payload.threads import parallel_map
 
@@ -89,7 +89,7 @@ class Setup:
 
     def builder(self, cache: str = "cache") -> LayersBuilder:
         policy = RetryPolicy(limit=2.0, first=0.01, longest=0.05)
-        downloads = Downloader(environ={}, policy=DownloadPolicy(tries=2, pause=lambda _: None))
+        downloads = Downloader(environ={}, policy=RetryPolicy(limit=0.5, first=0.01, longest=0.05))
         return LayersBuilder(
             Registry(environ={}, policy=policy),
             WheelFiles(self.folder / cache / "wheels", downloads),

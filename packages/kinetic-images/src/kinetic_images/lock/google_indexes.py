@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kinetic_images.credentials import origin
+from kinetic_payload.http.session import origin
 
 _HOST: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
 

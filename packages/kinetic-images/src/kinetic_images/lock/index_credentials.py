@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from kinetic_images.credentials import origin
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError
 from kinetic_images.lock.addresses import full_addresses
@@ -20,6 +19,7 @@ from kinetic_images.registry.addresses import shown
 from kinetic_images.registry.logins import Login
 from kinetic_images.uv import inherited
 from kinetic_payload.files.private import write_private
+from kinetic_payload.http.session import origin
 
 _ASKED_ELSEWHERE: Final = ("oauth2accesstoken",)
 """Users of URLs whose password is found in another place."""
@@ -153,9 +153,9 @@ class IndexCredentials:
 
     def _default_login(self) -> Login | None:
         # Only those who use Artifact Registry need these libraries.
-        from kinetic_images.registry.google_login import GoogleLogin
+        from kinetic_images.registry.google_login import google_login
 
-        return GoogleLogin(self._environ)()
+        return google_login(self._environ)
 
     def _named(self, name: str | None) -> str | None:
         if name is None:

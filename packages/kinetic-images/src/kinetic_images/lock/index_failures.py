@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kinetic_images.credentials import origin, without_credentials
+from kinetic_images.credentials import without_credentials
 from kinetic_images.dependencies import Dependencies
+from kinetic_payload.http.session import origin
 
 _URL: Final = re.compile(r"https?://[^\s'\"`()<>]+")
 _REFUSED: Final = re.compile(r"\b(401 Unauthorized|403 Forbidden)\b")

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kinetic_images.dependencies import Dependencies
-from kinetic_images.downloads import Downloader, DownloadPolicy, host_of
+from kinetic_images.downloads import Downloader, host_of
 from kinetic_images.errors import (
     DependencyError,
     DownloadError,
@@ -17,10 +17,11 @@ from kinetic_images.lock.addresses import full_addresses
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.project_locks import ProjectLock
+from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.threads import parallel_map
 
 _REQUESTS: Final = 8
-_ONCE: Final = DownloadPolicy(tries=1, read=10.0)
+_SHORT: Final = RetryPolicy(limit=10.0)
 _MOST: Final = 3
 """How many packages a message names."""
 
@@ -40,7 +41,7 @@ def vanished_files(
         authorization=credentials.authorization,
         addresses=full_addresses(dependencies),
         environ=environ,
-        policy=_ONCE,
+        policy=_SHORT,
     )
     silent = set[str]()
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from kinetic_images.registry.names import DOCKER_HUB
 
@@ -51,14 +51,6 @@ class Addresses:
             return False
         host = parts.netloc.rpartition("@")[2]
         return parts.scheme == "https" or (parts.scheme == "http" and self.is_plain(host))
-
-
-def joined(url: str, location: str) -> str:
-    """Return the address of *location*, which a response from *url* names."""
-    try:
-        return urljoin(url, location)
-    except ValueError:  # It is no address; `Addresses.permits` rejects it.
-        return location
 
 
 def shown(url: str) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kinetic_images.errors import InvalidImageError
 from kinetic_images.registry.client import Client
-from kinetic_images.registry.connection import SILENCE_LIMIT, Outgoing, Response
 from kinetic_images.registry.refusals import Call, unavailable
-from kinetic_images.registry.retry import TransientError
+from kinetic_payload.http.retry import TransientError
+from kinetic_payload.http.session import SILENCE_LIMIT, Outgoing, Response
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -71,7 +71,7 @@ class _BlobReader(io.RawIOBase):
             raise InvalidImageError(
                 f"Could not {self._call}: it has more than its {self._size} bytes."
             )
-        if self._waited > policy.limit + self._position / policy.least_rate:
+        if policy.too_slow(self._position, self._waited):
             seen = f"only {self._position} of {self._size} bytes arrived in {self._waited:.0f} s"
             raise unavailable(self._call, seen)
         return piece

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-from kinetic_images.credentials import origin
 from kinetic_images.errors import RegistryError, RegistryLoginError
-from kinetic_images.registry.addresses import Addresses, joined, shown
+from kinetic_images.registry.addresses import Addresses, shown
 from kinetic_images.registry.challenges import parse_challenges
-from kinetic_images.registry.connection import (
-    Connections,
-    NoResponseError,
-    Outgoing,
-    Response,
-    body_of,
-)
 from kinetic_images.registry.credentials import Credentials
 from kinetic_images.registry.refusals import (
     Call,
@@ -28,13 +19,20 @@ from kinetic_images.registry.refusals import (
     login_error,
     unavailable,
 )
-from kinetic_images.registry.retry import GaveUpError, RetryPolicy, TransientError
 from kinetic_images.registry.tokens import Authorizer
+from kinetic_payload.http.retry import GaveUpError, RetryPolicy, TransientError
+from kinetic_payload.http.session import (
+    NoResponseError,
+    Outgoing,
+    Response,
+    Session,
+    body_of,
+    followed,
+    origin,
+)
 
 LARGEST_ANSWER: Final = 1 << 20
 """The most bytes of a response that is no content of an image."""
-_MOST_REDIRECTS: Final = 5
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 _T = TypeVar("_T")
 
@@ -45,14 +43,14 @@ class Client:
     def __init__(
         self,
         *,
-        connections: Connections,
+        session: Session,
         addresses: Addresses,
         credentials: Credentials,
         policy: RetryPolicy,
     ) -> None:
         self.addresses = addresses
         self.policy = policy
-        self._connections = connections
+        self._session = session
         self._authorizer = Authorizer(credentials, addresses, self._ask_token_service)
 
     def url(self, call: Call, rest: str) -> str:
@@ -115,7 +113,7 @@ class Client:
         """
 
         def exchange(sent: Outgoing) -> Response:
-            return self._connections.exchange(sent, most=most, seconds=seconds)
+            return self._session.exchange(sent, most=most, seconds=seconds)
 
         with _translated(call):
             response = self._authorized(call, request, seconds, exchange)
@@ -146,7 +144,7 @@ class Client:
         def exchange(sent: Outgoing) -> Response:
             for earlier in opened:
                 earlier.close()
-            events = self._connections.stream(sent, seconds=seconds)
+            events = self._session.stream(sent, seconds=seconds)
             opened[:] = [events]
             head = next(events)
             assert isinstance(head, Response)
@@ -192,21 +190,19 @@ class Client:
     def _followed(
         self, call: Call, request: Outgoing, exchange: Callable[[Outgoing], Response]
     ) -> Response:
-        """Return the response to *request*, redirects followed; credentials stay at the first origin."""
+        """Return the response to *request*, redirects followed, which only reading requests may be."""
         home = origin(request.url)
-        for _ in range(_MOST_REDIRECTS + 1):
+
+        def send(sent: Outgoing) -> Response:
             try:
-                response = exchange(request)
+                return exchange(sent)
             except NoResponseError as error:
-                if origin(request.url) == home:
-                    raise
-                other = f"{urlsplit(request.url).hostname}, to which it redirects"
-                raise NoResponseError(
-                    f"{other}: {error.reason}", transient=error.transient
-                ) from error
-            if response.status not in _REDIRECTS:
-                return response
-            target = joined(request.url, response.headers.get("Location", ""))
+                if origin(sent.url) != home:
+                    where = f"{urlsplit(sent.url).hostname}, to which it redirects"
+                    error.reason = f"{where}: {error.reason}"
+                raise
+
+        def check(target: str) -> None:
             where = shown(target)
             if request.method not in ("GET", "HEAD"):
                 raise RegistryError(
@@ -218,11 +214,8 @@ class Client:
                     f"Could not {call}: the registry redirects to {where}, which is not encrypted.",
                     hint="Log in to the network, or ask the operator of the registry.",
                 )
-            headers = dict(request.headers)
-            if origin(target) != home:
-                headers = {key: value for key, value in headers.items() if key != "Authorization"}
-            request = replace(request, url=target, headers=headers)
-        raise RegistryError(f"Could not {call}: more than {_MOST_REDIRECTS} redirects.")
+
+        return followed(request, send, check)
 
     def _check(self, call: Call, response: Response, accept: Collection[int]) -> None:
         """Return if *response* can be used.
@@ -256,10 +249,10 @@ class Client:
 
     def _ask_token_service(self, request: Outgoing, seconds: float) -> Response:
         try:
-            return self._connections.exchange(request, most=LARGEST_ANSWER, seconds=seconds)
+            return self._session.exchange(request, most=LARGEST_ANSWER, seconds=seconds)
         except NoResponseError as error:
-            reason = f"the token service {urlsplit(request.url).hostname}: {error.reason}"
-            raise NoResponseError(reason, transient=error.transient) from error
+            error.reason = f"the token service {urlsplit(request.url).hostname}: {error.reason}"
+            raise
 
 
 @contextmanager
@@ -271,13 +264,13 @@ def _translated(call: Call) -> Generator[None, None, None]:
         if error.transient:
             raise TransientError(f"{call.host}: {error.reason}") from error
         hint = "Check the address of the registry, a VPN or proxy."
-        if "certificate" in error.reason:
+        if error.untrusted:
             hint = "Set SSL_CERT_FILE to a file with its certificate authority; a proxy may intercept TLS."
         raise RegistryError(f"Could not {call}: {error.reason}.", hint=hint) from error
 
 
 def _refusal(response: Response) -> Refusal:
-    return Refusal.of(response.status, response.headers, response.data, datetime.now(UTC))
+    return Refusal.of(response.status, response.headers, response.data)
 
 
 def _with(request: Outgoing, header: str | None) -> Outgoing:

@@ -75,12 +75,12 @@ class Credentials:
         return found or ANONYMOUS
 
     def _from_google(self) -> Login | None:
-        if self._google is None:
-            # Importing google-auth takes a fifth of a second.
-            from kinetic_images.registry.google_login import GoogleLogin
+        if self._google is not None:
+            return self._google()
+        # Importing google-auth takes a fifth of a second.
+        from kinetic_images.registry.google_login import google_login
 
-            self._google = GoogleLogin(self._environ)
-        return self._google()
+        return google_login(self._environ)
 
     def _config(self) -> Mapping[str, Any]:
         path = self.file

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 
 from kinetic_images.credentials import without_credentials
@@ -19,10 +16,10 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.registry.names import DOCKER_HUB, is_google
+from kinetic_payload.http.retry import TRANSIENT_STATUSES, retry_after
 
 Right = Literal["pull", "push"]
 
-_TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _NO_NAME: Final = "NAME_UNKNOWN"
 _LONGEST_TEXT: Final = 500
 _GOOGLE_ROLES: Final = {
@@ -75,7 +72,7 @@ class Refusal:
     """Whether it has the form of a registry's response, so that it is not the page of a proxy."""
 
     @classmethod
-    def of(cls, status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Refusal:
+    def of(cls, status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
         """Read a response."""
         codes, texts, structured = _errors(body)
         if not texts and body and not structured:
@@ -87,14 +84,14 @@ class Refusal:
             status,
             tuple(codes),
             without_credentials("; ".join(texts))[:_LONGEST_TEXT].rstrip("."),
-            _retry_after(headers.get("Retry-After", ""), now),
+            retry_after(headers),
             genuine=structured or (not body and by_header),
         )
 
     @property
     def transient(self) -> bool:
         """Whether the same request may succeed a little later."""
-        return self.status in _TRANSIENT
+        return self.status in TRANSIENT_STATUSES
 
     @property
     def absent(self) -> bool:
@@ -175,14 +172,3 @@ def _errors(body: bytes) -> tuple[list[str], list[str], bool]:
     codes = [str(each["code"])[:60] for each in errors if each.get("code")]
     texts = [" ".join(str(each["message"]).split()) for each in errors if each.get("message")]
     return codes, texts, True
-
-
-def _retry_after(value: str, now: datetime) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(value) - now).total_seconds()
-        except (ValueError, TypeError, OverflowError):
-            return 0.0
-    return max(seconds, 0.0) if math.isfinite(seconds) else 0.0

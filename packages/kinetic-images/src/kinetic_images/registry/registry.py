@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from kinetic_images.errors import RegistryError
 from kinetic_images.registry.addresses import Addresses
 from kinetic_images.registry.client import Client
-from kinetic_images.registry.connection import Connections
 from kinetic_images.registry.credentials import Credentials
 from kinetic_images.registry.logins import Login
 from kinetic_images.registry.names import Reference, parse_reference
 from kinetic_images.registry.repository import Repository
-from kinetic_images.registry.retry import RetryPolicy
+from kinetic_payload.http.retry import RetryPolicy
+from kinetic_payload.http.session import Session
 
 
 class Registry:
@@ -34,7 +35,7 @@ class Registry:
         # docker and its helpers are configured by the environment that they inherit.
         found = os.environ if environ is None else environ  # noqa: TID251
         self._client = Client(
-            connections=Connections(found, proxies=environ),
+            session=Session(found, failure=RegistryError, proxies=environ),
             addresses=Addresses(found),
             credentials=Credentials(found, google=google),
             policy=policy or RetryPolicy(),

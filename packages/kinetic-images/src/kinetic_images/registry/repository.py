@@ -11,7 +11,6 @@ from kinetic_images.errors import ImageNotFoundError, InvalidImageError, Registr
 from kinetic_images.registry import uploads
 from kinetic_images.registry.blobs import open_blob
 from kinetic_images.registry.client import Client
-from kinetic_images.registry.connection import Outgoing, Response
 from kinetic_images.registry.names import Reference, is_digest
 from kinetic_images.registry.oci import (
     INDEXES,
@@ -24,6 +23,7 @@ from kinetic_images.registry.oci import (
     parse_manifest,
 )
 from kinetic_images.registry.refusals import Call, Right
+from kinetic_payload.http.session import Outgoing, Response
 from kinetic_payload.progress import Advance
 
 LARGEST_MANIFEST: Final = 4 << 20

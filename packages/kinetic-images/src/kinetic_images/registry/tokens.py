@@ -9,18 +9,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode, urlsplit
 
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.addresses import Addresses, shown
 from kinetic_images.registry.challenges import Challenge
-from kinetic_images.registry.connection import Outgoing, Response
 from kinetic_images.registry.logins import ANONYMOUS, Login
 from kinetic_images.registry.names import is_google
 from kinetic_images.registry.refusals import Call, Refusal, login_error
-from kinetic_images.registry.retry import TransientError
+from kinetic_payload.http.retry import TransientError
+from kinetic_payload.http.session import Outgoing, Response
 from kinetic_payload.threads import check_wanted
 
 _DEFAULT_SECONDS: Final = 60.0
@@ -142,8 +141,7 @@ class Authorizer:
         response = self._send(self._token_request(call, challenge, login), seconds)
         if response.status == 200:
             return self._token_of(call, response, asked)
-        now = datetime.fromtimestamp(self._now(), UTC)
-        refusal = Refusal.of(response.status, response.headers, response.data, now)
+        refusal = Refusal.of(response.status, response.headers, response.data)
         service = f"its token service {urlsplit(response.url).hostname}"
         if response.status in (400, 401, 403):
             if again:

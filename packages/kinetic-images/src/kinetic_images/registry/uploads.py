@@ -7,18 +7,17 @@ from contextlib import suppress
 from typing import BinaryIO, Final
 from urllib.parse import urlencode, urlsplit
 
-from kinetic_images.credentials import origin
 from kinetic_images.errors import (
     InvalidImageError,
     RegistryError,
     RegistryLoginError,
     RegistryPermissionError,
 )
-from kinetic_images.registry.addresses import joined, shown
+from kinetic_images.registry.addresses import shown
 from kinetic_images.registry.client import Client
-from kinetic_images.registry.connection import Content, Outgoing, Response
 from kinetic_images.registry.refusals import Call
-from kinetic_images.registry.retry import TransientError
+from kinetic_payload.http.retry import TransientError
+from kinetic_payload.http.session import Content, Outgoing, Response, joined, origin
 from kinetic_payload.progress import Advance
 
 _CANCEL_LIMIT: Final = 3.0

@@ -1,5 +1,5 @@
 """Clusters: the operations that Kinetic needs, as requests to an API server."""
 
-from kinetic_k8s.cluster.cluster import Cluster, Identity
+from kinetic_k8s.cluster.translation import Identity
 
-__all__ = ["Cluster", "Identity"]
+__all__ = ["Identity"]

@@ -10,20 +10,24 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 from urllib.parse import quote, urlencode
 
 import urllib3
-from urllib3.exceptions import HTTPError, SSLError
+from urllib3.exceptions import HTTPError
 
-from kinetic_k8s.cluster.cluster import Identity, Merge, Propagation
 from kinetic_k8s.cluster.connection import Access, Connection, Opened
 from kinetic_k8s.cluster.port_stream import PortStream, open_port
 from kinetic_k8s.cluster.resources import ResourceKind, kind_of
 from kinetic_k8s.cluster.streams import Events, Lines
-from kinetic_k8s.cluster.translation import Refusal, Request, error_of
+from kinetic_k8s.cluster.translation import Identity, Refusal, Request, error_of
 from kinetic_k8s.errors import ClusterChangedError, ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
+from kinetic_payload.http.failures import cause_text, is_untrusted
+from kinetic_payload.http.retry import retry_after
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+Merge = Literal["strategic", "plain"]
 
 LIMIT: Final = 60.0
 """The time limit of a call in seconds, retries included."""
@@ -42,12 +46,16 @@ SETTLING: Final = 10.0
 """Seconds for which a rejection (403, 404 of a kind) is retried if the same request was accepted before."""
 _ASK_AGAIN: Final = 60.0
 """Seconds after which the server is asked again for a kind that it did not serve: it may be installed meanwhile."""
-_LONGEST_RETRY_AFTER: Final = 30.0
 _LARGEST_MESSAGE: Final = 65536
 
 
 class ApiServer:
-    """The `Cluster` at the API server of *access*. Threads can share it."""
+    """One namespace of the cluster at the API server of *access*. Manifests in, manifests out. Threads can share it.
+
+    All errors are of the class `ClusterError`. Every method that sends a request can raise
+    `ClusterUnreachableError`, `NotAuthenticatedError` and `NotPermittedError`, besides the errors that it
+    lists.
+    """
 
     def __init__(
         self,
@@ -78,7 +86,10 @@ class ApiServer:
         )
 
     def now(self) -> datetime:
-        """Return the time by the clock of the server; see `Cluster.now`."""
+        """Return the time by the clock of the server, as its latest response showed it; this sends no request.
+
+        Before the first response, that is the time of this machine.
+        """
         return self._connection.server_time()
 
     def within(self, seconds: float) -> Self:
@@ -100,7 +111,11 @@ class ApiServer:
         )
 
     def serves(self, kind: str) -> bool:
-        """Return whether the cluster serves *kind*; see `Cluster.serves`."""
+        """Return whether the cluster serves *kind*, such as `JobSet`.
+
+        The first call asks the cluster; later calls return what it answered then. A kind that it did not
+        serve is asked for again, at most once a minute.
+        """
         found = kind_of(kind)
         if "/" not in found.api:
             return True
@@ -123,7 +138,16 @@ class ApiServer:
         return found.api in served
 
     def create(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Create an object; see `Cluster.create`."""
+        """Create an object; return it as the server completed it.
+
+        A lost response is not an error: if the object that was sent exists, it is returned.
+
+        Raises:
+            AlreadyExistsError: Another object of that name exists.
+            InvalidManifestError: The manifest has an unknown field, or a value that is not accepted.
+            RefusedError: A quota or a policy of the cluster refused it.
+            NamespaceNotFoundError: The namespace does not exist.
+        """
         kind = kind_of(manifest["kind"])
         request = self._request("create", kind, manifest["metadata"].get("name", ""))
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
@@ -183,7 +207,14 @@ class ApiServer:
         merge: Merge = "strategic",
         brief: bool = False,
     ) -> Manifest | None:
-        """Change an object; see `Cluster.patch`."""
+        """Change an object; return its new state, or None if it does not exist.
+
+        With *brief*, return its metadata only.
+
+        Raises:
+            ConflictError: *change* names a resource version that is no longer the object's.
+            InvalidManifestError: The change is not accepted.
+        """
         found = kind_of(kind)
         request = self._request("patch", found, name)
         answer = self._send(
@@ -207,7 +238,19 @@ class ApiServer:
         propagation: Propagation = "Background",
         dry_run: bool = False,
     ) -> bool:
-        """Delete an object; see `Cluster.delete`."""
+        """Delete an object; return whether it existed. Its pods may run until their grace period ends.
+
+        Args:
+            kind: Such as `Job`.
+            name: The object's name.
+            uid: Delete only the object with this uid, not a later one of the same name.
+            grace: Seconds between SIGTERM and SIGKILL, for a pod; None: the pod's own setting.
+            propagation: Whether and when the objects that it owns are deleted.
+            dry_run: Only find out whether the server would do it.
+
+        Raises:
+            ConflictError: The object has another *uid*.
+        """
         found = kind_of(kind)
         request = self._request("delete", found, name)
         body: Manifest = {"propagationPolicy": propagation}
@@ -233,7 +276,19 @@ class ApiServer:
         marked: bool = True,
         seconds: int = 600,
     ) -> Iterator[Events]:
-        """Open one watch request; see `Cluster.watch`."""
+        """Open one watch request. It begins with an ADDED event for each object that exists.
+
+        Args:
+            kind: Such as `Pod`.
+            labels: Label selector.
+            fields: Field selector.
+            marked: Whether a bookmark with the annotation `k8s.io/initial-events-end` follows these
+                first events.
+            seconds: The server ends the request after this time.
+
+        Raises:
+            InvalidManifestError: The server does not support *marked*, as before Kubernetes 1.34.
+        """
         found = kind_of(kind)
         request = self._request("watch", found)
         query = {
@@ -257,7 +312,19 @@ class ApiServer:
         since: str | None = None,
         tail: int | None = None,
     ) -> Iterator[Lines]:
-        """Open one log request; see `Cluster.log`."""
+        """Open one log request; each line begins with its timestamp and a space.
+
+        Args:
+            pod: The pod's name.
+            container: The container's name.
+            follow: Continue until the container ends.
+            since: Begin at this time, as in RFC 3339; the server cuts it to whole seconds.
+            tail: Return only so many lines from the end.
+
+        Raises:
+            LogNotReadyError: The container has not started yet.
+            ObjectGoneError: The pod does not exist.
+        """
         found = kind_of("Pod")
         request = replace(self._request("get", found, pod), resource="pods/log")
         query = {"container": container, "timestamps": "true"}
@@ -274,7 +341,13 @@ class ApiServer:
             yield Lines(response, request, self.identity)
 
     def open_port(self, pod: str, port: int) -> PortStream:
-        """Connect to a port of a pod; see `Cluster.open_port`."""
+        """Connect to *port* on the loopback interface of a pod.
+
+        Whether anything listens there shows only in `PortStream.receive`.
+
+        Raises:
+            ObjectGoneError: The pod does not exist.
+        """
         found = kind_of("Pod")
         request = replace(
             self._request("get", found, pod),
@@ -366,9 +439,9 @@ class ApiServer:
                         repeated = True
                         continue
                     changed = found or None
-                if _is_untrusted_certificate(error):
+                if is_untrusted(error):
                     raise changed or self._no_connection(request, error) from error
-                problem, cause = _description(error), error
+                problem, cause = cause_text(error), error
             else:
                 refusal = Refusal.of(status, data) if status >= 400 else None
                 answer = _Answer(status, data, refusal, repeated=repeated)
@@ -390,7 +463,7 @@ class ApiServer:
                 if not refusal.transient:
                     return answer
                 problem, cause = f"{refusal.text} ({status})", None
-                asked = _retry_after(response)
+                asked = retry_after(response.headers)
             repeated = True
             wait = max(pause * random.uniform(0.5, 1.0), asked)  # noqa: S311 - not for secrets
             if self._clock() + wait >= deadline:
@@ -455,7 +528,9 @@ class ApiServer:
             elif refusal.stray and not moved and self._connection.moved(opened, limit=self._limit):
                 moved = True
             else:
-                raise error_of(refusal, request, self.identity, retry_after=_retry_after(response))
+                raise error_of(
+                    refusal, request, self.identity, retry_after=retry_after(response.headers)
+                )
         try:
             yield response
         finally:
@@ -464,10 +539,10 @@ class ApiServer:
     def _no_connection(self, request: Request, error: HTTPError) -> ClusterUnreachableError:
         """Return the error for a single try that failed with *error*."""
         hint = _CHECK_NETWORK
-        if _is_untrusted_certificate(error):
+        if is_untrusted(error):
             hint = "Check the certificate authority in the kubeconfig, and whether a proxy intercepts TLS."
         return ClusterUnreachableError(
-            f"Could not {request} in {self.identity}: {_description(error)}.", hint=hint
+            f"Could not {request} in {self.identity}: {cause_text(error)}.", hint=hint
         )
 
 
@@ -522,27 +597,3 @@ def _covers(found: Manifest, sent: Manifest) -> bool:
         )
         and {each["uid"] for each in sent.get("ownerReferences") or ()} <= owners
     )
-
-
-def _retry_after(response: urllib3.BaseHTTPResponse) -> float:
-    """Return the seconds after which the server asks for the next request; 0 if it names none."""
-    try:
-        seconds = float(response.headers.get("Retry-After") or 0)
-    except ValueError:  # A date, which API servers do not send.
-        return 0.0
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
-
-
-def _is_untrusted_certificate(error: BaseException) -> bool:
-    """Return whether the server's certificate is not trusted, so that a retry cannot help."""
-    refused = ("CERTIFICATE_VERIFY_FAILED", "doesn't match")  # The second is about the name in it.
-    return isinstance(error, SSLError) and any(text in str(error) for text in refused)
-
-
-def _description(error: HTTPError) -> str:
-    """Return the cause of *error*, without the object representations in urllib3's messages."""
-    cause: BaseException = error
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    reason = getattr(error, "reason", None)
-    return str(reason or cause or error).rstrip(".") or type(error).__name__

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kinetic_k8s.cluster.cluster import Cluster, Identity
+from kinetic_k8s.cluster.translation import Identity
 from kinetic_k8s.errors import AlreadyExistsError, ClusterError, InvalidManifestError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
@@ -28,6 +28,9 @@ from kinetic_k8s.manifests.secrets import (
 from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.workload import checked_job, workload_manifest
 from kinetic_k8s.reading.queue import QUEUE
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
 
 SLOW: Final = 0.2
 """If a round trip takes longer, in seconds, the Job is created suspended and resumed at the end.
@@ -60,7 +63,7 @@ def _ignore(warning: str) -> None:
     pass
 
 
-def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
+def ensure_key(cluster: ApiServer, new_key: Callable[[], bytes]) -> bytes:
     """Return the signing key of the namespace; create its Secret with *new_key* if there is none.
 
     Raises:
@@ -79,7 +82,7 @@ def ensure_key(cluster: Cluster, new_key: Callable[[], bytes]) -> bytes:
 
 
 def check_workload(
-    cluster: Cluster,
+    cluster: ApiServer,
     spec: WorkloadSpec,
     *,
     environment: bool = False,
@@ -112,7 +115,7 @@ def check_workload(
     _ACCEPTED.add(checked)
 
 
-def check_secret(cluster: Cluster) -> None:
+def check_secret(cluster: ApiServer) -> None:
     """Raise unless *cluster* would accept a Secret with variables of a workload; create nothing.
 
     For a workload of which it is known only after `check_workload` that it needs one.
@@ -142,7 +145,7 @@ def _drafts(spec: WorkloadSpec, *, environment: bool, runner: bool) -> Iterator[
 
 
 def create_workload(
-    cluster: Cluster,
+    cluster: ApiServer,
     spec: WorkloadSpec,
     *,
     environment: Mapping[str, str] | None = None,
@@ -197,7 +200,7 @@ def create_workload(
 
 
 def _create(
-    cluster: Cluster,
+    cluster: ApiServer,
     spec: WorkloadSpec,
     notify: Callable[[str], object],
     *,
@@ -233,7 +236,7 @@ def _manifest(spec: WorkloadSpec, *, held: bool) -> Manifest:
     return manifest
 
 
-def _resume(cluster: Cluster, spec: WorkloadSpec, *, queued: bool) -> Manifest | None:
+def _resume(cluster: ApiServer, spec: WorkloadSpec, *, queued: bool) -> Manifest | None:
     """Resume the workload, unless a webhook has *queued* it; return None if it does not exist any more."""
     change: Manifest = {"metadata": {"annotations": {HELD: None}}}
     if not queued:
@@ -242,7 +245,7 @@ def _resume(cluster: Cluster, spec: WorkloadSpec, *, queued: bool) -> Manifest |
     return cluster.patch(spec.kind, spec.name, change, merge="plain")
 
 
-def _undo(cluster: Cluster, spec: WorkloadSpec) -> None:
+def _undo(cluster: ApiServer, spec: WorkloadSpec) -> None:
     """Delete the workload of *spec*, even if its creation is uncertain; its other objects are deleted with it."""
     found = cluster.get(spec.kind, spec.name, brief=True)
     if found is None or (found["metadata"].get("labels") or {}).get(JOB_ID) != spec.pod.job_id:
@@ -250,7 +253,7 @@ def _undo(cluster: Cluster, spec: WorkloadSpec) -> None:
     cluster.delete(spec.kind, spec.name, uid=found["metadata"]["uid"])
 
 
-def _ensure_runner(cluster: Cluster, runner: Runner, job: Manifest) -> None:
+def _ensure_runner(cluster: ApiServer, runner: Runner, job: Manifest) -> None:
     """Make *job* an owner of the runner's ConfigMap; create the ConfigMap if it does not exist."""
     for _ in range(_ATTEMPTS):
         if cluster.patch("ConfigMap", runner.config_map, added_owner(job), brief=True) is None:

@@ -20,9 +20,8 @@ from google.cloud import container_v1
 
 from kinetic_k8s.cluster.connection import Access
 from kinetic_k8s.cluster.google_credentials import (
-    LOGIN,
+    SCOPES,
     GoogleCredentials,
-    default_credentials,
     translated,
 )
 from kinetic_k8s.cluster.translation import GKE_TITLE
@@ -36,6 +35,7 @@ from kinetic_k8s.errors import (
     UnknownClusterError,
 )
 from kinetic_k8s.reading.preflight import NodePool
+from kinetic_payload.http.google import LOGIN, fresh_credentials
 from kinetic_payload.proxies import proxy_of_environment
 
 VIEWER: Final = "roles/container.clusterViewer"
@@ -123,7 +123,8 @@ class GkeApi:
     def look_up(self, project: str, location: str, name: str, limit: float = _LIMIT) -> GkeCluster:
         """Return a cluster as the GKE API describes it now, within about *limit* seconds; see `cluster`."""
         end = time.monotonic() + limit
-        credentials = default_credentials(limit)
+        with translated():
+            credentials = fresh_credentials(SCOPES, limit=limit)
         options = ClientOptions(api_endpoint=self._endpoint) if self._endpoint else None
         with container_v1.ClusterManagerClient(
             credentials=credentials, client_options=options

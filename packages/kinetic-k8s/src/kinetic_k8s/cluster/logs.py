@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.watch import SETTLING, Watch, Watched
 from kinetic_k8s.errors import (
     ClusterUnreachableError,
@@ -22,6 +21,9 @@ from kinetic_k8s.errors import (
 )
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.reading.attempts import PodView
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
 
 log = logging.getLogger("kinetic")
 
@@ -54,7 +56,7 @@ class PodLog:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         pod: str,
         container: str = CONTAINER,
         *,

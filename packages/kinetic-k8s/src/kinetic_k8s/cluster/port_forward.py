@@ -6,12 +6,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kinetic_k8s.cluster.cluster import ByteStream, Cluster
 from kinetic_k8s.errors import ClusterUnreachableError, ObjectGoneError
 from kinetic_k8s.reading.attempts import PodView, views
 from kinetic_payload.errors import KineticError
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.cluster.port_stream import PortStream
 
 _CHUNK: Final = 65536
 
@@ -33,7 +36,7 @@ class PortForward:
     The leader's pod is looked up for each client, so that after a preemption clients reach the next pod.
     """
 
-    def __init__(self, cluster: Cluster, labels: str) -> None:
+    def __init__(self, cluster: ApiServer, labels: str) -> None:
         self._cluster = cluster
         self._labels = labels
 
@@ -67,7 +70,7 @@ class PortForward:
                 with suppress(OSError):
                     client.shutdown(socket.SHUT_RDWR)
 
-    def _open(self, port: int) -> ByteStream:
+    def _open(self, port: int) -> PortStream:
         leader = leader_of(views(self._cluster.list("Pod", labels=self._labels)))
         if leader is None:
             raise ObjectGoneError(
@@ -76,7 +79,7 @@ class PortForward:
         return self._cluster.open_port(leader.name, port)
 
 
-def _receive(client: socket.socket, stream: ByteStream) -> None:
+def _receive(client: socket.socket, stream: PortStream) -> None:
     """Pass on what the pod sends, until one side ends the connection."""
     try:
         while data := stream.receive():
@@ -87,7 +90,7 @@ def _receive(client: socket.socket, stream: ByteStream) -> None:
             raise
 
 
-def _send(client: socket.socket, stream: ByteStream) -> None:
+def _send(client: socket.socket, stream: PortStream) -> None:
     """Pass on what the client sends, until one side ends the connection; then close *stream*.
 
     The protocol has no half-closed connections.

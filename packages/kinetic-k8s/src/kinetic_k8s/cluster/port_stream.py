@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from urllib3.exceptions import HTTPError
 
-from kinetic_k8s.cluster.cluster import Identity
 from kinetic_k8s.cluster.connection import Opened
-from kinetic_k8s.cluster.translation import Refusal, Request
+from kinetic_k8s.cluster.translation import Identity, Refusal, Request
 from kinetic_k8s.errors import ClusterUnreachableError, PortRefusedError
 
 if TYPE_CHECKING:

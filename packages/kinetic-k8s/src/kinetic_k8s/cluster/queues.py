@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from kinetic_k8s.cluster.cluster import Cluster
+from typing import TYPE_CHECKING
+
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.queue import QueuePlace, is_queued, place_of
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
 
 
 class Queues:
@@ -18,7 +22,7 @@ class Queues:
         self._scopes: tuple[bool, ...] = (True, False)
         """Whether to list the objects of all namespaces, best first; without what the server has forbidden."""
 
-    def place(self, cluster: Cluster, workload: Manifest) -> QueuePlace | None:
+    def place(self, cluster: ApiServer, workload: Manifest) -> QueuePlace | None:
         """Return the place of a job in its queue, with at most two lists, unless one is forbidden.
 
         None if the job names no queue, the cluster does not serve Kueue's `v1beta2`, or the user may not read
@@ -34,7 +38,7 @@ class Queues:
         return None
 
 
-def _place(cluster: Cluster, workload: Manifest, *, everywhere: bool) -> QueuePlace | None:
+def _place(cluster: ApiServer, workload: Manifest, *, everywhere: bool) -> QueuePlace | None:
     workloads = cluster.list("Workload", everywhere=everywhere)
     place = place_of(workload, workloads)
     if place is None or place.admitted:

@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from kinetic_k8s.cluster.cluster import Cluster, Propagation
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.errors import (
     ClusterError,
@@ -21,6 +21,9 @@ from kinetic_k8s.errors import (
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.attempts import PodView
 
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer, Propagation
+
 log = logging.getLogger("kinetic")
 
 _LOOK_AGAIN = 5.0
@@ -29,7 +32,7 @@ _UNSTARTED_GRACE = 1
 
 
 def remove_workload(
-    cluster: Cluster,
+    cluster: ApiServer,
     kind: str,
     name: str,
     *,
@@ -78,7 +81,7 @@ def remove_workload(
             watch.wait(min(_LOOK_AGAIN, max(deadline - clock(), 0.0)))
 
 
-def check_removal(cluster: Cluster, kind: str, name: str, *, uid: str) -> None:
+def check_removal(cluster: ApiServer, kind: str, name: str, *, uid: str) -> None:
     """Raise if the deletion of the workload with this uid is refused; delete nothing.
 
     Of other problems, the deletion itself tells: a webhook that supports no dry runs, for instance, rejects them all.
@@ -108,7 +111,7 @@ def _propagation(kind: str) -> Propagation:
     return "Background" if _is_gone_at_once(kind) else "Foreground"
 
 
-def _delete(cluster: Cluster, pods: Iterable[Manifest]) -> None:
+def _delete(cluster: ApiServer, pods: Iterable[Manifest]) -> None:
     """Delete *pods*, or shorten the grace period of those that have not started.
 
     The garbage collector deletes them a little later, except for orphaned pods. A container that starts during

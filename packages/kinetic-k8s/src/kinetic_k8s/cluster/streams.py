@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from kinetic_k8s.cluster.cluster import Identity, WatchEvent
-from kinetic_k8s.cluster.translation import Refusal, Request, error_of
+from kinetic_k8s.cluster.translation import Identity, Refusal, Request, error_of
 from kinetic_k8s.errors import ClusterUnreachableError
+from kinetic_k8s.manifests import Manifest
 
 _CHUNK: Final = 65536
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchEvent:
+    """A change that a watch reports."""
+
+    type: str
+    """`ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`; an event `ERROR` is raised as an exception."""
+    object: Manifest
 
 
 class Lines:

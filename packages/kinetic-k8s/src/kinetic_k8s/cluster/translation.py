@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kinetic_k8s.cluster.cluster import Identity
 from kinetic_k8s.errors import (
     AlreadyExistsError,
     ClusterError,
@@ -34,6 +33,23 @@ _NO_LOG: Final = re.compile(r"^container .* is (?:waiting to start|terminated$)"
 _NO_SUCH_PATH: Final = "404 page not found"
 """The response of an API server to a path of a group that it does not serve."""
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """The identity of a cluster and namespace, for messages and records."""
+
+    server: str
+    namespace: str
+    context: str | None = None
+    """The context of the kubeconfig, if the cluster was found by one."""
+    title: str = ""
+    """The name of the cluster for messages, if it was found in another way."""
+
+    def __str__(self) -> str:
+        server = f"{self.title} ({self.server})" if self.title else self.server
+        where = f"namespace {self.namespace!r} of {server}"
+        return where if self.context is None else f"{where} (context {self.context!r})"
 
 
 @dataclass(frozen=True, kw_only=True)

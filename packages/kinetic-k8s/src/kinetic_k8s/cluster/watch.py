@@ -12,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-from kinetic_k8s.cluster.cluster import Cluster, EventStream
 from kinetic_k8s.errors import (
     ClusterError,
     ClusterUnreachableError,
@@ -25,6 +24,10 @@ from kinetic_k8s.errors import (
 )
 from kinetic_k8s.manifests import Manifest
 from kinetic_payload.errors import KineticError
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.cluster.streams import Events
 
 SETTLING: Final = 10.0
 """Seconds for which a rejection is retried: a server that has just started rejects every request."""
@@ -60,7 +63,7 @@ class Watch:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         watched: Sequence[Watched],
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -116,7 +119,7 @@ class _Follower:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         watched: Watched,
         report: Callable[[], None],
         clock: Callable[[], float],
@@ -127,7 +130,7 @@ class _Follower:
         self._clock = clock
         self._closed = threading.Event()
         self._lock = threading.Lock()
-        self._stream: EventStream | None = None
+        self._stream: Events | None = None
         self._error: KineticError | None = None
         self._known: dict[str, str] | None = None
         """The versions of the objects, by their uid; None before they are known."""
@@ -196,7 +199,7 @@ class _Follower:
                 self._stream = None
         return None
 
-    def _read(self, stream: EventStream) -> None:
+    def _read(self, stream: Events) -> None:
         listed: dict[str, str] | None = {}
         if not self._marked:
             # The end of the list is not marked, so deletions since the last request cannot be found.

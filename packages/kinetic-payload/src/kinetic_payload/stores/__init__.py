@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 def open_store(
     location: Location,
     *,
-    uploads: Path | None = None,
     on_outage: Callable[[str], object] = lambda _: None,
 ) -> Store:
     """Open the store at *location*; create a folder that does not exist.
 
-    The first request to a bucket is made when the first object is used. Sessions of its unfinished uploads are
-    kept in the folder *uploads*, if that is given. *on_outage* is called with a sentence when the service is
-    unavailable for some seconds.
+    The first request to a bucket is made when the first object is used. *on_outage* is called with a sentence
+    when the service is unavailable for some seconds.
 
     Raises:
         StoreError: This version or system does not support that kind of store.
@@ -33,7 +31,7 @@ def open_store(
         _need_client(str(location))
         from kinetic_payload.stores.gcs import GcsStore
 
-        return GcsStore(location.path, uploads=uploads, on_outage=on_outage)
+        return GcsStore(location.path, on_outage=on_outage)
     if location.kind != "folder":
         raise StoreError(
             f"{location.kind}:{location.path} is not a location that another process can open.",

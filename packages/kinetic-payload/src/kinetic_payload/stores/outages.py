@@ -64,6 +64,12 @@ class OutageLimit:
         return self.seconds if since is None else since + self.seconds - self.clock()
 
     @property
+    def lasted(self) -> float:
+        """Seconds since the first of the failures; 0 if nothing has failed."""
+        since = self._since
+        return 0.0 if since is None else self.clock() - since
+
+    @property
     def reached(self) -> bool:
         """Whether the time is up, so that nothing may be retried."""
         return self.last is not None and self.left <= 0

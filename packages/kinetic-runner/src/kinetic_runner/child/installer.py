@@ -218,9 +218,9 @@ def _google_hosts(lock: Path) -> set[str]:
 
 def _google_token(hosts: set[str], log: Log) -> str | None:
     try:
-        from kinetic_payload.stores.gcs.access_token import access_token
+        from kinetic_payload.http.google import fresh_credentials
 
-        return access_token()
+        return str(fresh_credentials().token)
     except Exception as error:  # noqa: BLE001 - uv then reports what the index answers
         log(f"There are no Google credentials for {', '.join(sorted(hosts))}: {error}")
         return None

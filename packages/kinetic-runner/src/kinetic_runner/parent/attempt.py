@@ -21,7 +21,6 @@ from kinetic_payload.layout import (
     JobObjects,
     end_marker,
 )
-from kinetic_payload.processes import kill_tree
 from kinetic_payload.records.attempt_result import is_loss_of_peer
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -40,7 +39,7 @@ from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter, print_li
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import TimeLimits, Watch
-from kinetic_runner.store_retries import NEW_POD_SECONDS, REFUSED, WAIT, retry, retry_in_new_pod
+from kinetic_runner.store_retries import NEW_POD_SECONDS, REFUSED, retry, retry_in_new_pod
 from kinetic_runner.task import Task
 
 _LINGER: Final = 10.0
@@ -137,7 +136,6 @@ def _run_once(
     alone = restarts is None and arguments.attempt is None and host.count > 1
     if _is_refused(reporter, attempt, arguments.preemptions, marker, replaced_alone=alone):
         return EXIT_NOT_PREPARED, True
-    _outlive_supervisor(arguments, store, child, signer)
     child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
     task = _task(
         arguments,
@@ -337,34 +335,6 @@ def _log_late(watch: Watch, log: LogUploader, text: str) -> None:
     """Add a line to a log that is already closed."""
     watch.log_line(text)
     log.close(_LATE_SECONDS)
-
-
-def _outlive_supervisor(arguments: Arguments, store: Store, child: Child, signer: Signer) -> None:
-    """If the store is a bucket, renew the job's lease after its supervisor has died."""
-    if arguments.lifeline is None or store.concurrency == 1:
-        return
-    import threading
-
-    from kinetic_runner.parent.lease import renew_without_supervisor
-
-    renew = partial(
-        renew_without_supervisor,
-        store,
-        JobObjects(arguments.job),
-        arguments.lifeline,
-        signer=signer,
-        holder=os.uname().nodename,
-        give_up=partial(_give_up, child),
-    )
-    threading.Thread(target=renew, name="lease", daemon=True).start()
-
-
-def _give_up(child: Child) -> None:
-    """End this process and all that it started: its report is not needed any more."""
-    try:
-        kill_tree(child.kill_descendants, pause=partial(WAIT, 0.02))
-    finally:
-        os._exit(EXIT_TERMINATED)
 
 
 def _signing_key(environment: Mapping[str, str]) -> bytes | None:

@@ -103,7 +103,7 @@ def _look_for(job_id: str, settings: Settings) -> JobHandle:
     unavailable: StoreUnavailableError | None = None
     for place in _places(settings):
         try:
-            handle, seen = _find(job_id, place, settings)
+            handle, seen = _find(job_id, place)
             answered.append(place)
         except StoreError as refusal:
             handle, seen, hint = None, refusal.message, refusal.hint
@@ -115,7 +115,7 @@ def _look_for(job_id: str, settings: Settings) -> JobHandle:
     if unavailable is not None:
         raise unavailable  # The job may be there.
     hint = hint or "List the jobs there are with: kinetic jobs list"
-    if _kept_log(job_id, answered, settings) is not None:
+    if _kept_log(job_id, answered) is not None:
         hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
     raise JobNotFoundError(
         f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
@@ -131,17 +131,17 @@ def kept_log(
 
     None if no log is stored.
     """
-    return _kept_log(job_id, _places(settings), settings, tail=tail)
+    return _kept_log(job_id, _places(settings), tail=tail)
 
 
 def _kept_log(
-    job_id: str, places: Iterable[Place], settings: Settings, *, tail: int | None = None
+    job_id: str, places: Iterable[Place], *, tail: int | None = None
 ) -> Iterator[LogLine] | None:
     from kinetic.jobs.stored_logs import stored_lines
 
     for place in places:
         with suppress(StoreError):  # Then there is no log to show.
-            store = _open(place.location, settings)
+            store = _open(place.location)
             if store is not None and any(store.folders(JobObjects(job_id).logs)):
                 return stored_lines(store, job_id, tail=tail)
     return None
@@ -161,9 +161,9 @@ def _places(settings: Settings) -> Iterator[Place]:
             yield Place("the bucket of the cluster", bucket)
 
 
-def _find(job_id: str, place: Place, settings: Settings) -> tuple[JobHandle | None, str]:
+def _find(job_id: str, place: Place) -> tuple[JobHandle | None, str]:
     """Return the job's handle, or None and what was seen instead."""
-    store = _open(place.location, settings)
+    store = _open(place.location)
     if store is None:
         return None, "not there yet"
     return _read_handle(store, job_id), "no such job"
@@ -479,10 +479,10 @@ def _may_exist(location: Location) -> bool:
     return True
 
 
-def _open(location: Location, settings: Settings) -> Store | None:
+def _open(location: Location) -> Store | None:
     """Open the store at *location*; None if it is a folder that does not exist.
 
     Raises:
         StoreError: The folder is not a store, and is not empty.
     """
-    return open_at(location, Path(settings.home.value)) if _may_exist(location) else None
+    return open_at(location) if _may_exist(location) else None

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -396,11 +395,7 @@ class JobHandle:
             from kinetic_payload.stores.store import parse_location
 
             location = parse_location(self.bucket_name)
-            store = (
-                session.services.store
-                if session.services
-                else open_at(location, Path(self._settings.home.value))
-            )
+            store = session.services.store if session.services else open_at(location)
             found = find_record(store, self.job_id)
             session.stored = found.data if found else None
             session.record = found.record if found else JobRecord(**self.to_dict())

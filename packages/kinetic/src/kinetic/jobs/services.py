@@ -105,12 +105,12 @@ def connect(backend: str, target: Target, location: Location, settings: Settings
     return entry_of(backend).connect()(target, location, settings)
 
 
-def open_at(location: Location, home: Path) -> Store:
-    """Open the store at *location*; interrupted uploads are kept in *home* (`KINETIC_HOME`)."""
+def open_at(location: Location) -> Store:
+    """Open the store at *location*; outages are reported to the user."""
     from kinetic.notices import warn_caller
     from kinetic_payload.stores import open_store
 
-    return open_store(location, uploads=home / "cache" / "uploads", on_outage=warn_caller)
+    return open_store(location, on_outage=warn_caller)
 
 
 def key_signer_of(location: Location, keys: KeySource) -> KeySigner | None:

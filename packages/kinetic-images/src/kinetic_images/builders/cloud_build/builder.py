@@ -26,10 +26,10 @@ from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
 from kinetic_images.builders.dockerfile.recipe_context import obstacle
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
 from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
-from kinetic_images.credentials import origin
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
 from kinetic_images.lock.google_indexes import is_google_index
 from kinetic_images.recipe import Recipe
+from kinetic_payload.http.session import origin
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import Stopped
 

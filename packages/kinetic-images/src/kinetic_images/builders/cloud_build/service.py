@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import threading
-import warnings
 from collections.abc import Mapping
 from typing import Any, Final
 
-import google.auth
 import grpc
 from google.api_core.client_options import ClientOptions
-from google.auth.transport.requests import Request
 from google.cloud.devtools import cloudbuild_v1
 from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import (
     CloudBuildGrpcTransport,
@@ -21,8 +17,8 @@ from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.builders.cloud_build.state import BuildState
 from kinetic_images.builders.cloud_build.translation import translated
 from kinetic_images.errors import InvalidBuildError
+from kinetic_payload.http.google import fresh_credentials
 
-_SCOPE: Final = "https://www.googleapis.com/auth/cloud-platform"
 _CALL: Final = 20.0
 """The longest time of one call, in seconds."""
 _CREATE: Final = 60.0
@@ -111,11 +107,8 @@ def _open(endpoint: str | None) -> Any:
     if endpoint is not None and endpoint.startswith(_PLAIN):
         channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN))
         return cloudbuild_v1.CloudBuildClient(transport=CloudBuildGrpcTransport(channel=channel))
-    # google-auth warns about quota projects, which are not needed here. `catch_warnings` is not thread-safe.
-    warnings.filterwarnings("ignore", module=r"google\.auth\._default$")
-    credentials, _ = google.auth.default(scopes=[_SCOPE])
-    # Otherwise gRPC would report an expired login as an unavailable service.
-    credentials.refresh(functools.partial(Request(), timeout=_CALL))  # type: ignore[no-untyped-call]
+    # With a new token: gRPC would report an expired login as an unavailable service.
+    credentials = fresh_credentials(limit=_CALL)
     options = ClientOptions(api_endpoint=endpoint) if endpoint else None
     return cloudbuild_v1.CloudBuildClient(credentials=credentials, client_options=options)
 

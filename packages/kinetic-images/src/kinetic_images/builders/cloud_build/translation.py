@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Final
 
 from google.api_core import exceptions
-from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.errors import (
@@ -19,8 +18,8 @@ from kinetic_images.errors import (
     BuildServiceUnavailableError,
     InvalidBuildError,
 )
+from kinetic_payload.http.google import LOGIN, google_errors
 
-LOGIN: Final = "gcloud auth application-default login"
 _PLUGIN: Final = "Getting metadata from plugin failed"
 """gRPC reports failures of credentials as an unavailable service, with this text."""
 _NETWORK: Final = ("TransportError", "ConnectionError", "Timeout", "Max retries")
@@ -43,9 +42,8 @@ def translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
     """Translate the failures of Google's client in the block; *verb* names what was tried."""
     what = f"Could not {verb} in the project {settings.project!r} ({settings.region})"
     try:
-        yield
-    except GoogleAuthError as error:
-        raise credentials_failure(error) from error
+        with google_errors(BuildServiceLoginError, BuildServiceUnavailableError):
+            yield
     except exceptions.Unauthenticated as error:
         raise _login(f"{what}: {_message(error)}.") from error
     except exceptions.PermissionDenied as error:
@@ -54,19 +52,6 @@ def translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
         raise _failure(error, what, settings) from error
     except exceptions.RetryError as error:
         raise _unavailable(what, _message(error)) from error
-
-
-def credentials_failure(error: GoogleAuthError) -> BuilderError:
-    """Return the error of credentials that cannot be found, read or renewed."""
-    cause = " ".join(str(error.args[0] if error.args else error).split())[:300].rstrip(".")
-    if isinstance(error, DefaultCredentialsError):
-        return BuildServiceLoginError(
-            f"There are no usable Google credentials here: {cause}.",
-            hint=f"Log in with: {LOGIN}. Or set GOOGLE_APPLICATION_CREDENTIALS to the path of a key file.",
-        )
-    if isinstance(error, TransportError) or error.retryable:
-        return _unavailable("Google's token service did not respond", cause)
-    return _login(f"The Google credentials on this machine were not accepted: {cause}.")
 
 
 def _login(message: str) -> BuildServiceLoginError:

@@ -115,7 +115,7 @@ class Bucket:
         with translated(self.name, action):
             connection = self.connection
         with translated(self.name, action, connection.principal):
-            return self.retry.run(
+            return self.retry.request(
                 act,
                 progress=progress,
                 on_failure=self._report,
@@ -126,7 +126,7 @@ class Bucket:
     def _report(self, error: Exception) -> None:
         """Report an outage, at most once a minute for all threads."""
         limit = current_limit()
-        seconds = min(self.retry.deadline, limit.seconds if limit else math.inf)
+        seconds = min(self.retry.limit, limit.seconds if limit else math.inf)
         text = f"gs://{self.name} is unavailable: {described_error(error)}. Retrying for up to {seconds:.0f} s."
         if limit is not None:
             limit.explain(text)

@@ -1,6 +1,6 @@
-"""Uploads of large files in sessions of the service, resumed where they were interrupted.
+"""Uploads of large files in sessions of the service, resumed where a connection broke.
 
-Google's library can neither resume in another process nor report progress. The protocol is small:
+Google's library cannot report progress. The protocol is small:
 https://cloud.google.com/storage/docs/performing-resumable-uploads
 """
 
@@ -30,7 +30,6 @@ from kinetic_payload.stores.gcs.errors import InvalidResponseError, NotFoundErro
 from kinetic_payload.stores.gcs.interception import intercepted
 from kinetic_payload.stores.gcs.upload import not_written
 from kinetic_payload.stores.gcs.upload_content import Content, ContentChecksum
-from kinetic_payload.stores.gcs.upload_sessions import Session, SessionFile
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -48,12 +47,11 @@ def upload_large(
     content: Content,
     *,
     if_generation: int | None = None,
-    file: SessionFile | None = None,
     progress: Advance | None = None,
     check: Check | None = None,
 ) -> BucketObject:
-    """Write *content* as *name*; resume the session in *file*, if there is one."""
-    return _Upload(bucket, name, content, if_generation, file, progress, check).run()
+    """Write *content* as *name*."""
+    return _Upload(bucket, name, content, if_generation, progress, check).run()
 
 
 class _Upload:
@@ -63,7 +61,6 @@ class _Upload:
         name: str,
         content: Content,
         if_generation: int | None,
-        file: SessionFile | None,
         progress: Advance | None,
         check: Check | None,
     ) -> None:
@@ -71,12 +68,12 @@ class _Upload:
         self._name = name
         self._content = content
         self._if_generation = if_generation
-        self._file = file
         self._progress = progress or (lambda _: None)
         self._checksum = ContentChecksum(content, check)
-        self._session = file.session if file else None
-        self._begun_before = self._session is not None
-        """Whether an earlier process began the session. The file may have changed since."""
+        self._url = ""
+        """The address of the session; empty if there is none."""
+        self._nonce = ""
+        """It is stored in the metadata of the object that the session writes."""
         self._sessions = 0
         self._reported = 0
         """Bytes reported to *progress*."""
@@ -92,10 +89,7 @@ class _Upload:
             self._attempt,
             progress=lambda: self._furthest + self._confirmed,
         )
-        if self._file:
-            self._file.remove()
         try:
-            # An earlier process may have sent the end, from a file that changed since.
             if written.crc32c not in (None, self._checksum.whole()):
                 raise IntegrityError(
                     f"{self._name!r} in gs://{self._bucket.name} has other bytes than were sent.",
@@ -111,47 +105,31 @@ class _Upload:
     def _attempt(self, _: int) -> BucketObject:
         try:
             # A new session begins at 0; the service knows the offset of any other.
-            if self._session is None:
-                self._session = self._begin()
-                return self._send(self._session.url, 0)
-            found = self._query_status(self._session.url)
+            if not self._url:
+                self._begin()
+                return self._send(0)
+            found = self._query_status()
             if isinstance(found, int):
                 self._confirmed = max(self._confirmed, found)
-                return self._send(self._session.url, found)
-            if self._begun_before and not self._is_current(found):
-                return self._begin_again()
+                return self._send(found)
             return found
         except ResponseError as error:
             return self._handle_refusal(error)
 
     def _handle_refusal(self, error: ResponseError) -> BucketObject:
         """Return the object if it was written all the same, else begin a new session or raise the error."""
-        session, before = self._session, self._begun_before
-        if session is None or not (is_gone(error) or (before and error.code in (400, 403, 412))):
-            if error.code in (400, 412) and self._file:
-                self._file.remove()
-            if session is None and isinstance(error, NotFoundError):
+        if not self._url or not is_gone(error):
+            if not self._url and isinstance(error, NotFoundError):
                 raise not_written(self._bucket, error, self._if_generation) from error
             raise error
-        if written := self._bucket.own_write(self._name, session.nonce):
+        if written := self._bucket.own_write(self._name, self._nonce):
             return written  # The session had finished, but its response was lost.
         if self._sessions >= _MOST_SESSIONS:
             raise error
-        return self._begin_again()
-
-    def _begin_again(self) -> BucketObject:
-        self._session, self._begun_before = None, False
-        self._sessions += 1
-        if self._file:
-            self._file.save(None)
+        self._url, self._sessions = "", self._sessions + 1
         return self._attempt(0)
 
-    def _is_current(self, written: BucketObject) -> bool:
-        """Return whether the object that an earlier process wrote is still the current one."""
-        now = self._bucket.look(self._name)
-        return now is not None and now.generation == written.generation
-
-    def _begin(self) -> Session:
+    def _begin(self) -> None:
         """Begin a session."""
         url = self._bucket.connection.upload_url(
             self._bucket.name,
@@ -160,8 +138,8 @@ class _Upload:
             ifGenerationMatch=self._if_generation,
             fields=FIELDS,
         )
-        nonce = new_nonce()
-        described = json.dumps({"metadata": {NONCE: nonce}}).encode()
+        self._nonce = new_nonce()
+        described = json.dumps({"metadata": {NONCE: self._nonce}}).encode()
         headers = {
             "Content-Type": "application/json; charset=UTF-8",
             "X-Upload-Content-Type": "application/octet-stream",
@@ -172,50 +150,42 @@ class _Upload:
         # Later requests send the credentials to that address.
         if "upload_id=" not in urlsplit(place).query:
             raise intercepted(response, "an upload session")
-        session = Session(place, nonce)
-        if self._file:
-            self._file.save(session)
-        return session
+        self._url = place
 
-    def _query_status(self, url: str) -> int | BucketObject:
+    def _query_status(self) -> int | BucketObject:
         """Return how many bytes the service has, or the object if it has all."""
         headers = {"Content-Range": f"bytes */{self._content.size}"}
-        response = self._bucket.send("PUT", url, headers=headers, body=b"")
+        response = self._bucket.send("PUT", self._url, headers=headers, body=b"")
         if response.status_code != 308:
             return BucketObject.of(json_object(response))
         return _confirmed_by(response)
 
-    def _send(self, url: str, offset: int) -> BucketObject:
+    def _send(self, offset: int) -> BucketObject:
         """Send everything from *offset* on."""
         size = self._content.size
         # Two requests: the last one contains the checksum, which is known only after reading everything.
         last = (size - 1) // _TAIL * _TAIL
         while offset < last:
-            confirmed = _confirmed_by(self._put(url, offset, last, {}))
+            confirmed = _confirmed_by(self._put(offset, last, {}))
             if confirmed <= offset:
                 raise InvalidResponseError("bytes were lost")
             offset = confirmed
         if offset >= size:
             # The service has all bytes but no object: sending the last ones again does no harm.
             offset = last
-        try:
-            whole = self._checksum.whole()
-            if self._content.changed():
-                raise StoreError(
-                    f"{self._name!r} was not written: its file changed while it was uploaded.",
-                    hint="Upload it again when nothing writes to it.",
-                )
-        except KineticError:
-            if self._file:
-                self._file.remove()
-            raise
+        whole = self._checksum.whole()
+        if self._content.changed():
+            raise StoreError(
+                f"{self._name!r} was not written: its file changed while it was uploaded.",
+                hint="Upload it again when nothing writes to it.",
+            )
         checksum = {"X-Goog-Hash": f"crc32c={encoded(whole)}"}
-        response = self._put(url, offset, size, checksum)
+        response = self._put(offset, size, checksum)
         if response.status_code == 308:
             raise InvalidResponseError("bytes were lost")
         return BucketObject.of(json_object(response))
 
-    def _put(self, url: str, start: int, end: int, more: dict[str, str]) -> requests.Response:
+    def _put(self, start: int, end: int, more: dict[str, str]) -> requests.Response:
 
         def blocks() -> Iterator[bytes]:
             self._report(start)
@@ -228,7 +198,7 @@ class _Upload:
             "Content-Range": f"bytes {start}-{end - 1}/{self._content.size}",
             **more,
         }
-        return self._bucket.send("PUT", url, headers=headers, body=blocks)
+        return self._bucket.send("PUT", self._url, headers=headers, body=blocks)
 
     def _report(self, offset: int) -> None:
         """Report *offset* bytes to *progress*; fewer than before if some were lost."""

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-import google.auth
-import google.auth.transport.requests
-import requests
-from google.auth.credentials import (
-    DEFAULT_UNIVERSE_DOMAIN,
-    AnonymousCredentials,
-    with_scopes_if_required,
-)
-from google.auth.exceptions import DefaultCredentialsError, TransportError
+from google.auth.credentials import DEFAULT_UNIVERSE_DOMAIN, AnonymousCredentials
+from google.auth.exceptions import DefaultCredentialsError
 
 from kinetic_payload.errors import CredentialsError
+from kinetic_payload.http.google import FILE_VARIABLE, find_credentials
+from kinetic_payload.http.google import LOGIN as LOGIN_COMMAND
 from kinetic_payload.layout import Env
 
 SCOPES: Final = ("https://www.googleapis.com/auth/devstorage.read_write",)
-LOGIN: Final = "Log in with: gcloud auth application-default login"
-_FILE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
-_METADATA_HOST: Final = "GCE_METADATA_HOST"
-_MACHINE: Final = Path("/sys/class/dmi/id/product_name")
+LOGIN: Final = f"Log in with: {LOGIN_COMMAND}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,7 @@ class Service:
         """
         # Google's libraries read these variables, and everything that uses buckets must agree with them.
         known = os.environ if environment is None else environment  # noqa: TID251
-        file = known.get(_FILE, "")
+        file = known.get(FILE_VARIABLE, "")
         if endpoint := known.get(Env.STORAGE_ENDPOINT, ""):
             return cls(_address(endpoint), allow_anonymous=allow_anonymous, credentials_file=file)
         if emulator := known.get("STORAGE_EMULATOR_HOST", ""):
@@ -100,67 +90,16 @@ class Service:
         if self.anonymous:
             return AnonymousCredentials()  # type: ignore[no-untyped-call]
         try:
-            # google-auth warns about quota projects, which buckets do not need. `catch_warnings` is not thread-safe.
-            warnings.filterwarnings("ignore", module=r"google\.auth\._default$")
-            return _default_credentials(self.credentials_file)
+            return find_credentials(SCOPES, self.credentials_file)
         except DefaultCredentialsError as error:
             if self.allow_anonymous and not self.credentials_file:
                 return AnonymousCredentials()  # type: ignore[no-untyped-call]
             if self.credentials_file:
                 raise CredentialsError(
-                    f"The credentials in {self.credentials_file} ({_FILE}) cannot be used: {error}",
-                    hint=f"Set {_FILE} to the path of a key file, or unset it. {LOGIN}",
+                    f"The credentials in {self.credentials_file} ({FILE_VARIABLE}) cannot be used: {error}",
+                    hint=f"Set {FILE_VARIABLE} to the path of a key file, or unset it. {LOGIN}",
                 ) from error
             raise CredentialsError("There are no Google credentials here.", hint=LOGIN) from error
-
-
-def _default_credentials(file: str) -> Any:
-    """Do the same as `google.auth.default`, without looking for a project.
-
-    To find one, it runs `gcloud config get project`, which takes a second. No bucket needs a project.
-    """
-    path = Path(file) if file else _login_file()
-    if file or path.is_file():
-        found = google.auth.load_credentials_from_file(str(path))[0]  # type: ignore[no-untyped-call]
-    else:
-        found = google.auth.default(request=_MetadataRequest())[0]
-    # Add scopes here, not while loading: then a user's credentials would be refreshed with them.
-    return with_scopes_if_required(found, SCOPES)  # type: ignore[no-untyped-call]
-
-
-def _login_file() -> Path:
-    """Return the file in which `gcloud auth application-default login` stores credentials."""
-    configured = os.environ.get("CLOUDSDK_CONFIG")  # noqa: TID251 - gcloud's own variable
-    # Without a home folder this path does not exist.
-    folder = Path(configured or os.path.expanduser("~/.config/gcloud"))  # noqa: PTH111
-    return folder / "application_default_credentials.json"
-
-
-class _MetadataRequest(google.auth.transport.requests.Request):
-    """Looks for the metadata server, and retries only where one is expected.
-
-    Google's library tries three times for three seconds each, with pauses. That is useful on a machine
-    of Google's, where the server may need some time after a pod's start, and if the environment names a
-    server. Elsewhere a user would wait for nothing.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(requests.Session())
-
-    def __call__(self, url: str, *args: Any, **kwargs: Any) -> Any:
-        if _on_google_machine() or _METADATA_HOST in os.environ:  # noqa: TID251 - Google's variable
-            return super().__call__(url, *args, **kwargs)  # type: ignore[no-untyped-call]
-        try:
-            return super().__call__(url, *args, **{**kwargs, "timeout": 1})  # type: ignore[no-untyped-call]
-        except TransportError as error:
-            raise DefaultCredentialsError("There is no metadata server.") from error  # type: ignore[no-untyped-call]
-
-
-def _on_google_machine() -> bool:
-    try:
-        return _MACHINE.read_text().startswith("Google")
-    except OSError:
-        return False
 
 
 def _address(text: str) -> str:

@@ -25,7 +25,6 @@ from kinetic_payload.stores.gcs.upload_content import (
     FileContent,
     SpooledContent,
 )
-from kinetic_payload.stores.gcs.upload_sessions import session_file
 from kinetic_payload.stores.names import check_name
 from kinetic_payload.stores.store import Location, ObjectInfo
 
@@ -44,16 +43,14 @@ LINK_TARGET = "gcsfuse_symlink_target"
 class GcsStore:
     """Objects below *path*: a bucket, or a bucket and a prefix in it.
 
-    The first request is made when the first object is used. The sessions of interrupted large uploads are
-    kept in the folder *uploads*, if one is given, and resumed in the next process. *on_outage* is called
-    with a sentence, at most once a minute, while the service is unavailable.
+    The first request is made when the first object is used. *on_outage* is called with a sentence, at most once
+    a minute, while the service is unavailable.
     """
 
     def __init__(
         self,
         path: str,
         *,
-        uploads: Path | None = None,
         service: Service | None = None,
         retry: RetryPolicy | None = None,
         on_outage: Callable[[str], object] = lambda _: None,
@@ -61,7 +58,6 @@ class GcsStore:
         bucket, _, prefix = path.strip("/").partition("/")
         self._path = path.strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
-        self._uploads = uploads
         self._bucket = Bucket(bucket, service=service, retry=retry, on_outage=on_outage)
 
     def __repr__(self) -> str:
@@ -150,28 +146,10 @@ class GcsStore:
         progress: Advance | None = None,
         check: Check | None = None,
     ) -> ObjectInfo:
-        """Write the file *path* as *name*; resume an interrupted upload."""
-        full = self._full_name(name)
+        """Write the file *path* as *name*."""
         with path.open("rb") as stream:
             content = FileContent(stream)
-            if content.size <= SMALL:
-                return self._put(full, content, if_generation, progress, check)
-            found = content.found
-            key = (
-                str(self._bucket.service.endpoint), self._bucket.name, full, if_generation,
-                str(path.absolute()), found.st_size, found.st_mtime_ns, found.st_ino,
-            )  # fmt: skip
-            with session_file(self._uploads, *key) as file:
-                written = upload_large(
-                    self._bucket,
-                    full,
-                    content,
-                    if_generation=if_generation,
-                    file=file,
-                    progress=progress,
-                    check=check,
-                )
-            return self._info(written)
+            return self._put(self._full_name(name), content, if_generation, progress, check)
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
         """Copy the object onto itself, which resets its age; None if it does not exist."""

@@ -22,8 +22,8 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
+from kinetic_payload.http.failures import is_untrusted
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
-from kinetic_payload.stores.gcs.retry import is_certificate_error
 from kinetic_payload.stores.gcs.service import LOGIN
 from kinetic_payload.stores.store import BUCKET_NAMES, is_bucket_name
 
@@ -145,7 +145,7 @@ def _member(who: str) -> str:
 
 
 def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreUnavailableError:
-    if last is not None and is_certificate_error(last):
+    if last is not None and is_untrusted(last):
         return StoreUnavailableError(
             f"Could not {action} in gs://{bucket}: the server's certificate is not trusted: {_line(last)}",
             hint=_INTERCEPTED,

@@ -69,7 +69,6 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.record import record_of
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import Runner, check_secret, check_workload, create_workload
 from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_k8s.cluster.queues import Queues
@@ -97,6 +96,7 @@ if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.settings.keys import KeySigner
     from kinetic.submit.request import JobRequest
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
@@ -124,7 +124,7 @@ class ClusterBackend:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         store: Store,
         home: Path,
         key_signer: KeySigner | None,
@@ -486,7 +486,7 @@ def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | 
     error.args = (error.message,)
 
 
-def _events(cluster: Cluster, job: Manifest, pods: Sequence[Manifest]) -> list[Manifest]:
+def _events(cluster: ApiServer, job: Manifest, pods: Sequence[Manifest]) -> list[Manifest]:
     """Return the events that may explain what *job* waits for, if they may be read."""
     try:
         return [

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
     from kinetic.target import Target
-    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_payload.stores.store import Location
 
-_LATEST: Final[deque[Cluster]] = deque(maxlen=8)
+_LATEST: Final[deque[ApiServer]] = deque(maxlen=8)
 """The clusters of the latest calls of `connect`. Their connections stay open, so that a program which submits
 again neither connects nor authenticates anew."""
 GKE_ENDPOINT: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_CONTAINER"
@@ -50,7 +50,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     cluster = found.cluster
     _LATEST.append(cluster)
     home = Path(settings.home.value)
-    store = open_at(location, home)
+    store = open_at(location)
     key_signer = key_signer_of(location, ClusterKey(cluster))
     backend = ClusterBackend(cluster, store, home, key_signer, variables, gke=found.gke)
     return Services(store, backend, key_signer=key_signer)
@@ -60,7 +60,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
 class FoundCluster:
     """A cluster, and what the GKE API knows about it."""
 
-    cluster: Cluster
+    cluster: ApiServer
     gke: GkeCluster | None = None
     """None: it was not found by its name on GKE."""
 

@@ -12,12 +12,12 @@ from kinetic_k8s.manifests.workload import KINDS, Form, form_of
 if TYPE_CHECKING:
     from kinetic.backends.registry import Semantics
     from kinetic_k8s.accelerators import Accelerator
-    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.manifests.spec import Kind
     from kinetic_payload.records.job import JobRecord
 
 
-def form_on(cluster: Cluster, accelerator: Accelerator, semantics: Semantics) -> Form:
+def form_on(cluster: ApiServer, accelerator: Accelerator, semantics: Semantics) -> Form:
     """Return the form of a job on *cluster*, which is asked for what it serves if that matters.
 
     Raises:

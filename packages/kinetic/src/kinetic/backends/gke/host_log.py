@@ -35,7 +35,7 @@ from kinetic_payload.records.storage import read_verified
 if TYPE_CHECKING:
     from kinetic.backends.gke.observer import Observer
     from kinetic.backends.gke.watch import JobWatches
-    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
@@ -111,7 +111,7 @@ class LogSources:
     """
 
     record: JobRecord
-    cluster: Cluster
+    cluster: ApiServer
     store: Store
     signer: Signing
     observer: Observer

@@ -16,7 +16,7 @@ from kinetic.backends.gke.observation import IDLE_KIND, belongs_to, job_of
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import KineticError
 from kinetic.waiting import sleep
-from kinetic_k8s.cluster.cluster import Identity
+from kinetic_k8s.cluster.translation import Identity
 from kinetic_k8s.errors import (
     ClusterError,
     KindNotServedError,
@@ -31,7 +31,7 @@ from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner
-    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_payload.stores.store import Store
 
 log = logging.getLogger("kinetic")
@@ -52,7 +52,7 @@ class IdleWorkloads:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         store: Store,
         key_signer: KeySigner | None,
         *,

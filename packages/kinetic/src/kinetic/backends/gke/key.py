@@ -6,21 +6,24 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.creation import ensure_key
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.names import KEY_SECRET
 from kinetic_k8s.manifests.secrets import key_in
 from kinetic_payload.records.signing import KEY_SIZE
 
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
+
 
 class ClusterKey:
     """The key of the namespace of *cluster*; it is read once, because it never changes."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ApiServer) -> None:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._key: bytes | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.gke.idle import delete_command
 from kinetic.backends.gke.observation import job_of
@@ -16,7 +16,6 @@ from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.backends.gke.workloads import Workloads
 from kinetic.job_status import JobStatus
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_jobs
 from kinetic_k8s.manifests.names import (
@@ -30,6 +29,9 @@ from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import Flag
 from kinetic_payload.stores.store import Location
 from kinetic_payload.threads import parallel_map
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
 
 log = logging.getLogger("kinetic")
 
@@ -47,7 +49,7 @@ _MOST: Final = 20
 class Left:
     """Finds what is left of jobs whose objects are at *store*, among all *workloads* of the namespace."""
 
-    cluster: Cluster
+    cluster: ApiServer
     workloads: Workloads
     observer: Observer
     store: Location

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.data import Data, to_ref
 from kinetic.errors import InvalidRequestError
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.volumes import DRIVER, PodVolumes, fuse_mounts, fuse_volumes
 
 if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.stores.store import Location
 
@@ -35,7 +35,7 @@ def pod_volumes(references: Iterable[DataRef], store: Location) -> PodVolumes | 
 
 
 def check_mount(
-    data: Data, store: Location, cluster: Cluster, *, path: str | None = None
+    data: Data, store: Location, cluster: ApiServer, *, path: str | None = None
 ) -> str | None:
     """Refuse *data* that pods of *cluster* cannot mount; return a warning if that is uncertain.
 
@@ -54,7 +54,7 @@ def check_mount(
         return _checked[server]
 
 
-def _check_driver(cluster: Cluster, data: Data) -> str | None:
+def _check_driver(cluster: ApiServer, data: Data) -> str | None:
     try:
         found = with_short_timeout(cluster).get("CSIDriver", DRIVER, brief=True)
     except NotPermittedError:

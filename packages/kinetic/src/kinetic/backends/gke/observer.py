@@ -17,7 +17,7 @@ from kinetic.backends.gke.observation import (
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.presence import STARTING, starting_or_gone
+from kinetic.jobs.starting import STARTING, starting_or_gone
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.reading.attempts import views
@@ -30,7 +30,7 @@ from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner
-    from kinetic_k8s.cluster.cluster import Cluster
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.manifests import Manifest
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Store
@@ -44,7 +44,7 @@ class Observer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ApiServer,
         store: Store,
         key_signer: KeySigner | None,
         *,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import ConfigurationError
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.errors import NotPermittedError
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
 
 PREFERRED: Final = "kinetic"
 """The service account that pods use if it exists."""
@@ -31,7 +33,7 @@ _found: dict[tuple[str, str, str | None], ServiceAccount] = {}
 _lock = threading.Lock()
 
 
-def service_account_of(cluster: Cluster, named: str | None) -> ServiceAccount:
+def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
     """Return the service account that the setting *named*, or else `kinetic`, or else the default.
 
     A process looks at most once for each namespace.
@@ -50,7 +52,7 @@ def service_account_of(cluster: Cluster, named: str | None) -> ServiceAccount:
         return _found[key]
 
 
-def _look(cluster: Cluster, named: str | None) -> ServiceAccount:
+def _look(cluster: ApiServer, named: str | None) -> ServiceAccount:
     namespace = cluster.identity.namespace
     try:
         found = with_short_timeout(cluster).get("ServiceAccount", named or PREFERRED, brief=True)

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.forms import workload_of
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.labels import of_jobs
 
 if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
     from kinetic_payload.records.job import JobRecord
 
 _MOST: Final = 50
@@ -39,7 +39,7 @@ class JobWatch:
 class JobWatches:
     """All watches on jobs of one cluster in this process."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ApiServer) -> None:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._wakes: dict[str, list[Callable[[], object]]] = {}

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.observation import is_part
 from kinetic.backends.gke.timeouts import with_short_timeout
-from kinetic_k8s.cluster.cluster import Cluster
 from kinetic_k8s.errors import KindNotServedError, NotPermittedError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import of_jobs
 from kinetic_k8s.manifests.workload import KINDS
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
 
 log = logging.getLogger("kinetic")
 
@@ -24,7 +26,7 @@ _RECENT: Final = 10.0
 class Workloads:
     """Lists the workloads in one namespace of *cluster*."""
 
-    def __init__(self, cluster: Cluster, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: ApiServer, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._cluster = cluster
         self._clock = clock
         self._unserved: set[str] = set()

@@ -24,7 +24,7 @@ from kinetic.backends.backend import (
     Watch,
     never,
 )
-from kinetic.backends.local.keepers import Unreachable, home_of, is_on_this_machine, keeper_of
+from kinetic.backends.local.keepers import Unreachable, home_of, keeper_of
 from kinetic.backends.local.liveness import (
     is_alive,
     is_announced,
@@ -42,12 +42,11 @@ from kinetic.backends.local.watch import FolderEvents, JobEvents, LocalWatch, St
 from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.presence import STARTING
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.notices import warn_caller
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
-from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, JobObjects
+from kinetic_payload.layout import REPORT_SECONDS
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
@@ -56,7 +55,6 @@ from kinetic_payload.stores.store import Store
 if TYPE_CHECKING:
     from kinetic.backends.local.launch import Staged
     from kinetic.backends.local.other_homes import OtherHome
-    from kinetic.backends.local.other_machines import OtherMachines
     from kinetic.data import Data
     from kinetic.settings.settings import Settings
     from kinetic.submit.request import JobRequest
@@ -80,7 +78,7 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     from kinetic.settings.keys import KeyFile
 
     home = Path(settings.home.value)
-    store = open_at(location, home)
+    store = open_at(location)
     key_signer = key_signer_of(location, KeyFile(home))
     backend = LocalBackend(home, store, verify=(key_signer or UNSIGNED).verify)
     return Services(store, backend, key_signer=key_signer)
@@ -93,10 +91,8 @@ class LocalBackend:
     slice; *inherited* is the environment from which jobs get a small base set, by default this
     process's.
 
-    If the store is a bucket, it may also hold jobs of other homes. They are observed by their lease. A
-    supervisor renews it three times in *lease_seconds*; it may be missing for *starting* seconds after the
-    job's record was written. If the store is a folder, jobs of other homes on this machine are observed in
-    those homes, and jobs of other machines by their objects in the store.
+    The store may also hold jobs of other homes. On this machine they are observed in those homes; jobs of other
+    machines by their objects in the store, which show their logs and how they ended.
 
     *verify* raises `SignatureError` if an object is not signed with the key of this home. A supervisor tries
     for *report_seconds* to store the end of its job; then unstored results stay in the job's folder.
@@ -111,8 +107,6 @@ class LocalBackend:
         *,
         environment: Mapping[str, str] = _NOTHING,
         inherited: Mapping[str, str] | None = None,
-        lease_seconds: float = LEASE_SECONDS,
-        starting: float = STARTING,
         report_seconds: float = REPORT_SECONDS,
         verify: Callable[[bytes, str], None] = UNSIGNED.verify,
     ) -> None:
@@ -124,17 +118,11 @@ class LocalBackend:
         self._store = store
         self._environment = environment
         self._inherited = inherited
-        self._lease_seconds = lease_seconds
         self._report_seconds = report_seconds
         self._verify = verify
         self._announced: dict[str, Staged] = {}
         """By job id, until the job is started or removed."""
-        self._others: OtherMachines | None = None
-        """None if the store is a folder."""
-        if store.location.kind == "gs":
-            from kinetic.backends.local.other_machines import OtherMachines
-
-            self._others = OtherMachines(store, starting=starting, verify=verify)
+        self._in_bucket = store.location.kind == "gs"
 
     def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse a request that needs containers, a slice that is too large, or something that is missing here.
@@ -168,7 +156,7 @@ class LocalBackend:
             project.plan.root,
             home=home,
             report=project.report,
-            bucket=self._others is not None or project.reads_buckets(),
+            bucket=self._in_bucket or project.reads_buckets(),
             refresh=request.settings.rebuild.value,
             checked=project.checked,
         )
@@ -217,11 +205,11 @@ class LocalBackend:
         # Only for variables that any program needs; Kinetic's own settings are not among them.
         inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
         environment = {**base_environment(inherited), **self._environment}
-        if self._others is not None:
+        if self._in_bucket:
             from kinetic.backends.local.bucket_access import refuse_without_client
 
             refuse_without_client(interpreter, str(self._store.location))
-        if self._others is not None or any(ref.kind == "gcs" for ref in launch.data):
+        if self._in_bucket or any(ref.kind == "gcs" for ref in launch.data):
             from kinetic.backends.local.bucket_access import bucket_environment
 
             environment |= bucket_environment(inherited)
@@ -238,7 +226,6 @@ class LocalBackend:
                 self._home,
                 environment,
                 place,
-                lease_seconds=self._lease_seconds,
                 report_seconds=self._report_seconds,
             )
         self._collect_garbage(environment)
@@ -279,18 +266,8 @@ class LocalBackend:
             return Observation(JobStatus.PENDING, "It is about to start.")
         if is_there(folder):  # The job started between the two checks.
             return self.observe(record)
-        if self._never_started(record, home):
-            return Observation(JobStatus.NOT_FOUND, NEVER_STARTED)
-        return self._others.observe(record) if self._others else Observation(JobStatus.NOT_FOUND)
-
-    def _never_started(self, record: JobRecord, home: Home) -> bool:
-        """Return whether the process that was to start the job in *home* was killed."""
-        if not was_announced(home, record.job_id):
-            return False
-        # A job over a bucket may have a home with the same path on another machine.
-        return self._others is None or (
-            record.keeper is not None and home_of(record.keeper, record.job_id, home) is home
-        )
+        never_started = was_announced(home, record.job_id)
+        return Observation(JobStatus.NOT_FOUND, NEVER_STARTED if never_started else "")
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
         """Return the observed reason, preceded by a message if a disk of this machine is full."""
@@ -330,7 +307,7 @@ class LocalBackend:
             if isinstance(place, JobFolder):
                 assert isinstance(home, Home)
                 if not (isinstance(last, FolderEvents) and last.folder.path == place.path):
-                    last = FolderEvents(home, record.job_id, self._store)
+                    last = FolderEvents(home, record.job_id)
             elif not isinstance(last, StoreEvents):
                 last = place.events(record)
             return last
@@ -396,8 +373,6 @@ class LocalBackend:
     def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop all processes of the job gracefully, and return when they are gone.
 
-        A job on another machine stops because of its outcome, which must be written before.
-
         Raises:
             JobError: The job still runs after *timeout* seconds, or cannot be stopped from here.
         """
@@ -405,12 +380,12 @@ class LocalBackend:
         if isinstance(folder, JobFolder):
             self._await_end(record, folder, timeout, poll_interval)
         else:
-            folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
+            folder.refuse_to_stop(record)
 
     def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """Stop the job if it still runs, and remove its folder.
 
-        A job on another machine has no folder here: only wait for its end.
+        A job on another machine has no folder here: refuse unless it has ended.
         """
         from kinetic.backends.local.removal import put_aside, remove_tree
 
@@ -421,7 +396,7 @@ class LocalBackend:
                 return  # Only this process could have started it.
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
-            folder.await_end(record, timeout=timeout, poll_interval=poll_interval)
+            folder.refuse_to_stop(record)
             return
         from kinetic.jobs.outcome import stored_outcome
 
@@ -493,27 +468,23 @@ class LocalBackend:
             self._store, record, observation, now=time.time(), verify=self._verify
         )
 
-    def _home_of(self, record: JobRecord) -> Home | OtherMachines | OtherHome:
+    def _home_of(self, record: JobRecord) -> Home | OtherHome:
         """Return the home in which to look for the job's folder, or an observer of jobs without one."""
-        if self._others is not None:  # Jobs of other homes are observed by their lease.
-            return self._home if is_on_this_machine(record.keeper) else self._others
         found = home_of(record.keeper, record.job_id, self._home)
+        if record.keeper is None and self._in_bucket:
+            found = Unreachable.AWAY  # Of an early version, which did not name the home.
         if not isinstance(found, Unreachable):
             return found
         from kinetic.backends.local.other_homes import OtherHome
 
-        assert record.keeper is not None
-        return OtherHome(self._store, record.keeper, found, kill=self._kill_orphans)
+        return OtherHome(
+            self._store, record.keeper, found, verify=self._verify, kill=self._kill_orphans
+        )
 
-    def _folder(self, record: JobRecord) -> JobFolder | OtherMachines | OtherHome:
+    def _folder(self, record: JobRecord) -> JobFolder | OtherHome:
         """Return the job's folder, which may be missing, or an observer of jobs without one."""
         home = self._home_of(record)
-        if not isinstance(home, Home):
-            return home
-        folder = home.job(record.job_id)
-        if self._others is None or is_there(folder) or self._never_started(record, home):
-            return folder
-        return self._others
+        return home.job(record.job_id) if isinstance(home, Home) else home
 
     def _await_end(
         self, record: JobRecord, folder: JobFolder, timeout: float, poll_interval: float
@@ -536,9 +507,6 @@ class LocalBackend:
         running = has_begun(folder) if state is None else state["status"] == "running"
         if running:
             self._kill_orphans(record)
-            if self._others is not None:
-                # Its supervisor died: otherwise the job would seem to run until the lease expires.
-                self._store.delete(JobObjects(record.job_id).lease)
 
     def _kill_orphans(self, record: JobRecord) -> None:
         """Kill the processes that a killed supervisor left; its runners end by themselves."""

@@ -34,30 +34,19 @@ def keeper_of(home: Home) -> Keeper:
     )
 
 
-def is_on_this_machine(keeper: Keeper | None, *, boot: Callable[[], str] | None = None) -> bool:
-    """Return whether *keeper*'s supervisors run on this machine, now or before a reboot.
-
-    Records of early versions name no keeper: their jobs count as jobs of this machine.
-    """
-    if keeper is None or keeper.machine == os.uname().nodename:
-        return True
-    here = (boot or boot_id)()
-    return bool(here) and keeper.boot == here
-
-
 def home_of(
     keeper: Keeper | None, job_id: str, own: Home, *, boot: Callable[[], str] | None = None
 ) -> Home | Unreachable:
     """Return the home in which to look for the folder of a job that *keeper* keeps.
 
     If the job has no folder there, it certainly does not run. *own* is the home of this process, and *boot*
-    returns the id of the kernel's current run.
+    returns the id of the kernel's current run. Records of early versions name no keeper: it is *own*.
     """
     if keeper is None:
         return own
-    if not is_on_this_machine(keeper, boot=boot):
-        return Unreachable.AWAY
     here = (boot or boot_id)()
+    if keeper.machine != os.uname().nodename and not (here and keeper.boot == here):
+        return Unreachable.AWAY
     homes = [own] if keeper.home == own.path else [own, Home(keeper.home)]
     for home in homes:
         path = home.job(job_id).path

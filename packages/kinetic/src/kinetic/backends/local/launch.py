@@ -40,7 +40,7 @@ from kinetic_payload.files.private import (
     read_private,
     write_private,
 )
-from kinetic_payload.layout import LEASE_SECONDS, REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
+from kinetic_payload.layout import REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.names import name_to_path
 from kinetic_payload.stores.store import Store
@@ -112,7 +112,6 @@ def start_supervisor(
     environment: Mapping[str, str],
     place: Staged,
     *,
-    lease_seconds: float = LEASE_SECONDS,
     report_seconds: float = REPORT_SECONDS,
 ) -> None:
     """Start the job of *launch* in *place*; *environment* is added to its processes' own variables.
@@ -132,7 +131,6 @@ def start_supervisor(
         home,
         bundle,
         environment,
-        lease_seconds=lease_seconds,
         report_seconds=report_seconds,
     )
     write_private(place.folder.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
@@ -183,7 +181,6 @@ def spec_of(
     bundle: str,
     environment: Mapping[str, str],
     *,
-    lease_seconds: float = LEASE_SECONDS,
     report_seconds: float = REPORT_SECONDS,
 ) -> SupervisorSpec:
     """Return the supervisor's start-up spec for *launch*."""
@@ -207,8 +204,6 @@ def spec_of(
             **({Env.SIGNING_KEY: KEY} if launch.signing_key is not None else {}),
         },
         mark=f"{Env.JOB_ID}={record.job_id}",
-        lease_seconds=None if folder_store else lease_seconds,
-        holder=f"{os.uname().nodename} ({home.path})",
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
         keep_awake=local_environment(launch).keep_awake,
         bundle=bundle,
@@ -282,7 +277,7 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     command = [sys.executable, "-I", "-S", "-c", _START, *map(str, fds), spec.job_id]
     paths = _import_paths()
     environment = base_environment(spec.environment)
-    if spec.lease_seconds is not None:
+    if spec.outcome_file is None:  # The store is a bucket.
         from kinetic.backends.local.bucket_access import bucket_environment, client_folders
 
         paths += [folder for folder in client_folders() if folder not in paths]

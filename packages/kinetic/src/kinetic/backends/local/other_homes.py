@@ -1,4 +1,4 @@
-"""Jobs in a folder store whose home cannot be read from here: observed by their objects in the store.
+"""Jobs whose home cannot be read from here: observed by their objects in the store.
 
 Nothing shows here whether they still run, so no outcome is written for them.
 """
@@ -14,15 +14,16 @@ from kinetic.backends.local.keepers import Unreachable
 from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.attempts import Verify
 from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import JobRecord, Keeper
-from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
-_LEAST: Final = 0.05
+_LEAST: Final = 0.25
+"""Seconds between two looks at the store, which may be a bucket."""
 
 
 class OtherHome:
@@ -34,13 +35,17 @@ class OtherHome:
     def __init__(
         self,
         store: Store,
-        keeper: Keeper,
+        keeper: Keeper | None,
         why: Unreachable,
         *,
+        verify: Verify,
         kill: Callable[[JobRecord], None],
     ) -> None:
         self._store = store
-        self._keeper = keeper
+        self._verify = verify
+        self._home = "another home"
+        if keeper is not None:
+            self._home = f"its home {keeper.home} on {keeper.machine}"
         self._why = why
         self._kill = kill
 
@@ -50,19 +55,16 @@ class OtherHome:
         If the home is gone, its jobs are most likely gone as well; a supervisor that is still alive may
         yet write how its job ended.
         """
-        keeper = self._keeper
         if self._why is Unreachable.GONE:
             return Observation(
                 JobStatus.FAILED,
-                f"Its home {keeper.home} on this machine ({keeper.machine}) was removed or replaced "
-                "since.",
+                f"It ran on this machine, and {self._home} was removed or replaced since.",
                 lost=True,
             )
         begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
-            f"Its home {keeper.home} on {keeper.machine} cannot be read from here: "
-            f"{self._why.value}.",
+            f"It belongs to {self._home}, which cannot be read from here: {self._why.value}.",
             unreachable=True,
         )
 
@@ -71,7 +73,9 @@ class OtherHome:
         names, stat = JobObjects(record.job_id), self._store.stat
 
         def look() -> object:
-            return [stat(name) is not None for name in (names.outcome, names.claim(1, 0))]
+            found = [stat(name) for name in (names.outcome, names.claim(1, 0))]
+            # Not whether they exist: the job may replace an object that another process wrote there.
+            return [None if each is None else each.generation for each in found]
 
         return StoreEvents(look, lambda elapsed: max(_LEAST, poll_interval(elapsed)))
 
@@ -80,7 +84,7 @@ class OtherHome:
     ) -> Iterator[LogLine]:
         """Iterate over the stored log; with *follow* as it is written, until there is an outcome."""
         if not follow or self._why is Unreachable.GONE:
-            return latest_lines(self._store, record, UNSIGNED.verify, tail=tail)
+            return latest_lines(self._store, record, self._verify, tail=tail)
         outcome = JobObjects(record.job_id).outcome
         began = time.monotonic()
         store = lasting(self._store, stopped=stopped)
@@ -90,9 +94,10 @@ class OtherHome:
             tail=tail,
             ended=lambda: stopped() or store.stat(outcome) is not None,
             pause=lambda: sleep(max(_LEAST, poll_interval(time.monotonic() - began))),
+            verify=self._verify,
         )
 
-    def await_end(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
+    def refuse_to_stop(self, record: JobRecord) -> None:
         """Return if the job does not run any more, as far as the store shows.
 
         Raises:

@@ -17,11 +17,6 @@ from kinetic.backends.local.liveness import (
 )
 from kinetic.backends.local.paths import Home
 from kinetic.waiting import Deadline, poll_interval
-from kinetic_payload.layout import JobObjects
-from kinetic_payload.stores.store import Store
-
-_OUTCOME_EVERY: Final = 2.0
-"""Seconds between two reads of an outcome in a bucket: usually the supervisor's state changes first."""
 
 
 class JobEvents(Protocol):
@@ -79,25 +74,19 @@ _Life = Literal["announced", "alive", "reporting", "gone"]
 
 
 class FolderEvents:
-    """Changes of a job that *home* keeps: its state, and the ends of its supervisor and its runners.
+    """Changes of a job that *home* keeps: its state, and the ends of its supervisor and its runners."""
 
-    If *store* is a bucket, also changes of its outcome, which other machines may write.
-    """
-
-    def __init__(self, home: Home, job_id: str, store: Store) -> None:
+    def __init__(self, home: Home, job_id: str) -> None:
         self.folder = home.job(job_id)
         self._home = home
         self._job_id = job_id
-        self._outcome = JobObjects(job_id).outcome
-        self._store = store if store.location.kind == "gs" else None
-        self._began = self._outcome_read_at = time.monotonic()
+        self._began = time.monotonic()
         self._state: tuple[int, int] | None = None
         self._life: _Life = "alive"
-        self._seen: int | None = None
 
     def changed(self) -> bool:
         """Return whether the supervisor wrote its state, started or died, or its runners ended."""
-        if self._state_changed() or self._has_outcome():
+        if self._state_changed():
             return True
         before, self._life = self._life, self._life_now()
         return self._life != before
@@ -126,17 +115,6 @@ class FolderEvents:
             return False
         seen = (found.st_ino, found.st_mtime_ns)
         changed, self._state = seen != self._state, seen
-        return changed
-
-    def _has_outcome(self) -> bool:
-        now = time.monotonic()
-        if self._store is None or now - self._outcome_read_at < _OUTCOME_EVERY:
-            return False
-        self._outcome_read_at = now
-        found = self._store.stat(self._outcome)
-        # Not whether it exists: the job may replace an object that another process wrote there.
-        seen = found.generation if found is not None else None
-        changed, self._seen = seen != self._seen, seen
         return changed
 
 

@@ -230,7 +230,7 @@ class ClusterBuilders:
         address, place = settings.builds_store.value, self.place(settings)
         if address is None and place is not None:
             address = place.builds_store
-        return None if address is None else open_at(parse_location(address), self.home)
+        return None if address is None else open_at(parse_location(address))
 
 
 def check_secret(source: str, secret: str) -> None:
@@ -254,7 +254,7 @@ def registries(limit: float | None = None) -> Registry:
     *limit* is how many seconds a request is retried; None: the default.
     """
     from kinetic_images.registry.registry import Registry
-    from kinetic_images.registry.retry import RetryPolicy
+    from kinetic_payload.http.retry import RetryPolicy
 
     return Registry(policy=None if limit is None else RetryPolicy(limit=limit))
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kinetic.backends.local.supervisor.events import Events
     from kinetic.backends.local.supervisor.report import EndedRunner
     from kinetic.backends.local.supervisor.state import AttemptState, State
-    from kinetic.jobs.lease import LeaseRenewal
     from kinetic_payload.records.pending_uploads import PendingUploads
     from kinetic_payload.records.signing import Signer
     from kinetic_payload.stores.store import Store
@@ -51,7 +50,7 @@ def main() -> None:
     spec = SupervisorSpec.decode(_read_all(0))
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
-    supervise(spec, control=fds[1], cancel=fds[2])
+    supervise(spec, control=fds[1])
 
 
 def _read_all(fd: int) -> bytes:
@@ -61,10 +60,10 @@ def _read_all(fd: int) -> bytes:
     return b"".join(chunks)
 
 
-def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
+def supervise(spec: SupervisorSpec, *, control: int) -> None:
     """Run attempt after attempt until the job has an outcome.
 
-    *control* and *cancel* are the read end and the write end of the FIFO through which a stop is requested.
+    *control* is the read end of the FIFO through which a stop is requested; its write end stays open as well.
     """
     folder = Home(spec.home).job(spec.job_id)
     _lock(folder.lock)
@@ -76,7 +75,6 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
 
     keep_awake(spec.keep_awake, os.getpid())
     job = _Job(spec, folder, Events(control), adopting=adopt_orphans())
-    lease = _keep_lease(spec, cancel)
     while True:
         verdict = job.watch(attempt, started_at)
         if not verdict.retry:
@@ -88,25 +86,6 @@ def supervise(spec: SupervisorSpec, *, control: int, cancel: int) -> None:
     # the remains itself.
     job.kill_remains(attempt)
     job.end(verdict)
-    # While a result is not stored, the lease is left to expire: other machines then report the job as lost.
-    if lease is not None and not job.pending_uploads.host_outcomes():
-        lease.close()
-
-
-def _keep_lease(spec: SupervisorSpec, cancel: int) -> LeaseRenewal | None:
-    if spec.lease_seconds is None:
-        return None
-    from kinetic.backends.local.liveness import CANCEL
-    from kinetic.jobs.lease import LeaseRenewal
-
-    return LeaseRenewal(
-        lambda: _open(spec),
-        spec.job_id,
-        holder=spec.holder,
-        seconds=spec.lease_seconds,
-        stop=lambda: os.write(cancel, CANCEL),
-        signer=_signer(spec),
-    )
 
 
 def _signer(spec: SupervisorSpec) -> Signer:
@@ -130,8 +109,7 @@ def _load(spec: SupervisorSpec) -> None:
     import kinetic_payload.progress
     import kinetic_payload.records.pending_uploads  # noqa: F401
 
-    if spec.lease_seconds is None:
-        _open(spec)  # For a bucket, the thread that renews the lease does this.
+    _open(spec)
     if spec.signing_key:
         import hmac  # noqa: F401
 

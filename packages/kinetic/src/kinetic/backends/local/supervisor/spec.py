@@ -37,8 +37,6 @@ class SupervisorSpec:
         command: Sequence[str],
         environment: Mapping[str, str],
         mark: str,
-        lease_seconds: float | None = None,
-        holder: str = "",
         signing_key: str = "",
         keep_awake: Sequence[str] = (),
         bundle: str = "",
@@ -60,10 +58,6 @@ class SupervisorSpec:
         """The complete environment of a runner, with the placeholders above."""
         self.mark = mark
         """A `NAME=value` in the environment of each process of the job, by which the processes are found."""
-        self.lease_seconds = lease_seconds
-        """How long a renewal of the job's lease is valid; None if the store is a folder."""
-        self.holder = holder
-        """The name of this machine and home, shown to users as the holder of the lease."""
         self.signing_key = signing_key
         """In hexadecimal; empty if records are not signed."""
         self.keep_awake = list(keep_awake)

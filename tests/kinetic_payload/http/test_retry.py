@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from kinetic_images.registry.retry import GaveUpError, RetryPolicy, TransientError
+from kinetic_payload.http.retry import GaveUpError, RetryPolicy, TransientError, retry_after
+
+NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 
 
 class Clock:
@@ -44,12 +48,12 @@ def test_pauses_grow_up_to_a_limit_and_end_with_the_time(clock: Clock) -> None:
     assert len(clock.pauses) >= 8
 
 
-def test_a_longer_pause_is_made_if_it_is_asked_for_up_to_half_a_minute(clock: Clock) -> None:
+def test_a_pause_that_the_server_asks_for_is_made(clock: Clock) -> None:
     policy = RetryPolicy(limit=70, first=1, clock=clock, pause=clock.pause)
 
     with pytest.raises(GaveUpError):
-        policy.run(failing(clock, 0, retry_after=1000.0))  # type: ignore[arg-type]
-    assert clock.pauses == [30, 30]
+        policy.run(failing(clock, 0, retry_after=30.0))  # type: ignore[arg-type]
+    assert clock.pauses == [30, 30, 10]
 
 
 def test_progress_restarts_the_time(clock: Clock) -> None:
@@ -76,3 +80,23 @@ def test_other_errors_are_not_retried(clock: Clock) -> None:
     with pytest.raises(KeyError):
         RetryPolicy(clock=clock, pause=clock.pause).run(act)
     assert clock.pauses == []
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("3600", 30.0),
+        ("Tue, 24 Nov 2026 12:00:09 GMT", 9.0),
+        ("Tue, 24 Nov 2026 11:00:00 GMT", 0.0),
+        ("-3", 0.0),
+        ("inf", 0.0),
+        ("nan", 0.0),
+        ("soon", 0.0),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_retry_after_is_read_as_seconds_or_a_date(value: str, seconds: float) -> None:
+    assert retry_after({"Retry-After": value}, NOW) == seconds

@@ -1,4 +1,4 @@
-"""HTTP connections to registries and indexes: one request and its response, with limits of time and size."""
+"""One HTTP request and its response, with limits of time and size; connections are kept."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, BinaryIO, Final
+from urllib.parse import urljoin, urlsplit
 
 import urllib3
-from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSLError
+from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError
 
-from kinetic_images.certificates import tls_context
-from kinetic_images.errors import RegistryError
 from kinetic_payload.errors import KineticError
+from kinetic_payload.http.failures import cause_text, causes, is_untrusted
 from kinetic_payload.progress import Advance
 from kinetic_payload.proxies import proxy_headers, proxy_of_environment
 from kinetic_payload.queues import TimedQueue
@@ -37,15 +38,22 @@ _RECEIVED: Final = 1 << 18
 _POLL: Final = 0.1
 _AHEAD: Final = 8
 """How many pieces of a response are read before they are wanted."""
+_MOST_REDIRECTS: Final = 10
+_CERTIFICATES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
 class NoResponseError(Exception):
-    """A request got no usable response. *transient*: another try may get one."""
+    """A request got no usable response.
 
-    def __init__(self, reason: str, *, transient: bool = True) -> None:
+    *transient*: another try may get one. *untrusted*: the server's certificate is not trusted.
+    """
+
+    def __init__(self, reason: str, *, transient: bool = True, untrusted: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.transient = transient
+        self.untrusted = untrusted
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,54 @@ class Response:
     """The address that responded."""
 
 
+def origin(url: str) -> tuple[str, str, int]:
+    """Return scheme, host and port of *url*: credentials for one origin are sent to no other.
+
+    The host is empty if *url* is malformed, or not the address of a server.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", "", 0
+    return parts.scheme, parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
+
+
+def joined(url: str, location: str) -> str:
+    """Return the address of *location*, which a response from *url* names."""
+    try:
+        return urljoin(url, location)
+    except ValueError:  # It is no address; `origin` has no host for it.
+        return location
+
+
+def followed(
+    request: Outgoing,
+    send: Callable[[Outgoing], Response],
+    check: Callable[[str], object],
+) -> Response:
+    """Return `send(request)`, redirects followed; credentials stay at the first origin.
+
+    `check(url)` raises an error if no redirect may lead to *url*.
+
+    Raises:
+        NoResponseError: There are too many redirects.
+    """
+    home = origin(request.url)
+    for _ in range(_MOST_REDIRECTS + 1):
+        response = send(request)
+        target = response.headers.get("Location")
+        if response.status not in _REDIRECTS or target is None:
+            return response
+        target = joined(request.url, target)
+        check(target)
+        headers = dict(request.headers)
+        if origin(target) != home:
+            headers.pop("Authorization", None)
+        request = replace(request, url=target, headers=headers)
+    raise NoResponseError(f"more than {_MOST_REDIRECTS} redirects", transient=False)
+
+
 def body_of(pieces: Iterator[Response | bytes], *, most: int, seconds: float) -> bytes:
     """Return the rest of a stream, a body of up to *most* bytes that arrives within *seconds*.
 
@@ -99,8 +155,31 @@ def body_of(pieces: Iterator[Response | bytes], *, most: int, seconds: float) ->
     return bytes(data)
 
 
-class Connections:
-    """Open connections, shared by threads and kept for further requests.
+def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.SSLContext:
+    """Return the settings of TLS with the certificates that *environ* names, or those of the system.
+
+    `SSL_CERT_FILE` precedes `REQUESTS_CA_BUNDLE`; each names a file or a folder.
+
+    Raises:
+        KineticError: The certificates cannot be read; the error is a *failure*.
+    """
+    variable = next((name for name in _CERTIFICATES if environ.get(name)), None)
+    if variable is None:
+        return ssl.create_default_context()
+    path = Path(environ[variable])
+    try:
+        if path.is_dir():
+            return ssl.create_default_context(capath=str(path))
+        return ssl.create_default_context(cafile=str(path))
+    except OSError as error:  # `SSLError` is one.
+        raise failure(
+            f"The certificates in {path}, which {variable} names, cannot be read: {error}.",
+            hint=f"Correct or unset {variable}.",
+        ) from error
+
+
+class Session:
+    """Sends requests; threads can share it. Connections are kept for further requests.
 
     Certificates are verified with `SSL_CERT_FILE` or `REQUESTS_CA_BUNDLE` of *environ*, or those of the system.
     Proxies are those of *proxies*; None: of this process and of the system. Certificates that cannot be read
@@ -111,8 +190,8 @@ class Connections:
         self,
         environ: Mapping[str, str],
         *,
+        failure: type[KineticError],
         proxies: Mapping[str, str] | None = None,
-        failure: type[KineticError] = RegistryError,
     ) -> None:
         self._environ = environ
         self._failure = failure
@@ -146,7 +225,9 @@ class Connections:
             NoResponseError: Nothing was received for too long, or the response is incomplete.
             KineticError: The machine's certificates cannot be read.
         """
-        exchange = _Exchange(self._pool(request.url), request, min(seconds, SILENCE_LIMIT))
+        exchange = _Exchange(
+            self._pool(request.url), request, min(seconds, SILENCE_LIMIT), self._failure
+        )
         threading.Thread(target=exchange.run, name="kinetic-http", daemon=True).start()
         try:
             yield from exchange.events(seconds)
@@ -174,8 +255,15 @@ class Connections:
 class _Exchange:
     """One request in a thread of its own, because nothing else ends every wait: DNS, TLS, slow bytes."""
 
-    def __init__(self, pool: urllib3.PoolManager, request: Outgoing, silence: float) -> None:
+    def __init__(
+        self,
+        pool: urllib3.PoolManager,
+        request: Outgoing,
+        silence: float,
+        failure: type[KineticError],
+    ) -> None:
         self._pool = pool
+        self._failure = failure
         self._request = request
         self._silence = silence
         self._events: TimedQueue[Response | bytes | BaseException | None] = TimedQueue()
@@ -227,7 +315,7 @@ class _Exchange:
 
     def _run(self) -> None:
         request, body = self._request, self._request.body
-        headers = {"Accept-Encoding": "identity", "User-Agent": "kinetic-images", **request.headers}
+        headers = {"Accept-Encoding": "identity", "User-Agent": "kinetic", **request.headers}
         if isinstance(body, Content):
             headers["Content-Length"] = str(body.size)
         elif request.method in ("POST", "PUT", "PATCH"):
@@ -282,7 +370,7 @@ class _Exchange:
                     raise NoResponseError("the request was abandoned")
                 piece = file.read(min(_PIECE, content.size - self._sent))
                 if not piece:
-                    raise RegistryError(
+                    raise self._failure(
                         f"The content to upload ended after {self._sent} of {content.size} bytes.",
                         hint="It changed meanwhile. Start again.",
                     )
@@ -293,31 +381,18 @@ class _Exchange:
 
 def _no_response(error: Exception) -> NoResponseError:
     """Translate what urllib3 raises."""
-    causes: list[BaseException] = [error]
-    while len(causes) < 10 and (inner := _inner(causes[-1])) is not None:
-        causes.append(inner)
-    last = causes[-1]
+    found = list(causes(error))
     malformed = any(
         # The base class itself stands for too many headers.
         isinstance(cause, http.client.LineTooLong | InvalidHeader | LocationValueError)
         or type(cause) is http.client.HTTPException
-        for cause in causes
+        for cause in found
     )
-    untrusted = any(
-        isinstance(cause, ssl.SSLCertVerificationError)
-        or (isinstance(cause, SSLError) and "doesn't match" in str(cause))
-        for cause in causes
-    )
-    text = " ".join(str(last).split()) or type(last).__name__
-    if any(isinstance(cause, LocationValueError) for cause in causes):
+    untrusted = is_untrusted(error)
+    text = cause_text(error)
+    if any(isinstance(cause, LocationValueError) for cause in found):
         text = "the address is not valid"  # It may contain a signature.
     if untrusted:
         text = f"its certificate is not trusted ({text})"
-    return NoResponseError(text[:300].rstrip("."), transient=not (malformed or untrusted))
-
-
-def _inner(error: BaseException) -> BaseException | None:
-    found = getattr(error, "reason", None) or error.__cause__
-    if found is None:
-        found = next((each for each in error.args if isinstance(each, BaseException)), None)
-    return found if isinstance(found, BaseException) else None
+    transient = not (malformed or untrusted)
+    return NoResponseError(text, transient=transient, untrusted=untrusted)

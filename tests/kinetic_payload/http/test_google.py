@@ -5,7 +5,7 @@ import sys
 
 from kinetic_payload.testing.gcs import GcsServer, Tokens
 
-ASK = "from kinetic_payload.stores.gcs.access_token import access_token; print(access_token())"
+ASK = "from kinetic_payload.http.google import fresh_credentials; print(fresh_credentials().token)"
 
 
 def test_the_token_is_that_of_the_machine() -> None:

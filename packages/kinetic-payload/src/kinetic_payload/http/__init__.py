@@ -1,0 +1,1 @@
+"""What all HTTP clients of Kinetic share: logins, retries, trust."""
