@@ -398,52 +398,6 @@ def test_a_package_that_an_import_hook_found_is_on_the_jobs_path(project):
     assert project.run("run.py") == "50000000 True"
 
 
-def test_main_travels_by_value_and_its_classes_are_returned(project):
-    project.copy("main_by_value.py")
-
-    assert project.run("main_by_value.py") == "True True True\nTrue True\nTrue\nTrue 5 True"
-
-
-def test_attributes_of_the_scripts_classes_travel_there_and_back(project):
-    project.write(
-        "run.py",
-        """
-        import functools, weakref
-        from shipping import ship
-
-        class Model:
-            seen = weakref.WeakSet()
-            by_name = weakref.WeakValueDictionary()
-            @functools.cached_property
-            def size(self):
-                "How large."
-                return 7
-            @functools.singledispatchmethod
-            def show(self, x):
-                return "object"
-            @show.register
-            def _(self, x: int):
-                return "int"
-
-        def main(model):
-            assert (model.size, model.show(1), model.show("1")) == (7, "int", "object")
-            assert Model.size.__doc__ == "How large." and not Model.seen
-            return model
-
-        model = ship(main, Model())
-        print(type(model) is Model, vars(model), Model().size)
-        """,
-    )
-
-    assert project.run("run.py") == "True {'size': 7} 7"
-
-
-def test_slots_of_the_scripts_classes_stay_slots_and_are_returned(project):
-    project.copy("slots.py")
-
-    assert project.run("slots.py") == "(1, 2) True 5 Item(x=3, rest=[]) True"
-
-
 def test_python_m_keeps_relative_imports_working(project):
     project.write("pkg/__init__.py", "")
     project.write("pkg/other.py", "def name(): return __name__")

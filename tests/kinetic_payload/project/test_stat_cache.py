@@ -36,11 +36,15 @@ def filled(file: Path, cache_file: Path, later: int = MINUTE) -> StatCache:
     return StatCache(cache_file)
 
 
-def test_an_unchanged_file_is_known_in_the_next_process(file: Path, tmp_path: Path) -> None:
+def test_an_unchanged_file_is_known_in_later_processes(file: Path, tmp_path: Path) -> None:
     cache = filled(file, tmp_path / "cache" / "c")
 
-    assert cache.get("f", file.stat()) == hash_file(file, "f").digest
-    assert cache.get("other", file.stat()) is None
+    for _ in range(2):
+        assert cache.get("f", file.stat()) == hash_file(file, "f").digest
+        assert cache.get("other", file.stat()) is None
+        cache.put(hashed_later(file)._replace(relpath="another"))
+        cache.save()
+        cache = StatCache(tmp_path / "cache" / "c")
 
 
 def written_with_its_time_put_back(file: Path) -> None:
