@@ -22,14 +22,14 @@ def controls(text: str) -> set[str]:
 
 
 @given(NASTY)
-def test_nothing_that_a_terminal_obeys_is_left_in_any_text(text: str) -> None:
+def test_no_control_character_is_left_in_any_text(text: str) -> None:
     assert controls(printable(text)) <= {"\n", "\t"}
     assert controls(printable_line(text)) == set()
     assert printable(printable(text)) == printable(text)
 
 
 @given(NASTY)
-def test_of_a_log_colours_tabs_and_carriage_returns_are_left(line: str) -> None:
+def test_a_log_keeps_only_colours_tabs_and_carriage_returns(line: str) -> None:
     shown = printable_log(line)
 
     assert controls(shown) <= {"\t", "\r", "\x1b"}
@@ -52,11 +52,11 @@ def test_of_a_log_colours_tabs_and_carriage_returns_are_left(line: str) -> None:
         ("\u202ereversed", "\\u202ereversed"),
     ],
 )
-def test_lines_of_a_log_keep_what_harms_nobody(line: str, shown: str) -> None:
+def test_printed_lines_of_a_log(line: str, shown: str) -> None:
     assert printable_log(line) == shown
 
 
-def test_errors_of_ours_never_hold_what_a_terminal_obeys() -> None:
+def test_errors_hold_no_control_characters() -> None:
     error = KineticError("a\x1b]0;x\x07\nb", hint="c\x1b[2J")
 
     assert str(error) == "a\\x1b]0;x\\x07\nb\nc\\x1b[2J"

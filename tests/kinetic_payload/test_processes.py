@@ -44,9 +44,8 @@ def start() -> Iterator[Callable[..., int]]:
 
     def start_one(*command: str, **environment: str) -> int:
         null = os.open(os.devnull, os.O_RDWR)
-        started.append(
-            spawn([*(command or ("/bin/sleep", "600"))], environment, (null, null, null))
-        )
+        wanted = [*(command or ("/bin/sleep", "600"))]
+        started.append(spawn(wanted, environment, (null, null, null)))
         os.close(null)
         return started[-1]
 
@@ -58,24 +57,18 @@ def start() -> Iterator[Callable[..., int]]:
             os.waitpid(pid, 0)
 
 
-def test_each_round_reaches_what_the_one_before_left_however_long_that_takes() -> None:
-    left, pauses = [True, False, False], []
+def test_killing_a_tree_takes_as_many_rounds_as_needed_and_at_least_fifty() -> None:
+    left, pauses, rounds = [True, False, False], [], []
 
     kill_tree(left.pop, pause=lambda: pauses.append("short"), seconds=0.0)
+    kill_tree(lambda: bool(rounds.append("again")), pause=lambda: None, seconds=0.0)
 
     assert left == []
     assert pauses == ["short", "short"]
-
-
-def test_what_cannot_be_killed_is_given_up_after_fifty_rounds() -> None:
-    rounds = []
-
-    kill_tree(lambda: bool(rounds.append("again")), pause=lambda: None, seconds=0.0)
-
     assert len(rounds) == 50
 
 
-def test_a_process_starts_in_a_session_of_its_own_and_hears_what_its_parent_ignores(start) -> None:
+def test_a_process_starts_in_its_own_session_and_ignores_no_signal(start) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         pid = start()
@@ -98,7 +91,7 @@ def test_a_mark_is_a_whole_variable_and_not_the_start_of_one(start) -> None:
 
 
 @LINUX
-def test_a_process_is_found_while_it_executes_one_program_after_another(start, tmp_path) -> None:
+def test_a_process_that_executes_one_program_after_another_is_found(start, tmp_path) -> None:
     program = tmp_path / "again"
     program.write_text('#!/bin/sh\nexec "$0"\n')
     program.chmod(0o755)
@@ -111,7 +104,7 @@ def test_a_process_is_found_while_it_executes_one_program_after_another(start, t
     assert missed < 6
 
 
-def test_what_is_marked_is_killed_until_nothing_is_left(start) -> None:
+def test_marked_processes_are_killed_until_none_is_left(start) -> None:
     pid = start(**{MARK: "gone"})
     eventually(lambda: marked(f"{MARK}=gone"))
 
@@ -120,15 +113,8 @@ def test_what_is_marked_is_killed_until_nothing_is_left(start) -> None:
     assert kill_marked(f"{MARK}=gone")
 
 
-def test_a_process_that_has_ended_is_not_listed_though_nobody_has_reaped_it(start) -> None:
-    pid = start("/bin/sh", "-c", "exit 3")
-
-    eventually(lambda: pid not in living_processes())
-    assert os.waitpid(pid, 0) == (pid, 3 << 8)
-
-
 @LINUX
-def test_a_process_whose_name_looks_like_fields_is_read_all_the_same(start, tmp_path) -> None:
+def test_a_process_whose_name_looks_like_fields_of_stat_is_read(start, tmp_path) -> None:
     program = tmp_path / ") Z 1"
     program.symlink_to("/bin/sleep")
     pid = start(str(program), "600")
@@ -149,7 +135,7 @@ def test_descendants_are_found_below_their_parents(start) -> None:
     signal_group(pid)
 
 
-def test_a_number_that_another_process_has_by_now_is_spared(start) -> None:
+def test_another_process_with_a_recorded_id_is_spared(start) -> None:
     pid = start()
     now = living_processes()[pid]
     earlier = {pid: Process(now.parent, b"0")}
@@ -164,7 +150,7 @@ def test_a_number_that_another_process_has_by_now_is_spared(start) -> None:
     assert kill_recorded({pid: now})
 
 
-def test_a_process_without_pidfds_is_killed_by_its_number(start, monkeypatch) -> None:
+def test_a_process_is_killed_by_its_id_where_pidfds_are_refused(start, monkeypatch) -> None:
     def refused(_pid: int) -> int:
         raise OSError(38, "Function not implemented")
 
@@ -176,12 +162,12 @@ def test_a_process_without_pidfds_is_killed_by_its_number(start, monkeypatch) ->
     processes.kill(pid)  # It is gone.
 
 
-def test_a_group_that_is_gone_is_told_from_one_of_zombies(start) -> None:
-    pid = start("/bin/sh", "-c", "exit 0")
+def test_a_zombie_is_not_listed_and_its_group_exists_until_it_is_reaped(start) -> None:
+    pid = start("/bin/sh", "-c", "exit 3")
     eventually(lambda: pid not in living_processes())
 
     assert signal_group(pid)
-    os.waitpid(pid, 0)
+    assert os.waitpid(pid, 0) == (pid, 3 << 8)
     assert not signal_group(pid)
 
 
@@ -191,7 +177,7 @@ from kinetic_payload.processes import {names}
 """
 
 
-def test_children_are_reaped_while_their_numbers_are_still_theirs() -> None:
+def test_the_callback_of_reap_runs_before_the_id_is_free() -> None:
     script = """
 ended = []
 assert reap() == ({}, False)

@@ -30,40 +30,32 @@ def test_other_proxies_are_refused_without_their_password(text: str, cause: str)
 
 
 @pytest.mark.parametrize(
-    ("server", "excepted"),
+    ("excepted", "servers"),
     [
-        ("https://10.1.2.3:6443", True),
-        ("https://11.1.2.3", False),
-        ("https://[fd00::1]:6443", True),
-        ("https://192.168.0.7", True),
-        ("https://api.corp", True),
-        ("https://10.corp.example", False),
-        ("https://corp", False),
-        ("https://in.wild", True),
-        ("https://wild", False),
-        ("https://9.0.0.7", False),
-        ("https://ported:6443", True),
-        ("https://ported", False),
-        ("https://127.0.0.1:6443", True),
-        ("https://[::1]:6443", True),
-        ("https://localhost:6443", True),
+        (True, "10.1.2.3:6443 [fd00::1]:6443 192.168.0.7 api.corp in.wild ported:6443"),
+        (True, "127.0.0.1:6443 [::1]:6443 localhost:6443"),
+        (False, "11.1.2.3 10.corp.example corp wild 9.0.0.7 ported"),
     ],
 )
 def test_the_environments_proxy_is_not_used_for_its_exceptions(
-    monkeypatch: pytest.MonkeyPatch, server: str, excepted: bool
+    excepted: bool, servers: str
 ) -> None:
-    for name in ("https_proxy", "no_proxy", "HTTPS_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", "proxy.corp:3128")
-    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8, fd00::/8,192.168.0.7,.corp,*.wild,0.7,,PORTED:6443")
+    given = {
+        "HTTPS_PROXY": "proxy.corp:3128",
+        "NO_PROXY": "10.0.0.0/8, fd00::/8,192.168.0.7,.corp,*.wild,0.7,,PORTED:6443",
+    }
 
-    assert (proxy_of_environment(server) is None) == excepted
+    found = {proxy_of_environment(f"https://{server}", given) for server in servers.split()}
+
+    assert found == {None if excepted else "http://proxy.corp:3128"}
 
 
 def test_a_given_environment_replaces_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", "of.process:1")
-    given = {"HTTPS_PROXY": "upper:1", "https_proxy": "lower:1", "NO_PROXY": "excepted.corp"}
 
+    assert proxy_of_environment("https://api.corp") == "http://of.process:1"
+    given = {"HTTPS_PROXY": "upper:1", "https_proxy": "lower:1"}
     assert proxy_of_environment("https://api.corp", given) == "http://lower:1"
-    assert proxy_of_environment("https://excepted.corp", given) is None
     assert proxy_of_environment("https://api.corp", {}) is None

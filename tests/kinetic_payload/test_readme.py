@@ -5,5 +5,5 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def test_the_example_prints_what_the_readme_says(run_readme: Callable[[], None]) -> None:
+def test_the_readmes_example_prints_its_shown_output(run_readme: Callable[[], None]) -> None:
     run_readme()

@@ -4,6 +4,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from types import FrameType
@@ -26,38 +27,53 @@ from kinetic_payload.threads import (
 LONG = 60.0
 
 
-@pytest.mark.parametrize("threads", [1, 4, 100])
-def test_every_item_is_worked_on_once(threads: int) -> None:
-    done: list[int] = []
-    parallel_map(done.append, range(50), threads=threads)
-    assert sorted(done) == list(range(50))
-    parallel_map(done.append, [], threads=threads)
-    assert len(done) == 50
+def test_one_thread_makes_calls_in_place_in_order() -> None:
+    made: list[object] = []
+
+    def call(item: int) -> int:
+        made.append((item, threading.current_thread()))
+        return -item
+
+    assert parallel_map(call, [1, 2, 3], threads=1) == [-1, -2, -3]
+    with Executor(1) as executor:
+        assert executor.submit(lambda: call(4)).done
+    assert made == [(item, threading.current_thread()) for item in (1, 2, 3, 4)]
 
 
-def test_as_many_as_asked_for_run_at_once() -> None:
-    together = threading.Barrier(4, timeout=60)
-    parallel_map(lambda _: together.wait(), range(8), threads=4)
+def test_as_many_calls_as_threads_run_together_and_results_are_in_order() -> None:
+    together, now, most = threading.Barrier(3), [], []
+
+    def call(item: int) -> int:
+        now.append(item)
+        most.append(len(now))
+        together.wait(LONG)  # No call ends before three have started.
+        now.remove(item)
+        return -item
+
+    assert parallel_map(call, range(9), threads=3) == [-item for item in range(9)]
+    assert max(most) == 3
+    assert parallel_map(call, [], threads=3) == []
+    assert parallel_map(abs, range(50), threads=100) == [*range(50)]
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_after_a_failure_nothing_more_is_begun(threads: int) -> None:
-    begun: list[int] = []
+def test_after_a_failure_no_call_starts_and_calls_under_way_stop(threads: int) -> None:
+    started: list[int] = []
 
-    def work(item: int) -> None:
-        begun.append(item)
+    def call(item: int) -> None:
+        started.append(item)
         if item == 2:
             raise ValueError(item)
         if item > 2:
             with suppress(Stopped):
-                pause(3600)  # Until the failure is known.
+                pause(3600)
 
     with pytest.raises(ValueError, match="2"):
-        parallel_map(work, range(1000), threads=threads)
-    assert set(begun) <= set(range(3 + threads - 1))
+        parallel_map(call, range(1000), threads=threads)
+    assert set(started) <= set(range(3 + threads - 1))
 
 
-def test_a_failure_stops_what_is_under_way_also_where_that_is_shared_out_again() -> None:
+def test_a_failure_stops_calls_that_other_calls_share_out() -> None:
     pausing = threading.Barrier(4, timeout=60)
 
     def work(item: int) -> None:
@@ -74,21 +90,9 @@ def test_a_failure_stops_what_is_under_way_also_where_that_is_shared_out_again()
         parallel_map(work, [1, 0, 3], threads=3)
 
 
-def test_work_is_given_up_when_it_is_not_wanted_any_more() -> None:
-    check_wanted()
-    with stoppable(lambda: True):
-        with pytest.raises(Stopped):
-            check_wanted()
-        with pytest.raises(Stopped):
-            pause(3600)
-        with pytest.raises(Stopped):
-            parallel_map(lambda _: check_wanted(), range(4), threads=2)
-    pause(0.001)
-
-
-def test_who_is_interrupted_waits_for_all_that_tidy_up() -> None:
+def test_an_interrupted_caller_waits_for_calls_that_clean_up() -> None:
     together = threading.Barrier(3, timeout=60)
-    tidy = []
+    clean = []
 
     def work(item: int) -> None:
         together.wait()
@@ -99,15 +103,15 @@ def test_who_is_interrupted_waits_for_all_that_tidy_up() -> None:
             pause(3600)
         finally:
             threading.Event().wait(0.2 if item == 0 else 0)
-            tidy.append(item)
+            clean.append(item)
 
     with pytest.raises(KeyboardInterrupt):
         parallel_map(work, range(3), threads=3, grace=60)
 
-    assert sorted(tidy) == [0, 1, 2]
+    assert sorted(clean) == [0, 1, 2]
 
 
-def test_an_interruption_ends_the_waiting_at_whichever_step_it_comes() -> None:
+def test_an_interruption_at_any_step_ends_the_wait() -> None:
     left = 0
 
     def interrupt(frame: FrameType, event: str, _: object) -> Any:
@@ -147,116 +151,8 @@ def test_an_interruption_ends_the_waiting_at_whichever_step_it_comes() -> None:
     assert 3 < step < 1000
 
 
-def test_one_thread_makes_calls_in_place_in_order() -> None:
-    made: list[object] = []
-
-    def call(item: int) -> int:
-        made.append((item, threading.current_thread()))
-        return -item
-
-    assert parallel_map(call, [1, 2, 3], threads=1) == [-1, -2, -3]
-    with Executor(1) as executor:
-        assert executor.submit(lambda: call(4)).done
-    assert made == [(item, threading.current_thread()) for item in (1, 2, 3, 4)]
-
-
-def test_calls_are_under_way_together_and_no_more_than_there_are_threads() -> None:
-    met, now, most = threading.Barrier(3), [], []
-
-    def call(item: int) -> int:
-        now.append(item)
-        most.append(len(now))
-        met.wait(LONG)  # Three are here, or nobody goes on.
-        now.remove(item)
-        return -item
-
-    assert parallel_map(call, range(9), threads=3) == [-item for item in range(9)]
-    assert max(most) == 3
-
-
-def test_the_first_failure_is_the_one_that_is_told_and_begins_nothing_more() -> None:
-    begun = []
-
-    def call(item: int) -> None:
-        begun.append(item)
-        if item == 1:
-            raise ValueError(item)
-        pause(LONG)  # Until somebody failed.
-
-    with pytest.raises(ValueError, match="1"):
-        parallel_map(call, range(100), threads=2)
-    assert sorted(begun) == [0, 1]
-
-
-def test_a_failure_beside_stops_what_the_block_does_and_is_what_the_block_raises() -> None:
-    failed = threading.Event()
-
-    def fail() -> None:
-        failed.set()
-        raise OSError("No permission.")
-
-    def block() -> None:
-        with Executor(2) as executor:
-            executor.submit(fail)
-            failed.wait(LONG)
-            with executor.checked(silent)("uploading", None) as advance:
-                while True:
-                    advance(1)
-
-    with pytest.raises(OSError, match="No permission"):
-        block()
-
-
-def test_a_failure_that_stops_the_block_is_shown_without_the_stop() -> None:
-    def fail() -> None:
-        raise OSError("No permission.")
-
-    def block() -> None:
-        with Executor(2) as executor:
-            failing = executor.submit(fail)
-            with executor.stopped_by(failing):
-                pause(LONG)
-
-    with pytest.raises(OSError, match="No permission") as caught:
-        block()
-    assert "Stopped" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_failure_beside_ends_the_wait_for_what_would_take_long() -> None:
-    never = threading.Event()
-
-    def fail() -> None:
-        raise OSError("No permission.")
-
-    def block() -> None:
-        with Executor(2, grace=0) as executor:
-            long = executor.submit(lambda: never.wait(LONG))
-            executor.submit(fail)
-            long.result()
-
-    with pytest.raises(OSError, match="No permission"):
-        block()
-    never.set()
-
-
-def test_calls_are_given_up_where_nobody_wants_any_more_what_their_caller_does() -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def call(item: int) -> None:
-        begun.set()
-        try:
-            pause(LONG)
-        except Stopped:
-            ended.set()
-            raise
-
-    with pytest.raises(Stopped), stoppable(begun.is_set):
-        parallel_map(call, [1, 2], threads=2)
-    assert ended.wait(LONG)
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_a_block_that_ends_badly_stops_the_calls_it_began(error: type[BaseException]) -> None:
+def test_a_block_that_raises_stops_its_calls(error: type[BaseException]) -> None:
     ends: list[BaseException] = []
     going = threading.Event()
 
@@ -281,17 +177,15 @@ def test_a_block_that_ends_badly_stops_the_calls_it_began(error: type[BaseExcept
     assert len(ends) == 1
 
 
-def test_a_future_is_waited_for_until_its_value_is_known_or_nobody_wants_it() -> None:
+def test_a_future_is_waited_for_until_its_value_is_known() -> None:
     future = Future[int]()
     with Executor(2) as executor:
         waiting = executor.submit(future.result)
         future.set_result(3)
         assert waiting.result() == 3
-    with stoppable(lambda: True), pytest.raises(Stopped):
-        Future[int]().result()
 
 
-def test_threads_that_were_not_needed_any_more_have_ended() -> None:
+def test_threads_end_with_the_block() -> None:
     with Executor(3) as executor:
         threads = [executor.submit(threading.current_thread).result() for _ in range(3)]
     for thread in threads:
@@ -299,7 +193,7 @@ def test_threads_that_were_not_needed_any_more_have_ended() -> None:
         assert not thread.is_alive()
 
 
-def test_a_stop_after_the_last_item_throws_no_result_away() -> None:
+def test_a_stop_after_the_last_item_loses_no_result() -> None:
     together = threading.Barrier(4, timeout=60)
     stopped = threading.Event()
 
@@ -312,13 +206,64 @@ def test_a_stop_after_the_last_item_throws_no_result_away() -> None:
         assert parallel_map(work, range(4), threads=4) == [0, 1, 2, 3]
 
 
-def test_work_that_was_stopped_may_clean_up_for_a_while() -> None:
+def _by_progress(executor: Executor, failing: Future[None]) -> None:
+    with executor.checked(silent)("uploading", None) as advance:
+        while True:
+            advance(1)
+
+
+def _by_its_future(executor: Executor, failing: Future[None]) -> None:
+    with executor.stopped_by(failing):
+        pause(LONG)
+
+
+def _by_another_result(executor: Executor, failing: Future[None]) -> None:
+    executor.submit(partial(threading.Event().wait, LONG)).result()
+
+
+@pytest.mark.parametrize("block", [_by_progress, _by_its_future, _by_another_result])
+def test_a_failed_call_stops_the_block_which_raises_that_failure(
+    block: Callable[[Executor, Future[None]], None],
+) -> None:
+    def fail() -> None:
+        raise OSError("No permission.")
+
+    def run() -> None:
+        with Executor(2, grace=0) as executor:
+            block(executor, executor.submit(fail))
+
+    with pytest.raises(OSError, match="No permission") as caught:
+        run()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert block is not _by_its_future or "Stopped" not in shown
+
+
+def test_unwanted_work_stops_except_for_clean_up_that_takes_not_too_long() -> None:
+    check_wanted()
     with stoppable(lambda: True):
-        with pytest.raises(Stopped):
-            check_wanted()
+        for work in (check_wanted, partial(pause, LONG), Future[int]().result):
+            with pytest.raises(Stopped):
+                work()
         with finishing(60):
             check_wanted()
         with finishing(-1), pytest.raises(Stopped):
             check_wanted()
         with pytest.raises(Stopped):
             check_wanted()
+    pause(0.001)
+
+
+def test_calls_stop_once_the_work_of_their_caller_is_unwanted() -> None:
+    started, stopped = threading.Event(), threading.Event()
+
+    def call(item: int) -> None:
+        started.set()
+        try:
+            pause(LONG)
+        except Stopped:
+            stopped.set()
+            raise
+
+    with pytest.raises(Stopped), stoppable(started.is_set):
+        parallel_map(call, [1, 2], threads=2)
+    assert stopped.wait(LONG)

@@ -25,9 +25,8 @@ def test_annotations_have_the_same_meaning_in_a_job(project):
 def test_a_package_that_only_annotations_name_may_be_missing_in_a_job(project):
     project.write("../outside/lib/frames.py", "class Frame: pass")
     project.write("../outside/lib/frames-1.dist-info/METADATA", "")
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         from __future__ import annotations
         import typing
         import frames
@@ -42,8 +41,7 @@ def test_a_package_that_only_annotations_name_may_be_missing_in_a_job(project):
             except NameError as error:
                 return str(error)
         print(ship(main, 1, 2, 3))
-        """,
-    )
+    """)
 
     printed = project.run("run.py", on_path=(project.outside / "lib",))
 
@@ -84,6 +82,7 @@ def test_only_the_lines_of_the_function_travel(cell) -> None:
     text = lines_of(cell["fail"].__code__)
 
     assert text == "".join(CELL.splitlines(keepends=True)[2:6])
+    assert lines_of(compile("x = 1", "<string>", "exec")) == ""
 
 
 @pytest.mark.parametrize("order", [("fail", "other"), ("other", "fail")])
@@ -97,7 +96,3 @@ def test_tracebacks_and_inspect_show_the_lines_of_several_functions_of_a_cell(ce
     assert "[1 for one in x if one()]," in text
     assert 'def other(): raise ValueError("other")' in text
     assert inspect.getsource(cell["fail"]).startswith("def fail(x):\n    return (\n")
-
-
-def test_code_without_known_lines_travels_without_them() -> None:
-    assert lines_of(compile("x = 1", "<string>", "exec")) == ""

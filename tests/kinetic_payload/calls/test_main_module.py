@@ -3,56 +3,34 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_process_pools_of_a_job_find_the_functions_of_the_users_script(project, method):
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("fork", "script"), ("spawn", "script"), ("forkserver", "script"), ("spawn", "module")],
+)
+def test_process_pools_of_a_job_find_functions_and_classes_of_main(project, method, kind):
     if method == "fork" and sys.platform == "darwin":
         pytest.skip("fork without exec is not safe on macOS")
-    project.copy("pool")
+    if kind == "script":
+        project.copy("pool")
+        printed = project.run("run.py", method)
+    else:
+        project.write("pkg/__init__.py", "")
+        project.copy("pool", "pkg")
+        printed = project.run("-m", "pkg.run", method, main="pkg/run.py", kind="module")
 
-    assert project.run("run.py", method, main="run.py") == "[4, 7, 10, 8] 0 True"
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_process_pools_of_a_job_find_classes_that_are_more_than_their_bodies(project, method):
-    if method == "fork" and sys.platform == "darwin":
-        pytest.skip("fork without exec is not safe on macOS")
-    project.copy("classes_in_pools.py")
-
-    assert project.run("classes_in_pools.py", method) == (
-        "[5.9, 'label 7', 'mine', 1, ['a'], 2, 4, ['mine']] "
-        "[True, True, True, True, True, True] True True 6"
-    )
+    assert printed.splitlines() == [
+        "[4, 7, 10, 8] 0 True",
+        "[5.9, 'label 7', 'mine', ['a'], 2, 4, ['mine']] True True",
+    ]
 
 
-@pytest.mark.parametrize("method", ["spawn"])
-def test_process_pools_of_python_m_find_the_functions_of_the_users_module(project, method):
-    project.write("pkg/__init__.py", "")
-    project.copy("pool", "pkg")
-
-    printed = project.run("-m", "pkg.run", method, main="pkg/run.py", kind="module")
-
-    assert printed == "[4, 7, 10, 8] 0 True"
-
-
-def test_a_pool_under_fork_works_for_code_that_has_no_file(project):
-    code = """
-import multiprocessing
-from shipping import ship
-def work(x):
-    return x + 1
-def main():
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        return pool.map(work, [1, 2])
-print(ship(main))
-"""
-    assert project.run("-c", code, main="", kind="interactive") == "[2, 3]"
-
-
-def test_changes_by_a_function_of_main_are_seen_by_other_functions(project):
-    project.write(
-        "run.py",
-        """
+def test_functions_of_main_share_its_globals_and_its_code_does_not_run_again(project):
+    project.write_all("""
+        # run.py
+        import functools, os
         from shipping import ship
+        with open(os.path.join(os.environ["TEST_WORKSPACE"], "ran"), "a") as file:
+            file.write("x")
         count = 0
         def step():
             global count
@@ -60,50 +38,25 @@ def test_changes_by_a_function_of_main_are_seen_by_other_functions(project):
         def read():
             import __main__
             return count, __main__.count, __main__.step is step, __file__ == __main__.__file__
-        def main():
-            step()
-            return read()
-        print(*ship(main), count)
-        """,
-    )
-
-    assert project.run("run.py") == "1 1 True True 0"
-
-
-def test_the_decorated_name_stays_decorated_in_main(project):
-    project.write(
-        "run.py",
-        """
-        import functools
-        from shipping import ship
         def deco(function):
             @functools.wraps(function)
             def wrapper(*args):
                 return "wrapped", function(*args)
             return wrapper
         @deco
-        def main(depth):
+        def decorated(depth):
             import __main__
-            return main(depth - 1) if depth else __main__.main is main
-        print(ship(main.__wrapped__, 1))
-        """,
-    )
-
-    assert project.run("run.py") == "('wrapped', True)"
-
-
-def test_nothing_of_the_users_script_is_executed_again(project):
-    project.write(
-        "run.py",
-        """
-        import os
-        from shipping import ship
-        with open(os.path.join(os.environ["TEST_WORKSPACE"], "ran"), "a") as file:
-            file.write("x")
+            return decorated(depth - 1) if depth else __main__.decorated is decorated
         def main():
-            return __name__
-        print(ship(main), open(os.path.join(os.environ["TEST_WORKSPACE"], "ran")).read())
-        """,
-    )
+            step()
+            return *read(), __name__, decorated.__wrapped__(1)
+        print(*ship(main), count)
+        print(ship(decorated.__wrapped__, 1))
+        print(open(os.path.join(os.environ["TEST_WORKSPACE"], "ran")).read())
+    """)
 
-    assert project.run("run.py") == "__main__ x"
+    assert project.run("run.py").splitlines() == [
+        "1 1 True True __main__ ('wrapped', True) 0",
+        "('wrapped', True)",
+        "x",
+    ]

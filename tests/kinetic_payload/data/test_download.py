@@ -10,16 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.data.download import download_data
 from kinetic_payload.data.marker import MAX_PACK, Sizes
-from kinetic_payload.data.references import DataRef
 from kinetic_payload.data.upload import ensure_data
-from kinetic_payload.errors import (
-    DataError,
-    IntegrityError,
-    ObjectNotFoundError,
-    UnsafeArchiveError,
-)
+from kinetic_payload.digests import FileHasher
+from kinetic_payload.errors import DataError, IntegrityError, ObjectNotFoundError
 from kinetic_payload.layout import data_marker, data_pack, data_prefix
 from kinetic_payload.progress import Advance
 from kinetic_payload.project.snapshot import tree_of
@@ -34,84 +28,58 @@ class Parallel(MemoryStore):
     concurrency = 8
 
 
-def a_tree(folder: Path) -> Path:
-    (folder / "sub").mkdir(parents=True)
-    (folder / "empty").mkdir()
-    (folder / "empty").chmod(0o750)
-    for number in range(30):
-        (folder / "sub" / f"{number:02d}").write_bytes(b"%d" % number * 100)
-    (folder / "sub" / "large ü\n").write_bytes(os.urandom(1500))
-    (folder / "sub" / "large ü\n").chmod(0o755)
-    (folder / "run.sh").write_text("b")
-    (folder / "run.sh").chmod(0o755)
-    (folder / "link").symlink_to("sub/00")
-    return folder
-
-
-def ref_to(path: Path, digest: str | None) -> DataRef:
-    return DataRef(
-        key="d0",
-        kind="local",
-        source=str(path),
-        is_dir=path.is_dir(),
-        name=path.name,
-        digest=digest,
-    )
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Return an empty folder to download to."""
+    (tmp_path / "x").mkdir()
+    return tmp_path / "x"
 
 
 @pytest.mark.parametrize("kind", ["memory", "parallel", "folder"])
-def test_a_folder_and_a_file_come_back_where_they_are_wanted(tmp_path: Path, kind: str) -> None:
+def test_a_folder_and_a_file_come_back(tmp_path: Path, place, dataset, bring, kind: str) -> None:
     store: Store = FolderStore(tmp_path / "store")
     if kind != "folder":
         store = Parallel() if kind == "parallel" else MemoryStore()
-    folder = a_tree(tmp_path / "dataset")
     file = tmp_path / "odd näme.bin"
     file.write_bytes(b"\0" * 3_000_000)
+    (place / "d").mkdir()  # A mount point that waits empty.
 
-    digest = ensure_data(store, folder, sizes=SMALL)
-    arrived = download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
-    assert arrived == tmp_path / "x" / "d"
+    digest = ensure_data(store, dataset, sizes=SMALL)
+    arrived = bring(store, dataset, digest, place / "d")
+    assert arrived == place / "d"
     assert tree_of(arrived).digest == digest
-    assert stat.S_IMODE((arrived / "sub" / "large ü\n").stat().st_mode) == 0o755
+    assert stat.S_IMODE((arrived / "sub" / "large ü").stat().st_mode) == 0o755
     for sizes in (SMALL, Sizes()):
         digest = ensure_data(store, file, sizes=sizes)
-        arrived = download_data(store, ref_to(file, digest), tmp_path / "x" / "f.bin")
-        assert arrived.read_bytes() == file.read_bytes()
+        assert bring(store, file, digest, place / "f.bin").read_bytes() == file.read_bytes()
         for name in [info.name for info in store.list(data_prefix(digest))]:
             store.delete(name)
-    assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["d", "f.bin"]
+    assert sorted(path.name for path in place.iterdir()) == ["d", "f.bin"]
 
 
-def test_a_mount_point_that_waits_empty_is_filled(tmp_path: Path) -> None:
-    store = MemoryStore()
-    folder = a_tree(tmp_path / "dataset")
-    (tmp_path / "mount").mkdir()
-    download_data(store, ref_to(folder, ensure_data(store, folder)), tmp_path / "mount")
-    assert (tmp_path / "mount" / "run.sh").read_text() == "b"
-
-
-def test_data_that_is_gone_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "weights"
+def test_missing_data_is_named_with_the_next_step(tmp_path: Path, bring) -> None:
+    store, file, out = MemoryStore(), tmp_path / "weights", tmp_path / "out"
     file.write_bytes(b"1")
-    with pytest.raises(DataError, match="weights"):
-        download_data(MemoryStore(), ref_to(file, "0" * 64), tmp_path / "out")
-    with pytest.raises(DataError, match="was not uploaded"):
-        download_data(MemoryStore(), ref_to(file, None), tmp_path / "out")
-    store = MemoryStore()
     digest = ensure_data(store, file)
     store.delete(data_pack(digest, 0))
+
+    with pytest.raises(DataError, match=r"weights.*any more[\s\S]*uploaded again") as caught:
+        bring(MemoryStore(), file, "0" * 64, out)
+    assert not isinstance(caught.value, ObjectNotFoundError)
+    with pytest.raises(DataError, match="was not uploaded"):
+        bring(MemoryStore(), file, None, out)
     with pytest.raises(DataError, match=r"weights.*any more.*packs/00000"):
-        download_data(store, ref_to(file, digest), tmp_path / "out")
+        bring(store, file, digest, out)
+
     assert sorted(path.name for path in tmp_path.iterdir()) == ["weights"]
 
 
 @pytest.mark.parametrize("name", ["packs/00001.zip", "large/00000"])
-def test_changed_bytes_never_appear_and_the_next_upload_heals_them(
-    tmp_path: Path, name: str
+def test_damaged_objects_are_removed_and_sent_by_the_next_upload(
+    place, dataset, bring, name: str
 ) -> None:
     store = Parallel()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     harmed = data_prefix(digest) + name
     data = bytearray(store.read(harmed))
     data[120] ^= 1
@@ -119,29 +87,24 @@ def test_changed_bytes_never_appear_and_the_next_upload_heals_them(
     before = set(store.names())
 
     with pytest.raises(IntegrityError, match=r"dataset.* is not what was uploaded: ") as caught:
-        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
+        bring(store, dataset, digest, place / "d")
 
     assert "Submit the job again" in str(caught.value.hint)
-    assert list((tmp_path / "x").iterdir()) == []
+    assert list(place.iterdir()) == []
     assert before - set(store.names()) == {harmed}
-    ensure_data(store, folder, sizes=SMALL)
-    arrived = download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
-    assert tree_of(arrived).digest == digest
+    ensure_data(store, dataset, sizes=SMALL)
+    assert tree_of(bring(store, dataset, digest, place / "d")).digest == digest
 
 
-def swapped_modes(marker: dict, store: MemoryStore, digest: str) -> None:
+def other_modes(marker: dict, store: MemoryStore, digest: str) -> None:
     marker["objects"][0]["mode"] = 0o777
 
 
 def moved_file(marker: dict, store: MemoryStore, digest: str) -> None:
     large = marker["objects"][0]
-    content = store.read(data_prefix(digest) + large["name"])
-    large["path"] = "elsewhere"
-    from kinetic_payload.digests import FileHasher
-
     hasher = FileHasher("elsewhere")
-    hasher.update(content)
-    large["digest"] = hasher.hexdigest()
+    hasher.update(store.read(data_prefix(digest) + large["name"]))
+    large |= {"path": "elsewhere", "digest": hasher.hexdigest()}
 
 
 def fewer_objects(marker: dict, store: MemoryStore, digest: str) -> None:
@@ -153,166 +116,119 @@ def outside(marker: dict, store: MemoryStore, digest: str) -> None:
 
 
 def over_another(marker: dict, store: MemoryStore, digest: str) -> None:
-    marker["objects"][0]["path"] = "run.sh"
+    marker["objects"][0]["path"] = "sub/run.sh"
 
 
 def through_a_link(marker: dict, store: MemoryStore, digest: str) -> None:
     marker["objects"][0]["path"] = "link/x"
 
 
-def other_archive(marker: dict, store: MemoryStore, digest: str) -> None:
+def forged_pack(store: MemoryStore, digest: str, **entries: bytes) -> None:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("evil", "evil")
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in entries.items():
+            archive.writestr(name, data)
     store.write(data_pack(digest, 0), stream.getvalue())
+
+
+def another_archive(marker: dict, store: MemoryStore, digest: str) -> None:
+    forged_pack(store, digest, evil=b"evil")
+
+
+def archive_with_a_large_file(marker: dict, store: MemoryStore, digest: str) -> None:
+    forged_pack(store, digest, **{"sub/large ü": b"evil"})
 
 
 def bomb(marker: dict, store: MemoryStore, digest: str) -> None:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number in range(9):
-            archive.writestr(f"bomb-{number}", b"\0" * (MAX_PACK // 8))
-    store.write(data_pack(digest, 0), stream.getvalue())
+    forged_pack(store, digest, bomb=b"0" * 100)
+    data = bytearray(store.read(data_pack(digest, 0)))
+    at = data.rindex(b"PK\1\2")  # Its size, as the directory declares it.
+    data[at + 24 : at + 28] = (MAX_PACK + 1).to_bytes(4, "little")
+    store.write(data_pack(digest, 0), bytes(data))
 
 
-def not_a_marker(marker: dict, store: MemoryStore, digest: str) -> None:
+def no_marker(marker: dict, store: MemoryStore, digest: str) -> None:
     marker.clear()
 
 
 @pytest.mark.parametrize(
-    "forge",
+    ("forge", "message"),
     [
-        swapped_modes,
-        moved_file,
-        fewer_objects,
-        outside,
-        over_another,
-        through_a_link,
-        other_archive,
-        bomb,
-        not_a_marker,
+        (other_modes, "holds the tree"),
+        (moved_file, "holds the tree"),
+        (fewer_objects, "holds the tree"),
+        (outside, r"\.\./outside"),
+        (over_another, "damaged"),
+        (through_a_link, "link"),
+        (another_archive, "holds the tree"),
+        (archive_with_a_large_file, "two entries of this path"),
+        (bomb, "bomb"),
+        (no_marker, "marker"),
     ],
 )
-def test_what_somebody_forged_is_refused_removed_and_healed(tmp_path: Path, forge) -> None:  # type: ignore[no-untyped-def]
+def test_forged_objects_are_refused_removed_and_sent_again(
+    place, dataset, bring, forge, message: str
+) -> None:
     store = Parallel()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     marker = json.loads(store.read(data_marker(digest)))
     forge(marker, store, digest)
     store.write(data_marker(digest), json.dumps(marker).encode())
-    place = tmp_path / "x"
-    place.mkdir()
 
-    with pytest.raises(IntegrityError, match="dataset"):
-        download_data(store, ref_to(folder, digest), place / "d")
+    with pytest.raises(IntegrityError, match=f"dataset.*{message}"):
+        bring(store, dataset, digest, place / "d")
 
     assert list(place.iterdir()) == []
-    ensure_data(store, folder, sizes=SMALL)
-    assert tree_of(download_data(store, ref_to(folder, digest), place / "d")).digest == digest
+    ensure_data(store, dataset, sizes=SMALL)
+    assert tree_of(bring(store, dataset, digest, place / "d")).digest == digest
 
 
-def test_a_pack_that_says_it_is_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
-    store = MemoryStore()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder)
-    bomb({}, store, digest)
-    with pytest.raises(UnsafeArchiveError, match="bomb-"):
-        download_data(store, ref_to(folder, digest), tmp_path / "out")
-
-
-def test_a_full_disk_is_told_with_the_data_and_the_place(tmp_path: Path) -> None:
+def test_an_error_about_a_full_disk_names_the_data_and_the_place(place, dataset, bring) -> None:
     class Full(MemoryStore):
         def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
             path.write_bytes(b"half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     store = Full()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder)
+    digest = ensure_data(store, dataset)
     with pytest.raises(DataError, match=r"dataset.*/x/d: No space left") as caught:
-        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
+        bring(store, dataset, digest, place / "d")
     assert "Make room" in str(caught.value.hint)
-    assert list((tmp_path / "x").iterdir()) == []
+    assert list(place.iterdir()) == []
     assert data_pack(digest, 0) in store.names(), "the object is not to blame"
 
 
-@pytest.mark.parametrize("name", ["packs/00001.zip", "large/00000"])
-def test_what_arrives_damaged_stays_in_the_store(tmp_path: Path, name: str) -> None:
-    class Short(MemoryStore):
+@pytest.mark.parametrize("name", ["packs/00001.zip", "large/00000", "marker"])
+def test_objects_that_are_intact_when_read_again_stay(place, dataset, bring, name: str) -> None:
+    class Failing(MemoryStore):
+        good = b""
+
         def download(self, name_: str, path: Path, *, progress: Advance | None = None) -> None:
             super().download(name_, path, progress=progress)
             if name_.endswith(name):
                 os.truncate(path, path.stat().st_size - 1)
 
-    store = Short()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+        def read(self, name_: str, *, start: int = 0, end: int | None = None) -> bytes:
+            data = super().read(name_, start=start, end=end)
+            if self.good:
+                self.write(data_marker(digest), self.good)
+            return data
+
+    store = Failing()
+    digest = ensure_data(store, dataset, sizes=SMALL)
     before = store.names()
+    if name == "marker":
+        store.good = store.read(data_marker(digest))
+        store.write(data_marker(digest), b"nonsense")
 
     with pytest.raises(IntegrityError, match="dataset") as caught:
-        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
+        bring(store, dataset, digest, place / "d")
 
     assert "disk" in str(caught.value.hint)
     assert store.names() == before
 
 
-def test_a_marker_that_was_replaced_by_a_good_one_stays(tmp_path: Path) -> None:
-    class Healing(MemoryStore):
-        good = b""
-
-        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-            data = super().read(name, start=start, end=end)
-            if self.good and name.startswith("data-markers/"):
-                self.write(name, self.good)
-            return data
-
-    store = Healing()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
-    good = store.read(data_marker(digest))
-    store.write(data_marker(digest), b"nonsense")
-    store.good = good
-    before = store.names()
-
-    with pytest.raises(IntegrityError, match="dataset"):
-        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
-
-    assert store.names() == before
-
-
-def test_a_pack_forged_to_collide_with_a_file_is_removed(tmp_path: Path) -> None:
-    store = MemoryStore()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("sub/large ü\n", "evil")
-    store.write(data_pack(digest, 0), stream.getvalue())
-
-    with pytest.raises(IntegrityError, match="two entries of this path"):
-        download_data(store, ref_to(folder, digest), tmp_path / "x" / "d")
-
-    assert data_pack(digest, 0) not in store.names()
-
-
-def test_who_may_not_delete_what_is_damaged_is_told_to_have_it_deleted(tmp_path: Path) -> None:
-    class ReadOnly(MemoryStore):
-        def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-            from kinetic_payload.errors import StorePermissionError
-
-            raise StorePermissionError("no")
-
-    store = ReadOnly()
-    file = tmp_path / "weights"
-    file.write_bytes(b"1" * 500)
-    digest = ensure_data(store, file)
-    store.write(data_pack(digest, 0), b"nonsense")
-    with pytest.raises(IntegrityError) as caught:
-        download_data(store, ref_to(file, digest), tmp_path / "out")
-    assert f"Delete {data_pack(digest, 0)}" in str(caught.value.hint)
-
-
-def test_a_download_asks_for_every_object_once(tmp_path: Path) -> None:
+def test_a_download_asks_for_every_object_once(place, dataset, bring) -> None:
     class Counting(MemoryStore):
         def __init__(self) -> None:
             super().__init__()
@@ -331,18 +247,8 @@ def test_a_download_asks_for_every_object_once(tmp_path: Path) -> None:
             return super().stat(name)
 
     store = Counting()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     wanted = [name for name in store.names() if digest in name]
     store.asked.clear()
-    download_data(store, ref_to(folder, digest), tmp_path / "out")
+    bring(store, dataset, digest, place / "d")
     assert sorted(store.asked) == sorted(wanted)
-
-
-def test_a_missing_marker_is_no_object_not_found_of_a_store(tmp_path: Path) -> None:
-    file = tmp_path / "weights"
-    file.write_bytes(b"1")
-    with pytest.raises(DataError) as caught:
-        download_data(MemoryStore(), ref_to(file, "0" * 64), tmp_path / "out")
-    assert not isinstance(caught.value, ObjectNotFoundError)
-    assert "uploaded again" in str(caught.value.hint)

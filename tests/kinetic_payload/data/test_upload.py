@@ -1,10 +1,10 @@
-"""Local `Data` into a store. What comes out again is looked at by `test_data_download`."""
+"""Local `Data` into a store."""
 
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +12,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from kinetic_payload.data.download import download_data
 from kinetic_payload.data.marker import Sizes, parse_marker
-from kinetic_payload.data.references import DataRef
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import DataError, FutureRecordError, TreeChangedError
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
@@ -23,11 +21,12 @@ from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.project.stat_cache import StatCache
 from kinetic_payload.stores.folder.store import FolderStore
-from kinetic_payload.stores.store import Check, Location, ObjectInfo
+from kinetic_payload.stores.store import Location, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 
 SMALL = Sizes(large=1000, pack=2000, in_memory=100)
 """Files of a kilobyte are large, and there are several packs."""
+Bring = Callable[[Store, Path, str | None, Path], Path]
 
 
 class Bucket(MemoryStore):
@@ -81,24 +80,6 @@ class Bucket(MemoryStore):
             super()._expect(name, -1)
 
 
-def a_tree(folder: Path) -> Path:
-    (folder / "sub").mkdir(parents=True)
-    (folder / "empty" / "deep").mkdir(parents=True)
-    for number in range(30):
-        (folder / f"{number:02d}.txt").write_bytes(b"%d" % number * 100)
-    (folder / "large").write_bytes(os.urandom(1500))
-    (folder / "sub" / "run.sh").write_text("b")
-    (folder / "sub" / "run.sh").chmod(0o755)
-    (folder / "link").symlink_to("sub")
-    return folder
-
-
-def ref_to(path: Path, digest: str) -> DataRef:
-    return DataRef(
-        key="d0", kind="local", source=str(path), is_dir=True, name=path.name, digest=digest
-    )
-
-
 def objects(store: MemoryStore, digest: str) -> dict[str, int]:
     prefix = data_prefix(digest)
     listing = MemoryStore.list(store, prefix)
@@ -110,117 +91,94 @@ def marker_of(store: MemoryStore, digest: str, *, mounted: bool = False) -> dict
     return found
 
 
-def test_data_goes_up_in_packs_and_large_files_alone(tmp_path: Path) -> None:
+def test_data_goes_up_in_packs_and_large_files_alone(dataset: Path) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     names = [*objects(store, digest)]
     assert names == ["large/00000", "packs/00000.zip", "packs/00001.zip", *names[3:]]
-    assert store.read(f"{data_prefix(digest)}large/00000") == (folder / "large").read_bytes()
+    large = (dataset / "sub" / "large ü").read_bytes()
+    assert store.read(f"{data_prefix(digest)}large/00000") == large
     marker = parse_marker(store.read(data_marker(digest)), digest=digest)
     assert marker.sizes == {info.name: info.size for info in store.list(data_prefix(digest))}
 
 
-def test_data_that_is_there_costs_one_read_and_one_list(tmp_path: Path) -> None:
+def test_data_in_the_store_costs_one_read_and_one_list_in_either_form(dataset: Path) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
+    digest = ensure_data(store, dataset, sizes=SMALL)
+    assert ensure_data(store, dataset, mounted=True, sizes=SMALL) == digest
+    before = objects(store, digest)
     for mounted in (False, True):
-        digest = ensure_data(store, folder, mounted=mounted, sizes=SMALL)
-        before = objects(store, digest)
         store.asked.clear()
         store.marks.clear()
-        assert ensure_data(store, folder, mounted=mounted, sizes=SMALL) == digest
+        assert ensure_data(store, dataset, mounted=mounted, sizes=SMALL) == digest
         assert sorted(one.partition(" ")[0] for one in store.asked) == ["list", "read"]
         assert store.marks == {}
         assert objects(store, digest) == before
 
 
-def test_both_forms_live_side_by_side(tmp_path: Path) -> None:
-    store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
-    assert ensure_data(store, folder, mounted=True, sizes=SMALL) == digest
-    before = objects(store, digest)
-    ensure_data(store, folder, sizes=SMALL)
-    ensure_data(store, folder, mounted=True, sizes=SMALL)
-    assert objects(store, digest) == before
-
-
 @pytest.mark.parametrize(
-    "harm",
+    ("harmed", "expected"),
     [
-        "pack gone",
-        "pack cut",
-        "large gone",
-        "large cut",
-        "marker gone",
-        "marker broken",
-        "all gone",
+        ("packs/00001.zip gone", {"packs/00001.zip"}),
+        ("packs/00001.zip cut", {"packs/00001.zip"}),
+        ("large/00000 gone", {"large/00000"}),
+        ("large/00000 cut", {"large/00000"}),
+        ("marker gone", set()),
+        ("marker cut", set()),
+        ("all gone", None),
     ],
 )
-def test_what_a_marker_no_longer_vouches_for_is_healed(tmp_path: Path, harm: str) -> None:
+def test_objects_that_are_missing_or_too_short_are_sent_again(
+    tmp_path: Path, dataset: Path, bring: Bring, harmed: str, expected: set[str] | None
+) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     before = objects(store, digest)
-    what, how = harm.split()
-    name = {
-        "pack": f"{data_prefix(digest)}packs/00001.zip",
-        "large": f"{data_prefix(digest)}large/00000",
-        "marker": data_marker(digest),
-    }.get(what, "")
-    if what == "all":
-        for info in list(store.list(data_prefix(digest))):
-            store.delete(info.name)
-    elif how == "gone":
-        store.delete(name)
-    else:
-        store.write(name, store.read(name)[:-5])
+    what, how = harmed.split()
+    name = data_marker(digest) if what == "marker" else data_prefix(digest) + what
+    for harmed_name in map(data_prefix(digest).__add__, before) if what == "all" else [name]:
+        if how == "gone":
+            store.delete(harmed_name)
+        else:
+            store.write(harmed_name, store.read(harmed_name)[:-5])
 
-    assert ensure_data(store, folder, sizes=SMALL) == digest
+    assert ensure_data(store, dataset, sizes=SMALL) == digest
 
-    changed = {
-        name for name, generation in objects(store, digest).items() if before[name] != generation
-    }
-    expected = {"pack": {"packs/00001.zip"}, "large": {"large/00000"}, "marker": set()}
-    assert changed == expected.get(what, set(before))
-    download_data(store, ref_to(folder, digest), tmp_path / "out")
+    after = objects(store, digest)
+    changed = {name for name in after if before[name] != after[name]}
+    assert changed == (set(before) if expected is None else expected)
+    bring(store, dataset, digest, tmp_path / "out")
     store.asked.clear()
-    ensure_data(store, folder, sizes=SMALL)
+    ensure_data(store, dataset, sizes=SMALL)
     assert len(store.asked) == 2
 
 
-def test_a_marker_that_lists_less_than_the_tree_is_not_believed(tmp_path: Path) -> None:
+def test_a_marker_that_lists_less_is_replaced_and_that_of_a_newer_kinetic_is_not(
+    dataset: Path,
+) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     right = marker_of(store, digest)
     store.write(data_marker(digest), json.dumps(right | {"objects": []}).encode())
-    ensure_data(store, folder, sizes=SMALL)
+    ensure_data(store, dataset, sizes=SMALL)
     assert marker_of(store, digest)["objects"] == right["objects"]
 
-
-def test_a_marker_of_a_newer_kinetic_is_left_alone(tmp_path: Path) -> None:
-    store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder)
-    newer = json.dumps(marker_of(store, digest) | {"version": 99}).encode()
+    newer = json.dumps(right | {"version": 99}).encode()
     store.write(data_marker(digest), newer)
     with pytest.raises(FutureRecordError):
-        ensure_data(store, folder)
+        ensure_data(store, dataset, sizes=SMALL)
     assert store.read(data_marker(digest)) == newer
 
 
-def test_old_data_that_is_used_again_becomes_young(tmp_path: Path) -> None:
+def test_the_age_of_old_data_is_reset_when_it_is_used_again(dataset: Path) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     before = marker_of(store, digest)
     count = len(objects(store, digest))
     later = time.time() + REFRESH_AGE + 60
     store.clock = lambda: later
     store.asked.clear()
-    assert ensure_data(store, folder, sizes=SMALL) == digest
+    assert ensure_data(store, dataset, sizes=SMALL) == digest
     done = [one.partition(" ")[0] for one in store.asked]
     assert sorted(done) == sorted(["read", "list", *["renew"] * count, "write"])
     assert done[-1] == "write", "the marker is last"
@@ -229,7 +187,9 @@ def test_old_data_that_is_used_again_becomes_young(tmp_path: Path) -> None:
     assert after["objects"] == before["objects"]
 
 
-def test_old_data_that_vanishes_while_it_is_renewed_is_sent_again(tmp_path: Path) -> None:
+def test_old_data_that_is_deleted_while_it_is_renewed_is_sent_again(
+    tmp_path: Path, dataset: Path, bring: Bring
+) -> None:
     class Vanishing(Bucket):
         def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
             if name.endswith("packs/00001.zip"):
@@ -237,35 +197,21 @@ def test_old_data_that_vanishes_while_it_is_renewed_is_sent_again(tmp_path: Path
             return super().renew(name, if_generation=if_generation)
 
     store = Vanishing()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
+    digest = ensure_data(store, dataset, sizes=SMALL)
     store.clock = lambda: time.time() + REFRESH_AGE + 60
-    ensure_data(store, folder, sizes=SMALL)
-    download_data(store, ref_to(folder, digest), tmp_path / "out")
+    ensure_data(store, dataset, sizes=SMALL)
+    bring(store, dataset, digest, tmp_path / "out")
 
 
-def test_an_aged_folder_store_is_renewed_file_by_file(tmp_path: Path) -> None:
+def test_uploads_at_once_agree(tmp_path: Path, dataset: Path, bring: Bring) -> None:
     store = FolderStore(tmp_path / "store")
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, sizes=SMALL)
-    old = time.time() - REFRESH_AGE - 60
-    for info in list(store.list("data")):
-        os.utime(tmp_path / "store" / info.name, (old, old))
-    ensure_data(store, folder, sizes=SMALL)
-    assert min(info.updated for info in store.list("data")) > old + 60
-    download_data(store, ref_to(folder, digest), tmp_path / "out")
-
-
-def test_uploads_at_once_agree(tmp_path: Path) -> None:
-    store = FolderStore(tmp_path / "store")
-    folder = a_tree(tmp_path / "dataset")
     with ThreadPoolExecutor(6) as pool:
-        digests = set(pool.map(lambda _: ensure_data(store, folder, sizes=SMALL), range(12)))
+        digests = set(pool.map(lambda _: ensure_data(store, dataset, sizes=SMALL), range(12)))
     [digest] = digests
-    assert tree_of(download_data(store, ref_to(folder, digest), tmp_path / "out")).digest == digest
+    assert tree_of(bring(store, dataset, digest, tmp_path / "out")).digest == digest
 
 
-def test_an_upload_that_broke_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_broken_upload_is_resumed(tmp_path: Path, dataset: Path, bring: Bring) -> None:
     class Breaking(Bucket):
         left = 3
 
@@ -278,35 +224,32 @@ def test_an_upload_that_broke_goes_on_where_it_was(tmp_path: Path) -> None:
                     raise OSError("the cable")
 
     store = Breaking()
-    folder = a_tree(tmp_path / "dataset")
     with pytest.raises(OSError, match="the cable"):
-        ensure_data(store, folder, sizes=SMALL)
-    digest = tree_of(folder).digest
+        ensure_data(store, dataset, sizes=SMALL)
+    digest = tree_of(dataset).digest
     assert data_marker(digest) not in store.names()
     arrived = objects(store, digest)
     assert arrived
     store.left = 1000
-    ensure_data(store, folder, sizes=SMALL)
+    ensure_data(store, dataset, sizes=SMALL)
     after = objects(store, digest)
     assert {name: after[name] for name in arrived} == arrived, "what was there was not sent again"
-    download_data(store, ref_to(folder, digest), tmp_path / "out")
+    bring(store, dataset, digest, tmp_path / "out")
 
 
 @pytest.mark.parametrize("mounted", [False, True])
-@pytest.mark.parametrize("name", ["00.txt", "large"])
+@pytest.mark.parametrize("name", ["00.txt", "sub/large ü"])
 def test_a_file_that_changes_before_it_is_sent_is_named(
-    tmp_path: Path, name: str, mounted: bool
+    dataset: Path, name: str, mounted: bool
 ) -> None:
-    folder = a_tree(tmp_path / "dataset")
-
     class Meddling(Bucket):
         def read(self, name_: str, *, start: int = 0, end: int | None = None) -> bytes:
-            (folder / name).write_bytes(os.urandom((folder / name).stat().st_size))
+            (dataset / name).write_bytes(os.urandom((dataset / name).stat().st_size))
             return super().read(name_, start=start, end=end)
 
     store = Meddling()
     with pytest.raises(TreeChangedError, match=name):
-        ensure_data(store, folder, mounted=mounted, sizes=SMALL)
+        ensure_data(store, dataset, mounted=mounted, sizes=SMALL)
     assert not [name for name in store.names() if name.startswith("data-markers")]
 
 
@@ -315,22 +258,12 @@ def test_a_large_file_that_changes_while_it_is_sent_is_not_stored(tmp_path: Path
     file.write_bytes(os.urandom(2_000_000))
 
     class Meddling(Bucket):
-        def upload(
-            self,
-            name: str,
-            path: Path,
-            *,
-            if_generation: int | None = None,
-            progress: Advance | None = None,
-            check: Check | None = None,
-        ) -> ObjectInfo:
+        def upload(self, name: str, path: Path, **options: Any) -> ObjectInfo:
             content = path.read_bytes()
             # And is as it was when anything looks at it later.
             path.write_bytes(content[::-1])
             try:
-                return super().upload(
-                    name, path, if_generation=if_generation, progress=progress, check=check
-                )
+                return super().upload(name, path, **options)
             finally:
                 path.write_bytes(content)
 
@@ -341,57 +274,57 @@ def test_a_large_file_that_changes_while_it_is_sent_is_not_stored(tmp_path: Path
 
 
 @pytest.mark.usefixtures("reliable")
-def test_nobody_is_told_of_what_was_read_before(tmp_path: Path) -> None:
-    told: list[tuple[str, int | None]] = []
+def test_progress_counts_each_byte_once_as_read_and_as_uploaded(
+    tmp_path: Path, dataset: Path
+) -> None:
+    reported: list[tuple[str, int | None]] = []
     moved: list[int] = []
     lock = threading.Lock()
 
     @contextmanager
     def track(doing: str, total: int | None) -> Iterator[Advance]:
-        told.append((doing, total))
+        reported.append((doing, total))
         sums: list[int] = []
         yield sums.append
         with lock:
             moved.append(sum(sums))
 
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    for path in folder.rglob("*"):
+    for path in dataset.rglob("*"):
         if path.is_file():
             os.utime(path, (1, 1))
     time.sleep(0.15)  # noqa: TID251 - until no file could change without its stamp changing
-    size = tree_of(folder).size
+    size = tree_of(dataset).size
     for _ in range(2):
-        cache = StatCache.of(folder, tmp_path / "cache")
-        ensure_data(store, folder, sizes=SMALL, cache=cache, track=track)
-    assert told == [("reading the data", size), ("uploading data", size)]
+        cache = StatCache.of(dataset, tmp_path / "cache")
+        ensure_data(store, dataset, sizes=SMALL, cache=cache, track=track)
+    assert reported == [("reading the data", size), ("uploading data", size)]
     assert moved == [size, size], "bytes of content, whatever they are packed to"
 
 
-def test_what_does_not_travel_is_said(tmp_path: Path) -> None:
-    folder, said = a_tree(tmp_path / "dataset"), list[str]()
-    ensure_data(Bucket(), folder, sizes=SMALL, warn=said.append)
-    assert said == []
+def test_paths_that_are_not_uploaded_are_warned_of(dataset: Path) -> None:
+    warnings: list[str] = []
+    ensure_data(Bucket(), dataset, sizes=SMALL, warn=warnings.append)
+    assert warnings == []
     for number in range(12):
-        (folder / f"gone{number:02d}").symlink_to("/nowhere/at/all")
+        (dataset / f"gone{number:02d}").symlink_to("/nowhere/at/all")
 
-    ensure_data(Bucket(), folder, sizes=SMALL, warn=said.append)
+    ensure_data(Bucket(), dataset, sizes=SMALL, warn=warnings.append)
 
-    [text] = said
-    assert f"not everything in {folder} is uploaded: 'gone00' (a link that leads nowhere)" in text
+    [text] = warnings
+    assert f"not everything in {dataset} is uploaded: 'gone00' (a link that leads nowhere)" in text
     assert "'gone09'" in text
     assert text.endswith(", and 2 more")
 
 
-def test_to_be_mounted_every_file_is_an_object(tmp_path: Path) -> None:
+def test_to_be_mounted_every_file_is_an_object(dataset: Path) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, mounted=True, sizes=SMALL)
+    digest = ensure_data(store, dataset, mounted=True, sizes=SMALL)
     prefix = data_files_prefix(digest)
     files = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_relative_to(folder / "link")
+        str(path.relative_to(dataset)): path.read_bytes()
+        for path in dataset.rglob("*")
+        if path.is_file() and not path.is_relative_to(dataset / "link")
     }
     arrived = {info.name: store.read(info.name) for info in store.list(prefix)}
     assert arrived == {prefix + name: data for name, data in files.items()} | {f"{prefix}link": b""}
@@ -399,45 +332,42 @@ def test_to_be_mounted_every_file_is_an_object(tmp_path: Path) -> None:
     marker = parse_marker(
         store.read(data_marker(digest, mounted=True)), digest=digest, mounted=True
     )
-    assert marker.executables == ("sub/run.sh",)
+    assert marker.executables == ("sub/large ü", "sub/run.sh")
 
 
-def test_a_mounted_link_that_is_gone_is_made_again(tmp_path: Path) -> None:
+def test_a_mounted_link_that_is_missing_is_written_again(dataset: Path) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    digest = ensure_data(store, folder, mounted=True)
+    digest = ensure_data(store, dataset, mounted=True)
     store.delete(f"{data_files_prefix(digest)}link")
     store.marks.clear()
-    ensure_data(store, folder, mounted=True)
+    ensure_data(store, dataset, mounted=True)
     assert store.marks[f"{data_files_prefix(digest)}link"] == "sub"
 
 
 @pytest.mark.parametrize("mounted", [False, True])
-def test_an_empty_folder_is_data_too(tmp_path: Path, mounted: bool) -> None:
-    store = Bucket()
-    folder = tmp_path / "nothing"
+def test_an_empty_folder_is_data_too(tmp_path: Path, bring: Bring, mounted: bool) -> None:
+    store, folder = Bucket(), tmp_path / "nothing"
     folder.mkdir()
     digest = ensure_data(store, folder, mounted=mounted)
     if mounted:
         assert store.marks == {f"data/{digest}/files": None}
     else:
-        assert [*download_data(store, ref_to(folder, digest), tmp_path / "out").iterdir()] == []
+        assert [*bring(store, folder, digest, tmp_path / "out").iterdir()] == []
     store.asked.clear()
     ensure_data(store, folder, mounted=mounted)
     assert len(store.asked) == 2
 
 
 def test_names_that_cannot_be_mounted_are_all_refused_before_anything_is_sent(
-    tmp_path: Path,
+    dataset: Path,
 ) -> None:
     store = Bucket()
-    folder = a_tree(tmp_path / "dataset")
-    (folder / "line\nbreak").write_text("")
-    os.close(os.open(os.fsencode(folder) + b"/\x80", os.O_CREAT))
-    deep = folder.joinpath(*["d" * 200] * 5)
+    (dataset / "line\nbreak").write_text("")
+    os.close(os.open(os.fsencode(dataset) + b"/\x80", os.O_CREAT))
+    deep = dataset.joinpath(*["d" * 200] * 5)
     deep.mkdir(parents=True)
     with pytest.raises(DataError) as caught:
-        ensure_data(store, folder, mounted=True)
+        ensure_data(store, dataset, mounted=True)
     assert "line\\nbreak" in caught.value.message
     assert "\\udc80" in caught.value.message
     assert "'" + "d" * 200 in caught.value.message
@@ -445,8 +375,8 @@ def test_names_that_cannot_be_mounted_are_all_refused_before_anything_is_sent(
     assert store.marks == {}
 
 
-def test_what_lies_in_a_folder_cannot_be_mounted(tmp_path: Path) -> None:
+def test_data_in_a_folder_store_cannot_be_mounted(tmp_path: Path, dataset: Path) -> None:
     with pytest.raises(DataError, match="only data in a bucket") as caught:
-        ensure_data(FolderStore(tmp_path / "store"), a_tree(tmp_path / "dataset"), mounted=True)
+        ensure_data(FolderStore(tmp_path / "store"), dataset, mounted=True)
     assert "KINETIC_STORE" in str(caught.value.hint)
     assert not (tmp_path / "store").exists()

@@ -61,11 +61,12 @@ def test_the_age_of_an_old_context_is_reset_when_it_is_used_again(tmp_path: Path
     name = context_object(snapshot.digest)
     old = time.time() - REFRESH_AGE - 60
     os.utime(tmp_path / "store" / name, (old, old))
-    assert not ensure_context(store, snapshot), "no bytes are sent for that"
+
+    assert not ensure_context(store, NoUpload(snapshot.digest))
+
     info = store.stat(name)
     assert info is not None
     assert info.updated > old + 60
-    assert not ensure_context(store, NoUpload(snapshot.digest))
 
 
 def a_context(tmp_path: Path, store: MemoryStore) -> str:
@@ -74,12 +75,16 @@ def a_context(tmp_path: Path, store: MemoryStore) -> str:
     return snapshot.digest
 
 
-def bring(store: MemoryStore, digest: str, tmp_path: Path) -> None:
-    """Fetch and extract a context, as a runner does."""
+def bring(store: MemoryStore, digest: str, tmp_path: Path) -> IntegrityError:
+    """Fetch and extract a damaged context, as a runner does; return the error."""
     archive = tmp_path / "context.zip"
     fetch_context(store, digest, archive)
-    with discarded_if_damaged(store, context_object(digest)):
+    with (
+        pytest.raises(IntegrityError) as caught,
+        discarded_if_damaged(store, context_object(digest)),
+    ):
         extract_archive(archive, tmp_path / "out", expected_digest=digest)
+    return caught.value
 
 
 def damaged(data: bytes) -> bytes:
@@ -94,26 +99,23 @@ def test_a_context_that_is_damaged_in_the_store_is_removed(tmp_path: Path, damag
     digest = a_context(tmp_path, store)
     store.write(context_object(digest), damage(store.read(context_object(digest))))
 
-    with pytest.raises(IntegrityError) as caught:
-        bring(store, digest, tmp_path)
+    error = bring(store, digest, tmp_path)
 
-    assert "removed there. Submit the job again" in str(caught.value.hint)
+    assert "removed there. Submit the job again" in str(error.hint)
     assert store.names() == []
 
 
-@pytest.mark.parametrize("damage", [damaged, lambda data: data[:-5]])
-def test_a_context_that_arrives_damaged_stays_in_the_store(tmp_path: Path, damage) -> None:
+def test_a_context_that_arrives_damaged_stays_in_the_store(tmp_path: Path) -> None:
     class Damaging(MemoryStore):
         def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
-            path.write_bytes(damage(self.read(name)))
+            path.write_bytes(damaged(self.read(name)))
 
     store = Damaging()
     digest = a_context(tmp_path, store)
 
-    with pytest.raises(IntegrityError) as caught:
-        bring(store, digest, tmp_path)
+    error = bring(store, digest, tmp_path)
 
-    assert "disk" in str(caught.value.hint)
+    assert "disk" in str(error.hint)
     assert store.names() == [context_object(digest)]
 
 
@@ -124,7 +126,7 @@ def test_a_damaged_context_that_was_replaced_meanwhile_stays(tmp_path: Path) -> 
         @contextmanager
         def reader(self, name: str) -> Iterator[BinaryIO]:
             with super().reader(name) as stream:
-                self.write(name, self.whole)  # By somebody else, who submits.
+                self.write(name, self.whole)  # Another client submits.
                 yield stream
 
     store = Healing()
@@ -133,41 +135,39 @@ def test_a_damaged_context_that_was_replaced_meanwhile_stays(tmp_path: Path) -> 
     store.whole = store.read(name)
     store.write(name, damaged(store.whole))
 
-    with pytest.raises(IntegrityError):
-        bring(store, digest, tmp_path)
+    bring(store, digest, tmp_path)
 
     assert store.read(name) == store.whole
 
 
-@pytest.mark.parametrize("problem", [IntegrityError("changed on its way"), OSError(5, "no")])
-def test_a_context_that_cannot_be_read_again_stays(tmp_path: Path, problem: Exception) -> None:
-    class Broken(MemoryStore):
+@pytest.mark.parametrize(
+    ("reads", "deletes", "hint"),
+    [
+        (IntegrityError("changed on its way"), None, "could not be read again"),
+        (OSError(5, "no"), None, "could not be read again"),
+        (None, StorePermissionError("no"), "Delete contexts/"),
+    ],
+)
+def test_a_damaged_context_that_cannot_be_read_again_or_deleted_stays(
+    tmp_path: Path, reads: Exception | None, deletes: Exception | None, hint: str
+) -> None:
+    class Refusing(MemoryStore):
         @contextmanager
         def reader(self, name: str) -> Iterator[BinaryIO]:
-            raise problem
-            yield
+            if reads is not None:
+                raise reads
+            with super().reader(name) as stream:
+                yield stream
 
-    store = Broken()
+        def delete(self, name: str, *, if_generation: int | None = None) -> bool:
+            raise deletes or AssertionError("It was deleted.")
+
+    store = Refusing()
     digest = a_context(tmp_path, store)
     store.write(context_object(digest), damaged(store.read(context_object(digest))))
 
-    with pytest.raises(IntegrityError, match="damaged") as caught:
-        bring(store, digest, tmp_path)
+    error = bring(store, digest, tmp_path)
 
-    assert "could not be read again" in str(caught.value.hint)
+    assert "damaged" in error.message
+    assert hint in str(error.hint)
     assert store.names() == [context_object(digest)]
-
-
-def test_the_name_of_a_damaged_context_is_reported_if_it_may_not_be_deleted(tmp_path: Path) -> None:
-    class ReadOnly(MemoryStore):
-        def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-            raise StorePermissionError("no")
-
-    store = ReadOnly()
-    digest = a_context(tmp_path, store)
-    store.write(context_object(digest), b"nonsense")
-
-    with pytest.raises(IntegrityError) as caught:
-        bring(store, digest, tmp_path)
-
-    assert f"Delete {context_object(digest)}" in str(caught.value.hint)

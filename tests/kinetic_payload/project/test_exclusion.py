@@ -8,7 +8,7 @@ from kinetic_payload.project.membership import Membership
 from kinetic_payload.project.snapshot import take_snapshot
 
 
-def test_excluded_paths_are_left_out_under_any_spelling(
+def test_excluded_paths_are_left_out_under_any_name(
     tmp_path: Path, with_another_path: Callable[[Path, str], str]
 ) -> None:
     project = tmp_path / "project"
@@ -37,7 +37,7 @@ def test_excluded_paths_are_left_out_under_any_spelling(
     assert printed.splitlines() == [expected, expected, "False False True", ""]
 
 
-def test_another_hard_link_of_a_file_that_is_left_out_travels(tmp_path: Path) -> None:
+def test_a_hard_link_of_an_excluded_file_is_not_excluded(tmp_path: Path) -> None:
     (tmp_path / "data.bin").write_text("data")
     os.link(tmp_path / "data.bin", tmp_path / "model.bin")
 

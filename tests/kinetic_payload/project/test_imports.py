@@ -1,5 +1,3 @@
-"""An import is found wherever it is, and nothing else is taken for one."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,41 +8,32 @@ from kinetic_payload.project.imports import file_that_imports
 from kinetic_payload.project.snapshot import take_snapshot
 
 
-def found(folder: Path, **files: str) -> str | None:
-    for name, text in files.items():
-        path = folder / f"{name.replace('__', '/')}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return file_that_imports(take_snapshot(folder), "keras")
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("text", "is_import"),
     [
-        "import keras",
-        "import os, keras.layers as layers",
-        "from keras import ops",
-        "from keras.layers import Dense",
-        "def train():\n    import keras\n",
-        "try:\n    from keras import (\n        ops,\n    )\nexcept ImportError:\n    pass\n",
-        "if True: import keras",
+        ("import keras", True),
+        ("import os, keras.layers as layers", True),
+        ("from keras import ops", True),
+        ("from keras.layers import Dense", True),
+        ("def train():\n    import keras\n", True),
+        ("try:\n    from keras import (\n        ops,\n    )\nexcept ImportError: pass\n", True),
+        ("if True: import keras", True),
+        ("# import keras", False),
+        ("'''\nimport keras\n'''", False),
+        ("import keras_tuner", False),
+        ("from mine import keras", False),
+        ("from .keras import ops", False),
+        ("import keras(", False),
+        ("keras = 1", False),
     ],
 )
-def test_an_import_is_found(tmp_path: Path, text: str) -> None:
-    assert found(tmp_path, a="import os\n", b__model=text) == "b/model.py"
+def test_the_file_that_imports_a_package_is_found(
+    tmp_path: Path, text: str, is_import: bool
+) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a.py").write_text("import os\n")
+    (tmp_path / "b" / "model.py").write_text(text)
 
+    found = file_that_imports(take_snapshot(tmp_path), "keras")
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "# import keras",
-        "'''\nimport keras\n'''",
-        "import keras_tuner",
-        "from mine import keras",
-        "from .keras import ops",
-        "import keras(",
-        "keras = 1",
-    ],
-)
-def test_nothing_else_is_taken_for_one(tmp_path: Path, text: str) -> None:
-    assert found(tmp_path, a=text) is None
+    assert found == ("b/model.py" if is_import else None)

@@ -5,12 +5,13 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.project.roots import Entry, ProjectPlan, entry_of, plan_project
+from kinetic_payload.project.roots import Entry, Kind, ProjectPlan, entry_of, plan_project
 
 
 def plant(root: Path, *names: str) -> None:
@@ -39,72 +40,64 @@ def plan(
     )
 
 
-def script(path: Path) -> Entry:
-    return Entry(path, None, "script", path)
+def entry(file: Path | str, module: str, main: str = "", kind: Kind = "script") -> Entry:
+    return Entry(Path(file), module, kind, Path(main) if main else None)
 
 
-# Where the root is
+def script(path: Path | str) -> Entry:
+    return Entry(Path(path), None, "script", Path(path))
 
 
-def test_a_script_without_a_marker_ships_its_folder(tmp_path: Path) -> None:
-    plant(tmp_path, "exp/train.py")
-
-    found = plan(script(tmp_path / "exp/train.py"), tmp_path / "exp", cwd=tmp_path / "exp")
-
-    assert found == ProjectPlan(tmp_path / "exp", ("",), "", "train.py", "script")
-
-
-@pytest.mark.parametrize(
-    "marker", ["pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", ".git/"]
-)
-def test_the_nearest_marker_makes_the_root(tmp_path: Path, marker: str) -> None:
-    plant(tmp_path, "pyproject.toml", f"p/{marker}", "p/scripts/deep/train.py")
-
-    found = plan(
-        script(tmp_path / "p/scripts/deep/train.py"),
-        tmp_path / "p/scripts/deep",
-        cwd=tmp_path / "p/scripts",
-    )
-
-    assert found == ProjectPlan(
-        tmp_path / "p", ("scripts/deep",), "scripts", "scripts/deep/train.py", "script"
-    )
-
-
-def test_a_module_is_found_above_its_packages(tmp_path: Path) -> None:
-    plant(tmp_path, "p/pkg/__init__.py", "p/pkg/sub/__init__.py", "p/pkg/sub/mod.py")
-
-    found = plan(Entry(tmp_path / "p/pkg/sub/mod.py", "pkg.sub.mod", "interactive"), tmp_path / "p")
-
-    assert (found.root, found.paths, found.main) == (tmp_path / "p", ("",), None)
-
-
-def test_a_namespace_package_is_left_by_its_dotted_name(tmp_path: Path) -> None:
-    plant(tmp_path, "p/company/team/mod.py")
-
-    found = plan(Entry(tmp_path / "p/company/team/mod.py", "company.team.mod", "script"))
-
-    assert (found.root, found.paths) == (tmp_path / "p", ("",))
+PACKAGE, MODULE = "p/pkg/__init__.py ", "p/pkg/sub/__init__.py p/pkg/sub/mod.py"
+MARKERS = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", ".git/")
+# Files, the entry, the working directory; and the plan's paths, working directory and main.
+PLANS: dict[str, tuple[str, Entry, str, tuple[tuple[str, ...], str, str | None]]] = {
+    "a script without a marker": ("p/a.py", script("p/a.py"), "p", (("",), "", "a.py")),
+    "a script in a package": (
+        PACKAGE + "p/pkg/a.py", script("p/pkg/a.py"), "p/pkg", (("pkg",), "pkg", "pkg/a.py"),
+    ),
+    "a working directory outside": ("p/a.py q/", script("p/a.py"), "q", (("",), "", "a.py")),
+    "a module in packages": (
+        PACKAGE + MODULE, entry("p/pkg/sub/mod.py", "pkg.sub.mod"), "p", (("",), "", None),
+    ),
+    "a module in namespace packages": (
+        "p/company/team/mod.py", entry("p/company/team/mod.py", "company.team.mod"), "p", (("",), "", None),
+    ),
+    "a package itself": (PACKAGE, entry("p/pkg/__init__.py", "pkg"), "p", (("",), "", None)),
+    "python -m": (
+        PACKAGE + "p/pkg/__main__.py", entry("p/pkg/__main__.py", "pkg.__main__", "p/pkg/__main__.py", "module"),
+        "p", (("",), "", "pkg/__main__.py"),
+    ),
+    "a file under another name": ("p/impl.py", entry("p/impl.py", "something.other"), "p", (("",), "", None)),
+    "a src layout that an import hook finds": (
+        "p/setup.py p/src/pkg/__init__.py p/src/pkg/mod.py p/run.py",
+        entry("p/src/pkg/mod.py", "pkg.mod", "p/run.py"), "p", (("", "src"), "", "run.py"),
+    ),
+    "a console script of an environment": (
+        "p/.git/ p/mod.py p/.venv/pyvenv.cfg p/.venv/bin/pytest",
+        entry("p/mod.py", "mod", "p/.venv/bin/pytest"), "p", (("",), "", None),
+    ),
+    **{
+        f"the nearest marker, {marker}": (
+            f"pyproject.toml p/{marker} p/deep/er/a.py",
+            script("p/deep/er/a.py"), "p/deep", (("deep/er", "deep"), "deep", "deep/er/a.py"),
+        )
+        for marker in MARKERS
+    },
+}  # fmt: skip
 
 
-def test_a_package_itself_counts_as_its_init_file(tmp_path: Path) -> None:
-    plant(tmp_path, "p/pkg/__init__.py")
+@pytest.mark.parametrize(("planted", "entry", "cwd", "expected"), PLANS.values(), ids=PLANS)
+def test_the_plan_of_a_project(
+    tmp_path: Path, planted: str, entry: Entry, cwd: str, expected: tuple[object, ...]
+) -> None:
+    plant(tmp_path, *planted.split())
+    file, main = (path and tmp_path / path for path in (entry.file, entry.main))
 
-    assert plan(Entry(tmp_path / "p/pkg/__init__.py", "pkg", "script")).root == tmp_path / "p"
+    found = plan(replace(entry, file=file, main=main), "", cwd=tmp_path / cwd)
 
-
-def test_a_script_within_a_package_ships_the_folder_of_the_package(tmp_path: Path) -> None:
-    plant(tmp_path, "p/pkg/__init__.py", "p/pkg/train.py")
-
-    found = plan(script(tmp_path / "p/pkg/train.py"), tmp_path / "p/pkg")
-
-    assert (found.root, found.paths) == (tmp_path / "p", ("pkg",))
-
-
-def test_a_file_loaded_under_another_name_ships_its_folder(tmp_path: Path) -> None:
-    plant(tmp_path, "p/impl.py")
-
-    assert plan(Entry(tmp_path / "p/impl.py", "something.other", "script")).root == tmp_path / "p"
+    assert (found.root, found.kind) == (tmp_path / "p", entry.kind)
+    assert (found.paths, found.cwd, found.main) == expected
 
 
 def test_home_and_folders_above_it_are_projects_only_by_override(tmp_path: Path) -> None:
@@ -118,7 +111,7 @@ def test_home_and_folders_above_it_are_projects_only_by_override(tmp_path: Path)
     assert plan(script(home / "loose.py"), home=home, override="~").root == home
 
 
-def test_places_are_recognised_under_any_spelling(
+def test_places_are_recognised_under_any_name(
     tmp_path: Path, with_another_path: Callable[[Path, str], str]
 ) -> None:
     home = tmp_path / "me"
@@ -142,29 +135,26 @@ def test_places_are_recognised_under_any_spelling(
         """,
     )
 
-    assert printed.splitlines() == [
-        "home is home",
-        r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')",
-    ]
+    assert printed.splitlines() == ["home is home", r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')"]
 
 
-@pytest.mark.parametrize("kind", ["notebook", "interactive"])
 @pytest.mark.parametrize("where", ["/", "home/me", "home"])
-def test_code_typed_where_no_project_is_has_no_project(tmp_path: Path, kind, where: str) -> None:
+def test_code_typed_in_the_home_directory_or_above_has_no_project(
+    tmp_path: Path, where: str
+) -> None:
     home = tmp_path / "home" / "me"
     plant(home, "requirements.txt", "near.py")
-    entry = Entry(None, None, kind)
+    entry = Entry(None, None, "notebook")
 
     found = plan(entry, "", cwd=tmp_path / where, home=home)
 
-    assert found == ProjectPlan(None, (), "", None, kind)
+    assert found == ProjectPlan(None, (), "", None, "notebook")
     assert plan(entry, cwd=tmp_path / where, home=home, override=str(home)).root == home
 
 
-@pytest.mark.parametrize("kind", ["notebook", "interactive"])
-def test_without_a_file_the_working_directory_decides(tmp_path: Path, kind) -> None:
+def test_without_a_file_the_working_directory_decides(tmp_path: Path) -> None:
     plant(tmp_path, "p/pyproject.toml", "p/notebooks/", "q/")
-    entry = Entry(None, None, kind)
+    entry, kind = Entry(None, None, "notebook"), "notebook"
 
     marked = plan(entry, "", cwd=tmp_path / "p/notebooks")
     bare = plan(entry, "", cwd=tmp_path / "q")
@@ -175,74 +165,37 @@ def test_without_a_file_the_working_directory_decides(tmp_path: Path, kind) -> N
 
 def test_the_override_replaces_the_found_root(tmp_path: Path) -> None:
     plant(tmp_path, "mono/libs/x.py", "mono/p/pyproject.toml", "mono/p/train.py")
-    entry = script(tmp_path / "mono/p/train.py")
+    entry, mono = script(tmp_path / "mono/p/train.py"), tmp_path / "mono"
 
-    found = plan(
-        entry, tmp_path / "mono/p", tmp_path / "mono/libs", override=str(tmp_path / "mono")
-    )
-    relative = plan(entry, cwd=tmp_path / "mono/p", override="..")
+    found = plan(entry, mono / "p", mono / "libs", override=str(mono))
 
-    assert (found.root, found.paths, found.main) == (
-        tmp_path / "mono",
-        ("p", "libs"),
-        "p/train.py",
-    )
-    assert relative.root == tmp_path / "mono"
+    assert (found.root, found.paths, found.main) == (mono, ("p", "libs"), "p/train.py")
+    assert plan(entry, cwd=mono / "p", override="..").root == mono
 
 
-@pytest.mark.parametrize(("override", "says"), [("missing", "not a folder"), ("other", "train.py")])
-def test_an_override_that_does_not_fit_is_refused(tmp_path: Path, override: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("override", "message"), [("missing", "not a folder"), ("other", "train.py")]
+)
+def test_an_override_that_does_not_fit_is_refused(
+    tmp_path: Path, override: str, message: str
+) -> None:
     plant(tmp_path, "p/train.py", "other/")
 
-    with pytest.raises(InvalidRequestError, match=says):
+    with pytest.raises(InvalidRequestError, match=message):
         plan(script(tmp_path / "p/train.py"), override=str(tmp_path / override))
 
 
-# What is on the path
-
-
 def test_path_entries_inside_the_root_travel_in_order_and_others_do_not(tmp_path: Path) -> None:
-    plant(
-        tmp_path,
-        "p/pyproject.toml",
-        "p/train.py",
-        "p/src/pkg/__init__.py",
-        "p/vendor/",
-        "p/.venv/pyvenv.cfg",
-        "p/.venv/lib/python3.11/site-packages/",
-        "p/env/pyvenv.cfg",
-        "p/env/lib/",
-        "p/conda/conda-meta/",
-        "p/conda/lib/",
-        "p/site-packages/",
-        "elsewhere/",
-    )
-    p = tmp_path / "p"
+    plant(tmp_path, "p/pyproject.toml", "p/train.py", "p/src/pkg/__init__.py", "p/vendor/")
+    plant(tmp_path, "p/.venv/pyvenv.cfg", "p/.venv/lib/python3.11/site-packages/", "elsewhere/")
+    plant(tmp_path, "p/env/pyvenv.cfg", "p/env/lib/", "p/conda/conda-meta/", "p/conda/lib/")
+    plant(tmp_path, "p/site-packages/")
+    entries = "p/src elsewhere p p/vendor p/src p/.venv/lib/python3.11/site-packages p/env/lib p/conda/lib"
+    on_path = [tmp_path / path for path in f"{entries} p/site-packages p/missing.zip".split()]
 
-    found = plan(
-        script(p / "train.py"),
-        p / "src",
-        tmp_path / "elsewhere",
-        p,
-        p / "vendor",
-        p / "src",
-        p / ".venv/lib/python3.11/site-packages",
-        p / "env/lib",
-        p / "conda/lib",
-        p / "site-packages",
-        p / "missing.zip",
-    )
+    found = plan(script(tmp_path / "p/train.py"), *on_path)
 
     assert found.paths == ("", "src", "vendor")
-
-
-def test_a_src_layout_installed_through_an_import_hook_gets_its_path(tmp_path: Path) -> None:
-    plant(tmp_path, "p/pyproject.toml", "p/src/pkg/__init__.py", "p/src/pkg/mod.py", "p/run.py")
-    p = tmp_path / "p"
-
-    found = plan(Entry(p / "src/pkg/mod.py", "pkg.mod", "script", p / "run.py"), p)
-
-    assert (found.root, found.paths, found.main) == (p, ("", "src"), "run.py")
 
 
 def test_links_on_the_way_do_not_hide_that_a_path_is_inside(tmp_path: Path) -> None:
@@ -257,23 +210,6 @@ def test_links_on_the_way_do_not_hide_that_a_path_is_inside(tmp_path: Path) -> N
 
     assert (found.root, found.paths, found.cwd) == (tmp_path / "alias", ("src",), "src")
 
-
-def test_a_console_script_in_an_environment_is_not_the_projects_main(tmp_path: Path) -> None:
-    plant(tmp_path, "p/.git/", "p/mod.py", "p/.venv/pyvenv.cfg", "p/.venv/bin/pytest")
-    p = tmp_path / "p"
-
-    found = plan(Entry(p / "mod.py", "mod", "script", p / ".venv/bin/pytest"), p / ".venv/bin", p)
-
-    assert (found.paths, found.main) == (("",), None)
-
-
-def test_a_working_directory_outside_is_the_root(tmp_path: Path) -> None:
-    plant(tmp_path, "p/train.py", "q/")
-
-    assert plan(script(tmp_path / "p/train.py"), cwd=tmp_path / "q").cwd == ""
-
-
-# Where a function comes from
 
 HERE = Path(__file__)
 
@@ -311,7 +247,7 @@ def test_wrappers_of_a_function_do_not_hide_its_file(what: object) -> None:
 
 
 @pytest.mark.parametrize("what", [len, functools.partial(print), textwrap.dedent, [].append])
-def test_a_function_of_the_interpreter_is_its_callers(what: object) -> None:
+def test_a_function_of_the_interpreter_belongs_to_its_callers_project(what: object) -> None:
     entry = entry_of(what)
 
     assert entry.file == entry.main
@@ -327,22 +263,17 @@ SHOW = """
 
 
 def run(folder: Path, *arguments: str, stdin: str | None = None) -> str:
+    command = [sys.executable, *arguments]
     return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        input=stdin,
-        check=True,
-        capture_output=True,
-        text=True,
+        command, cwd=folder, input=stdin, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
 
 
 def test_each_way_to_start_python_is_recognised(tmp_path: Path) -> None:
     code = textwrap.dedent(SHOW)
     plant(tmp_path, "pkg/__init__.py")
-    (tmp_path / "train.py").write_text(code)
-    (tmp_path / "pkg" / "mod.py").write_text(code)
-    (tmp_path / "pkg" / "__main__.py").write_text(code)
+    for name in ("train.py", "pkg/mod.py", "pkg/__main__.py"):
+        (tmp_path / name).write_text(code)
 
     assert run(tmp_path, "train.py") == "script None train.py train.py"
     assert run(tmp_path, "-m", "pkg.mod") == "module pkg.mod mod.py mod.py"
@@ -353,7 +284,7 @@ def test_each_way_to_start_python_is_recognised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", [["-m", "tool.prompt"], ["site-packages/tool/prompt.py"]])
-def test_code_typed_into_an_installed_program_is_no_part_of_it(tmp_path: Path, start) -> None:
+def test_code_typed_into_an_installed_program_has_no_file(tmp_path: Path, start) -> None:
     # So does the prompt of Python 3.13, which is a module of the standard library.
     site = tmp_path / "site-packages"
     (site / "tool").mkdir(parents=True)
@@ -386,13 +317,3 @@ def test_a_process_of_a_pool_knows_the_script(tmp_path: Path) -> None:
 
     path = tmp_path / "train.py"
     assert run(tmp_path, "train.py") == str(Entry(path, None, "script", path))
-
-
-def test_a_module_started_with_m_ships_the_folder_of_its_package(tmp_path: Path) -> None:
-    plant(tmp_path, "p/pkg/__init__.py", "p/pkg/__main__.py")
-    p = tmp_path / "p"
-    main = p / "pkg/__main__.py"
-
-    found = plan(Entry(main, "pkg.__main__", "module", main), p, cwd=p)
-
-    assert found == ProjectPlan(p, ("",), "", "pkg/__main__.py", "module")

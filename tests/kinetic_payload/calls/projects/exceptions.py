@@ -57,12 +57,13 @@ def fail(error):
 made = [Needs(3, why="w"), Missing("/x"), Twice("disk"), Slotted("s"), Both(4, [Needs(5, why="v")])]
 made += [Hinted(6), Restored(7, "r")]
 back = ship(lambda: list(made))
-for error, value in zip(made, back):
-    try:
-        ship(fail, error)
-    except type(error) as raised:
-        for one in (value, raised):
-            assert (type(one), str(one)) == (type(error), str(error)), one
-            assert repr((one.args, vars(one))) == repr((error.args, vars(error))), one
+try:
+    ship(fail, ExceptionGroup("all", made))
+except ExceptionGroup as group:
+    raised = group.exceptions
+for error, *others in zip(made, back, raised, strict=True):
+    for one in others:
+        assert (type(one), str(one)) == (type(error), str(error)), one
+        assert repr((one.args, vars(one))) == repr((error.args, vars(error))), one
 print(back[0].code, back[1].filename, back[3].unit, back[4].exceptions[0].code)
 print(back[5].hint, hasattr(back[5], "unset"))

@@ -137,22 +137,7 @@ class Derived(Base):
     D = 1
 
 
-ALL = (
-    Planet,
-    Coord,
-    Numbered,
-    Flags,
-    Kept,
-    Strict,
-    Names,
-    Level,
-    Animal,
-    Day,
-    Pair,
-    Deeds,
-    Own,
-    Derived,
-)
+ALL = [one for one in globals().values() if type(one) in (enum.EnumMeta, Meta) and one is not Base]
 
 
 def shown(member):
@@ -170,47 +155,34 @@ def tried(function, *arguments):
 def facts():
     found = {}
     for one in ALL:
-        name = one.__name__
-        found[name] = [shown(member) for member in one]
-        found[name + " members"] = {key: value.name for key, value in one.__members__.items()}
-        found[name + " vars"] = sorted(vars(one))
-        found[name + " by value"] = all(one(member.value) is member for member in one)
-        found[name + " by key"] = all(one[key] is member for key, member in one.__members__.items())
-        found[name + " attributes"] = [
+        members, name = one.__members__, one.__name__
+        shown_attributes = [
             {key: value for key, value in sorted(vars(member).items()) if key[0] != "_"}
             for member in one
         ]
-        found[name + " of it"] = all(
-            isinstance(member, one) and member.__objclass__ is one for member in one
-        )
-    found["planet"] = (
-        Planet.EARTH.mass,
-        Planet.MARS.surface_gravity,
-        Planet.heaviest() is Planet.EARTH,
-    )
+        found[name] = [shown(member) for member in one]
+        found[name + " members"] = {key: value.name for key, value in members.items()}
+        found[name + " vars"] = sorted(vars(one))
+        found[name + " by value"] = all(one(member.value) is member for member in one)
+        found[name + " by key"] = all(one[key] is member for key, member in members.items())
+        found[name + " attributes"] = shown_attributes
+        found[name + " of it"] = all(isinstance(m, one) and m.__objclass__ is one for m in one)
+    found["planet"] = Planet.EARTH.mass, Planet.MARS.surface_gravity
+    found["method"] = Planet.heaviest() is Planet.EARTH
     found["missing"] = Planet("home") is Planet.EARTH, tried(lambda: Planet("x"))
     found["alias"] = Planet.RED is Planet.MARS, Level.LOWEST is Level.LOW
     found["coord"] = bytes(Coord.PY), Coord.PY.label, Coord(1) is Coord.PY, Coord.PX == b"\0"
     found["further values"] = Numbered("uno") is Numbered.ONE, Numbered(2) is Numbered("due")
-    found["flags"] = (
-        Flags.A | Flags.B is Flags.BOTH,
-        [f.name for f in Flags.BOTH],
-        repr(~Flags.A),
-        Flags.B in Flags.BOTH,
-    )
-    found["extra"] = Flags.A.extra
+    found["flags"] = Flags.A | Flags.B is Flags.BOTH, Flags.B in Flags.BOTH, repr(~Flags.A)
+    found["parts"] = [f.name for f in Flags.BOTH], Flags.A.extra
     found["boundaries"] = repr(Kept(16)), tried(lambda: Strict(4)), repr(Kept.LOW | Kept.HIGH)
     found["words"] = Names.first + "x", f"{Names.second}", Names("FIRST!") is Names.first
     found["integer"] = Level.HIGH + 1, Level.HIGH > Level.LOW, sorted(Level)[0].name
     found["mixed in"] = Animal.DOG.legs, Animal.BEETLE.size, repr(Animal.DOG.value)
     found["day"] = Day.EPOCH.year, Day.EPOCH == datetime.date(1970, 1, 1)
     found["pair"] = Pair.P[1], len(Pair.P)
-    found["deeds"] = (
-        Deeds.DOUBLE.value(4),
-        Deeds.HIDDEN,
-        Deeds([1, 2]) is Deeds.LISTED,
-        Deeds.DOUBLE.plain(),
-    )
+    found["deeds"] = Deeds.DOUBLE.value(4), Deeds.HIDDEN, Deeds.DOUBLE.plain()
+    found["unhashable"] = Deeds([1, 2]) is Deeds.LISTED
     found["own metaclass"] = Own.first(), Meta.calls, type(Own) is Meta
     found["derived"] = Derived.D.shout()
     return found

@@ -1,3 +1,4 @@
+import abc
 import enum
 
 
@@ -45,23 +46,36 @@ class Number(enum.IntFlag):
 LISTED = [Number.ONE | Number.TWO, Number.ONE, Number(9), ~Number.TWO]
 
 
+class AbstractEnum(abc.ABCMeta, enum.EnumMeta):
+    def first(cls):
+        return next(iter(cls))
+
+
+class Named(abc.ABC):
+    @abc.abstractmethod
+    def named(self): ...
+
+
+class Turn(Named, enum.Enum, metaclass=AbstractEnum):
+    LEFT = 1
+    RIGHT = 2
+
+    def named(self):
+        return self.name
+
+
 def facts():
+    south, write = Way.SOUTH, Access.READ | Access.WRITE
+    numbers = Number(3), Number.ONE, Number(9), ~Number.TWO
     return {
         "table": [way.sign for way in Way],
-        "list": Way.NORTH.next() is Way.SOUTH,
-        "attributes": (
-            Way.DEFAULT is Way.SOUTH,
-            Way.NORTH.opposite is Way.SOUTH,
-            Way.SOUTH.itself[0] is Way.SOUTH,
-        ),
-        "combined": (
-            (Access.READ | Access.WRITE).name_of(),
-            Access.RUN.name_of(),
-            Access.READ.name_of(),
-        ),
-        "combined integers": [
-            one.is_listed() for one in (Number(3), Number.ONE, Number(9), ~Number.TWO)
-        ],
+        "list": Way.NORTH.next() is south,
+        "attributes": (Way.DEFAULT is south, Way.NORTH.opposite is south, south.itself[0] is south),
+        "combined": [one.name_of() for one in (write, Access.RUN, Access.READ)],
+        "combined integers": [one.is_listed() for one in numbers],
+        "members": [turn.named() for turn in Turn],
+        "several metaclasses": Turn.first() is Turn.LEFT,
+        "abstract": isinstance(Turn.LEFT, Named) and not isinstance(1, Turn),
     }
 
 

@@ -361,103 +361,47 @@ def hints(cls):
 
 
 def fields(cls):
+    missing = dataclasses.MISSING
     return [
-        (
-            f.name,
-            f.default is dataclasses.MISSING,
-            f.default_factory is dataclasses.MISSING,
-            f.kw_only,
-            f.init,
-            dict(f.metadata),
-            f.type,
-            str(f._field_type),
-        )
+        (f.name, f.default is missing, f.default_factory is missing, f.kw_only, f.init)
+        + (dict(f.metadata), f.type, str(f._field_type))
         for f in dataclasses.fields(cls)
     ]
 
 
-EVERY = (
-    Plain,
-    Slotted,
-    More,
-    Plugin,
-    One,
-    Two,
-    Imported,
-    Keyed,
-    Both,
-    Below,
-    Named,
-    Holder,
-    Meta,
-    Read,
-    Shape,
-    Square,
-    Circle,
-    Foreign,
-    Listing,
-    Runs,
-    Walks,
-    Runner,
-    Point,
-    Pairs,
-    Old,
-    Options,
-    MoreOptions,
-    Box,
-    IntBox,
-    Node,
-    Leaf,
-    *LOCALS,
-    Struct,
-    Cached,
-    Base,
-    Sub,
-    Error,
-)
+EVERY = [cls for cls in globals().values() if isinstance(cls, type) and cls.__module__ == __name__]
+
+
+def about(cls):
+    """Return what is looked at in every class."""
+    # Slots have their places before there is anything else.
+    put = sorted if "__slots__" in vars(cls) else list
+    bases = getattr(cls, "__orig_bases__", ())
+    return {
+        "attributes": put(key for key in vars(cls) if key[0] != "_"),
+        # Without those that are made when they are used.
+        "all": sorted(vars(cls).keys() - {"__annotations__", "__slotnames__"}),
+        "is": (cls.__name__, cls.__module__, cls.__doc__, [base.__name__ for base in cls.__mro__]),
+        "type": (type(cls).__name__, inspect.isabstract(cls)),
+        "bases": [getattr(base, "__qualname__", str(base)) for base in bases],
+        "signature": tried(inspect.signature, cls),
+        "hints": tried(hints, cls),
+        "layout": (cls.__basicsize__, cls.__dictoffset__ != 0),
+    }
 
 
 def facts():
     import __main__
 
     found, counted = {}, Counter().total()
-    for index, cls in enumerate(EVERY):
-        name = f"{index} {cls.__qualname__}"
-        # Slots have their places before there is anything else.
-        put = sorted if "__slots__" in vars(cls) else list
-        found[name + " attributes"] = put(key for key in vars(cls) if key[0] != "_")
-        found[name + " all"] = sorted(
-            vars(cls).keys() - {"__annotations__", "__slotnames__"}
-        )  # made if used
-        found[name + " is"] = (
-            cls.__name__,
-            cls.__module__,
-            cls.__doc__,
-            [base.__name__ for base in cls.__mro__],
-        )
-        found[name + " type"] = (
-            type(cls).__name__,
-            inspect.isabstract(cls),
-            [
-                getattr(base, "__qualname__", str(base))
-                for base in getattr(cls, "__orig_bases__", ())
-            ],
-        )
-        found[name + " signature"] = tried(inspect.signature, cls)
-        found[name + " hints"] = tried(hints, cls)
-        found[name + " layout"] = cls.__basicsize__, cls.__dictoffset__ != 0
+    for index, cls in enumerate([*EVERY, *LOCALS]):
+        for what, fact in about(cls).items():
+            found[f"{index} {cls.__qualname__} {what}"] = fact
     found["plain"] = repr(Plain(1)), Plain(2, scale=5).scaled, Plain(1) == Plain(1), Plain.count
     found["fields"] = fields(Plain), fields(Slotted), fields(More)
-    found["replace"] = (
-        tried(dataclasses.replace, Plain(1), x=2),
-        repr(Slotted().moved()),
-        Slotted(1) < Slotted(2),
-    )
-    found["frozen"] = (
-        tried(setattr, Slotted(), "x", 1),
-        hasattr(Slotted(), "__dict__"),
-        hash(Slotted()) == hash(Slotted()),
-    )
+    found["replace"] = tried(dataclasses.replace, Plain(1), x=2), repr(Slotted().moved())
+    found["frozen"] = tried(setattr, Slotted(), "x", 1), hasattr(Slotted(), "__dict__")
+    found["ordered"] = Slotted(1) < Slotted(2), hash(Slotted()) == hash(Slotted())
     found["more"] = More(1, w=2).tell(), tried(setattr, More(1), "w", 5)
     found["registry"] = sorted(REGISTRY), SEEN, Plugin.made("two").run(), REGISTRY["one"] is One
 
@@ -465,62 +409,28 @@ def facts():
         pass
 
     found["registered later"] = REGISTRY.pop("three") is Three and SEEN.pop(), Three.key
-    found["imported hook"] = (
-        sorted(shapes.REGISTRY),
-        shapes.REGISTRY["imported"]().area(),
-        shapes.BODIES["imported"],
-    )
-    found["imported keywords"] = (
-        shapes.REGISTRY["given"] is Keyed,
-        Keyed.tone,
-        Keyed.times,
-        shapes.TONES,
-    )
-    found["imported registry"] = shapes.REGISTRY["below"] is Below
-    found["set name"] = (
-        Holder().one,
-        Holder().two,
-        Named.calls,
-        [name for name in vars(Holder) if name[0] != "_"],
-    )
-    found["meta"] = (
-        Read.read,
-        Read.tag,
-        tried(setattr, Read, "a", 3),
-        Read()[0],
-        Read()[1].c(),
-        len(Read),
-        type(Read) is Meta,
-    )
+    imported = shapes.REGISTRY["imported"]
+    found["imported hook"] = sorted(shapes.REGISTRY), imported().area(), shapes.BODIES["imported"]
+    found["imported keywords"] = shapes.REGISTRY["given"] is Keyed, Keyed.tone, Keyed.times
+    found["imported registry"] = shapes.REGISTRY["below"] is Below, shapes.TONES
+    found["set name"] = Holder().one, Holder().two, Named.calls
+    found["order"] = [name for name in vars(Holder) if name[0] != "_"]
+    found["meta"] = Read.read, Read.tag, tried(setattr, Read, "a", 3), len(Read), type(Read) is Meta
+    found["meta calls"] = Read()[0], Read()[1].c()
 
     class Again(Read, tag="u"):
         d = 4
 
     found["meta again"] = Again.read, Again.tag, SEEN.pop()
-    found["abstract"] = (
-        tried(Shape),
-        sorted(Shape.__abstractmethods__),
-        Square(3).area(),
-        Square(1).twice(),
-    )
-    found["virtual"] = (
-        isinstance(Circle(), Shape),
-        issubclass(int, Shape),
-        isinstance(Foreign(), shapes.Shape),
-    )
+    found["abstract"] = tried(Shape), sorted(Shape.__abstractmethods__)
+    found["concrete"] = Square(3).area(), Square(1).twice()
+    found["virtual"] = isinstance(Circle(), Shape), issubclass(int, Shape)
+    found["virtual, imported"] = isinstance(Foreign(), shapes.Shape)
     match Listing(1, 2):
         case [a, b]:
-            matched = a, b
-        case _:
-            matched = None
-    found["sequence"] = isinstance(Listing(), collections.abc.Sequence), matched
-    found["protocol"] = (
-        isinstance(Runner(), Runs),
-        isinstance(3, Runs),
-        Runs._is_protocol,
-        Runner._is_protocol,
-        tried(Runs),
-    )
+            found["sequence"] = a, b, isinstance(Listing(), collections.abc.Sequence)
+    found["protocol"] = isinstance(Runner(), Runs), isinstance(3, Runs), tried(Runs)
+    found["is protocol"] = Runs._is_protocol, Runner._is_protocol
 
     class Like:
         speed = 1
@@ -529,46 +439,22 @@ def facts():
             return 1
 
     found["structural"] = isinstance(Like(), Runs), tried(isinstance, Like(), Walks)
-    found["tuples"] = (
-        repr(Point(1)),
-        Point(1).norm(),
-        Point._fields,
-        Point._field_defaults,
-        Point(1)._replace(y=0),
-        Old(1).q,
-    )
+    found["tuples"] = repr(Point(1)), Point(1).norm(), Point._fields, Point._field_defaults
     found["pairs"] = Pairs(1, 2).right, str(Pairs[int]), Point(1) == (1, 5), tried(Point)
-    found["typed"] = (
-        Options(lr=1.0),
-        sorted(Options.__required_keys__),
-        sorted(MoreOptions.__optional_keys__),
-        Options.__total__,
-    )
-    found["generic"] = (
-        str(Box[int]),
-        Box[str]("x").item,
-        IntBox(1).item,
-        [str(p) for p in Box.__parameters__],
-        typing.get_args(IntBox.__orig_bases__[0]),
-    )
-    found["recursive"] = (
-        Node.build(3).depth(),
-        Leaf().root().depth(),
-        type(Node().leaf()) is Leaf,
-        Leaf().cell() is Leaf,
-    )
+    found["changed"] = Point(1)._replace(y=0), Old(1).q
+    found["typed"] = Options(lr=1.0), sorted(Options.__required_keys__), Options.__total__
+    found["optional"] = sorted(MoreOptions.__optional_keys__)
+    found["generic"] = str(Box[int]), Box[str]("x").item, [str(p) for p in Box.__parameters__]
+    found["specialised"] = IntBox(1).item, typing.get_args(IntBox.__orig_bases__[0])
+    found["recursive"] = Node.build(3).depth(), Leaf().root().depth()
+    found["of each other"] = type(Node().leaf()) is Leaf, Leaf().cell() is Leaf
     found["locals"] = [cls().get() for cls in LOCALS], LOCALS[0] is not LOCALS[1]
     Counter().add()
     found["shared variable"] = Counter().total() - counted
     found["slots"] = Struct().hidden(), Struct().shown, tried(setattr, Struct(), "z", 1)
     cached = Cached()
-    found["cached"] = (
-        cached.value is cached.value,
-        cached.known(),
-        cached.kind(1),
-        cached.kind(""),
-        Cached.get(cached) is cached.value,
-    )
+    found["cached"] = cached.value is cached.value, Cached.get(cached) is cached.value
+    found["methods"] = cached.known(), cached.kind(1), cached.kind("")
     Base.flag = True
     found["own attribute"] = Sub.flag
     Base.flag = False
