@@ -19,7 +19,7 @@ def parsed(text: str) -> Any:
 
 
 @pytest.mark.parametrize("before", [None, "", " \n"])
-def test_a_new_file_has_nothing_else(before: str | None) -> None:
+def test_a_new_file_has_only_our_configuration(before: str | None) -> None:
     assert json.loads(with_configuration(before, OURS)) == {
         "version": "0.2.0",
         "configurations": [OURS],
@@ -44,7 +44,7 @@ THEIRS = """\
 """
 
 
-def test_it_is_added_after_the_others_and_comments_stay_where_they_are() -> None:
+def test_it_is_added_after_the_others_and_comments_stay_in_place() -> None:
     after = with_configuration(THEIRS, OURS)
 
     above, last, below = THEIRS.partition('{"name": "Last"}')
@@ -82,7 +82,7 @@ def test_it_replaces_only_itself() -> None:
         '{\r\n  "configurations": [\r\n    {}\r\n  ]\r\n}\r\n',
     ],
 )
-def test_whatever_was_there_is_there_afterwards(before: str) -> None:
+def test_the_rest_of_the_file_stays(before: str) -> None:
     was = parsed(before)
 
     now = parsed(with_configuration(before, OURS))
@@ -107,7 +107,7 @@ def test_whatever_was_there_is_there_afterwards(before: str) -> None:
         ("{ /* open }", 1),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(before: str, line: int) -> None:
+def test_an_unreadable_file_is_refused_with_its_line(before: str, line: int) -> None:
     with pytest.raises(InvalidRequestError, match=rf"\(line {line}\)") as refused:
         with_configuration(before, OURS)
     assert "add the printed configuration" in refused.value.hint
