@@ -26,16 +26,6 @@ def test_clean_up_removes_the_parts_that_were_named_in_each_state(project) -> No
     }
 
 
-def test_a_finished_job_without_its_artifacts_stays_finished_and_keeps_its_log(project) -> None:
-    found = called(project, "without_artifacts")
-
-    (status, result, log), later, left = found
-    assert status == later == "SUCCEEDED"
-    assert "its artifacts were removed" in result
-    assert log == "working\n"
-    assert not any(name.startswith("cpu-") for name in left)
-
-
 def test_several_that_collect_at_once_each_get_the_value_or_the_reason(project) -> None:
     found = called(project, "collected_at_once")
 

@@ -350,41 +350,6 @@ def test_a_process_with_its_own_session_and_environment_is_killed_without_adopti
     eventually(lambda: not left.is_running() or left.status() == psutil.STATUS_ZOMBIE)
 
 
-@pytest.mark.parametrize(
-    ("code", "timeout", "attempts"),
-    [
-        ("import os; os.kill(os.getpid(), 9)", None, 3),
-        ("import time; time.sleep(600)", 0.3, 3),
-        # The fake passes it on: what the real one calls unprepared.
-        ("import sys; sys.exit(2)", None, 1),
-    ],
-)
-def test_failures_are_repeated_as_often_as_retries_allow_unless_nothing_was_prepared(
-    machine: Machine, code: str, timeout: float | None, attempts: int
-) -> None:
-    record = machine.start(code, retries=2, timeout=timeout)
-    outcome = machine.outcome(record)
-    assert (outcome.status, outcome.attempt) == ("failed", attempts)
-    eventually(lambda: machine.ended(record))
-    assert [one["state"] for one in machine.state(record)["attempts"]] == ["failed"] * attempts
-
-
-def test_a_followed_log_continues_with_the_next_attempt(machine: Machine, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    code = "if attempt == 1: print('up', flush=True)\n" + wait_for(gate)
-    code += "print(f'in {attempt}', end='')\nif attempt == 1: 1 / 0"
-    record = machine.start(code, retries=1)
-    lines = machine.backend.log_lines(record, follow=True)
-    assert next(lines).text == "up"
-    gate.touch()
-    texts = [line.text for line in lines]
-    assert texts[0] == "in 1" or texts[0].startswith("in 1Traceback")
-    assert texts[-2:] == [
-        "[kinetic] Attempt 1 ended: ZeroDivisionError: division by zero. Attempt 2 begins.",
-        "in 2",
-    ]
-
-
 def test_when_a_job_is_reported_as_ended_no_process_of_it_is_left(machine: Machine) -> None:
     code = """
     import os, time
@@ -398,40 +363,6 @@ def test_when_a_job_is_reported_as_ended_no_process_of_it_is_left(machine: Machi
     record = machine.start(code)
     eventually(lambda: machine.state(record).get("status") == "succeeded")
     assert not machine.processes(record)
-
-
-def test_ten_jobs_at_once_do_not_disturb_each_other(machine: Machine) -> None:
-    def run(number: int) -> tuple[str, list[str]]:
-        record = machine.start(f"print({number})")
-        return machine.outcome(record).status, machine.texts(record)
-
-    with ThreadPoolExecutor(10) as pool:
-        found = list(pool.map(run, range(10)))
-    assert found == [("succeeded", [str(number)]) for number in range(10)]
-    assert len(job_ids_of(machine.backend)) == 10
-
-
-def test_a_job_has_the_captured_environment_and_that_of_the_machine(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FORGOTTEN", "1")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.setenv("LC_CTYPE", "C.UTF-8")
-    monkeypatch.setenv("KINETIC_JOB_ID", "another")
-    code = "import json, os; print(json.dumps(dict(os.environ)))"
-    record = machine.start(code, environment={"TOKEN": "secret"}, hosts=2)
-    machine.outcome(record)
-    lines = list(machine.backend.log_lines(record, follow=True))
-    first, second = (json.loads(line.text) for line in sorted(lines, key=lambda line: line.host))
-    assert first["TOKEN"] == "secret"
-    assert {"FORGOTTEN", "PYTHONPATH"}.isdisjoint(first)
-    assert first["LC_CTYPE"] == "C.UTF-8"
-    assert first["KINETIC_JOB_ID"] == record.job_id
-    assert first["KINETIC_HOME"] == str(machine.home)
-    assert Path(first["KINETIC_OUTPUT_DIR"]).is_dir()
-    assert (first["KINETIC_HOST_INDEX"], second["KINETIC_HOST_INDEX"]) == ("0", "1")
-    assert first["KINETIC_HOST_COUNT"] == second["KINETIC_HOST_COUNT"] == "2"
-    assert first["KINETIC_COORDINATOR_ADDRESS"] == second["KINETIC_COORDINATOR_ADDRESS"]
 
 
 def test_secrets_are_neither_on_the_disk_nor_in_the_supervisor(machine: Machine) -> None:

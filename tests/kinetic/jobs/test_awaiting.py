@@ -39,19 +39,6 @@ def test_awaiting_a_job_does_not_block_the_loop(services: FakeServices) -> None:
     assert job_ids_of(services.backend) == []
 
 
-def test_many_jobs_are_awaited_at_once(services: FakeServices) -> None:
-    jobs = [a_job(services, f"job-{number}") for number in range(20)]
-
-    async def main() -> list[Any]:
-        results = asyncio.gather(*jobs)
-        for number, job in reversed(list(enumerate(jobs))):
-            services.backend.returns(job.job_id, number)
-            await asyncio.sleep(0)
-        return await results
-
-    assert asyncio.run(main()) == list(range(20))
-
-
 @pytest.mark.parametrize(
     ("error", "kind"),
     # A StopIteration would end the coroutine.

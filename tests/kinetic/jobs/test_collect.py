@@ -9,8 +9,7 @@ import logging
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any, cast
 import cloudpickle
 import pytest
 
-from kinetic.backends.backend import Explanation, Observation
+from kinetic.backends.backend import Observation
 from kinetic.errors import (
     CredentialsError,
     FutureRecordError,
@@ -44,7 +43,6 @@ from kinetic.jobs.logs import LiveLog, ends
 from kinetic.jobs.records import find_outcome
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel
-from kinetic.jobs.wait import WaitStopped
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.testing.fakes import (
     FakeBackend,
@@ -84,17 +82,6 @@ def failed_report(job_id: str, **more: Any) -> Any:
 
 
 # The value
-
-
-@pytest.mark.parametrize("value", [None, {"loss": 0.5}, LARGE])
-def test_the_value_is_returned_each_time_and_outlives_its_resource(
-    services: FakeServices, job: JobRecord, value: object
-) -> None:
-    services.backend.returns(job.job_id, value)
-
-    assert result(job, services) == value
-    services.backend.loses(job.job_id)
-    assert result(job, services) == value
 
 
 OTHER_PYTHON = f"3.{sys.version_info[1] + 1}.2"
@@ -243,21 +230,6 @@ def test_the_functions_exception_is_raised_again_with_the_same_notes_and_frames(
 # The wait
 
 
-def test_the_wait_lasts_until_the_end_and_reports_each_status_once(
-    services: FakeServices, job: JobRecord
-) -> None:
-    seen: list[JobStatus] = []
-    services.journal.before(
-        "wait *",
-        lambda: services.backend.prints(job.job_id, "woken up, and nothing is new"),
-        lambda: services.backend.runs(job.job_id),
-        lambda: services.backend.returns(job.job_id, 42),
-    )
-
-    assert result(job, services, on_status_change=seen.append) == 42
-    assert seen == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
-
-
 def test_an_error_of_a_status_callback_is_logged_and_the_result_returned(
     services: FakeServices, job: JobRecord, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -267,29 +239,6 @@ def test_an_error_of_a_status_callback_is_logged_and_the_result_returned(
         assert result(job, services, on_status_change=lambda _: 1 / 0) == 42
 
     assert "division by zero" in caplog.text
-
-
-def test_after_a_timeout_the_job_runs_on(services: FakeServices, job: JobRecord) -> None:
-    services.backend.runs(job.job_id)
-
-    with pytest.raises(TimeoutError, match=rf"still RUNNING[\s\S]*attach\('{job.job_id}'\)") as up:
-        result(job, services, timeout=0.05)
-
-    assert isinstance(up.value, ResultTimeoutError)
-    assert up.value.job_id == job.job_id
-    assert services.journal.of("stop *", "remove *", "write *", "delete *") == []
-    services.backend.returns(job.job_id, 42)
-    assert result(job, services, timeout=0) == 42
-
-
-def test_another_thread_can_end_the_wait(services: FakeServices, job: JobRecord) -> None:
-    stop = threading.Event()
-
-    def waiting(watch: Any) -> None:
-        services.journal.before("wait *", lambda: (stop.set(), watch.wake()))
-
-    with pytest.raises(WaitStopped):
-        collect(job, services, stop=stop, waiting=waiting)
 
 
 @pytest.mark.parametrize(
@@ -532,39 +481,20 @@ def test_a_refusal_of_the_backend_ends_the_wait_and_writes_nothing(
 
 @pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.NOT_FOUND])
 def test_a_silent_supervisor_fails_the_wait_but_not_the_job(
-    bucket: FakeServices, status: JobStatus
+    services: FakeServices, status: JobStatus
 ) -> None:
-    job = bucket.job()
-
-    class Lost:
-        name = "lost"
-
-        def observe(self, _: JobRecord) -> Observation:
+    class Lost(Cluster):
+        def observe(self, record: JobRecord) -> Observation:
             return Observation(status, "Not heard of since noon.", lost=True)
 
-        def lives_here(self, _: JobRecord) -> bool:
-            return False
-
-        def explain(self, _: JobRecord, seen: Observation) -> Explanation:
-            return Explanation(seen.reason)
-
-        @contextmanager
-        def watch(self, _: object) -> Iterator[object]:
-            yield self
-
-        def wait(self, timeout: float | None) -> None:
-            assert timeout is not None
-
-        unreported = bucket.backend.unreported
-        release = bucket.backend.release
-
-    away = replace(bucket, backend=cast("Any", Lost()))
+    away = replace(services, backend=Lost(services.store, services.journal))
+    job = away.job()
     with pytest.raises(JobFailedError, match="since noon") as caught:
         collect(job, away, timeout=0)
     assert "call result() again" in str(caught.value.hint)
-    assert find_outcome(bucket.store, job.job_id) is None
+    assert find_outcome(away.store, job.job_id) is None
 
-    bucket.backend.returns(job.job_id, 42)
+    away.backend.returns(job.job_id, 42)
     assert result(job, away) == 42
 
 
@@ -820,28 +750,25 @@ def test_a_forged_outcome_ends_no_wait_and_prevents_neither_a_result_nor_a_cance
 def test_an_outcome_from_reports_replaces_a_forged_one_and_any_other_does_not(
     bucket: FakeServices, tmp_path: Path
 ) -> None:
-    known, silent = bucket.job(job_id="known"), bucket.job(job_id="silent")
-    for job in (known, silent):
-        bucket.backend.dies(job.job_id, "It was killed.")
-        forge_outcome(bucket, job, "cancelled")
     outcome = Outcome(job_id="known", status="failed", attempt=1, host=0, digest="0" * 64)
 
-    class Reported:
-        """A backend that knows from reports how a job ended."""
+    class Reported(FakeBackend):
+        """A backend that knows from reports how one job ended."""
 
-        def unreported(self, *_: object) -> Outcome:
-            return outcome
+        def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
+            known = record.job_id == "known"
+            return outcome if known else super().unreported(record, observation)
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(bucket.backend, name)
-
-    with_reports = replace(bucket, backend=cast("Any", Reported()))
-    stranger = stranger_to(with_reports, tmp_path, trusting=lambda: False)
+    ours = replace(bucket, backend=Reported(bucket.store, bucket.journal))
+    known, silent = ours.job(job_id="known"), ours.job(job_id="silent")
+    for job in (known, silent):
+        ours.backend.dies(job.job_id, "It was killed.")
+        forge_outcome(ours, job, "cancelled")
 
     with pytest.raises(SignatureError, match=r"outcome\.json"):
-        look(silent, bucket)
-    assert look(known, stranger).status is JobStatus.FAILED
-    assert len(bucket.journal.of("write */outcome.json")) == 2  # the forged ones
-    assert look(known, with_reports).outcome == replace(
-        outcome, signature=look(known, bucket).outcome.signature
-    )
+        look(silent, ours)
+    assert look(known, stranger_to(ours, tmp_path)).status is JobStatus.FAILED
+    with pytest.raises(SignatureError):
+        find_outcome(ours.store, "known", verify=ours.verify)
+    assert look(known, ours).outcome.digest == outcome.digest
+    assert find_outcome(ours.store, "known", verify=ours.verify) is not None

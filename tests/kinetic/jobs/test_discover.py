@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -203,18 +202,6 @@ def test_a_job_that_is_cleaned_up_while_they_are_listed_is_left_out() -> None:
     store.journal.before(f"read {gone}", lambda: store.delete(gone))
 
     assert [job.job_id for job in jobs_in(store)] == [job_id(2)]
-
-
-def test_a_named_store_is_listed_instead_of_the_local_one(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep(FolderStore(home / "store"), job_id=job_id(1))
-    keep(FolderStore(tmp_path / "shared"), job_id=job_id(2))
-    monkeypatch.setenv("KINETIC_STORE", str(tmp_path / "shared"))
-
-    assert [job.job_id for job in list_jobs()] == [job_id(2)]
-    shutil.rmtree(tmp_path / "shared")
-    assert list_jobs() == []
 
 
 def test_jobs_of_all_namespaces_are_listed_or_of_the_one_that_is_named(

@@ -105,18 +105,6 @@ def test_handles_are_compared_and_pickled_by_their_fields_alone(
 # What a handle does
 
 
-def test_a_handle_follows_its_job(services: FakeServices, job: JobHandle) -> None:
-    seen = [job.status()]
-    services.backend.runs(job.job_id)
-    seen.append(job.status())
-    services.backend.returns(job.job_id, 42)
-    seen.append(job.status())
-    job.cleanup()
-    seen.append(job.status())
-
-    assert [status.name for status in seen] == ["PENDING", "RUNNING", "SUCCEEDED", "NOT_FOUND"]
-
-
 def test_the_value_is_returned_again_after_the_clean_up(
     services: FakeServices, job: JobHandle
 ) -> None:
@@ -254,31 +242,22 @@ def test_a_wait_that_was_given_up_when_the_value_came_removes_nothing(
     assert connected(replace(job), services).result() == 42
 
 
-def test_the_log_is_printed_only_where_it_is_asked_for(
+def test_the_log_is_returned_whole_as_a_tail_or_line_by_line_and_printed_on_request(
     services: FakeServices, job: JobHandle, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    services.backend.prints(job.job_id, "[bold]hello[/bold]")
-    services.backend.returns(job.job_id, 42)
+    services.backend.prints(job.job_id, "one", "two", "[bold]three[/bold]")
+    services.backend.returns(job.job_id, None)
+    whole = "one\ntwo\n[bold]three[/bold]\n"
 
+    assert job.logs() == whole
+    assert job.tail(2) == "two\n[bold]three[/bold]"
+    assert list(job) == whole.splitlines()
     job.result(cleanup=False)
     assert capsys.readouterr().out == ""
-    other = connected(replace(job), services)
-    other.result(stream_logs=True)
-
-    assert capsys.readouterr() == ("[bold]hello[/bold]\n", "")
-
-
-def test_the_log_is_returned_whole_as_a_tail_and_line_by_line(
-    services: FakeServices, job: JobHandle, capsys: pytest.CaptureFixture[str]
-) -> None:
-    services.backend.prints(job.job_id, "one", "two", "three")
-    services.backend.returns(job.job_id, None)
-
-    assert job.logs() == "one\ntwo\nthree\n"
-    assert job.tail(2) == "two\nthree"
-    assert list(job) == ["one", "two", "three"]
     assert job.logs(follow=True) is None
-    assert capsys.readouterr().out == "one\ntwo\nthree\n"
+    assert capsys.readouterr() == (whole, "")
+    connected(replace(job), services).result(stream_logs=True)
+    assert capsys.readouterr() == (whole, "")
 
 
 @pytest.mark.parametrize("handled", [False, True])
@@ -307,19 +286,6 @@ def test_a_followed_log_asks_for_a_login_once_on_stderr(
     assert out == "one\n"
     assert err.count("sso login") == (0 if handled else 1)
     assert "later" not in err
-
-
-def test_cancel_and_cleanup_end_a_running_job(services: FakeServices, job: JobHandle) -> None:
-    services.backend.runs(job.job_id)
-
-    job.cancel()
-    assert job.status() is JobStatus.FAILED
-    assert job.outcome().final.status == "cancelled"
-    job.cleanup()
-
-    assert job.status() is JobStatus.NOT_FOUND
-    with pytest.raises(JobNotFoundError):
-        job.cancel()
 
 
 # From its fields alone

@@ -289,16 +289,6 @@ def test_more_disruptions_than_allowed_end_the_job(store):
     KEY.verify(store.read(JOB.outcome), JOB.outcome)
 
 
-def test_an_index_that_has_finished_does_not_run_again_so_its_job_ends(store):
-    reporter(store, 1, 2).report(ended(1))
-    leader, other = reporter(store, 0, 2), reporter(store, 1, 2)
-
-    assert leader.refuse_if_host_is_over(1) == other.refuse_if_host_is_over(2) == ""
-    assert final(store) is None
-    assert "Host 1 finished attempt 1 and cannot run again" in leader.refuse_if_host_is_over(2)
-    assert (final(store)["status"], final(store)["attempt"]) == ("failed", 1)
-
-
 # Waiting for others.
 
 
@@ -467,16 +457,3 @@ def test_a_stop_neither_ends_the_retries_nor_their_pauses(store):
 
     assert (code, waited) == (143, [0.1, 0.2, 0.4])
     assert store.stat(JOB.host_outcome(1, 0)) is not None
-
-
-def test_the_fourth_bad_node_ends_the_job_and_all_are_named(store):
-    def bad(attempt: int) -> int:
-        outcome = failed(attempt=attempt, exit_code=4, message="Busy.", node=f"node-{attempt % 3}")
-        return reporter(store, retries=0).report(outcome)
-
-    assert [bad(attempt) for attempt in (1, 2, 3)] == [4, 4, 4]
-    assert final(store) is None
-    assert bad(4) == 2
-
-    assert final(store)["message"] == "4 attempts met a bad node (node-0, node-1, node-2). Busy."
-    assert final(store)["status"] == "failed"

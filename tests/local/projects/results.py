@@ -80,6 +80,10 @@ def cleaned_up():
             tried(lambda: again(job).result(timeout=0, cleanup=False)).partition(":")[0],
             (STORE / job.job_id).exists(),
         ]
+        if case == "done gcs":
+            assert "its artifacts were removed" in tried(job.result)
+            alone(job)
+            assert job.status().value == "SUCCEEDED"
         job.cleanup()
         job.cleanup()
         assert job.status().value == "NOT_FOUND"
@@ -87,14 +91,6 @@ def cleaned_up():
         assert not (STORE / job.job_id).exists()
         assert "working" in job.logs() or state != "done"
     return found
-
-
-def without_artifacts():
-    job = finished(work)
-    job.cleanup(k8s=False)
-    first = job.status().value, tried(lambda: job.result(timeout=100)), job.logs()
-    alone(job)
-    return [first, job.status().value, os.listdir(STORE)]
 
 
 def collected_at_once():
