@@ -97,7 +97,7 @@ def test_the_first_outcome_stays_and_only_a_valid_success_is_one(there: bytes) -
 
 
 @pytest.mark.parametrize("forged", ["nothing", "report", "cancelled", "succeeded"])
-def test_with_a_key_a_supervisor_signs_what_it_writes_over_forged_records(forged: str) -> None:
+def test_with_a_key_a_supervisor_overwrites_forged_records_with_signed_ones(forged: str) -> None:
     store, name = MemoryStore(), JobObjects(JOB).outcome
     if forged == "report":
         report(store, 0, "returned")

@@ -63,7 +63,7 @@ class Machine:
         return launch.record
 
     def prepared(self, code: str, **options: object) -> tuple[SupervisorSpec, JobFolder]:
-        """Return what a supervisor would be told of a job, and the job's folder."""
+        """Return the start-up spec of a supervisor of a job, and the folder of the job."""
         launch = a_launch(self.store, code, **options)  # type: ignore[arg-type]
         self.records.append(launch.record)
         home = Home(str(self.home))

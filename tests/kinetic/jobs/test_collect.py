@@ -230,6 +230,21 @@ def test_the_functions_exception_is_raised_again_with_the_same_notes_and_frames(
 # The wait
 
 
+def test_the_wait_lasts_until_the_end_and_reports_each_status_once(
+    services: FakeServices, job: JobRecord
+) -> None:
+    seen: list[JobStatus] = []
+    services.journal.before(
+        "wait *",
+        lambda: services.backend.prints(job.job_id, "woken up, and nothing is new"),
+        lambda: services.backend.runs(job.job_id),
+        lambda: services.backend.returns(job.job_id, 42),
+    )
+
+    assert result(job, services, on_status_change=seen.append) == 42
+    assert seen == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
+
+
 def test_an_error_of_a_status_callback_is_logged_and_the_result_returned(
     services: FakeServices, job: JobRecord, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -130,7 +130,7 @@ def test_a_text_that_is_no_job_id_is_refused(text: str) -> None:
 # List
 
 
-def test_jobs_are_listed_newest_first_without_what_is_no_job(home: Path) -> None:
+def test_jobs_are_listed_newest_first_without_objects_of_other_kinds(home: Path) -> None:
     assert list_jobs() == []
     assert not home.exists()
 

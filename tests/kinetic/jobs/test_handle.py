@@ -200,7 +200,7 @@ def test_ctrl_c_during_the_clean_up_loses_no_value(
     getattr(services.journal, moment)(pattern, raising(KeyboardInterrupt()))
 
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             got = job.result()
     except KeyboardInterrupt:
@@ -210,7 +210,7 @@ def test_ctrl_c_during_the_clean_up_loses_no_value(
         assert collect(found.record, services).get() == value
     else:
         assert got == value
-        assert "which has finished" in str(said[0].message)
+        assert "which has finished" in str(caught[0].message)
     assert job.result() == value
     assert services.store.names() == job_ids_of(services.backend) == []
 

@@ -49,7 +49,7 @@ def vanished(
         ([{0: "exception"}, {0: "returned", 1: "returned"}], "succeeded", 0, "returned"),
     ],
 )
-def test_the_outcome_of_a_vanished_job_is_what_the_reports_of_its_hosts_support(
+def test_the_reports_of_its_hosts_decide_the_outcome_of_a_vanished_job(
     reports: list[dict[int, str]], status: str, host: int | None, message: str
 ) -> None:
     outcome = vanished(*reports, hosts=2)

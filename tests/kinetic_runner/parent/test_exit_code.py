@@ -50,6 +50,7 @@ def test_the_childs_report_counts_except_for_job_attempt_and_host():
     ("end", "reason", "code", "words"),
     [
         (ChildEnd(phase="call", status=0), "exited", 1, "exit code 0"),
+        (ChildEnd(phase="report", status=7 << 8), "exited", 1, "exit code 7"),
         (ChildEnd(phase="data", status=3 << 8), "exited", 2, "'data'"),
         (ChildEnd(phase="call", status=9, oom_killed=True), "killed", 137, "ran out of memory"),
         (ChildEnd(phase="call", status=9, oom_killed=False), "killed", 137, "no kill for lack of memory"),

@@ -289,6 +289,16 @@ def test_more_disruptions_than_allowed_end_the_job(store):
     KEY.verify(store.read(JOB.outcome), JOB.outcome)
 
 
+def test_a_host_that_has_finished_does_not_run_again_so_the_leader_ends_the_job(store):
+    reporter(store, 1, 2).report(ended(1))
+    leader, other = reporter(store, 0, 2), reporter(store, 1, 2)
+
+    assert leader.refuse_if_host_is_over(1) == other.refuse_if_host_is_over(2) == ""
+    assert final(store) is None
+    assert "Host 1 finished attempt 1 and cannot run again" in leader.refuse_if_host_is_over(2)
+    assert (final(store)["status"], final(store)["attempt"]) == ("failed", 1)
+
+
 # Waiting for others.
 
 
@@ -370,7 +380,7 @@ def test_the_report_of_the_lost_peer_decides(store, other, decides):
     assert waiting(store, time, retries=0, linger=40.0).report(lost()) == 134
 
     assert (final(store) or {}).get("host") == decides
-    # Where all lost each other nobody is left who could end the slice.
+    # If all lost each other, no other host can end the slice.
     assert time.passed >= 40 or decides == 0
 
 

@@ -204,7 +204,7 @@ def test_a_warning_follows_the_output_that_was_written_before_it(
 ) -> None:
     pipes.writes(b"half")
     pipes.reports(b'{"warning": "mind"}')
-    pipes.stop_requested = True  # What the child said is looked at before its output is.
+    pipes.stop_requested = True  # Reports of the child are read before its output.
 
     run(pipes, TimeLimits())
 
