@@ -1,4 +1,4 @@
-"""A supervisor that is killed while its runner still reports: the value is not lost, nor the failure early."""
+"""A supervisor that is killed while its runners still report: their reports count, however late."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ backend, accelerator = ("local", "cpu") if hosts == 1 else ("local-gke", "tpu-v5
 @kinetic.run(accelerator=accelerator, backend=backend)
 def work():
     if stopping:
-        # The runner hears nothing more until it is continued: not that we end, nor that anybody died.
+        # Until it is continued, the runner notices neither the end of this process nor of its supervisor.
         os.kill(os.getppid(), signal.SIGSTOP)
     return 42
 
@@ -117,9 +117,8 @@ def holding(bucket: GcsServer, name: str) -> Iterator[Fault]:
         fault.release()
 
 
-@pytest.mark.parametrize("store", ["folder", "bucket"])
-@pytest.mark.parametrize("hosts", [1, 4])
-def test_a_function_that_had_ended_keeps_its_value_however_late_that_is_reported(
+@pytest.mark.parametrize(("hosts", "store"), [(1, "bucket"), (4, "folder")])
+def test_the_value_of_a_function_that_had_ended_counts_however_late_it_is_reported(
     started: Callable[..., Job], hosts: int, store: str
 ) -> None:
     job = started(hosts=hosts, store=store)
@@ -141,7 +140,7 @@ def test_a_function_that_had_ended_keeps_its_value_however_late_that_is_reported
 
 
 @pytest.mark.parametrize("held", ["host-0.json", "outcome.json"])
-def test_a_report_that_takes_long_is_waited_for(
+def test_a_slow_report_is_waited_for(
     started: Callable[..., Job], bucket: GcsServer, held: str
 ) -> None:
     with holding(bucket, held) as fault:
@@ -155,7 +154,7 @@ def test_a_report_that_takes_long_is_waited_for(
     assert job.handle.outcome().final.written_by == "runner"
 
 
-def test_what_all_hosts_reported_counts_when_nobody_is_left_to_say_so(
+def test_the_reports_of_all_hosts_count_although_all_processes_were_killed(
     started: Callable[..., Job], bucket: GcsServer
 ) -> None:
     with holding(bucket, "outcome.json") as fault:
@@ -171,19 +170,14 @@ def test_what_all_hosts_reported_counts_when_nobody_is_left_to_say_so(
     assert job.processes() == []
 
 
-@pytest.mark.parametrize("left", ["nothing", "a stray process"])
-def test_a_runner_that_dies_before_its_report_is_a_failure_and_nothing_lives_on(
-    started: Callable[..., Job], left: str
+def test_a_runner_that_dies_before_its_report_is_a_failure_and_no_process_is_left(
+    started: Callable[..., Job],
 ) -> None:
     job = started()
     [runner] = job.until_functions_ended()
-    stray = None
-    if left != "nothing":
-        stray = psutil.Popen(
-            ["sleep", "600"],
-            env={Env.JOB_ID: job.job_id, "PATH": os.defpath},
-            start_new_session=True,
-        )
+    stray = psutil.Popen(
+        ["sleep", "600"], env={Env.JOB_ID: job.job_id, "PATH": os.defpath}, start_new_session=True
+    )
     job.supervisor.kill()
     kill_hard(runner.pid)
 
@@ -192,10 +186,10 @@ def test_a_runner_that_dies_before_its_report_is_a_failure_and_nothing_lives_on(
 
     assert job.handle.status() is JobStatus.FAILED
     assert job.processes() == []
-    assert stray is None or stray.wait() == -signal.SIGKILL
+    assert stray.wait() == -signal.SIGKILL
 
 
-def test_a_report_that_never_comes_can_be_cancelled(started: Callable[..., Job]) -> None:
+def test_a_job_whose_report_does_not_arrive_can_be_cancelled(started: Callable[..., Job]) -> None:
     job = started()
     job.until_functions_ended()
     job.supervisor.kill()

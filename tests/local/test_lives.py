@@ -1,14 +1,13 @@
-"""Local jobs with the real runner: whatever is killed, the status is true and nothing lives on."""
+"""Local jobs with the real runner: whatever is killed, the status is true and no process is left."""
 
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -33,38 +32,46 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.processes import marked
 from kinetic_payload.records.decode import decode
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 
 SCRIPT = """
-import os, sys, time
+import os, time
 import kinetic
 
-@kinetic.run(accelerator="cpu", backend="local", retries=int(sys.argv[2]))
-def life(text):
-    print("up", flush=True)
-    exec(text, {})
-    return "done"
+@kinetic.run(accelerator="cpu", backend="local", retries=5)
+def life():
+    try:
+        print("up", flush=True)
+        time.sleep(600)
+    finally:
+        print("saved", flush=True)
 
 if __name__ == "__main__":
-    print(life.run_async(sys.argv[1]).job_id)
+    print(life.run_async().job_id)
 """
 
 
-def test_what_lies_beside_the_folders_of_jobs_breaks_no_list_of_them(tmp_path: Path) -> None:
+@pytest.fixture
+def backend(tmp_path: Path) -> LocalBackend:
+    return LocalBackend(tmp_path, FolderStore(tmp_path / "store"))
+
+
+def test_other_files_beside_the_folders_of_jobs_are_not_listed(
+    tmp_path: Path, backend: LocalBackend
+) -> None:
     jobs = Path(Home(str(tmp_path)).jobs)
     jobs.mkdir()
     (jobs / "notes.txt").touch()
 
-    assert list(LocalBackend(tmp_path, FolderStore(tmp_path / "store")).list()) == []
+    assert list(backend.list()) == []
 
 
-def test_whoever_waits_for_a_job_that_is_about_to_start_hears_that_it_never_will(
-    tmp_path: Path,
+def test_a_wait_for_an_announced_job_ends_when_the_job_will_not_start(
+    tmp_path: Path, backend: LocalBackend
 ) -> None:
-    submitter, other = (LocalBackend(tmp_path, FolderStore(tmp_path / "store")) for _ in range(2))
+    other = LocalBackend(tmp_path, FolderStore(tmp_path / "store"))
     with ExitStack() as submitting:
-        record = submitting.enter_context(submitter.announced(a_record()))
+        record = submitting.enter_context(backend.announced(a_record()))
         with other.watch([record]) as watch:
             for _ in range(3):
                 watch.wait(0.05)
@@ -75,8 +82,8 @@ def test_whoever_waits_for_a_job_that_is_about_to_start_hears_that_it_never_will
             assert not waiting.is_alive()
 
 
-def test_to_watch_many_jobs_takes_no_files(tmp_path: Path) -> None:
-    backend, this = LocalBackend(tmp_path, FolderStore(tmp_path / "store")), psutil.Process()
+def test_watching_many_jobs_takes_no_descriptors(backend: LocalBackend) -> None:
+    this = psutil.Process()
     gc.collect()  # What earlier tests have left may be closed at any time.
     before = this.num_fds()
     with ExitStack() as stack:
@@ -85,113 +92,11 @@ def test_to_watch_many_jobs_takes_no_files(tmp_path: Path) -> None:
         assert this.num_fds() <= before
 
 
-class Life:
-    """One submitted job, seen from a process that did not submit it."""
-
-    def __init__(self, home: Path, project: Path, code: str, retries: int) -> None:
-        project.mkdir()
-        (project / "pyproject.toml").write_text("")
-        (project / "job.py").write_text(SCRIPT)
-        submitted = subprocess.run(
-            [sys.executable, "job.py", textwrap.dedent(code), str(retries)],
-            cwd=project,
-            stdout=subprocess.PIPE,
-            check=True,
-        )
-        self.job_id = submitted.stdout.decode().split()[-1]
-        self.store = FolderStore(home / "store")
-        self.backend = LocalBackend(home, self.store)
-        name = JobObjects(self.job_id).handle
-        self.record = decode(JobRecord, self.store.read(name), name=name)
-        self.folder = home / "jobs" / self.job_id
-
-    def until_up(self, said: str = "up") -> int:
-        """Wait for what the function says, and return the pid of the runner."""
-        lines = self.backend.log_lines(self.record, follow=True)
-        assert any(line.text == said for line in lines)
-        path = self.folder / "state.json"
-        eventually(path.exists)  # Written once the runners are on their way.
-        state = json.loads(path.read_text())
-        pid: int = state["attempts"][-1]["pids"][0]
-        return pid
-
-    def outcome(self) -> Outcome:
-        return await_outcome(self.backend, self.store, self.record)
-
-    def processes(self) -> list[int]:
-        return marked(f"KINETIC_JOB_ID={self.job_id}")
-
-
-@pytest.fixture
-def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
-    lives = []
-
-    def start(code: str, retries: int = 0) -> Life:
-        lives.append(Life(tmp_path / "home", tmp_path / f"p{len(lives)}", code, retries))
-        return lives[-1]
-
-    yield start
-    for life in lives:
-        for pid in life.processes():
-            kill_hard(pid)
-
-
-def test_when_the_supervisor_is_killed_the_function_dies_and_the_job_failed(live) -> None:  # type: ignore[no-untyped-def]
-    life = live("import time; time.sleep(600)")
-    runner = life.until_up()
-    assert len(life.processes()) == 2
-    psutil.Process(runner).parent().kill()  # type: ignore[union-attr]
-    assert life.outcome().status == "failed"
-    eventually(lambda: not life.processes())
-    assert life.backend.observe(life.record).status is JobStatus.FAILED
-
-
-def test_when_the_runner_is_killed_the_function_dies_and_a_retry_succeeds(live) -> None:  # type: ignore[no-untyped-def]
-    life = live(
-        "import os, time; time.sleep(600 if os.environ['KINETIC_ATTEMPT'] == '1' else 0)", 1
-    )
-    runner = life.until_up()
-    kill_hard(runner)
-    outcome = life.outcome()
-    assert (outcome.status, outcome.attempt) == ("succeeded", 2)
-    eventually(lambda: not life.processes())
-
-
-def test_when_the_function_is_killed_its_runner_says_so(live) -> None:  # type: ignore[no-untyped-def]
-    life = live("import time; time.sleep(600)")
-    runner = life.until_up()
-    [child] = psutil.Process(runner).children()
-    child.send_signal(signal.SIGKILL)
-    outcome = life.outcome()
-    assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
-    assert "SIGKILL" in outcome.message
-
-
-def test_a_stopped_job_had_its_grace(live) -> None:  # type: ignore[no-untyped-def]
-    code = """
-    import time
-    try:
-        print("at work", flush=True)
-        time.sleep(600)
-    finally:
-        print("saved", flush=True)
-    """
-    life = live(code)
-    life.until_up("at work")
-    life.backend.stop(life.record, timeout=100, poll_interval=0.05)
-    assert life.outcome().status == "cancelled"
-    lines = [line.text for line in life.backend.log_lines(life.record)]
-    assert lines[:3] == ["up", "at work", "saved"]
-    assert life.processes() == []
-
-
-def test_a_job_runs_from_its_first_attempt_on_however_late_its_supervisor_says_so(
-    tmp_path: Path,
+def test_a_job_runs_from_its_first_attempt_on_until_its_supervisor_has_died(
+    tmp_path: Path, backend: LocalBackend
 ) -> None:
-    store = FolderStore(tmp_path / "store")
-    record = a_launch(store, "pass").record
-    backend, folder = LocalBackend(tmp_path, store), Home(str(tmp_path)).job(record.job_id)
+    record = a_launch(FolderStore(tmp_path / "store"), "pass").record
+    folder = Home(str(tmp_path)).job(record.job_id)
     Path(folder.path).mkdir(parents=True)
     pipes = Pipes(folder)
     assert backend.observe(record).status is JobStatus.PENDING
@@ -203,6 +108,67 @@ def test_a_job_runs_from_its_first_attempt_on_however_late_its_supervisor_says_s
     assert "supervisor died" in seen.reason
 
 
+@pytest.fixture
+def home(tmp_path: Path, warm: Callable[[Path], Path]) -> Iterator[Path]:
+    home = warm(tmp_path / "home")
+    yield home
+    for folder in (home / "jobs").iterdir():
+        for pid in marked(f"KINETIC_JOB_ID={folder.name}"):
+            kill_hard(pid)
+
+
+def test_kills_of_runner_and_function_are_reported_and_a_stop_leaves_time_to_save(
+    tmp_path: Path, home: Path
+) -> None:
+    """One job: its runner is killed, in the next attempt its function, then it is stopped."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text("")
+    (project / "job.py").write_text(textwrap.dedent(SCRIPT))
+    environment = {**os.environ, "KINETIC_HOME": str(home)}  # noqa: TID251
+    submitted = subprocess.run(
+        [sys.executable, "job.py"], cwd=project, env=environment, stdout=subprocess.PIPE, check=True
+    )
+    store = FolderStore(home / "store")
+    names = JobObjects(submitted.stdout.decode().split()[-1])
+    record = decode(JobRecord, store.read(names.handle), name=names.handle)
+    backend, state = LocalBackend(home, store), home / "jobs" / record.job_id / "state.json"
+
+    def runner_of(attempt: int) -> psutil.Process:
+        """Wait until the function runs in *attempt*; return the runner."""
+        log = Path(Home(str(home)).job(record.job_id).log(attempt, 0))
+        eventually(lambda: log.exists() and "up\n" in log.read_text())
+        # Written once the runners have been started.
+        found = eventually(
+            lambda: state.exists() and json.loads(state.read_text())["attempts"][attempt - 1 :]
+        )
+        return psutil.Process(found[0]["pids"][0])
+
+    def ended(attempt: int) -> tuple[str, str]:
+        report = json.loads(store.read(names.host_outcome(attempt, 0)))
+        assert report["signal"] == 9
+        return report["reason"], report["message"]
+
+    runner = runner_of(1)
+    [function] = runner.children()
+    runner.kill()
+
+    runner = runner_of(2)
+    assert not function.is_running()
+    assert ended(1) == ("killed", "The runner was killed by SIGKILL.")
+    [function] = runner.children()
+    function.kill()
+
+    runner_of(3)
+    reason, message = ended(2)
+    assert (reason, message.partition(" in ")[0]) == ("killed", "The process was killed by SIGKILL")
+
+    backend.stop(record, timeout=100, poll_interval=0.05)
+    assert await_outcome(backend, store, record).status == "cancelled"
+    assert [line.text for line in backend.log_lines(record)][:2] == ["up", "saved"]
+    assert marked(f"KINETIC_JOB_ID={record.job_id}") == []
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_a_supervisor_that_can_write_neither_its_state_nor_why_goes_on(tmp_path: Path) -> None:
     home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
@@ -211,18 +177,11 @@ def test_a_supervisor_that_can_write_neither_its_state_nor_why_goes_on(tmp_path:
     folder = home.job(launch.record.job_id)
     Path(f"{folder.state}.new").mkdir(parents=True)
     pipes = Pipes(folder)
+    main = "from kinetic.backends.local.supervisor.main import main; main()"
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [
-                # Unbuffered: Python's own end would fail where stderr takes nothing.
-                *[
-                    sys.executable,
-                    "-u",
-                    "-c",
-                    "from kinetic.backends.local.supervisor.main import main; main()",
-                ],
-                *map(str, pipes.for_supervisor),
-            ],
+            # Unbuffered: Python's own end would fail where stderr takes nothing.
+            [sys.executable, "-u", "-c", main, *map(str, pipes.for_supervisor)],
             input=spec.encode(),
             stderr=full,
             pass_fds=pipes.for_supervisor,

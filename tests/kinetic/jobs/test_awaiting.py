@@ -13,11 +13,6 @@ from kinetic.testing import eventually, job_ids_of
 from kinetic.testing.fakes import FakeServices
 
 
-@pytest.fixture
-def services() -> FakeServices:
-    return FakeServices.make()
-
-
 def a_job(services: FakeServices, job_id: str = "cpu-f-20260101-000000-abcdef0") -> JobHandle:
     return connected(handle_of(services.job(job_id=job_id)), services)
 
@@ -30,7 +25,7 @@ def waiting(job: JobHandle) -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name == f"kinetic-await-{job.job_id}"]
 
 
-def test_awaiting_brings_the_value_while_the_loop_goes_on(services: FakeServices) -> None:
+def test_awaiting_a_job_does_not_block_the_loop(services: FakeServices) -> None:
     job = a_job(services)
 
     async def main() -> Any:
@@ -44,46 +39,32 @@ def test_awaiting_brings_the_value_while_the_loop_goes_on(services: FakeServices
     assert job_ids_of(services.backend) == []
 
 
-def test_many_jobs_are_awaited_at_once(services: FakeServices) -> None:
-    jobs = [a_job(services, f"job-{number}") for number in range(20)]
-
-    async def main() -> list[Any]:
-        results = asyncio.gather(*jobs)
-        for number, job in reversed(list(enumerate(jobs))):
-            services.backend.returns(job.job_id, number)
-            await asyncio.sleep(0)
-        return await results
-
-    assert asyncio.run(main()) == list(range(20))
-
-
-def test_the_function_s_exception_is_raised_where_it_is_awaited(services: FakeServices) -> None:
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    # A StopIteration would end the coroutine.
+    [
+        (ValueError("no"), ValueError),
+        (StopIteration("end"), RuntimeError),
+        (None, JobNotFoundError),
+    ],
+)
+def test_an_error_is_raised_where_the_job_is_awaited(
+    services: FakeServices, error: Exception | None, kind: type[Exception]
+) -> None:
     job = a_job(services)
-    services.backend.raises(job.job_id, ValueError("no"))
+    if error is None:
+        job.cleanup()
+    else:
+        services.backend.raises(job.job_id, error)
 
-    with pytest.raises(ValueError, match="no"):
+    with pytest.raises(kind) as caught:
         asyncio.run(awaited(job))
 
-
-def test_a_stop_iteration_does_not_end_the_coroutine(services: FakeServices) -> None:
-    job = a_job(services)
-    services.backend.raises(job.job_id, StopIteration("end"))
-
-    with pytest.raises(RuntimeError, match="StopIteration") as caught:
-        asyncio.run(awaited(job))
-
-    assert isinstance(caught.value.__cause__, StopIteration)
+    if kind is RuntimeError:
+        assert isinstance(caught.value.__cause__, StopIteration)
 
 
-def test_what_goes_wrong_while_waiting_is_raised_as_well(services: FakeServices) -> None:
-    job = a_job(services)
-    job.cleanup()
-
-    with pytest.raises(JobNotFoundError):
-        asyncio.run(awaited(job))
-
-
-def test_whoever_gives_up_awaiting_leaves_the_job_alone_and_no_thread(
+def test_a_cancelled_await_leaves_the_job_alone_and_no_thread(
     services: FakeServices,
 ) -> None:
     job = a_job(services)
@@ -104,7 +85,7 @@ def test_whoever_gives_up_awaiting_leaves_the_job_alone_and_no_thread(
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_loop_that_closes_first_is_not_called_back(services: FakeServices) -> None:
+def test_a_closed_loop_is_not_called_back(services: FakeServices) -> None:
     job = a_job(services)
     services.backend.runs(job.job_id)
 

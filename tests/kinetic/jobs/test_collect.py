@@ -1,3 +1,5 @@
+"""What the caller of a job gets: the value or the exception, through outages, and nothing that was forged."""
+
 from __future__ import annotations
 
 import base64
@@ -7,8 +9,7 @@ import logging
 import pickle
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, cast
 import cloudpickle
 import pytest
 
-from kinetic.backends.backend import Explanation, Observation
+from kinetic.backends.backend import Observation
 from kinetic.errors import (
     CredentialsError,
     FutureRecordError,
@@ -42,7 +43,6 @@ from kinetic.jobs.logs import LiveLog, ends
 from kinetic.jobs.records import find_outcome
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel
-from kinetic.jobs.wait import WaitStopped
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.testing.fakes import (
     FakeBackend,
@@ -51,7 +51,6 @@ from kinetic.testing.fakes import (
     raising,
     report,
     report_error,
-    report_value,
 )
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
@@ -60,16 +59,6 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 
 LARGE = bytes(2 * INLINE_LIMIT)
-
-
-@pytest.fixture
-def services() -> FakeServices:
-    return FakeServices.make()
-
-
-@pytest.fixture
-def job(services: FakeServices) -> JobRecord:
-    return services.job()
 
 
 def result(
@@ -87,73 +76,161 @@ def inline(data: bytes) -> Pickled:
     )
 
 
-class Mark:
-    """Something whose pickle writes a file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.path,)
+def failed_report(job_id: str, **more: Any) -> Any:
+    usual = {"succeeded": False, "reason": "exception", "phase": "call", "exit_code": 1}
+    return a_report(job_id, **{**usual, **more})
 
 
 # The value
 
 
-@pytest.mark.parametrize("value", [None, {"loss": 0.5}, LARGE])
-def test_the_value_comes_back_as_often_as_it_is_asked_for(
-    services: FakeServices, job: JobRecord, value: object
+OTHER_PYTHON = f"3.{sys.version_info[1] + 1}.2"
+VERSIONS = f"written by Python {OTHER_PYTHON[:-2]} and read by Python 3.{sys.version_info[1]}"
+MISSING = b"cno_such_module\nThing\n."
+
+
+@pytest.mark.parametrize(
+    ("data", "python", "why", "hint"),
+    [
+        (MISSING, None, "no_such_module", "Install what it needs"),
+        (MISSING, OTHER_PYTHON, VERSIONS, f"from Python {OTHER_PYTHON[:-2]}."),
+        (cloudpickle.dumps(lambda: 1), OTHER_PYTHON, VERSIONS, f"from Python {OTHER_PYTHON[:-2]}."),
+    ],
+)
+def test_a_value_that_cannot_be_unpickled_here_is_kept(
+    services: FakeServices, job: JobRecord, data: bytes, python: str | None, why: str, hint: str
 ) -> None:
-    services.backend.returns(job.job_id, value)
+    more = {"python": python} if python else {}
+    report(services.store, a_report(job.job_id, value=inline(data), **more))
+    before = services.store.names()
 
-    assert result(job, services) == value
-    assert result(job, services) == value
+    with pytest.raises(ResultUnreadableError, match=why) as caught:
+        result(job, services)
 
-
-def test_a_value_outlives_its_resource(services: FakeServices, job: JobRecord) -> None:
-    services.backend.returns(job.job_id, 42)
-    services.backend.loses(job.job_id)
-
-    assert result(job, services) == 42
+    assert hint in str(caught.value.hint)
+    assert services.store.names() == before
 
 
-def test_an_outage_that_is_seen_at_once_is_told_once_and_paused_for(
+def test_plain_values_of_another_python_are_returned(
     services: FakeServices, job: JobRecord
 ) -> None:
-    services.backend.returns(job.job_id, LARGE)
-    untrusted = raising(StoreUnavailableError("its certificate is not trusted"))
-    services.journal.before("read *attempt*", *[untrusted] * 5000)
-    told: list[str] = []
+    value = inline(pickle.dumps({"loss": 0.5}))
+    report(services.store, a_report(job.job_id, value=value, python=OTHER_PYTHON))
 
-    with pytest.raises(ResultTimeoutError, match="its certificate is not trusted"):
-        result(job, services, timeout=0.5, warn=told.append)
-
-    assert len(told) == 1
-    assert len(services.journal.of("read *attempt*")) < 10
+    assert result(job, services) == {"loss": 0.5}
 
 
-def test_an_outage_while_a_missing_object_is_explained_does_not_end_the_wait(
-    services: FakeServices, job: JobRecord, monkeypatch: pytest.MonkeyPatch
+# The failure: what ended the job → what the caller gets
+
+Ending = Callable[[FakeServices, str], object]
+
+
+def raised(error: BaseException) -> Ending:
+    return lambda services, job_id: services.backend.raises(job_id, error)
+
+
+def reported(data: bytes, python: str = "") -> Ending:
+    """Return an ending with an exception of which only its pickle, *data*, could be an obstacle."""
+    info = ErrorInfo("lib.Sad", "no luck", "Traceback of the job", pickled=inline(data))
+    return lambda services, job_id: report(
+        services.store, failed_report(job_id, error=info, python=python)
+    )
+
+
+def unpicklable() -> Exception:
+    error = ValueError("no")
+    error.lock = threading.Lock()  # type: ignore[attr-defined]
+    return error
+
+
+def ended_without_report(status: Any) -> Ending:
+    return lambda services, job_id: services.store.write(
+        JobObjects(job_id).outcome,
+        encode(Outcome(job_id=job_id, status=status, message="Killed by signal 9.")),
+    )
+
+
+def report_removed(services: FakeServices, job_id: str) -> None:
+    services.backend.raises(job_id, ValueError("no"))
+    services.store.delete(JobObjects(job_id).host_outcome(1, 0))
+
+
+def not_prepared(services: FakeServices, job_id: str) -> None:
+    report_error(services.store, job_id, ModuleNotFoundError("No lib"), phase="unpickle")
+
+
+def own_error() -> bytes:
+    class OwnError(Exception):
+        def __str__(self) -> str:
+            return "own"
+
+    return cloudpickle.dumps(OwnError())
+
+
+GROUP = ExceptionGroup("several", [ValueError(1), KeyError(2)])
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "words"),
+    [
+        (raised(StopIteration("end")), StopIteration, "^end"),
+        (raised(GROUP), ExceptionGroup, "several"),
+        (raised(TimeoutError("theirs")), TimeoutError, "^theirs"),
+        # These would end the process that collects them.
+        (raised(KeyboardInterrupt()), RemoteError, "^KeyboardInterrupt"),
+        (raised(GeneratorExit()), RemoteError, "^GeneratorExit"),
+        (raised(unpicklable()), RemoteError, r"^ValueError: no[\s\S]*pickle"),
+        (reported(b"cno_such_module\nSad\n(tR."), RemoteError, r"^lib.Sad: no luck[\s\S]*no_such_module"),
+        (reported(b"not a pickle"), RemoteError, r"^lib.Sad: no luck[\s\S]*UnpicklingError"),
+        (reported(pickle.dumps("a text")), RemoteError, r"^lib.Sad: no luck[\s\S]*str"),
+        (reported(own_error(), OTHER_PYTHON), RemoteError, rf"^lib.Sad: no luck[\s\S]*{VERSIONS}"),
+        (not_prepared, JobFailedError, "No lib"),
+        (ended_without_report("failed"), JobFailedError, "Killed by signal 9"),
+        (ended_without_report("cancelled"), JobCancelledError, "was cancelled"),
+        (report_removed, JobFailedError, "ValueError: no"),
+    ],
+)  # fmt: skip
+def test_each_failure_is_raised_as_an_error_that_explains_it(
+    services: FakeServices, job: JobRecord, end: Ending, kind: type[BaseException], words: str
 ) -> None:
-    services.backend.returns(job.job_id, LARGE)
-    store, tries = services.store, iter([StoreUnavailableError("Nobody answers.")])
-    stat = store.stat
+    end(services, job.job_id)
 
-    def missing_once() -> None:
-        monkeypatch.setattr(store, "stat", stat_or_fail)
-        raise ObjectNotFoundError("It is not listed yet.")
+    with pytest.raises(kind, match=words) as caught:
+        result(job, services)
 
-    def stat_or_fail(name: str) -> Any:
-        if (error := next(tries, None)) is not None:
-            raise error
-        return stat(name)
-
-    services.journal.before("read *attempt*", missing_once)
-
-    assert result(job, services, timeout=30, warn=lambda _: None) == LARGE
+    assert type(caught.value) is kind
+    if isinstance(caught.value, RemoteError):
+        assert caught.value.remote_type in str(caught.value)
+        assert caught.value.remote_traceback in "\n".join(caught.value.__notes__)
+    if end is not_prepared:
+        assert any("phase 'unpickle'" in note for note in caught.value.__notes__)
 
 
-def test_waiting_goes_on_until_the_end_and_tells_each_status_once(
+def test_the_functions_exception_is_raised_again_with_the_same_notes_and_frames(
+    services: FakeServices, job: JobRecord
+) -> None:
+    error = FileNotFoundError(2, "No such file", "data.csv")
+    error.add_note("the user's own note")
+    services.backend.raises(job.job_id, error)
+    collected = collect(job, services)
+    seen = set()
+    for _ in range(3):
+        with pytest.raises(FileNotFoundError) as caught:
+            collected.get()
+        seen.add((len(caught.value.__notes__), len(list(caught.traceback))))
+
+    assert len(seen) == 1
+    assert caught.value.filename == "data.csv"
+    own, remote, where = caught.value.__notes__
+    assert own == "the user's own note"
+    assert remote.startswith("Remote traceback:\n")
+    assert "phase 'call' of attempt 1 on host 0" in where
+
+
+# The wait
+
+
+def test_the_wait_lasts_until_the_end_and_reports_each_status_once(
     services: FakeServices, job: JobRecord
 ) -> None:
     seen: list[JobStatus] = []
@@ -168,24 +245,49 @@ def test_waiting_goes_on_until_the_end_and_tells_each_status_once(
     assert seen == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
 
 
-def test_what_a_status_callback_raises_is_logged_and_costs_nothing(
+def test_an_error_of_a_status_callback_is_logged_and_the_result_returned(
     services: FakeServices, job: JobRecord, caplog: pytest.LogCaptureFixture
 ) -> None:
     services.backend.returns(job.job_id, 42)
 
-    def broken(status: JobStatus) -> None:
-        raise ZeroDivisionError("theirs")
-
     with caplog.at_level(logging.ERROR, "kinetic"):
-        assert result(job, services, on_status_change=broken) == 42
+        assert result(job, services, on_status_change=lambda _: 1 / 0) == 42
 
-    assert "theirs" in caplog.text
+    assert "division by zero" in caplog.text
 
 
-def test_every_line_is_handed_on_before_the_value_is(
+@pytest.mark.parametrize(
+    ("moment", "words"),
+    [("wait *", "neither an outcome nor a resource"), ("read */host-0.json", "artifacts were removed")],
+)  # fmt: skip
+def test_a_job_that_is_cleaned_up_meanwhile_is_not_found(
+    services: FakeServices, job: JobRecord, moment: str, words: str
+) -> None:
+    def clean_up() -> None:
+        services.backend.loses(job.job_id)
+        for name in services.store.names():
+            services.store.delete(name)
+
+    if moment.startswith("read"):
+        services.backend.returns(job.job_id, 42)
+    services.journal.before(moment, clean_up)
+
+    with pytest.raises(JobNotFoundError, match=words) as caught:
+        result(job, services)
+
+    assert caught.value.job_id == job.job_id
+
+
+# The log
+
+
+def test_every_line_is_passed_on_before_the_value_is_returned(
     services: FakeServices, job: JobRecord
 ) -> None:
-    lines: list[str] = []
+    # The login expired before the first line.
+    expired = raising(LoginRequiredError("The session has ended.", hint="Run `sso login`."))
+    services.journal.before("log_lines *", expired)
+    lines, warnings = list[str](), list[str]()
     services.backend.prints(job.job_id, "first")
 
     def end() -> None:
@@ -194,23 +296,41 @@ def test_every_line_is_handed_on_before_the_value_is(
 
     services.journal.before("wait *", end)
 
-    assert result(job, services, on_line=lambda line: lines.append(line.text)) == 42
+    log = {"on_line": lambda line: lines.append(line.text), "warn": warnings.append}
+    assert result(job, services, **log) == 42
     assert lines == ["first", "last"]
+    assert warnings == []
 
 
-def test_a_log_that_does_not_come_to_its_end_is_given_up_in_words(
+def test_a_log_whose_end_does_not_arrive_is_abandoned_with_a_warning(
     services: FakeServices, job: JobRecord
 ) -> None:
-    shown, told = threading.Event(), []
+    shown, warnings = threading.Event(), []
     services.backend.prints(job.job_id, "hello")
     services.backend.returns(job.job_id, 42)
 
-    with LiveLog(job, services, lambda line: shown.wait(60), told.append, idle_seconds=0.01):
+    with LiveLog(job, services, lambda line: shown.wait(60), warnings.append, idle_seconds=0.01):
         pass
     shown.set()
 
-    [said] = told
-    assert said.endswith(f"kinetic jobs logs {job.job_id}")
+    [warning] = warnings
+    assert warning.endswith(f"kinetic jobs logs {job.job_id}")
+
+
+@pytest.mark.parametrize(("done", "ended"), [([1, 2, 3], True), ([1, 2, 2], False)])
+def test_a_log_that_makes_progress_is_waited_for(done: list[int], ended: bool) -> None:
+    class Slow:
+        rounds = 0
+
+        def is_alive(self) -> bool:
+            return self.rounds < 3
+
+        def join(self, timeout: float) -> None:
+            self.rounds += 1
+
+    slow = Slow()
+
+    assert ends(cast("Any", slow), lambda: done[slow.rounds], idle_seconds=10) is ended
 
 
 def test_a_wait_that_times_out_leaves_no_thread_that_follows_the_log(
@@ -230,25 +350,7 @@ def test_a_wait_that_times_out_leaves_no_thread_that_follows_the_log(
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize(("done", "ended"), [([1, 2, 3], True), ([1, 2, 2], False)])
-def test_what_gets_something_done_is_waited_for_however_long_it_takes(
-    done: list[int], ended: bool
-) -> None:
-    class Slow:
-        rounds = 0
-
-        def is_alive(self) -> bool:
-            return self.rounds < 3
-
-        def join(self, timeout: float) -> None:
-            self.rounds += 1
-
-    slow = Slow()
-
-    assert ends(cast("Any", slow), lambda: done[slow.rounds], idle_seconds=10) is ended
-
-
-@pytest.mark.parametrize("broken", ["the log", "who is told"])
+@pytest.mark.parametrize("broken", ["the log", "the callback"])
 def test_a_log_that_breaks_off_costs_no_result(
     services: FakeServices, job: JobRecord, caplog: pytest.LogCaptureFixture, broken: str
 ) -> None:
@@ -264,354 +366,310 @@ def test_a_log_that_breaks_off_costs_no_result(
     assert "broke off: gone" in caplog.text
 
 
-def test_a_log_is_whole_though_the_login_expired_before_its_first_line(
+# Outages
+
+
+def test_an_outage_while_the_result_is_fetched_is_reported_once_and_paused_for(
     services: FakeServices, job: JobRecord
-) -> None:
-    expired = raising(LoginRequiredError("The session has ended.", hint="Run `sso login`."))
-    services.journal.before("log_lines *", expired, expired)
-    services.backend.prints(job.job_id, "hello")
-    services.backend.returns(job.job_id, 42)
-    lines, told = list[str](), list[str]()
-
-    assert (
-        result(job, services, on_line=lambda line: lines.append(line.text), warn=told.append) == 42
-    )
-    assert lines == ["hello"]
-    assert told == []
-
-
-def test_a_value_that_cannot_be_unpickled_here_is_kept(
-    services: FakeServices, job: JobRecord
-) -> None:
-    report(services.store, a_report(job.job_id, value=inline(b"cno_such_module\nThing\n.")))
-    before = services.store.names()
-
-    with pytest.raises(ResultUnreadableError, match="no_such_module"):
-        result(job, services)
-
-    assert services.store.names() == before
-
-
-OTHER_PYTHON = f"3.{sys.version_info[1] + 1}.2"
-VERSIONS = f"written by Python {OTHER_PYTHON[:-2]} and read by Python 3.{sys.version_info[1]}"
-
-
-@pytest.mark.parametrize("data", [cloudpickle.dumps(lambda: 1), b"cno_such_module\nThing\n."])
-def test_a_value_of_another_python_is_unreadable_for_the_reason_that_holds(
-    services: FakeServices, job: JobRecord, data: bytes
-) -> None:
-    report(services.store, a_report(job.job_id, value=inline(data), python=OTHER_PYTHON))
-
-    with pytest.raises(ResultUnreadableError, match=VERSIONS) as caught:
-        result(job, services)
-
-    assert caught.value.hint == (
-        f"The value is kept. Call result() from Python {OTHER_PYTHON[:-2]}."
-    )
-
-
-def test_plain_values_of_another_python_come_home(services: FakeServices, job: JobRecord) -> None:
-    value = inline(pickle.dumps({"loss": 0.5}))
-    report(services.store, a_report(job.job_id, value=value, python=OTHER_PYTHON))
-
-    assert result(job, services) == {"loss": 0.5}
-
-
-def test_an_exception_of_another_python_is_told_with_both_versions(
-    services: FakeServices, job: JobRecord
-) -> None:
-    class OwnError(Exception):
-        def __str__(self) -> str:
-            return "own"
-
-    pickled = inline(cloudpickle.dumps(OwnError()))
-    info = ErrorInfo("__main__.OwnError", "own", "Traceback of the job", pickled=pickled)
-    failed = {"succeeded": False, "reason": "exception", "phase": "call", "exit_code": 1}
-    report(services.store, a_report(job.job_id, **failed, error=info, python=OTHER_PYTHON))
-
-    with pytest.raises(RemoteError, match=rf"^__main__.OwnError: own[\s\S]*{VERSIONS}"):
-        result(job, services)
-
-
-# The time
-
-
-def test_when_the_time_is_up_the_job_runs_on(services: FakeServices, job: JobRecord) -> None:
-    services.backend.runs(job.job_id)
-
-    with pytest.raises(TimeoutError, match=rf"still RUNNING[\s\S]*attach\('{job.job_id}'\)") as up:
-        result(job, services, timeout=0.05)
-
-    assert isinstance(up.value, ResultTimeoutError)
-    assert up.value.job_id == job.job_id
-    assert services.journal.of("stop *", "remove *", "write *", "delete *") == []
-    services.backend.returns(job.job_id, 42)
-    assert result(job, services, timeout=0) == 42
-
-
-def test_whoever_waits_can_be_told_to_stop(services: FakeServices, job: JobRecord) -> None:
-    stop = threading.Event()
-
-    def waiting(watch: Any) -> None:
-        services.journal.before("wait *", lambda: (stop.set(), watch.wake()))
-
-    with pytest.raises(WaitStopped):
-        collect(job, services, stop=stop, waiting=waiting)
-
-
-def test_a_job_that_was_cleaned_up_is_not_waited_for(
-    services: FakeServices, job: JobRecord
-) -> None:
-    def clean_up() -> None:
-        services.backend.loses(job.job_id)
-        for name in services.store.names():
-            services.store.delete(name)
-
-    services.journal.before("wait *", clean_up)
-
-    with pytest.raises(JobNotFoundError, match="neither an outcome nor a resource") as caught:
-        result(job, services)
-
-    assert caught.value.job_id == job.job_id
-
-
-def test_a_job_whose_objects_go_while_we_read_them_was_cleaned_up(
-    services: FakeServices, job: JobRecord
-) -> None:
-    services.backend.returns(job.job_id, 42)
-    services.journal.before(
-        "read */host-0.json",
-        lambda: [services.store.delete(name) for name in services.store.names()],
-    )
-
-    with pytest.raises(JobNotFoundError, match="artifacts were removed"):
-        result(job, services)
-
-
-# The exception
-
-
-def test_the_function_s_own_exception_is_raised_with_what_it_is_to_know(
-    services: FakeServices, job: JobRecord
-) -> None:
-    error = FileNotFoundError(2, "No such file", "data.csv")
-    error.add_note("the user's own note")
-    services.backend.raises(job.job_id, error)
-
-    with pytest.raises(FileNotFoundError) as caught:
-        result(job, services)
-
-    assert caught.value.filename == "data.csv"
-    own, remote, where = caught.value.__notes__
-    assert own == "the user's own note"
-    assert remote.startswith("Remote traceback:\n")
-    assert "phase 'call' of attempt 1 on host 0" in where
-
-
-def test_raising_it_again_adds_neither_notes_nor_frames(
-    services: FakeServices, job: JobRecord
-) -> None:
-    services.backend.raises(job.job_id, ValueError("no"))
-    collected = collect(job, services)
-    seen = []
-    for _ in range(3):
-        with pytest.raises(ValueError, match="no") as caught:
-            collected.get()
-        seen.append((len(caught.value.__notes__), len(list(caught.traceback))))
-
-    assert len(set(seen)) == 1
-
-
-@pytest.mark.parametrize(
-    "error",
-    [StopIteration("end"), ExceptionGroup("several", [ValueError(1), KeyError(2)]), TimeoutError()],
-)
-def test_odd_exceptions_come_back_too(
-    services: FakeServices, job: JobRecord, error: Exception
-) -> None:
-    services.backend.raises(job.job_id, error)
-
-    with pytest.raises(type(error)) as caught:
-        result(job, services)
-
-    assert repr(caught.value) == repr(error)
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])
-def test_what_would_end_the_collecting_process_is_told_instead(
-    services: FakeServices, job: JobRecord, error: BaseException
-) -> None:
-    services.backend.raises(job.job_id, error)
-
-    with pytest.raises(RemoteError) as caught:
-        result(job, services)
-
-    assert caught.value.remote_type == type(error).__name__
-
-
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (b"cno_such_module\nSad\n(tR.", "no_such_module"),
-        (b"not a pickle", "UnpicklingError"),
-        (pickle.dumps("a text"), "str"),
-    ],
-)
-def test_an_exception_whose_class_is_missing_is_told_by_type_message_and_traceback(
-    services: FakeServices, job: JobRecord, data: bytes, why: str
-) -> None:
-    info = ErrorInfo("lib.Sad", "no luck", "Traceback of the job", pickled=inline(data))
-    failed = {"succeeded": False, "reason": "exception", "phase": "call", "exit_code": 1}
-    report(services.store, a_report(job.job_id, **failed, error=info))
-
-    with pytest.raises(RemoteError, match=rf"^lib.Sad: no luck[\s\S]*{why}") as caught:
-        result(job, services)
-
-    error = caught.value
-    assert (error.remote_type, error.remote_message) == ("lib.Sad", "no luck")
-    assert error.remote_traceback == "Traceback of the job"
-    assert error.job_id == job.job_id
-
-
-def test_an_exception_that_did_not_pickle_is_told_in_the_same_way(
-    services: FakeServices, job: JobRecord
-) -> None:
-    error = ValueError("no")
-    error.lock = threading.Lock()  # type: ignore[attr-defined]
-    services.backend.raises(job.job_id, error)
-
-    with pytest.raises(RemoteError, match=r"^ValueError: no[\s\S]*pickle"):
-        result(job, services)
-
-
-def test_a_call_that_could_not_be_prepared_is_not_the_function_s_failure(
-    services: FakeServices, job: JobRecord
-) -> None:
-    report_error(services.store, job.job_id, ModuleNotFoundError("No lib"), phase="unpickle")
-
-    with pytest.raises(JobFailedError, match="No lib") as caught:
-        result(job, services)
-
-    assert any("phase 'unpickle'" in note for note in caught.value.__notes__)
-
-
-@pytest.mark.parametrize(
-    ("status", "kind"), [("failed", JobFailedError), ("cancelled", JobCancelledError)]
-)
-def test_an_end_without_any_report_is_an_error_of_the_job(
-    services: FakeServices, job: JobRecord, status: Any, kind: type[JobFailedError]
-) -> None:
-    outcome = Outcome(job_id=job.job_id, status=status, message="Killed by signal 9.")
-    services.store.write(JobObjects(job.job_id).outcome, encode(outcome))
-
-    with pytest.raises(kind) as caught:
-        result(job, services)
-
-    assert caught.value.job_id == job.job_id
-
-
-def test_a_failure_whose_report_is_gone_is_still_told(
-    services: FakeServices, job: JobRecord
-) -> None:
-    services.backend.raises(job.job_id, ValueError("no"))
-    services.store.delete(JobObjects(job.job_id).host_outcome(1, 0))
-
-    with pytest.raises(JobFailedError, match="ValueError: no"):
-        result(job, services)
-
-
-# What somebody changed
-
-
-def a_marked_job(services: FakeServices, job: JobRecord, path: Path, *, inside: bool) -> None:
-    """Let the job's value, inside its report or beside it, be one that leaves a mark at *path*."""
-    value = pickle.dumps(Mark(path))
-    kept = inline(value)
-    if not inside:
-        name = JobObjects(job.job_id).host_value(1, 0)
-        services.store.write(name, value)
-        kept = replace(kept, inline=None, name=name)
-    report(services.store, a_report(job.job_id, value=kept))
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_what_is_vouched_for_is_unpickled(
-    services: FakeServices, job: JobRecord, tmp_path: Path, inside: bool
-) -> None:
-    a_marked_job(services, job, tmp_path / "mark", inside=inside)
-
-    result(job, services)
-
-    assert (tmp_path / "mark").exists()  # Otherwise the tests below would show nothing.
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_value_that_was_changed_is_refused_before_it_is_unpickled(
-    services: FakeServices, job: JobRecord, tmp_path: Path, inside: bool
-) -> None:
-    a_marked_job(services, job, tmp_path / "mark", inside=inside)
-    names = JobObjects(job.job_id)
-    if inside:
-        good = report_value(FakeServices.make().store, job.job_id, 42)
-        services.store.delete(names.outcome)
-        services.store.write(names.outcome, encode(good))
-    else:
-        other = pickle.dumps(Mark(tmp_path / "mark"), protocol=2)
-        services.store.write(names.host_value(1, 0), other)
-
-    with pytest.raises(IntegrityError, match="nothing of it was unpickled"):
-        result(job, services)
-
-    assert not (tmp_path / "mark").exists()
-
-
-def test_a_digest_inside_a_report_is_checked_as_well(
-    services: FakeServices, job: JobRecord, tmp_path: Path
-) -> None:
-    value = replace(inline(pickle.dumps(Mark(tmp_path / "mark"))), digest="0" * 64)
-    report(services.store, a_report(job.job_id, value=value))
-
-    with pytest.raises(IntegrityError, match="does not match its digest"):
-        result(job, services)
-
-    assert not (tmp_path / "mark").exists()
-
-
-def test_an_exception_that_was_changed_is_refused_before_it_is_unpickled(
-    services: FakeServices, job: JobRecord, tmp_path: Path
-) -> None:
-    services.backend.raises(job.job_id, ValueError("x" * 2 * INLINE_LIMIT))
-    name = JobObjects(job.job_id).host_value(1, 0)
-    services.store.write(name, pickle.dumps(Mark(tmp_path / "mark")))
-
-    with pytest.raises(IntegrityError):
-        result(job, services)
-
-    assert not (tmp_path / "mark").exists()
-
-
-@pytest.mark.parametrize("part", ["host_outcome", "host_value"])
-def test_a_success_of_which_a_part_was_removed_is_damage_and_no_failure_of_the_job(
-    services: FakeServices, job: JobRecord, part: str
 ) -> None:
     services.backend.returns(job.job_id, LARGE)
-    services.store.delete(getattr(JobObjects(job.job_id), part)(1, 0))
+    untrusted = raising(StoreUnavailableError("its certificate is not trusted"))
+    services.journal.before("read *attempt*", *[untrusted] * 5000)
+    warnings: list[str] = []
 
-    with pytest.raises(IntegrityError, match="a part of its result is missing"):
+    with pytest.raises(ResultTimeoutError, match="its certificate is not trusted"):
+        result(job, services, timeout=0.5, warn=warnings.append)
+
+    assert len(warnings) == 1
+    assert len(services.journal.of("read *attempt*")) < 10
+
+
+def test_an_outage_while_a_missing_object_is_explained_does_not_end_the_wait(
+    services: FakeServices, job: JobRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.backend.returns(job.job_id, LARGE)
+    stat = services.store.stat
+
+    def away_once(name: str) -> Any:
+        monkeypatch.setattr(services.store, "stat", stat)
+        raise StoreUnavailableError("Nobody answers.")
+
+    def missing_once() -> None:
+        monkeypatch.setattr(services.store, "stat", away_once)
+        raise ObjectNotFoundError("It is not listed yet.")
+
+    services.journal.before("read *attempt*", missing_once)
+
+    assert result(job, services, timeout=30, warn=lambda _: None) == LARGE
+
+
+class Cluster(FakeBackend):
+    """A backend that is reached over a network."""
+
+    def lives_here(self, record: JobRecord) -> bool:
+        return False
+
+
+@pytest.fixture
+def remote(services: FakeServices) -> FakeServices:
+    return replace(services, backend=Cluster(services.store, services.journal))
+
+
+AWAY = raising(UnavailableError("The cluster is not reached."))
+
+
+def test_the_wait_outlasts_an_unreachable_backend_until_its_timeout(remote: FakeServices) -> None:
+    job, warnings = remote.job(), list[str]()
+    back = partial(remote.backend.returns, job.job_id, 42)
+    remote.journal.before("observe *", AWAY, AWAY, back)
+
+    assert result(job, remote, warn=warnings.append) == 42
+    assert warnings == [
+        f"Job {job.job_id}: The cluster is not reached. The wait for job {job.job_id} goes on."
+    ]
+
+    lost = remote.job(job_id="lost")
+    remote.journal.before("observe lost", *[AWAY] * 1000)
+    with pytest.raises(ResultTimeoutError, match="The cluster is not reached"):
+        result(lost, remote, timeout=0.3)
+    assert find_outcome(remote.store, "lost") is None
+
+
+def test_an_unreachable_watch_is_reported_once_and_paused_for(remote: FakeServices) -> None:
+    job, warnings = remote.job(), list[str]()
+    remote.journal.before("wait *", *[AWAY] * 1000)
+    # Asked at the first look; and again when the time is up.
+    remote.journal.before("explain *", lambda: None, *[AWAY] * 1000)
+
+    with pytest.raises(ResultTimeoutError, match="is still PENDING"):
+        result(job, remote, timeout=0.5, warn=warnings.append)
+
+    assert len(remote.journal.of("wait *")) < 10
+    assert len(warnings) == 1
+
+
+@pytest.mark.parametrize("place", ["observe *", "wait *", "read */outcome.json"])
+def test_a_login_that_expires_during_waits_is_requested_once_and_they_go_on(
+    remote: FakeServices, place: str
+) -> None:
+    jobs, warnings = [remote.job(job_id=each) for each in ("one", "two")], list[str]()
+    kind = CredentialsError if place.startswith("read") else LoginRequiredError
+    login = f"Log in with: sso login {place}"
+    tokens = [raising(kind(f"Rejected, {n}.", hint=login)) for n in range(2)]
+    for job in jobs:
+        news = partial(remote.backend.prints, job.job_id, "news")
+        returns = partial(remote.backend.returns, job.job_id, 42)
+        if place == "wait *":
+            remote.journal.before(place, news, *tokens, returns)
+        else:  # The first look succeeds.
+            remote.journal.before(place, str, *tokens)
+            remote.journal.before("wait *", news, returns)
+
+        assert result(job, remote, warn=warnings.append) == 42
+    (line,) = warnings
+    assert line.endswith(f"{login}. The wait for job {jobs[0].job_id} goes on.")
+
+
+def test_a_wait_does_not_begin_without_a_login(remote: FakeServices) -> None:
+    job = remote.job()
+    remote.journal.refuse("observe *", LoginRequiredError("No.", hint="Log in with: sso login"))
+
+    with pytest.raises(LoginRequiredError, match="sso login"):
+        result(job, remote)
+
+
+@pytest.mark.parametrize("call", ["observe", "explain", "wait"])
+def test_a_refusal_of_the_backend_ends_the_wait_and_writes_nothing(
+    services: FakeServices, job: JobRecord, call: str
+) -> None:
+    if call == "explain":
+        services.backend.dies(job.job_id, "Gone.")
+    services.journal.refuse(f"{call} *", KineticError("Not permitted (403)."))
+
+    with pytest.raises(KineticError, match="Not permitted") as caught:
         result(job, services)
 
+    assert job.job_id in str(caught.value)
+    assert any(f"attach({job.job_id!r})" in note for note in caught.value.__notes__)
+    assert find_outcome(services.store, job.job_id) is None
 
-def test_a_success_without_a_value_is_no_success(services: FakeServices, job: JobRecord) -> None:
-    report(services.store, a_report(job.job_id))
 
-    with pytest.raises(IntegrityError, match="names no value"):
+@pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.NOT_FOUND])
+def test_a_silent_supervisor_fails_the_wait_but_not_the_job(
+    services: FakeServices, status: JobStatus
+) -> None:
+    class Lost(Cluster):
+        def observe(self, record: JobRecord) -> Observation:
+            return Observation(status, "Not heard of since noon.", lost=True)
+
+    away = replace(services, backend=Lost(services.store, services.journal))
+    job = away.job()
+    with pytest.raises(JobFailedError, match="since noon") as caught:
+        collect(job, away, timeout=0)
+    assert "call result() again" in str(caught.value.hint)
+    assert find_outcome(away.store, job.job_id) is None
+
+    away.backend.returns(job.job_id, 42)
+    assert result(job, away) == 42
+
+
+# Damage and forgery
+
+
+class Trap:
+    """An object whose pickle writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.fixture
+def trap(tmp_path: Path) -> Trap:
+    return Trap(tmp_path / "trapped")
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> FakeServices:
+    """Services over a bucket, where other users can write: its jobs sign their records."""
+    return FakeServices.make(home=tmp_path / "home")
+
+
+def stranger_to(bucket: FakeServices, folder: Path, **trust: Any) -> FakeServices:
+    """Return services of another user, who does not have the key."""
+    return replace(bucket, key_signer=KeySigner(KeyFile(folder / "elsewhere"), **trust))
+
+
+def finished(bucket: FakeServices, value: object, **fields: Any) -> JobRecord:
+    job = bucket.job(**fields)
+    bucket.backend.returns(job.job_id, value)
+    return job
+
+
+def read(job: JobRecord, services: FakeServices) -> bytes:
+    return services.store.read(JobObjects(job.job_id).handle)
+
+
+def tamper(services: FakeServices, job: JobRecord, part: str, trap: Trap) -> None:
+    """Change *part* of a job that succeeded, as any writer of the store can, so that *trap* may be unpickled."""
+    store, names = services.store, JobObjects(job.job_id)
+    evil = pickle.dumps(trap)
+    forged = a_report(job.job_id, value=inline(evil))
+    outcome = store.read(names.outcome)
+    if part == "value":
+        store.write(names.host_value(1, 0), evil)
+        return
+    if part == "report":
+        store.write(names.host_outcome(1, 0), encode(forged))
+        return
+    if part == "record":
+        store.write(names.handle, read(job, services).replace(b'"hosts": 1', b'"hosts": 2'))
+        return
+    store.delete(names.outcome)
+    if part == "unsigned outcome":
+        report(store, forged)
+    elif part == "outcome with another key":
+        report(store, forged, key_signer=KeySigner(KeyFile(trap.path.parent / "theirs")))
+    elif part == "outcome with its old signature":
+        report(store, forged)
+        made = json.loads(store.read(names.outcome))
+        made["signature"] = json.loads(outcome)["signature"]
+        store.write(names.outcome, json.dumps(made).encode())
+    elif part == "outcome of another job":
+        another = finished(services, LARGE, job_id="another")
+        store.write(names.outcome, store.read(JobObjects(another.job_id).outcome))
+        store.write(names.host_outcome(1, 0), encode(forged))
+    elif part == "digest in the report":
+        wrong = replace(inline(evil), digest="0" * 64)
+        report(store, a_report(job.job_id, value=wrong), key_signer=services.key_signer)
+    elif part == "exception":
+        store.delete(names.host_value(1, 0))
+        services.backend.raises(job.job_id, ValueError("x" * 2 * INLINE_LIMIT))
+        store.write(names.host_value(1, 0), evil)
+    else:
+        raise AssertionError(part)
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ("value", IntegrityError),
+        ("report", IntegrityError),
+        ("digest in the report", IntegrityError),
+        ("exception", IntegrityError),
+        ("record", SignatureError),
+        ("unsigned outcome", SignatureError),
+        ("outcome with another key", SignatureError),
+        ("outcome with its old signature", SignatureError),
+        ("outcome of another job", SignatureError),
+    ],
+)
+def test_nothing_is_unpickled_that_the_job_did_not_write(
+    bucket: FakeServices, services: FakeServices, trap: Trap, part: str, kind: type[KineticError]
+) -> None:
+    # Without a key, digests protect what an outcome names.
+    places = [bucket, services] if kind is IntegrityError else [bucket]
+    for place in places:
+        job = finished(place, LARGE)
+        tamper(place, job, part, trap)
+
+        with pytest.raises(kind) as caught:
+            result(job, place, stored=read(job, place))
+
+        assert not trap.path.exists()
+        if part not in ("digest in the report", "exception"):
+            assert job.job_id in str(caught.value)
+            assert "unpickled" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("value", [{"loss": 0.5}, LARGE, bytes(9 << 20)])
+def test_a_signed_value_is_collected(bucket: FakeServices, trap: Trap, value: object) -> None:
+    job = finished(bucket, value)
+    assert result(job, bucket, stored=read(job, bucket)) == value
+
+    # Otherwise the tests of forgery would prove nothing.
+    trapped = bucket.job(job_id="trapped")
+    forged = a_report("trapped", value=inline(pickle.dumps(trap)))
+    report(bucket.store, forged, key_signer=bucket.key_signer)
+    result(trapped, bucket)
+    assert trap.path.exists()
+
+
+@pytest.mark.parametrize("status", ["succeeded", "failed"])
+def test_a_report_is_not_trusted_if_the_outcome_has_no_digest_of_it(
+    bucket: FakeServices, trap: Trap, status: str
+) -> None:
+    job = bucket.job()
+    error = ErrorInfo("ValueError", "no", "", pickled=inline(pickle.dumps(trap)))
+    forged = failed_report(job.job_id, error=error)
+    report(bucket.store, forged, key_signer=bucket.key_signer, status=status, digest=None)
+
+    with pytest.raises((JobFailedError, IntegrityError)):
+        result(job, bucket)
+
+    assert not trap.path.exists()
+
+
+@pytest.mark.parametrize("part", ["host_outcome", "host_value", None])
+def test_a_success_with_a_missing_part_is_damaged_and_not_failed(
+    services: FakeServices, job: JobRecord, part: str | None
+) -> None:
+    if part is None:
+        report(services.store, a_report(job.job_id))
+    else:
+        services.backend.returns(job.job_id, LARGE)
+        services.store.delete(getattr(JobObjects(job.job_id), part)(1, 0))
+
+    with pytest.raises(IntegrityError, match=r"a part of its result is missing|names no value"):
         result(job, services)
 
 
 @pytest.mark.parametrize(
     ("data", "kind"), [(b'{"version": 99}', FutureRecordError), (b'{"job_id": 1}', RecordError)]
 )
-def test_a_report_that_cannot_be_read_is_told_by_its_name(
+def test_an_unreadable_report_is_named(
     services: FakeServices, job: JobRecord, data: bytes, kind: type[RecordError]
 ) -> None:
     names = JobObjects(job.job_id)
@@ -626,163 +684,41 @@ def test_a_report_that_cannot_be_read_is_told_by_its_name(
     assert type(caught.value) is kind
 
 
-# In a bucket, where others can write
-
-
-@pytest.fixture
-def bucket(tmp_path: Path) -> FakeServices:
-    return FakeServices.make(home=tmp_path / "home")
-
-
-def finished(bucket: FakeServices, value: object, **fields: Any) -> JobRecord:
-    """Return a job that returned *value*, as another process finds it."""
-    job = bucket.job(**fields)
-    bucket.backend.returns(job.job_id, value)
-    return job
-
-
-def read(job: JobRecord, services: FakeServices) -> bytes:
-    return services.store.read(JobObjects(job.job_id).handle)
-
-
-@pytest.mark.parametrize("value", [{"loss": 0.5}, LARGE, bytes(9 << 20)])
-def test_what_was_signed_is_collected(bucket: FakeServices, value: object) -> None:
-    job = finished(bucket, value)
-
-    assert result(job, bucket, stored=read(job, bucket)) == value
-
-
-def test_an_exception_that_was_signed_is_raised(bucket: FakeServices) -> None:
-    job = bucket.job()
-    bucket.backend.raises(job.job_id, ValueError("no"))
-
-    with pytest.raises(ValueError, match="no"):
-        result(job, bucket, stored=read(job, bucket))
-
-
-def tamper(bucket: FakeServices, job: JobRecord, what: str, trap: Mark) -> None:
-    """Do what somebody could do who can only write to the bucket, so that *trap* is unpickled."""
-    store, names = bucket.store, JobObjects(job.job_id)
-    evil = pickle.dumps(trap)
-    forged = a_report(job.job_id, value=inline(evil))
-    outcome = store.read(names.outcome)
-    if what == "the value":
-        store.write(names.host_value(1, 0), evil)
-    elif what == "the report":
-        store.write(names.host_outcome(1, 0), encode(forged))
-    elif what == "the record":
-        store.write(names.handle, read(job, bucket).replace(b'"hosts": 1', b'"hosts": 2'))
-    else:
-        store.delete(names.outcome)
-        other = KeySigner(KeyFile(trap.path.parent / "theirs"))
-        if what == "the outcome, unsigned":
-            report(store, forged)
-        elif what == "the outcome, signed by themselves":
-            report(store, forged, key_signer=other)
-        elif what == "the outcome, with the old signature":
-            report(store, forged)
-            made = json.loads(store.read(names.outcome))
-            made["signature"] = json.loads(outcome)["signature"]
-            store.write(names.outcome, json.dumps(made).encode())
-        elif what == "the outcome, of another job":
-            another = finished(bucket, LARGE, job_id="another")
-            store.write(names.outcome, store.read(JobObjects(another.job_id).outcome))
-            store.write(names.host_outcome(1, 0), encode(forged))
-        else:
-            raise AssertionError(what)
-
-
-@pytest.mark.parametrize(
-    ("what", "kind"),
-    [
-        ("the value", IntegrityError),
-        ("the report", IntegrityError),
-        ("the record", SignatureError),
-        ("the outcome, unsigned", SignatureError),
-        ("the outcome, signed by themselves", SignatureError),
-        ("the outcome, with the old signature", SignatureError),
-        ("the outcome, of another job", SignatureError),
-    ],
-)
-def test_who_can_only_write_to_the_bucket_gets_nothing_unpickled(
-    bucket: FakeServices, tmp_path: Path, what: str, kind: type[KineticError]
-) -> None:
-    job, trap = finished(bucket, LARGE), Mark(tmp_path / "trapped")
-    tamper(bucket, job, what, trap)
-
-    with pytest.raises(kind, match=job.job_id) as caught:
-        result(job, bucket, stored=read(job, bucket))
-
-    assert not trap.path.exists()
-    assert caught.value.hint
-    assert "unpickled" in caught.value.hint
-
-
-@pytest.mark.parametrize("status", ["succeeded", "failed"])
-def test_a_report_that_an_outcome_names_without_its_digest_is_not_believed(
-    bucket: FakeServices, tmp_path: Path, status: str
-) -> None:
-    job, trap = bucket.job(), Mark(tmp_path / "trapped")
-    error = ErrorInfo("ValueError", "no", "", pickled=inline(pickle.dumps(trap)))
-    forged = a_report(
-        job.job_id, succeeded=False, reason="exception", phase="call", exit_code=1, error=error
-    )
-    report(bucket.store, forged, key_signer=bucket.key_signer, status=status, digest=None)
-
-    with pytest.raises((JobFailedError, IntegrityError)):
-        result(job, bucket)
-
-    assert not trap.path.exists()
-
-
-def test_a_record_that_is_not_ours_is_refused_before_anybody_waits(
+def test_a_record_of_another_user_is_refused_before_the_wait_unless_the_bucket_is_trusted(
     bucket: FakeServices, tmp_path: Path
 ) -> None:
     job = bucket.job()
-    stranger = replace(bucket, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere")))
-
     with pytest.raises(SignatureError, match="no key"):
-        result(job, stranger, stored=read(job, bucket))
+        result(job, stranger_to(bucket, tmp_path), stored=read(job, bucket))
 
-
-def test_whoever_trusts_the_bucket_needs_no_key(bucket: FakeServices, tmp_path: Path) -> None:
-    job = finished(bucket, 42)
-    trusting = replace(
-        bucket, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere"), trusting=lambda: True)
-    )
-
+    bucket.backend.returns(job.job_id, 42)
+    trusting = stranger_to(bucket, tmp_path, trusting=lambda: True)
     assert result(job, trusting, stored=read(job, bucket)) == 42
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_that_a_job_was_cancelled_is_believed_of_who_has_its_key_alone(
-    bucket: FakeServices, tmp_path: Path
-) -> None:
-    job, trap = bucket.job(), Mark(tmp_path / "trapped")
+def test_a_cancellation_counts_only_with_the_jobs_key(bucket: FakeServices, tmp_path: Path) -> None:
+    job = bucket.job()
     bucket.backend.dies(job.job_id, "It was killed.")
-    error = ErrorInfo("ValueError", "no", "", pickled=inline(pickle.dumps(trap)))
-    forged = a_report(job.job_id, succeeded=False, reason="exception", phase="call", error=error)
+    forged = failed_report(job.job_id)
     report(bucket.store, forged, status="cancelled")
-    stranger = replace(bucket, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere")))
 
-    for services in (bucket, stranger):
+    for services in (bucket, stranger_to(bucket, tmp_path)):
         with pytest.raises(SignatureError):
             result(job, services, stored=read(job, bucket))
-    assert not trap.path.exists()
     bucket.store.delete(JobObjects(job.job_id).outcome)
     report(bucket.store, forged, status="cancelled", key_signer=bucket.key_signer)
     with pytest.raises(JobCancelledError):
         result(job, bucket, stored=read(job, bucket))
 
 
-def test_what_we_write_of_a_job_that_vanished_is_signed(bucket: FakeServices) -> None:
+def test_the_outcome_that_a_client_writes_is_signed(bucket: FakeServices) -> None:
     job = bucket.job()
     bucket.backend.dies(job.job_id, "It was killed.")
 
-    with pytest.raises(JobFailedError, match="It was killed"):
-        result(job, bucket)
-    with pytest.raises(JobFailedError, match="It was killed"):
-        result(job, bucket)
+    for _ in range(2):
+        with pytest.raises(JobFailedError, match="It was killed"):
+            result(job, bucket)
 
 
 FORGERIES = {
@@ -795,215 +731,59 @@ FORGERIES = {
 }
 
 
-def forge_outcome(bucket: FakeServices, job: JobRecord, what: str) -> None:
-    data = FORGERIES[what].replace(b"%s", job.job_id.encode())
+def forge_outcome(bucket: FakeServices, job: JobRecord, forgery: str) -> None:
+    data = FORGERIES[forgery].replace(b"%s", job.job_id.encode())
     bucket.store.write(JobObjects(job.job_id).outcome, data)
 
 
-@pytest.mark.parametrize("what", FORGERIES)
-def test_a_forged_outcome_ends_no_wait_for_a_job_that_runs_and_blocks_no_real_one(
-    bucket: FakeServices, what: str
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_outcome_ends_no_wait_and_prevents_neither_a_result_nor_a_cancellation(
+    bucket: FakeServices, forgery: str
 ) -> None:
-    job, told = bucket.job(), list[str]()
-    bucket.backend.runs(job.job_id)
-    forge_outcome(bucket, job, what)
-    assert look(job, bucket).status is JobStatus.RUNNING
+    job, cancelled = bucket.job(), bucket.job(job_id="cancelled")
+    for each in (job, cancelled):
+        bucket.backend.runs(each.job_id)
+        forge_outcome(bucket, each, forgery)
+        assert look(each, bucket).status is JobStatus.RUNNING
+    warnings = list[str]()
     bucket.journal.before(
         "wait *",
         lambda: bucket.backend.prints(job.job_id, "nothing is new"),
         lambda: bucket.backend.returns(job.job_id, 42),
     )
 
-    assert result(job, bucket, warn=told.append) == 42
+    assert result(job, bucket, warn=warnings.append) == 42
+    cancel(cancelled, bucket, timeout=1, poll_interval=0.01)
 
-    assert len(told) == 1
-    assert f"{job.job_id}/outcome.json" in told[0]
+    assert len(warnings) == 1
+    assert f"{job.job_id}/outcome.json" in warnings[0]
     assert find_outcome(bucket.store, job.job_id, verify=bucket.verify) is not None
-
-
-@pytest.mark.parametrize("what", FORGERIES)
-def test_a_job_is_cancelled_over_a_forged_outcome(bucket: FakeServices, what: str) -> None:
-    job = bucket.job()
-    bucket.backend.runs(job.job_id)
-    forge_outcome(bucket, job, what)
-
-    cancel(job, bucket, timeout=1, poll_interval=0.01)
-
     with pytest.raises(JobCancelledError):
-        result(job, bucket)
+        result(cancelled, bucket)
 
 
-def test_what_reports_tell_is_written_over_a_forged_outcome_and_nothing_else(
+def test_an_outcome_from_reports_replaces_a_forged_one_and_any_other_does_not(
     bucket: FakeServices, tmp_path: Path
 ) -> None:
-    told, silent = bucket.job(job_id="told"), bucket.job(job_id="silent")
-    for job in (told, silent):
-        bucket.backend.dies(job.job_id, "It was killed.")
-        forge_outcome(bucket, job, "cancelled")
-    outcome = Outcome(job_id="told", status="failed", attempt=1, host=0, digest="0" * 64)
-    reported = replace(bucket, backend=Reported(bucket, outcome))
-    stranger = replace(
-        reported, key_signer=KeySigner(KeyFile(tmp_path / "elsewhere"), trusting=lambda: False)
-    )
+    outcome = Outcome(job_id="known", status="failed", attempt=1, host=0, digest="0" * 64)
+
+    class Reported(FakeBackend):
+        """A backend that knows from reports how one job ended."""
+
+        def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
+            known = record.job_id == "known"
+            return outcome if known else super().unreported(record, observation)
+
+    ours = replace(bucket, backend=Reported(bucket.store, bucket.journal))
+    known, silent = ours.job(job_id="known"), ours.job(job_id="silent")
+    for job in (known, silent):
+        ours.backend.dies(job.job_id, "It was killed.")
+        forge_outcome(ours, job, "cancelled")
 
     with pytest.raises(SignatureError, match=r"outcome\.json"):
-        look(silent, bucket)
-    assert look(told, stranger).status is JobStatus.FAILED
-    assert bucket.journal.of("write */outcome.json") == [
-        "write told/outcome.json",
-        "write silent/outcome.json",
-    ]
-    assert look(told, reported).outcome == replace(
-        outcome, signature=look(told, bucket).outcome.signature
-    )
-
-
-class Reported:
-    """A backend that knows from reports how a job ended."""
-
-    def __init__(self, services: FakeServices, outcome: Outcome) -> None:
-        self._backend = services.backend
-        self._outcome = outcome
-
-    def unreported(self, *_: object) -> Outcome:
-        return self._outcome
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._backend, name)
-
-
-class Refused(KineticError):
-    """What a cluster says that does not permit to look."""
-
-
-class Cluster(FakeBackend):
-    """A backend that is asked over a network."""
-
-    def lives_here(self, record: JobRecord) -> bool:
-        return False
-
-
-def test_a_wait_goes_on_while_the_backend_is_not_reached_and_ends_with_its_time(
-    services: FakeServices,
-) -> None:
-    services = replace(services, backend=Cluster(services.store, services.journal))
-    job, told = services.job(), list[str]()
-    away = raising(UnavailableError("The cluster is not reached."))
-    services.journal.before("observe *", away, away)
-
-    def back() -> object:
-        services.backend.returns(job.job_id, 42)
-
-    services.journal.before("observe *", back)
-    assert result(job, services, warn=told.append) == 42
-    assert told == [
-        f"Job {job.job_id}: The cluster is not reached. The wait for job {job.job_id} goes on."
-    ]
-
-    lost = services.job(job_id="lost")
-    services.journal.before("observe lost", *[away] * 1000)
-    with pytest.raises(ResultTimeoutError, match="The cluster is not reached"):
-        result(lost, services, timeout=0.3)
-    assert find_outcome(services.store, "lost") is None
-
-
-def test_a_watch_that_is_not_reached_is_told_once_and_neither_spins_nor_hides_the_time_out(
-    services: FakeServices,
-) -> None:
-    services = replace(services, backend=Cluster(services.store, services.journal))
-    job, told = services.job(), list[str]()
-    away = raising(UnavailableError("The cluster is not reached."))
-    services.journal.before("wait *", *[away] * 1000)
-    # Asked at the first look; and again when the time is up.
-    services.journal.before("explain *", lambda: None, *[away] * 1000)
-
-    with pytest.raises(ResultTimeoutError, match="is still PENDING"):
-        result(job, services, timeout=0.5, warn=told.append)
-
-    assert len(services.journal.of("wait *")) < 10
-    assert len(told) == 1
-
-
-@pytest.mark.parametrize("place", ["observe *", "wait *", "read */outcome.json"])
-def test_a_login_that_expires_during_waits_is_asked_for_once_and_they_go_on(
-    services: FakeServices, place: str
-) -> None:
-    services = replace(services, backend=Cluster(services.store, services.journal))
-    jobs, told = [services.job(job_id=each) for each in ("one", "two")], list[str]()
-    kind = CredentialsError if place.startswith("read") else LoginRequiredError
-    login = f"Log in with: sso login {place}"
-    tokens = [raising(kind(f"Rejected, {n}.", hint=login)) for n in range(3)]
-    for job in jobs:
-        news = partial(services.backend.prints, job.job_id, "news")
-        ends = partial(services.backend.returns, job.job_id, 42)
-        if place == "wait *":
-            services.journal.before(place, news, *tokens, ends)
-        else:  # The first look succeeds.
-            services.journal.before(place, str, *tokens)
-            services.journal.before("wait *", news, ends)
-
-        assert result(job, services, warn=told.append) == 42
-    (line,) = told
-    assert line.endswith(f"{login}. The wait for job {jobs[0].job_id} goes on.")
-
-
-def test_a_wait_does_not_begin_without_a_login(services: FakeServices) -> None:
-    services = replace(services, backend=Cluster(services.store, services.journal))
-    job = services.job()
-    services.journal.refuse("observe *", LoginRequiredError("No.", hint="Log in with: sso login"))
-
-    with pytest.raises(LoginRequiredError, match="sso login"):
-        result(job, services)
-
-
-@pytest.mark.parametrize("asked", ["observe", "explain", "wait"])
-def test_a_backend_that_refuses_ends_the_wait_naming_job_and_cause_and_nothing_is_written(
-    services: FakeServices, job: JobRecord, asked: str
-) -> None:
-    services.backend.dies(job.job_id, "Gone.") if asked == "explain" else None
-    services.journal.refuse(f"{asked} *", Refused("Not permitted (403)."))
-
-    with pytest.raises(Refused, match="Not permitted") as caught:
-        result(job, services)
-
-    assert job.job_id in str(caught.value)
-    assert any(f"attach({job.job_id!r})" in note for note in caught.value.__notes__)
-    assert find_outcome(services.store, job.job_id) is None
-
-
-@pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.NOT_FOUND])
-def test_a_job_that_nobody_heard_of_fails_for_now_and_gives_its_value_when_it_is_back(
-    bucket: FakeServices, status: JobStatus
-) -> None:
-    job = bucket.job()
-
-    class Lost:
-        name = "lost"
-
-        def observe(self, _: JobRecord) -> Observation:
-            return Observation(status, "Not heard of since noon.", lost=True)
-
-        def lives_here(self, _: JobRecord) -> bool:
-            return False
-
-        def explain(self, _: JobRecord, seen: Observation) -> Explanation:
-            return Explanation(seen.reason)
-
-        @contextmanager
-        def watch(self, _: object) -> Iterator[object]:
-            yield self
-
-        def wait(self, timeout: float | None) -> None:
-            assert timeout is not None
-
-        unreported = bucket.backend.unreported
-        release = bucket.backend.release
-
-    away = replace(bucket, backend=cast("Any", Lost()))
-    with pytest.raises(JobFailedError, match="since noon") as caught:
-        collect(job, away, timeout=0)
-    assert "call result() again" in str(caught.value.hint)
-    assert find_outcome(bucket.store, job.job_id) is None
-
-    bucket.backend.returns(job.job_id, 42)
-    assert result(job, away) == 42
+        look(silent, ours)
+    assert look(known, stranger_to(ours, tmp_path)).status is JobStatus.FAILED
+    with pytest.raises(SignatureError):
+        find_outcome(ours.store, "known", verify=ours.verify)
+    assert look(known, ours).outcome.digest == outcome.digest
+    assert find_outcome(ours.store, "known", verify=ours.verify) is not None

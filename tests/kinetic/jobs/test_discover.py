@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -70,15 +69,7 @@ def keep(store: Store, **fields: Any) -> str:
 # Attach
 
 
-def test_a_job_of_this_machine_is_found_by_its_id(home: Path) -> None:
-    keep(FolderStore(home / "store"), func_name="train")
-
-    handle = attach(JOB)
-
-    assert (handle.job_id, handle.func_name) == (JOB, "train")
-
-
-def test_the_local_store_is_asked_first_and_nothing_else(
+def test_a_job_is_looked_for_in_the_local_store_first(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KINETIC_STORE", str(tmp_path / "shared"))
@@ -86,11 +77,11 @@ def test_the_local_store_is_asked_first_and_nothing_else(
     keep(FolderStore(tmp_path / "shared"), func_name="shared")
     keep(FolderStore(tmp_path / "shared"), func_name="shared", job_id=job_id(1))
 
-    assert attach(JOB).func_name == "local"
+    assert (attach(JOB).job_id, attach(JOB).func_name) == (JOB, "local")
     assert attach(job_id(1)).func_name == "shared"
 
 
-def test_a_store_that_moved_brings_its_jobs_along(
+def test_jobs_are_found_after_their_store_was_moved(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report_value(FolderStore(home / "store"), keep(FolderStore(home / "store")), 42)
@@ -102,7 +93,7 @@ def test_a_store_that_moved_brings_its_jobs_along(
     assert not home.exists()
 
 
-def test_a_job_that_is_nowhere_is_told_with_every_place(
+def test_an_unknown_job_is_an_error_that_names_every_place(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(JobNotFoundError) as caught:
@@ -131,7 +122,7 @@ def test_a_job_that_is_nowhere_is_told_with_every_place(
 
 
 @pytest.mark.parametrize("text", [*ODD, "a/b", "/etc", f"{JOB}/.."])
-def test_what_cannot_be_an_id_is_not_looked_for(text: str) -> None:
+def test_a_text_that_is_no_job_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="is not a job id"):
         attach(text)
 
@@ -139,22 +130,13 @@ def test_what_cannot_be_an_id_is_not_looked_for(text: str) -> None:
 # List
 
 
-def test_jobs_are_listed_newest_first(home: Path) -> None:
-    store = FolderStore(home / "store")
-    for day in (2, 10, 1):
-        keep(store, job_id=job_id(day), created_at=f"2026-01-{day:02}T00:00:00+00:00")
-
-    assert [job.job_id for job in list_jobs()] == [job_id(10), job_id(2), job_id(1)]
-
-
-def test_a_machine_without_jobs_has_none_and_gets_no_folder(home: Path) -> None:
+def test_jobs_are_listed_newest_first_without_objects_of_other_kinds(home: Path) -> None:
     assert list_jobs() == []
     assert not home.exists()
 
-
-def test_what_jobs_share_and_what_they_left_is_no_job(home: Path) -> None:
     store = FolderStore(home / "store")
-    keep(store)
+    for day in (2, 10, 1):
+        keep(store, job_id=job_id(day), created_at=f"2026-01-{day:02}T00:00:00+00:00")
     keep(store, job_id="outputs")  # A user's own file of that name.
     for name in (
         f"logs/{JOB}/1/host-0/00000000",
@@ -164,10 +146,10 @@ def test_what_jobs_share_and_what_they_left_is_no_job(home: Path) -> None:
     ):
         store.write(name, b"{}")
 
-    assert [job.job_id for job in list_jobs()] == [JOB]
+    assert [job.job_id for job in list_jobs()] == [job_id(10), job_id(2), job_id(1)]
 
 
-def test_one_record_that_cannot_be_read_hides_no_other_job(
+def test_an_unreadable_record_is_left_out_with_a_warning(
     home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = FolderStore(home / "store")
@@ -184,11 +166,11 @@ def test_one_record_that_cannot_be_read_hides_no_other_job(
 
     assert [job.job_id for job in jobs] == [JOB]
     assert caplog.text.count("is left out") == 5
-    for said in (f"job {job_id(1)}", "format 99", "hosts is not between 1 and", "262,144 bytes"):
-        assert said in caplog.text
+    for words in (f"job {job_id(1)}", "format 99", "hosts is not between 1 and", "262,144 bytes"):
+        assert words in caplog.text
 
 
-def test_folders_of_odd_names_break_no_list(caplog: pytest.LogCaptureFixture) -> None:
+def test_folders_with_odd_names_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     store = FakeStore(remote=True)
     keep(store)
     for text in ODD:
@@ -201,10 +183,12 @@ def test_folders_of_odd_names_break_no_list(caplog: pytest.LogCaptureFixture) ->
     assert caplog.text == ""
 
 
-def test_a_store_that_may_not_be_read_is_an_error_and_no_empty_list() -> None:
-    store = FakeStore()
-    keep(store)
-    store.journal.refuse("read */handle.json", StorePermissionError("You may not."))
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_record_that_may_not_be_read_is_an_error_and_not_an_empty_list(remote: bool) -> None:
+    store = FakeStore(remote=remote)
+    for number in range(20):
+        keep(store, job_id=job_id(number))
+    store.journal.refuse(f"read {job_id(7)}/handle.json", StorePermissionError("You may not."))
 
     with pytest.raises(StorePermissionError):
         jobs_in(store)
@@ -218,18 +202,6 @@ def test_a_job_that_is_cleaned_up_while_they_are_listed_is_left_out() -> None:
     store.journal.before(f"read {gone}", lambda: store.delete(gone))
 
     assert [job.job_id for job in jobs_in(store)] == [job_id(2)]
-
-
-def test_a_named_store_is_the_one_that_is_listed(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep(FolderStore(home / "store"), job_id=job_id(1))
-    keep(FolderStore(tmp_path / "shared"), job_id=job_id(2))
-    monkeypatch.setenv("KINETIC_STORE", str(tmp_path / "shared"))
-
-    assert [job.job_id for job in list_jobs()] == [job_id(2)]
-    shutil.rmtree(tmp_path / "shared")
-    assert list_jobs() == []
 
 
 def test_jobs_of_all_namespaces_are_listed_or_of_the_one_that_is_named(
@@ -250,7 +222,7 @@ def test_jobs_of_all_namespaces_are_listed_or_of_the_one_that_is_named(
     assert listed() == [job_id(1)]
 
 
-def test_a_folder_with_other_files_is_not_taken_for_a_store_and_stays_as_it_is(
+def test_a_folder_with_other_files_is_not_used_as_a_store(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(FolderStore(home / "store"))
@@ -266,7 +238,7 @@ def test_a_folder_with_other_files_is_not_taken_for_a_store_and_stays_as_it_is(
     assert list(theirs.rglob("*")) == [theirs / "photos"]
 
 
-def test_the_jobs_of_a_cluster_that_cannot_be_reached_are_not_silently_missing(
+def test_an_unreachable_cluster_is_an_error_and_not_an_empty_list(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KINETIC_BACKEND", "gke")
@@ -276,7 +248,7 @@ def test_the_jobs_of_a_cluster_that_cannot_be_reached_are_not_silently_missing(
         list_jobs(project="p")
 
 
-def test_a_project_that_is_set_for_other_reasons_is_no_matter_of_a_list(
+def test_a_google_project_without_kinetic_does_not_affect_the_list(
     home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keep(FolderStore(home / "store"))
@@ -291,7 +263,7 @@ def test_a_project_that_is_set_for_other_reasons_is_no_matter_of_a_list(
 # In a bucket
 
 
-def test_records_in_a_bucket_are_read_together_and_once() -> None:
+def test_records_in_a_bucket_are_read_in_parallel_and_once() -> None:
     store = FakeStore(remote=True)
     for number in range(20):
         keep(store, job_id=job_id(number), created_at=f"2026-01-01T00:00:{number:02}+00:00")
@@ -304,23 +276,13 @@ def test_records_in_a_bucket_are_read_together_and_once() -> None:
     assert len(store.journal.of("read *")) == 20
 
 
-def test_one_record_that_may_not_be_read_is_an_error_also_where_they_are_read_together() -> None:
-    store = FakeStore(remote=True)
-    for number in range(20):
-        keep(store, job_id=job_id(number))
-    store.journal.refuse(f"read {job_id(7)}/handle.json", StorePermissionError("You may not."))
-
-    with pytest.raises(StorePermissionError):
-        jobs_in(store)
-
-
 def listed(services: FakeServices) -> list[JobHandle]:
     """Return the jobs that a list of the store shows, by their ids."""
     jobs = jobs_in(services.store, verify=services.verify)
     return sorted((connected(job, services) for job in jobs), key=lambda job: job.job_id)
 
 
-def test_jobs_that_go_on_cost_one_list_of_their_backend_and_no_look_each() -> None:
+def test_statuses_of_running_jobs_take_one_list_of_their_backend() -> None:
     services = FakeServices.make()
     ids = [services.job(job_id=job_id(number)).job_id for number in range(3)]
     jobs = listed(services)
@@ -332,7 +294,7 @@ def test_jobs_that_go_on_cost_one_list_of_their_backend_and_no_look_each() -> No
     assert services.journal.of("list", "observe *") == ["list"]
 
 
-def test_a_job_that_was_cancelled_and_still_ends_is_listed_as_its_handle_says() -> None:
+def test_a_cancelled_job_that_still_ends_is_listed_as_failed() -> None:
     services = FakeServices.make()
     cancelled, _ = [services.job(job_id=job_id(number)).job_id for number in (1, 2)]
     before = listed(services)
@@ -344,7 +306,7 @@ def test_a_job_that_was_cancelled_and_still_ends_is_listed_as_its_handle_says() 
     assert services.backend.observe(before[0]._record).status is JobStatus.PENDING
 
 
-def test_a_job_whose_status_is_not_known_hides_no_other_status() -> None:
+def test_an_unknown_status_hides_no_other_status() -> None:
     services = FakeServices.make()
     good = connected(handle_of(services.job(job_id="good")), services)
     bad = connected(handle_of(services.job(job_id="bad")), services)

@@ -49,18 +49,18 @@ class Flaky(FakeStore):
             self.fail()
 
 
-def through_outages(store: FakeStore, told: list[str], *, stopped: bool = False) -> Store:
-    return lasting(store, stopped=lambda: stopped, pause=lambda _: None, warn=told.append)
+def through_outages(store: FakeStore, warnings: list[str], *, stopped: bool = False) -> Store:
+    return lasting(store, stopped=lambda: stopped, pause=lambda _: None, warn=warnings.append)
 
 
-def test_a_log_that_is_followed_outlasts_outages_without_a_line_lost_or_repeated() -> None:
-    record, store, told = a_record(hosts=2), Flaky(), []  # type: ignore[var-annotated]
+def test_a_followed_log_outlasts_outages_without_a_lost_or_repeated_line() -> None:
+    record, store, warnings = a_record(hosts=2), Flaky(), []
     names = JobObjects(record.job_id)
     for host in (0, 1):
         for number in range(20):
             chunk = f"{names.log_chunks(1, host)}{number:08d}"
             store.write(chunk, f"{host} {number}\nand ".encode())
-    reached = through_outages(store, told)
+    reached = through_outages(store, warnings)
     assert reached.stat("nothing") is None
     store.works = False
 
@@ -69,7 +69,7 @@ def test_a_log_that_is_followed_outlasts_outages_without_a_line_lost_or_repeated
 
     expected = [f"{host} {number}" for host in (0, 1) for number in range(20)]
     assert [text for text in texts if text] == expected
-    assert set(told) == {
+    assert set(warnings) == {
         "gs://b does not respond. The log goes on as soon as it can be read again."
     }
 
@@ -83,35 +83,37 @@ def test_an_outage_is_reported_once_and_ends_when_the_log_is_stopped() -> None:
                     raise self.error
 
     stops: list[Any] = []
-    store, told = Down(StorePermissionError("gs://b refuses", hint="Log in.")), []  # type: ignore[var-annotated]
+    store, warnings = Down(StorePermissionError("gs://b refuses", hint="Log in.")), []
     store.write("name", b"data")
-    reached = lasting(store, stopped=lambda: bool(stops), pause=lambda _: None, warn=told.append)
+    reached = lasting(
+        store, stopped=lambda: bool(stops), pause=lambda _: None, warn=warnings.append
+    )
     assert reached.read("name") == b"data"
     store.works = False
 
     assert reached.read("name") == b"data"
-    assert told == ["gs://b refuses. Log in. The log goes on as soon as it can be read again."]
+    assert warnings == ["gs://b refuses. Log in. The log goes on as soon as it can be read again."]
     with pytest.raises(ObjectNotFoundError):  # The store responds, so a failure is another outage.
         reached.read("missing")
     store.requests = 0
     assert reached.read("name") == b"data"
-    assert len(told) == 2
+    assert len(warnings) == 2
     stops.append(True)
     with pytest.raises(StorePermissionError):
         reached.read("name")
 
 
-def test_what_no_repetition_changes_is_raised_and_so_is_a_store_that_was_never_reached() -> None:
-    store, told = Flaky(), []  # type: ignore[var-annotated]
+def test_errors_that_no_repetition_changes_and_those_of_a_store_never_reached_are_raised() -> None:
+    store, warnings = Flaky(), []
     store.works = False
     with pytest.raises(StoreUnavailableError):
-        through_outages(store, told).read("name")
+        through_outages(store, warnings).read("name")
     store.works = True
     with pytest.raises(ObjectNotFoundError):
-        through_outages(store, told).read("name")
+        through_outages(store, warnings).read("name")
     store.works, store.error, store.requests = False, BucketNotFoundError("No bucket."), 1
-    gone = through_outages(store, told)
+    gone = through_outages(store, warnings)
     assert gone.stat("name") is None
     with pytest.raises(BucketNotFoundError):
         gone.stat("name")
-    assert told == []
+    assert warnings == []

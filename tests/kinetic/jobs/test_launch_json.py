@@ -19,7 +19,7 @@ def parsed(text: str) -> Any:
 
 
 @pytest.mark.parametrize("before", [None, "", " \n"])
-def test_a_new_file_has_nothing_else(before: str | None) -> None:
+def test_a_new_file_has_only_our_configuration(before: str | None) -> None:
     assert json.loads(with_configuration(before, OURS)) == {
         "version": "0.2.0",
         "configurations": [OURS],
@@ -44,7 +44,7 @@ THEIRS = """\
 """
 
 
-def test_it_is_added_after_the_others_and_comments_stay_where_they_are() -> None:
+def test_it_is_added_after_the_others_and_comments_stay_in_place() -> None:
     after = with_configuration(THEIRS, OURS)
 
     above, last, below = THEIRS.partition('{"name": "Last"}')
@@ -67,22 +67,19 @@ def test_it_replaces_only_itself() -> None:
 @pytest.mark.parametrize(
     "before",
     [
-        "{}",
         "{ }",
-        "{\n}",
         '{"a": 1}',
         '{"a": 1,}',
         '{\n  "a": [1, -2.5e3, true, null] // b\n}',
         '{"configurations": []}',
         '{"configurations": [ ] // none\n}',
-        '{"configurations": [{}]}',
         '{"configurations": [{},]}',
         '{"configurations": [{"name": 1}, {"name": null}, 7]}',
         '{"configurations": [\n  {}, // one\n  // end\n]}\n// end',
         '{\r\n  "configurations": [\r\n    {}\r\n  ]\r\n}\r\n',
     ],
 )
-def test_whatever_was_there_is_there_afterwards(before: str) -> None:
+def test_the_rest_of_the_file_stays(before: str) -> None:
     was = parsed(before)
 
     now = parsed(with_configuration(before, OURS))
@@ -95,19 +92,17 @@ def test_whatever_was_there_is_there_afterwards(before: str) -> None:
     ("before", "line"),
     [
         ("[]", 1),
-        ("nonsense here", 1),
         ('{"a": 1} {}', 1),
         ('{\n"configurations": {}}', 2),
         ('{\n\n"configurations": [', 3),
         ('{"a" 1}', 1),
         ('{"a": 1 "b": 2}', 1),
-        ("{1: 2}", 1),
         ('{"a": "open\n}', 1),
         ('{"a": "\\x"}', 1),
         ("{ /* open }", 1),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_line(before: str, line: int) -> None:
+def test_an_unreadable_file_is_refused_with_its_line(before: str, line: int) -> None:
     with pytest.raises(InvalidRequestError, match=rf"\(line {line}\)") as refused:
         with_configuration(before, OURS)
     assert "add the printed configuration" in refused.value.hint

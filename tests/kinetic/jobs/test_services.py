@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends.registry import BACKENDS
 from kinetic.errors import ConfigurationError, InvalidRequestError, SignatureError
 from kinetic.jobs.services import connect, jobs_location
 from kinetic.settings.settings import Settings, resolve
 from kinetic.target import Target
-from kinetic.testing import job_ids_of
 from kinetic_payload.stores.store import Location
 
 
@@ -31,7 +29,7 @@ def settings_of(home: Path) -> Settings:
         ("gke", {"KINETIC_PROJECT": "p", "KINETIC_STORE": "gs://team/jobs"}, "gs://team/jobs"),
     ],
 )
-def test_every_backend_has_a_store_and_a_named_one_serves_all(
+def test_a_store_is_that_of_the_backend_unless_one_is_named(
     backend: str, environ: dict[str, str], expected: str
 ) -> None:
     settings = resolve({}, environ=environ, user_home=Path("/me"))
@@ -39,7 +37,7 @@ def test_every_backend_has_a_store_and_a_named_one_serves_all(
     assert str(jobs_location(settings, backend)) == expected
 
 
-def test_without_a_store_or_a_project_the_bucket_of_a_cluster_is_not_guessed() -> None:
+def test_without_a_store_or_a_project_the_bucket_of_a_cluster_is_unknown() -> None:
     settings = resolve({}, environ={"KINETIC_KUBE_CONTEXT": "mine"}, user_home=Path("/me"))
 
     with pytest.raises(ConfigurationError, match="neither a store nor a project") as caught:
@@ -47,21 +45,8 @@ def test_without_a_store_or_a_project_the_bucket_of_a_cluster_is_not_guessed() -
     assert "KINETIC_STORE" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "backend", [name for name, entry in BACKENDS.items() if entry.on_this_machine]
-)
-def test_local_backends_work_over_the_store_they_are_given(tmp_path: Path, backend: str) -> None:
-    location = Location("folder", str(tmp_path / "shared"))
-
-    services = connect(backend, Target(), location, settings_of(tmp_path / "home"))
-
-    assert services.store.location == location
-    assert job_ids_of(services.backend) == []
-    assert not (tmp_path / "home").exists()
-
-
 @pytest.mark.parametrize("backend", ["gke", "pathways", "slurm", ""])
-def test_a_backend_that_this_version_has_not_is_refused(tmp_path: Path, backend: str) -> None:
+def test_an_unknown_backend_is_refused(tmp_path: Path, backend: str) -> None:
     with pytest.raises(InvalidRequestError, match=repr(backend)) as caught:
         connect(
             backend, Target(), Location("folder", str(tmp_path / "store")), settings_of(tmp_path)
@@ -71,9 +56,12 @@ def test_a_backend_that_this_version_has_not_is_refused(tmp_path: Path, backend:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Path) -> None:
+def test_records_are_signed_in_a_bucket_unless_it_is_trusted_and_not_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = settings_of(tmp_path / "home")
     folder = connect("local", Target(), Location("folder", str(tmp_path / "shared")), settings)
+    assert str(folder.store.location) == str(tmp_path / "shared")
     assert folder.key_signer is None
     assert folder.sign(b"{}", "j/outcome.json") == b"{}"
     folder.verify(b"{}", "j/outcome.json")
@@ -84,15 +72,5 @@ def test_records_are_signed_where_others_can_write_and_nowhere_else(tmp_path: Pa
     bucket.verify(bucket.sign(b"{}", "j/outcome.json"), "j/outcome.json")
     with pytest.raises(SignatureError):
         bucket.verify(b"{}", "j/outcome.json")
-
-
-def test_a_bucket_can_be_trusted_after_it_was_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    services = connect("local", Target(), Location("gs", "team"), settings_of(tmp_path))
-    with pytest.raises(SignatureError):
-        services.verify(b"{}", "j/outcome.json")
-
     monkeypatch.setenv("KINETIC_TRUST_BUCKET", "1")
-
-    services.verify(b"{}", "j/outcome.json")
+    bucket.verify(b"{}", "j/outcome.json")

@@ -20,11 +20,6 @@ CANCELLED = "cancelled"
 OUTCOME = "write */outcome.json"
 
 
-@pytest.fixture
-def services() -> FakeServices:
-    return FakeServices.make()
-
-
 def test_of_two_outcomes_the_first_counts_for_both_writers(services: FakeServices) -> None:
     first = Outcome(job_id="j", status="succeeded", attempt=1, host=0)
 
@@ -34,7 +29,7 @@ def test_of_two_outcomes_the_first_counts_for_both_writers(services: FakeService
     assert find_outcome(services.store, "j").record == first
 
 
-def test_a_status_without_an_outcome_is_what_the_resource_says(services: FakeServices) -> None:
+def test_without_an_outcome_the_resource_decides_the_status(services: FakeServices) -> None:
     job = services.job()
 
     assert look(job, services).status is JobStatus.PENDING
@@ -45,7 +40,7 @@ def test_a_status_without_an_outcome_is_what_the_resource_says(services: FakeSer
 
 
 @pytest.mark.parametrize("becomes", ["pending", "running", "dead", "lost"])
-def test_the_outcome_comes_before_whatever_became_of_the_resource(
+def test_the_outcome_decides_the_status_whatever_became_of_the_resource(
     services: FakeServices, becomes: str
 ) -> None:
     job, backend = services.job(), services.backend
@@ -61,52 +56,34 @@ def test_the_outcome_comes_before_whatever_became_of_the_resource(
     assert services.journal.of("observe *") == []
 
 
-def test_a_job_that_died_without_a_word_fails_with_its_reason_once_and_for_all(
-    services: FakeServices,
+@pytest.mark.parametrize(
+    ("record", "resource", "status", "written"),
+    [
+        (True, "dead", JobStatus.FAILED, 1),
+        (True, "lost", JobStatus.FAILED, 1),
+        # A clean-up removes the record first.
+        (False, "dead", JobStatus.FAILED, 0),
+        (False, "lost", JobStatus.NOT_FOUND, 0),
+    ],
+)
+def test_a_vanished_job_gets_one_outcome_unless_its_record_was_removed(
+    services: FakeServices, record: bool, resource: str, status: JobStatus, written: int
 ) -> None:
     job = services.job()
     services.backend.dies(job.job_id, "The machine went down.")
+    if resource == "lost":
+        services.backend.loses(job.job_id)
+    if not record:
+        services.store.delete(JobObjects(job.job_id).handle)
 
     seen = [look(job, services) for _ in range(3)]
 
-    assert {view.status for view in seen} == {JobStatus.FAILED}
-    assert {view.reason for view in seen} == {"The machine went down."}
-    assert len(services.journal.of(OUTCOME)) == 1
-
-
-def test_a_resource_that_vanished_under_its_record_is_a_failure(services: FakeServices) -> None:
-    job = services.job()
-    services.backend.loses(job.job_id)
-
-    assert look(job, services).status is JobStatus.FAILED
-    assert find_outcome(services.store, job.job_id).record.written_by == "client"
-
-
-def test_only_a_job_with_neither_outcome_nor_resource_nor_record_is_not_found(
-    services: FakeServices,
-) -> None:
-    job = services.job()
-    services.backend.loses(job.job_id)
-    services.store.delete(JobObjects(job.job_id).handle)
-
-    view = look(job, services)
-
-    assert view.status is JobStatus.NOT_FOUND
-    assert view.removed
-    assert find_outcome(services.store, job.job_id) is None
-
-
-def test_a_dead_job_whose_objects_were_removed_gets_no_outcome_any_more(
-    services: FakeServices,
-) -> None:
-    job = services.job()
-    services.backend.dies(job.job_id, "killed")
-    services.store.delete(JobObjects(job.job_id).handle)
-
-    view = look(job, services)
-
-    assert (view.status, view.removed) == (JobStatus.FAILED, True)
-    assert services.journal.of("write *") == []
+    assert {(view.status, view.removed) for view in seen} == {(status, not record)}
+    if resource == "dead":
+        assert {view.reason for view in seen} == {"The machine went down."}
+    assert len(services.journal.of(OUTCOME)) == written
+    if written:
+        assert find_outcome(services.store, job.job_id).record.written_by == "client"
 
 
 @pytest.mark.parametrize("moment", ["observe *", OUTCOME])
@@ -121,7 +98,7 @@ def test_a_job_that_finishes_while_we_look_has_finished(
     assert find_outcome(services.store, job.job_id).record.status == "succeeded"
 
 
-def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
+def test_a_failure_is_returned_although_it_cannot_be_stored(
     services: FakeServices,
 ) -> None:
     job = services.job()
@@ -139,7 +116,7 @@ def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
 
 
 @pytest.mark.parametrize(
-    ("data", "kind", "said"),
+    ("data", "kind", "words"),
     [
         (b"{", RecordError, "damaged"),
         (b'{"job_id": "j"}', RecordError, "status"),
@@ -148,13 +125,13 @@ def test_a_failure_that_cannot_be_written_down_is_true_all_the_same(
         (b'{"version": 99, "news": []}', FutureRecordError, "Upgrade"),
     ],
 )
-def test_an_outcome_that_cannot_be_read_is_told_by_its_name(
-    services: FakeServices, data: bytes, kind: type[Exception], said: str
+def test_an_unreadable_outcome_is_an_error_that_names_it(
+    services: FakeServices, data: bytes, kind: type[Exception], words: str
 ) -> None:
     job = services.job()
     services.store.write(JobObjects(job.job_id).outcome, data)
 
-    with pytest.raises(kind, match=rf"{job.job_id}/outcome.json[\s\S]*{said}") as caught:
+    with pytest.raises(kind, match=rf"{job.job_id}/outcome.json[\s\S]*{words}") as caught:
         look(job, services)
 
     assert type(caught.value) is kind
@@ -169,29 +146,27 @@ def test_keys_of_a_newer_writer_of_the_same_format_are_ignored(services: FakeSer
     assert find_record(services.store, "another") is None
 
 
-def test_reports_come_in_order_of_attempt_and_host(services: FakeServices) -> None:
+def test_reports_come_in_order_of_attempt_and_host_without_those_that_cannot_be_read(
+    services: FakeServices,
+) -> None:
     for attempt, host in [(10, 0), (2, 10), (2, 2), (1, 0)]:
         report(services.store, a_report("j", attempt=attempt, host=host))
     services.store.write(JobObjects("j").claim(1, 0), b"no report")
     services.store.write(JobObjects("j").host_value(1, 0), b"no report")
+    services.store.write(JobObjects("j").host_outcome(1, 1), b"garbage")
 
-    reports = read_reports(services, "j")
+    with pytest.warns(UserWarning, match=r"Skipped: .*j/attempts/1/host-1.json"):
+        reports = read_reports(services, "j")
 
     assert [(r.attempt, r.host) for r in reports] == [(1, 0), (2, 2), (2, 10), (10, 0)]
 
 
-def test_a_report_that_cannot_be_read_hides_no_other(services: FakeServices) -> None:
-    report(services.store, a_report("j", attempt=2, host=0))
-    services.store.write(JobObjects("j").host_outcome(1, 0), b"garbage")
-
-    with pytest.warns(UserWarning, match=r"Skipped: .*j/attempts/1/host-0.json"):
-        reports = read_reports(services, "j")
-
-    assert [(r.attempt, r.host) for r in reports] == [(2, 0)]
-
-
-def test_what_happened_is_told_without_unpickling(services: FakeServices) -> None:
+def test_the_message_is_that_of_the_deciding_report_if_the_outcome_has_none(
+    services: FakeServices,
+) -> None:
     job = services.job()
+    pending = job_outcome(job, services)
+    assert (pending.status, pending.message, pending.final) == (JobStatus.PENDING, "", None)
     failed = a_report(
         job.job_id, succeeded=False, reason="exited", exit_code=3, message="It exited with 3."
     )
@@ -203,7 +178,7 @@ def test_what_happened_is_told_without_unpickling(services: FakeServices) -> Non
     assert outcome.hosts == (failed,)
 
 
-def test_of_several_attempts_each_is_told_with_its_cause(services: FakeServices) -> None:
+def test_the_message_tells_the_cause_of_each_of_several_attempts(services: FakeServices) -> None:
     job = services.job(retries=1)
     services.backend.runs(job.job_id)
     ends = {"terminated": "The pod was preempted.", "exception": "ValueError: no"}
@@ -249,7 +224,7 @@ def test_an_attempt_without_a_report_has_ended_if_a_later_one_began(
     assert job_outcome(job, services).message == silent
 
 
-def test_an_attempt_that_waited_for_a_host_and_was_stopped_was_preempted(
+def test_an_attempt_that_was_stopped_while_it_waited_for_a_host_was_preempted(
     services: FakeServices,
 ) -> None:
     job = services.job(hosts=2)
@@ -263,16 +238,8 @@ def test_an_attempt_that_waited_for_a_host_and_was_stopped_was_preempted(
     assert message == "Attempt 1 was preempted or stopped: SIGTERM came."
 
 
-def test_a_running_job_has_no_message_but_the_reason_why_it_does_not_run_yet(
-    services: FakeServices,
-) -> None:
-    outcome = job_outcome(services.job(), services)
-
-    assert (outcome.status, outcome.message, outcome.final) == (JobStatus.PENDING, "", None)
-
-
 @pytest.mark.parametrize(("hosts", "shown"), [(1, "hello"), (2, "[host 1] hello")])
-def test_a_line_says_its_host_where_there_are_several(
+def test_a_line_of_one_of_several_hosts_names_its_host(
     services: FakeServices, hosts: int, shown: str
 ) -> None:
     job = services.job(hosts=hosts)

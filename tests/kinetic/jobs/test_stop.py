@@ -12,7 +12,6 @@ import pytest
 from kinetic.errors import (
     JobCancelledError,
     JobError,
-    JobNotFoundError,
     KineticError,
     SignatureError,
     StoreError,
@@ -35,16 +34,6 @@ LARGE = bytes(2 * INLINE_LIMIT)
 SHARED = ("contexts/abc.zip", "data/abc/tree.zip", "data-markers/abc", "groups/grp-1/group.json")
 
 
-@pytest.fixture
-def services() -> FakeServices:
-    return FakeServices.make()
-
-
-@pytest.fixture
-def job(services: FakeServices) -> JobRecord:
-    return services.job()
-
-
 def stop(job: JobRecord, services: FakeServices):
     return cancel(job, services, timeout=60, poll_interval=0.01)
 
@@ -62,22 +51,24 @@ def objects(job: JobRecord, services: FakeServices) -> list[str]:
 # Cancel
 
 
-def test_cancel_writes_its_word_before_it_stops_anything(
+def test_cancel_writes_the_outcome_before_it_stops_the_job_and_is_repeatable(
     services: FakeServices, job: JobRecord
 ) -> None:
     services.backend.runs(job.job_id)
 
-    assert stop(job, services).status == "cancelled"
+    first = stop(job, services)
 
+    assert first.status == "cancelled"
     done = services.journal.of("write */outcome.json", "stop *")
     assert done[:2] == [f"write {job.job_id}/outcome.json", f"stop {job.job_id}"]
     assert look(job, services).status is JobStatus.FAILED
     with pytest.raises(JobCancelledError):
         collect(job, services).get()
+    assert stop(job, services) == first
 
 
 @pytest.mark.parametrize("moment", ["read */outcome.json", "observe *", "write */outcome.json"])
-def test_a_job_that_finished_first_keeps_its_value(
+def test_a_job_that_finishes_before_its_cancellation_keeps_its_value(
     services: FakeServices, job: JobRecord, moment: str
 ) -> None:
     services.backend.runs(job.job_id)
@@ -90,24 +81,8 @@ def test_a_job_that_finished_first_keeps_its_value(
     assert services.backend.observe(job).status.terminal
 
 
-def test_cancelling_again_changes_nothing(services: FakeServices, job: JobRecord) -> None:
-    first = stop(job, services)
-
-    assert stop(job, services) == first
-
-
-def test_a_job_that_nobody_knows_is_not_cancelled(services: FakeServices, job: JobRecord) -> None:
-    clean(job, services)
-
-    with pytest.raises(JobNotFoundError, match=job.job_id) as caught:
-        stop(job, services)
-
-    assert caught.value.job_id == job.job_id
-    assert find_outcome(services.store, job.job_id) is None
-
-
 @pytest.mark.parametrize(("backend", "place"), [("local", "KINETIC_HOME"), ("gke", "a Secret")])
-def test_who_lacks_the_key_of_a_job_learns_where_it_lies(
+def test_a_refusal_without_the_key_names_where_the_key_is(
     tmp_path: Path, services: FakeServices, backend: str, place: str
 ) -> None:
     class Elsewhere(KeyFile):
@@ -125,28 +100,24 @@ def test_who_lacks_the_key_of_a_job_learns_where_it_lies(
     assert ("Secret" in (caught.value.hint or "")) is (backend == "gke")
 
 
-def test_a_job_that_will_not_stop_is_cancelled_and_that_is_said(
-    services: FakeServices, job: JobRecord
+@pytest.mark.parametrize(
+    ("call", "error", "cancelled"),
+    [
+        ("stop *", JobError("It still runs."), True),
+        ("write */outcome.json", StoreError("It still runs."), False),
+    ],
+)
+def test_a_cancellation_that_fails_is_an_error_and_stops_nothing_unless_it_is_stored(
+    services: FakeServices, job: JobRecord, call: str, error: Exception, cancelled: bool
 ) -> None:
     services.backend.runs(job.job_id)
-    services.journal.refuse("stop *", JobError("It still runs."))
+    services.journal.refuse(call, error)
 
-    with pytest.raises(JobError, match="still runs"):
+    with pytest.raises(type(error), match="still runs"):
         stop(job, services)
 
-    assert find_outcome(services.store, job.job_id).record.status == "cancelled"
-
-
-def test_a_cancellation_that_cannot_be_written_stops_nothing(
-    services: FakeServices, job: JobRecord
-) -> None:
-    services.backend.runs(job.job_id)
-    services.journal.refuse("write */outcome.json", StoreError("No space left."))
-
-    with pytest.raises(StoreError):
-        stop(job, services)
-
-    assert look(job, services).status is JobStatus.RUNNING
+    assert (find_outcome(services.store, job.job_id) is not None) is cancelled
+    assert services.backend.observe(job).status is JobStatus.RUNNING
 
 
 def no_space(*_: object) -> None:
@@ -156,27 +127,21 @@ def no_space(*_: object) -> None:
         raise StoreError("Could not write: no space is left on the disk.") from error
 
 
-def test_a_job_that_fills_the_disk_is_stopped_to_make_room_for_its_outcome(
-    services: FakeServices, job: JobRecord
+@pytest.mark.parametrize("stays_full", [False, True])
+def test_on_a_full_disk_a_job_is_stopped_before_its_outcome_is_written(
+    services: FakeServices, job: JobRecord, stays_full: bool
 ) -> None:
     services.backend.runs(job.job_id)
-    services.journal.before("write */outcome.json", no_space)
+    services.journal.before("write */outcome.json", *[no_space] * (4 if stays_full else 1))
+    if stays_full:
+        with pytest.raises(StoreError, match="was stopped, and its outcome cannot be") as caught:
+            stop(job, services)
+        assert "kinetic jobs cleanup" in str(caught.value)
+    else:
+        assert stop(job, services).status == "cancelled"
 
-    assert stop(job, services).status == "cancelled"
-    assert find_outcome(services.store, job.job_id).record.status == "cancelled"
-
-
-def test_a_job_is_stopped_and_removed_though_the_disk_stays_full(
-    services: FakeServices, job: JobRecord
-) -> None:
-    services.backend.runs(job.job_id)
-    services.journal.before("write */outcome.json", *[no_space] * 4)
-
-    with pytest.raises(StoreError, match="was stopped, and its outcome cannot be stored") as caught:
-        stop(job, services)
-
-    assert "kinetic jobs cleanup" in str(caught.value)
     assert services.journal.of("stop *")
+    assert (find_outcome(services.store, job.job_id) is None) is stays_full
     clean(job, services)
     assert objects(job, services) == []
 
@@ -193,7 +158,7 @@ def test_a_job_is_stopped_and_removed_though_the_disk_stays_full(
         (False, False, JobStatus.SUCCEEDED),
     ],
 )
-def test_clean_up_takes_what_it_is_told_to(
+def test_clean_up_removes_the_parts_that_were_named(
     services: FakeServices,
     job: JobRecord,
     resource: bool,
@@ -210,7 +175,7 @@ def test_clean_up_takes_what_it_is_told_to(
     clean(job, services, resource=resource, artifacts=artifacts)
 
 
-def test_logs_outputs_what_jobs_share_and_what_others_put_there_stay(
+def test_clean_up_removes_only_the_jobs_own_objects_the_record_first_and_the_outcome_last(
     services: FakeServices, job: JobRecord
 ) -> None:
     names = JobObjects(job.job_id)
@@ -224,21 +189,14 @@ def test_logs_outputs_what_jobs_share_and_what_others_put_there_stay(
     clean(job, services)
 
     assert services.store.names() == sorted((*kept, *SHARED))
-
-
-def test_the_record_goes_first_and_the_outcome_last(services: FakeServices, job: JobRecord) -> None:
-    services.backend.returns(job.job_id, LARGE)
-
-    clean(job, services)
-
-    first, *between, last = services.journal.of("remove *", "delete *")[1:]
-    assert services.journal.of("remove *", "delete *")[0] == f"remove {job.job_id}"
+    removed, first, *between, last = services.journal.of("remove *", "delete *")
+    assert removed == f"remove {job.job_id}"
     assert first == f"delete {job.job_id}/handle.json"
     assert last == f"delete {job.job_id}/outcome.json"
     assert len(between) == 3
 
 
-def test_the_record_goes_first_also_where_several_requests_are_made_at_once(
+def test_the_record_is_removed_first_also_by_parallel_requests(
     tmp_path: Path,
 ) -> None:
     bucket = FakeServices.make(home=tmp_path)
@@ -267,7 +225,7 @@ def test_a_running_job_is_cancelled_before_it_is_cleaned_up(
     assert look(job, services).status is JobStatus.NOT_FOUND
 
 
-def test_a_job_that_starts_while_it_is_cleaned_up_is_cleaned_up_all_the_same(
+def test_a_job_that_starts_during_its_clean_up_is_cleaned_up(
     services: FakeServices, job: JobRecord
 ) -> None:
     launch = services.backend.launch_of(job.job_id)
@@ -281,46 +239,37 @@ def test_a_job_that_starts_while_it_is_cleaned_up_is_cleaned_up_all_the_same(
     assert objects(job, services) == []
 
 
-@pytest.mark.parametrize("runs", [True, False])
-def test_a_job_that_has_not_ended_keeps_the_objects_it_needs(
-    services: FakeServices, job: JobRecord, runs: bool
+@pytest.mark.parametrize("state", ["pending", "running", "reported"])
+def test_the_objects_of_a_job_whose_resource_has_not_ended_stay(
+    services: FakeServices, job: JobRecord, state: str
 ) -> None:
-    if runs:
+    if state != "pending":
         services.backend.runs(job.job_id)
+    if state == "reported":
+        report_value(services.store, job.job_id, 42)
     before = services.store.names()
 
     with pytest.raises(JobError, match="needs its objects") as caught:
-        clean(job, services, resource=False)
+        clean_up(job, services, resource=False, artifacts=True, timeout=0.05, poll_interval=0.01)
 
     assert caught.value.hint
     assert caught.value.job_id == job.job_id
     assert services.store.names() == before
 
 
-def test_objects_go_when_the_resource_knows_how_its_job_ended(
+def test_the_objects_of_a_reported_job_go_as_soon_as_its_resource_has_ended(
     services: FakeServices, job: JobRecord
 ) -> None:
     services.backend.runs(job.job_id)
     report_value(services.store, job.job_id, 42)
-    ends = partial(services.backend.returns, job.job_id, 42)
-    services.journal.before("observe *", lambda: None, ends)
+    returns = partial(services.backend.returns, job.job_id, 42)
+    services.journal.before("observe *", lambda: None, returns)
 
     clean(job, services, resource=False)
 
     assert len(services.journal.of("observe *")) == 2
     assert look(job, services).status is JobStatus.SUCCEEDED
     assert objects(job, services) == []
-
-
-def test_they_stay_where_it_does_not_get_to_know(services: FakeServices, job: JobRecord) -> None:
-    services.backend.runs(job.job_id)
-    report_value(services.store, job.job_id, 42)
-    before = services.store.names()
-
-    with pytest.raises(JobError, match="needs its objects"):
-        clean_up(job, services, resource=False, artifacts=True, timeout=0.05, poll_interval=0.01)
-
-    assert services.store.names() == before
 
 
 INTERRUPTIONS = (
@@ -336,7 +285,7 @@ INTERRUPTIONS = (
 
 @pytest.mark.parametrize("pattern", INTERRUPTIONS)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), StoreError("The network is away.")])
-def test_a_clean_up_that_is_interrupted_never_makes_a_success_a_failure(
+def test_an_interrupted_clean_up_never_turns_a_success_into_a_failure(
     services: FakeServices, job: JobRecord, pattern: str, error: BaseException
 ) -> None:
     services.backend.returns(job.job_id, LARGE)
@@ -351,38 +300,18 @@ def test_a_clean_up_that_is_interrupted_never_makes_a_success_a_failure(
     assert objects(job, services) == []
 
 
-@pytest.mark.parametrize("pattern", INTERRUPTIONS)
-def test_whoever_looks_during_a_clean_up_sees_no_failure(
-    services: FakeServices, job: JobRecord, pattern: str
+@pytest.mark.parametrize("damage", [b"{", b'{"version": 99}', b""])
+@pytest.mark.parametrize("state", ["pending", "running", "ended", "lost"])
+def test_a_job_with_a_damaged_outcome_can_be_removed(
+    services: FakeServices, job: JobRecord, state: str, damage: bytes
 ) -> None:
-    seen: list[JobStatus] = []
-    services.backend.returns(job.job_id, LARGE)
-    services.journal.after(pattern, lambda: seen.append(look(job, services).status))
-
-    clean(job, services)
-
-    assert seen
-    assert set(seen) <= {JobStatus.SUCCEEDED, JobStatus.NOT_FOUND}
-    assert services.journal.of("write *")[-1:] in ([], [f"write {job.job_id}/outcome.json"])
-    assert objects(job, services) == []
-
-
-def tell(end: str, services: FakeServices, job: JobRecord) -> None:
     ends: dict[str, Callable[[], None]] = {
         "pending": lambda: None,
         "running": lambda: services.backend.runs(job.job_id),
         "ended": lambda: services.backend.returns(job.job_id, 42),
         "lost": lambda: services.backend.loses(job.job_id),
     }
-    ends[end]()
-
-
-@pytest.mark.parametrize("end", ["pending", "running", "ended", "lost"])
-@pytest.mark.parametrize("damage", [b"{", b'{"version": 99}', b""])
-def test_what_cannot_be_read_any_more_does_not_keep_its_job_for_ever(
-    services: FakeServices, job: JobRecord, end: str, damage: bytes
-) -> None:
-    tell(end, services, job)
+    ends[state]()
     services.store.write(JobObjects(job.job_id).outcome, damage)
 
     clean(job, services)
@@ -392,12 +321,12 @@ def test_what_cannot_be_read_any_more_does_not_keep_its_job_for_ever(
 
 
 @pytest.mark.parametrize("act", [cancel, clean_up])
-@pytest.mark.parametrize("asked", ["observe", "check_stop", "stop"])
-def test_what_the_backend_refuses_is_told_with_the_job_and_takes_nothing_away(
-    services: FakeServices, job: JobRecord, act: Any, asked: str
+@pytest.mark.parametrize("call", ["observe", "check_stop", "stop"])
+def test_a_refusal_of_the_backend_names_the_job_and_removes_nothing(
+    services: FakeServices, job: JobRecord, act: Any, call: str
 ) -> None:
     services.backend.runs(job.job_id)
-    services.journal.refuse(f"{asked} *", KineticError("Not permitted (403)."))
+    services.journal.refuse(f"{call} *", KineticError("Not permitted (403)."))
     options = {} if act is cancel else {"resource": True, "artifacts": True}
 
     with pytest.raises(KineticError, match=rf"{job.job_id}.*Not permitted"):
@@ -405,5 +334,5 @@ def test_what_the_backend_refuses_is_told_with_the_job_and_takes_nothing_away(
 
     # What is to stop is cancelled before, whatever follows.
     cancelled = find_outcome(services.store, job.job_id) is not None
-    assert cancelled is (asked == "stop")
+    assert cancelled is (call == "stop")
     assert services.journal.of("delete *") == []

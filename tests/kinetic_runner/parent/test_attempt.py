@@ -17,8 +17,8 @@ class BeginsError(Exception):
     pass
 
 
-class Told:
-    """A child that is as quick as can be."""
+class Quick:
+    """A child that gets its task at once."""
 
     mark = "mark"
     stop_fd = 0
@@ -28,15 +28,15 @@ class Told:
         self.adopting = True
 
     def send_task(self, _text: str) -> None:
-        assert self.adopting, "what it orphans now is nobody's, and lives on"
+        assert self.adopting, "orphans of an earlier moment are not adopted"
         raise BeginsError
 
 
-def test_orphans_are_kept_before_there_can_be_any(tmp_path: Path) -> None:
+def test_orphans_are_adopted_before_the_task_is_sent(tmp_path: Path) -> None:
     arguments = Arguments(
         store=str(tmp_path), job="job", payload_digest="0", workspace=str(tmp_path)
     )
-    child: Any = Told()
+    child: Any = Quick()
     signals: Any = SimpleNamespace(wait=lambda _: False)
 
     with pytest.raises(BeginsError):
@@ -44,7 +44,7 @@ def test_orphans_are_kept_before_there_can_be_any(tmp_path: Path) -> None:
 
 
 class Signals:
-    """Waits for no time; calls *then* once there were so many waits."""
+    """Waits for no time; calls *then* in the wait of the number *after*."""
 
     def __init__(self, then: Any, *, after: int, stop: bool = False) -> None:
         self.then, self.left, self.stop = then, after, stop
@@ -73,8 +73,8 @@ def arguments_for(folder: Path, **more: Any) -> Arguments:
     )
 
 
-def test_a_pod_claims_its_attempt_however_long_the_store_is_away(tmp_path: Path) -> None:
-    child: Any = Told()
+def test_a_pod_claims_its_attempt_after_an_outage_of_any_length(tmp_path: Path) -> None:
+    child: Any = Quick()
     signals: Any = Signals(unavailable(tmp_path).unlink, after=6)
 
     with pytest.raises(BeginsError):
@@ -84,10 +84,8 @@ def test_a_pod_claims_its_attempt_however_long_the_store_is_away(tmp_path: Path)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_a_pod_that_is_stopped_while_the_store_is_away_does_not_end_the_job(
-    tmp_path: Path, hosts: int
-) -> None:
-    child: Any = Told()
+def test_a_stop_of_a_pod_during_an_outage_does_not_end_the_job(tmp_path: Path, hosts: int) -> None:
+    child: Any = Quick()
     unavailable(tmp_path)
     signals: Any = Signals(lambda: None, after=6, stop=True)
     environment = {"KINETIC_HOST_INDEX": "0"}
@@ -97,10 +95,10 @@ def test_a_pod_that_is_stopped_while_the_store_is_away_does_not_end_the_job(
     assert code == 143
 
 
-def test_a_leader_that_would_be_started_again_waits_longer_and_longer_before_it_begins(
+def test_an_idle_leader_that_cannot_begin_tries_more_and_more_seldom(
     tmp_path: Path, capsys: Any
 ) -> None:
-    child: Any = Told()
+    child: Any = Quick()
     signals: Any = Signals(lambda: None, after=9, stop=True)
     environment = {"KINETIC_SIGNING_KEY": "no key"}
 
@@ -113,13 +111,13 @@ def test_a_leader_that_would_be_started_again_waits_longer_and_longer_before_it_
         run_attempt(arguments_for(tmp_path), environment, child, signals)
 
 
-def test_a_leader_whose_container_was_killed_too_often_ends_its_job(tmp_path: Path) -> None:
+def test_an_idle_leader_ends_its_job_if_its_container_was_killed_too_often(tmp_path: Path) -> None:
     child: Any = SimpleNamespace(kill=lambda: None)
     for attempt in (1, 2):
         signals: Any = Signals(lambda: None, after=1, stop=True)
         idle = arguments_for(tmp_path, idle=True, retries=1)
         with pytest.raises(BeginsError):
-            run_attempt(idle, {}, Told(), signals)  # type: ignore[arg-type]
+            run_attempt(idle, {}, Quick(), signals)  # type: ignore[arg-type]
         assert (tmp_path / f"job/attempts/{attempt}/host-0.claim").exists()
 
     assert run_attempt(idle, {}, child, signals) == 2

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED, Signer
-from kinetic_payload.stores import open_store
-from kinetic_payload.stores.store import Location
+from kinetic_payload.testing import MemoryStore
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 
@@ -32,8 +30,8 @@ class Counting:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Any:
-    return open_store(Location("folder", str(tmp_path)))
+def store() -> MemoryStore:
+    return MemoryStore()
 
 
 def a_claim(attempt: int, pid: int = 1) -> Claim:
@@ -57,24 +55,18 @@ def forge(store: Any, *attempts: int) -> None:
         store.write(JOB.claim(attempt, 0), encode(a_claim(attempt, pid=666)))
 
 
-def test_a_claim_is_signed_and_an_attempt_has_one(store):
-    assert claimed(store, attempt=2) == 2
-    KEY.verify(store.read(JOB.claim(2, 0)), JOB.claim(2, 0))
-
-    with pytest.raises(AlreadyClaimedError, match="process 1 on here"):
-        claimed(store, attempt=2, pid=2)
-    assert claimed(store, attempt=2) == 2  # The same process, whose answer was lost.
-
-
-def test_a_claim_that_others_wrote_is_replaced(store):
+def test_a_claim_is_signed_and_replaces_only_a_forged_one(store):
     forge(store, 2)
 
     assert claimed(store, attempt=2) == 2
 
     KEY.verify(store.read(JOB.claim(2, 0)), JOB.claim(2, 0))
+    with pytest.raises(AlreadyClaimedError, match="process 1 on here"):
+        claimed(store, attempt=2, pid=2)
+    assert claimed(store, attempt=2) == 2  # The same process, whose response was lost.
 
 
-def test_the_next_free_number_is_that_after_the_jobs_own_however_many_claims_others_wrote(store):
+def test_the_next_attempt_follows_the_jobs_own_claims_however_many_are_forged(store):
     assert [claimed(store, pid=pid) for pid in (1, 2)] == [1, 2]
     forge(store, *range(3, 300), 10_000)
     counting = Counting(store)
@@ -82,10 +74,12 @@ def test_the_next_free_number_is_that_after_the_jobs_own_however_many_claims_oth
     assert claimed(counting, pid=3) == 3
 
     assert counting.requests < 15
+    for other in ("²", "٧", "x"):
+        store.write(f"{JOB.attempts}{other}/host-0.claim", b"{}")
     assert claimed(store, UNSIGNED, pid=4) == 10_001  # Without a key all count.
 
 
-def test_only_the_jobs_own_outcome_ends_it(store, capsys):
+def test_only_an_outcome_that_the_job_wrote_ends_it(store, capsys):
     cancelled = encode(Outcome(job_id="job", status="cancelled"))
     store.write(JOB.outcome, cancelled)
 
@@ -95,3 +89,6 @@ def test_only_the_jobs_own_outcome_ends_it(store, capsys):
         store.write(JOB.outcome, signer.sign(cancelled, JOB.outcome))
         with pytest.raises(AlreadyFinishedError, match="cancelled"):
             claimed(store, signer)
+    store.write(JOB.outcome, b"[]")
+    with pytest.raises(AlreadyFinishedError, match="unknown status"):
+        claimed(store, UNSIGNED)

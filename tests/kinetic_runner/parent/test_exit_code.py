@@ -20,7 +20,7 @@ DONE = HostOutcome(
 )  # fmt: skip
 
 
-def test_an_outcome_survives_its_journey_and_ignores_what_a_newer_child_adds():
+def test_an_outcome_is_rebuilt_from_its_json_without_unknown_keys():
     error = ErrorInfo("a.B", "no", "Traceback", ("note",), Pickled(3, "d", name="n"))
     outcome = HostOutcome(**{**vars(DONE), "error": error, "warnings": ("mind",)})
     message = json.loads(encode(outcome))
@@ -30,12 +30,12 @@ def test_an_outcome_survives_its_journey_and_ignores_what_a_newer_child_adds():
 
 
 @pytest.mark.parametrize("message", [7, None, [], {}, {"error": 7}, {"job_id": "x"}])
-def test_what_is_no_outcome_is_refused(message):
+def test_json_that_is_no_outcome_is_refused(message):
     with pytest.raises(TypeError):
         outcome_from(message)
 
 
-def test_the_childs_word_counts_but_not_about_who_it_is():
+def test_the_childs_report_counts_except_for_job_attempt_and_host():
     end = ChildEnd(phase="report", status=0, reported=DONE, phases={"claim": 0.1, "call": 9.0})
 
     outcome = outcome_of(end, BLANK)
@@ -43,18 +43,14 @@ def test_the_childs_word_counts_but_not_about_who_it_is():
     assert (outcome.succeeded, outcome.value) == (True, DONE.value)
     assert (outcome.job_id, outcome.attempt, outcome.host) == ("job", 2, 1)
     assert outcome.phases == {"claim": 0.1, "call": 0.5}
-
-
-def test_a_success_told_before_the_process_died_stays_a_success():
-    end = ChildEnd(phase="report", status=signal.SIGKILL, reported=DONE)
-
-    assert outcome_of(end, BLANK).succeeded
+    assert outcome_of(replace(end, status=signal.SIGKILL), BLANK).succeeded
 
 
 @pytest.mark.parametrize(
     ("end", "reason", "code", "words"),
     [
         (ChildEnd(phase="call", status=0), "exited", 1, "exit code 0"),
+        (ChildEnd(phase="report", status=7 << 8), "exited", 1, "exit code 7"),
         (ChildEnd(phase="data", status=3 << 8), "exited", 2, "'data'"),
         (ChildEnd(phase="call", status=9, oom_killed=True), "killed", 137, "ran out of memory"),
         (ChildEnd(phase="call", status=9, oom_killed=False), "killed", 137, "no kill for lack of memory"),
@@ -75,7 +71,7 @@ def test_a_success_told_before_the_process_died_stays_a_success():
         ),
     ],
 )  # fmt: skip
-def test_every_end_has_a_reason_a_code_and_words(end, reason, code, words):
+def test_each_end_has_a_reason_an_exit_code_and_a_message(end, reason, code, words):
     outcome = outcome_of(end, BLANK)
 
     assert (outcome.succeeded, outcome.reason, outcome.exit_code) == (False, reason, code)
@@ -92,7 +88,7 @@ def test_every_end_has_a_reason_a_code_and_words(end, reason, code, words):
         (None, 63, "the kernel ran out of memory."),
     ],
 )  # fmt: skip
-def test_a_lack_of_memory_names_the_limit_the_peak_and_what_to_try(limit, peak, words):
+def test_a_lack_of_memory_is_explained_with_limit_peak_and_advice(limit, peak, words):
     mebi = 2**20
     end = ChildEnd(phase="call", status=9, oom_killed=True, memory_limit=limit and limit * mebi)
     blank = replace(BLANK, peak_memory=peak and peak * mebi)
@@ -104,7 +100,7 @@ def test_a_lack_of_memory_names_the_limit_the_peak_and_what_to_try(limit, peak, 
     assert outcome_of(end, blank).warnings == ()
 
 
-def test_a_lack_of_memory_of_another_process_is_a_note_on_the_failure():
+def test_a_lack_of_memory_of_another_process_is_a_warning_of_the_failure():
     failed = replace(DONE, succeeded=False, reason="exception", exit_code=1, warnings=("mind",))
     end = ChildEnd(phase="call", status=0, reported=failed, oom_killed=True, memory_limit=2**30)
     exited = replace(end, reported=None, status=7 << 8)

@@ -1,4 +1,4 @@
-"""Hosts of a slice that no supervisor keeps, as on a cluster: who lost whom, with the real JAX."""
+"""Hosts of a slice without a supervisor, as on a cluster: which one lost another, with the real JAX."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Slice:
         (self.store / "job").mkdir(parents=True)
         (self.store / "job/payload.pkl").write_bytes(payload)
         self.digest = hashlib.sha256(payload).hexdigest()
-        self.port = socket.socket()  # Bound, it is kept from everybody but JAX, which shares ports.
+        self.port = socket.socket()  # While it is bound, only JAX, which shares ports, gets it.
         self.port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self.port.bind(("127.0.0.1", 0))
 
@@ -56,7 +56,7 @@ class Slice:
         flags = ["--store", str(self.store), "--job", "job", "--payload-digest", self.digest]
         flags += ["--workspace", str(self.folder / f"workspace-{host}"), "--grace", grace]
         environment = {
-            **os.environ,  # noqa: TID251 - the same, and a slice
+            **os.environ,  # noqa: TID251
             Env.HOST_INDEX: str(host),
             Env.RESTART_ATTEMPT: "0",
             Env.COORDINATOR: f"127.0.0.1:{self.port.getsockname()[1]}",
@@ -133,7 +133,9 @@ def all_fail(folder: str) -> None:
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
 
 
-def test_a_survivor_of_a_preemption_waits_to_be_stopped_and_fails_nothing(slice_of, wait_until):
+def test_a_survivor_of_a_preemption_waits_to_be_stopped_and_does_not_fail_the_job(
+    slice_of, wait_until
+):
     job = slice_of(sleep)
     job.start(0, "2")
     job.start(1, "600")
@@ -154,7 +156,7 @@ def test_a_survivor_of_a_preemption_waits_to_be_stopped_and_fails_nothing(slice_
         assert "waiting to be stopped, for up to 615 s" in log
 
 
-def test_a_crash_ends_the_job_and_not_its_survivor(slice_of, wait_until):
+def test_a_crash_decides_the_outcome_and_its_survivor_does_not(slice_of, wait_until):
     job = slice_of(leader_dies)
     job.start(0, "2")
     job.start(1, "600")
@@ -171,7 +173,7 @@ def test_a_crash_ends_the_job_and_not_its_survivor(slice_of, wait_until):
     assert "SIGKILL" in outcome["message"]
 
 
-def test_a_failure_of_jax_on_all_hosts_is_the_jobs_own(slice_of):
+def test_an_error_of_jax_on_all_hosts_fails_the_job(slice_of):
     job = slice_of(all_fail)
     for host in (0, 1):
         job.start(host, "600")

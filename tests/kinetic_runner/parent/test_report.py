@@ -1,10 +1,11 @@
+"""What a host writes at its end: who reports what → the exit code, and the outcome of the job if it decides it."""
+
 from __future__ import annotations
 
 import errno
 import hashlib
 import json
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +22,8 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.records.signing import Signer
-from kinetic_payload.stores import open_store
-from kinetic_payload.stores.store import Location
+from kinetic_payload.records.signing import UNSIGNED, Signer
+from kinetic_payload.testing import MemoryStore
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.report import Reporter
 
@@ -31,8 +31,8 @@ JOB = JobObjects("job")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Any:
-    return open_store(Location("folder", str(tmp_path)))
+def store() -> MemoryStore:
+    return MemoryStore()
 
 
 def ended(host: int = 0, *, attempt: int = 1, **changes: Any) -> HostOutcome:
@@ -54,76 +54,102 @@ def final(store: Any) -> dict[str, Any] | None:
     return json.loads(store.read(JOB.outcome)) if store.stat(JOB.outcome) else None
 
 
-def test_only_the_leader_speaks_for_the_job(store):
-    assert reporter(store, 1, 2).report(ended(1)) == 0
+class Time:
+    """A clock that advances in pauses; SIGTERM arrives at *stop*."""
 
-    assert final(store) is None
+    def __init__(self, stop: float = float("inf")) -> None:
+        self.now = 1000.0
+        self.stop = self.now + stop
+
+    def pause(self, seconds: float) -> bool:
+        self.now = min(self.now + seconds, max(self.stop, self.now))
+        return self.now >= self.stop
+
+    @property
+    def passed(self) -> float:
+        return self.now - 1000.0
 
 
-def test_the_leader_waits_for_the_others(store):
-    def others_report(_seconds: float) -> bool:
-        reporter(store, 1, 2).report(ended(1))
+def waiting(store: Any, time: Time, host: int = 0, hosts: int = 2, **options: Any) -> Reporter:
+    return reporter(store, host, hosts, pause=time.pause, clock=lambda: time.now, **options)
+
+
+def others_report(store: Any, *ends: HostOutcome, hosts: int, **options: Any) -> Any:
+    """Return a pause in which the other hosts report *ends*."""
+
+    def pause(_seconds: float) -> bool:
+        for end in ends:
+            reporter(store, end.host, hosts, **options).report(end)
         return False
 
-    assert reporter(store, 0, 2, pause=others_report).report(ended()) == 0
+    return pause
 
+
+def stopped(_seconds: float) -> bool:
+    return True
+
+
+PREEMPTED = {"reason": "terminated", "exit_code": 143}
+
+
+@pytest.mark.parametrize(
+    ("others", "own", "hosts", "retries", "code", "outcome"),
+    [
+        # One host: its success decides, its failure only where no other process decides on retries.
+        ([], ended(), 1, None, 0, ("succeeded", 0, [])),
+        ([], failed(), 1, None, 1, None),
+        ([], failed(), 1, 0, 1, ("failed", 0, [])),
+        ([], failed(), 1, 1, 1, None),
+        ([], failed(**PREEMPTED), 1, 0, 143, None),
+        ([], failed(exit_code=2), 1, 5, 2, ("failed", 0, [])),
+        # Several hosts: the leader decides on success, and the lowest host that failed on failure.
+        ([], ended(1), 2, 0, 0, None),
+        ([ended(1)], ended(), 2, 0, 0, ("succeeded", 0, [])),
+        ([failed(1)], ended(), 3, None, 1, None),
+        ([failed(1)], ended(), 3, 0, 1, ("failed", 1, [])),
+        ([failed(1, **PREEMPTED)], ended(), 2, 0, 143, None),
+        ([failed(3), failed(1)], failed(2), 4, 0, 1, ("failed", 1, [2, 3])),
+    ],
+)
+def test_the_reports_of_all_hosts_decide_exit_code_and_outcome(
+    store: Any,
+    others: list[HostOutcome],
+    own: HostOutcome,
+    hosts: int,
+    retries: int | None,
+    code: int,
+    outcome: tuple[str, int, list[int]] | None,
+) -> None:
+    others_report(store, *others, hosts=hosts)(0)
+
+    assert waiting(store, Time(), own.host, hosts, retries=retries).report(own) == code
+
+    written = final(store)
+    if outcome is None:
+        assert written is None
+    else:
+        decided = (written["status"], written["host"], written["other_failed_hosts"])
+        assert decided == outcome
+        assert written["message"] == (
+            "" if outcome[0] == "succeeded" else f"host {outcome[1]} broke"
+        )
+        report = store.read(JOB.host_outcome(1, outcome[1]))
+        assert written["digest"] == hashlib.sha256(report).hexdigest()
+
+
+def test_the_leader_waits_for_the_others_until_it_is_stopped(store):
+    pause = others_report(store, ended(1), hosts=2)
+    assert reporter(store, 0, 2, pause=pause).report(ended()) == 0
     assert final(store)["status"] == "succeeded"
 
-
-def test_a_leader_whose_sibling_failed_does_not_say_success(store):
-    reporter(store, 2, 3).report(failed(2))
-
-    assert reporter(store, 0, 3).report(ended()) == 1
-
-    assert final(store) is None
+    store.delete(JOB.outcome)
+    alone = reporter(store, 0, 2, pause=stopped, retries=0)
+    assert (alone.report(ended(attempt=2)), final(store)) == (143, None)
 
 
-def test_a_sibling_that_the_system_stopped_leaves_the_job_open(store):
-    reporter(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
-
-    assert reporter(store, 0, 2, retries=0).report(ended()) == 143
-
-    assert final(store) is None
-
-
-def test_the_lowest_failing_host_counts_and_the_others_are_named(store):
-    for host in (3, 1):
-        reporter(store, host, 4).report(failed(host))
-
-    def stop_waiting(_seconds: float) -> bool:
-        return True
-
-    reporter(store, 2, 4, retries=0, pause=stop_waiting).report(failed(2))
-
-    outcome = final(store)
-    assert (outcome["host"], outcome["other_failed_hosts"]) == (1, [2, 3])
-    assert outcome["message"] == "host 1 broke"
-
-
-def test_a_leader_told_to_stop_while_it_waits_leaves_the_job_open(store):
-    code = reporter(store, 0, 2, pause=lambda _: True, retries=0).report(ended())
-
-    assert (code, final(store)) == (143, None)
-
-
-def test_what_could_not_be_prepared_is_final_on_the_first_of_many_attempts(store):
-    reporter(store, retries=5).report(failed(exit_code=2))
-
-    assert final(store)["status"] == "failed"
-
-
-def test_a_job_cancelled_a_moment_ago_stays_cancelled(store):
-    cancelled = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
-    store.write(JOB.outcome, cancelled)
-
-    reporter(store).report(ended())
-
-    assert store.read(JOB.outcome) == cancelled
-
-
-def test_a_store_that_loses_its_answer_is_asked_again(store):
+def test_a_write_whose_response_was_lost_is_repeated(store):
     class Forgetful:
-        """Writes, and then says that it could not."""
+        """Writes, and then reports a failure, once for each object."""
 
         def __init__(self) -> None:
             self.forgotten: set[str] = set()
@@ -144,47 +170,41 @@ def test_a_store_that_loses_its_answer_is_asked_again(store):
 
 
 KEY = Signer(b"k" * 32)
+CANCELLED = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
 
 
-def test_where_there_is_a_key_outcomes_are_signed_as_the_objects_they_are(store):
+def test_with_a_key_outcomes_are_signed_for_their_own_names(store):
     reporter(store, signer=KEY).report(ended())
 
     for name in (JOB.outcome, JOB.host_outcome(1, 0)):
         KEY.verify(store.read(name), name)
-    digest = hashlib.sha256(store.read(JOB.host_outcome(1, 0))).hexdigest()
-    assert final(store)["digest"] == digest
+
+
+@pytest.mark.parametrize("signer", [UNSIGNED, KEY])
+def test_the_first_outcome_stays(store, signer):
+    cancelled = signer.sign(CANCELLED, JOB.outcome)
+    store.write(JOB.outcome, cancelled)
+
+    reporter(store, signer=signer).report(ended())
+
+    assert store.read(JOB.outcome) == cancelled
 
 
 @pytest.mark.parametrize("name", [JOB.outcome, JOB.host_outcome(1, 0)])
-def test_what_another_put_in_the_place_of_a_record_is_replaced(store, name):
-    cancelled = Outcome(job_id="job", status="cancelled", written_by="client")
-    store.write(name, encode(cancelled if name == JOB.outcome else failed()))
+def test_a_record_that_the_job_did_not_write_is_replaced(store, name):
+    store.write(name, CANCELLED if name == JOB.outcome else encode(failed()))
 
     assert reporter(store, signer=KEY, retries=0).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
 
 
-def test_a_cancellation_by_a_client_that_has_the_key_stays(store):
-    cancelled = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
-    store.write(JOB.outcome, KEY.sign(cancelled, JOB.outcome))
-
-    reporter(store, signer=KEY).report(ended())
-
-    assert final(store)["status"] == "cancelled"
-
-
 @pytest.mark.parametrize("forged", [ended(1), failed(1, message="forged")])
-def test_what_another_put_in_the_place_of_a_sibling_is_waited_out(store, forged):
+def test_a_forged_report_of_another_host_is_ignored(store, forged):
     store.write(JOB.host_outcome(1, 1), encode(forged))
+    pause = others_report(store, ended(1), hosts=2, signer=KEY)
 
-    def other_host_reports(_seconds: float) -> bool:
-        reporter(store, 1, 2, signer=KEY).report(ended(1))
-        return False
-
-    assert (
-        reporter(store, 0, 2, signer=KEY, retries=0, pause=other_host_reports).report(ended()) == 0
-    )
+    assert reporter(store, 0, 2, signer=KEY, retries=0, pause=pause).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
 
@@ -213,7 +233,7 @@ def attempts(store: Any, *reasons: str, signer: Signer = KEY) -> None:
         (["exited", "killed", "timeout", "unreported"], 3, True),
     ],
 )
-def test_failures_are_counted_and_not_attempts(store, earlier, retries, is_final):
+def test_failures_use_up_retries_and_other_attempts_do_not(store, earlier, retries, is_final):
     attempts(store, *earlier)
     number = len(earlier) + 1
 
@@ -224,7 +244,7 @@ def test_failures_are_counted_and_not_attempts(store, earlier, retries, is_final
         assert (final(store)["status"], final(store)["attempt"]) == ("failed", number)
 
 
-def test_failures_that_others_report_are_not_counted(store):
+def test_forged_failures_are_not_counted(store):
     attempts(store, "exception", "exception", signer=Signer(b"o" * 32))
 
     reporter(store, signer=KEY, retries=1).report(failed(attempt=3))
@@ -258,7 +278,7 @@ def test_attempts_without_a_report_consume_retries_where_nothing_else_limits_the
         assert (final(store)["status"], final(store)["attempt"]) == ("failed", number - 1)
 
 
-def test_disruptions_beyond_those_that_are_allowed_end_the_job(store):
+def test_more_disruptions_than_allowed_end_the_job(store):
     attempts(store, "terminated", "exception", "terminated", "unknown")
     here = reporter(store, signer=KEY)
 
@@ -269,40 +289,30 @@ def test_disruptions_beyond_those_that_are_allowed_end_the_job(store):
     KEY.verify(store.read(JOB.outcome), JOB.outcome)
 
 
+def test_a_host_that_has_finished_does_not_run_again_so_the_leader_ends_the_job(store):
+    reporter(store, 1, 2).report(ended(1))
+    leader, other = reporter(store, 0, 2), reporter(store, 1, 2)
+
+    assert leader.refuse_if_host_is_over(1) == other.refuse_if_host_is_over(2) == ""
+    assert final(store) is None
+    assert "Host 1 finished attempt 1 and cannot run again" in leader.refuse_if_host_is_over(2)
+    assert (final(store)["status"], final(store)["attempt"]) == ("failed", 1)
+
+
 # Waiting for others.
 
 
-class Time:
-    """Passes when somebody pauses; SIGTERM comes at *stop*."""
-
-    def __init__(self, stop: float = float("inf")) -> None:
-        self.now = 1000.0
-        self.stop = self.now + stop
-
-    def pause(self, seconds: float) -> bool:
-        self.now = min(self.now + seconds, max(self.stop, self.now))
-        return self.now >= self.stop
-
-    @property
-    def passed(self) -> float:
-        return self.now - 1000.0
-
-
-def waiting(store: Any, time: Time, host: int = 0, hosts: int = 2, **options: Any) -> Reporter:
-    return reporter(store, host, hosts, pause=time.pause, clock=lambda: time.now, **options)
-
-
-def test_a_leader_names_those_it_waits_for_seldom_and_until_it_is_stopped(store):
-    time, said = Time(stop=4000), []
+def test_a_waiting_leader_sometimes_names_the_missing_hosts_until_it_is_stopped(store):
+    time, log = Time(stop=4000), []
     reporter(store, 1, 4).report(ended(1))
-    alone = waiting(store, time, hosts=4, other_hosts_seconds=float("inf"), log=said.append)
+    alone = waiting(store, time, hosts=4, other_hosts_seconds=float("inf"), log=log.append)
 
     assert alone.report(ended()) == 143
 
     assert final(store) is None
-    assert 3 <= len(said) <= 10
-    assert "hosts 2, 3" in said[0]
-    assert "30 s" in said[0] or "31 s" in said[0]
+    assert 3 <= len(log) <= 10
+    assert "hosts 2, 3" in log[0]
+    assert "30 s" in log[0] or "31 s" in log[0]
 
 
 def test_a_supervised_leader_gives_up_after_a_while(store):
@@ -315,9 +325,9 @@ def test_a_supervised_leader_gives_up_after_a_while(store):
     assert "did not report within 330 s" in final(store)["message"]
 
 
-def test_a_leader_whose_sibling_was_preempted_leaves_the_end_of_the_slice_to_it(store):
+def test_a_leader_leaves_the_end_of_the_slice_to_a_preempted_host(store):
     time = Time(stop=10)
-    reporter(store, 1, 2).report(failed(1, reason="terminated", exit_code=143))
+    reporter(store, 1, 2).report(failed(1, **PREEMPTED))
 
     assert waiting(store, time, hosts=3, retries=0, linger=40.0).report(ended()) == 143
 
@@ -332,18 +342,18 @@ def lost(host: int = 0, **changes: Any) -> HostOutcome:
     return failed(host, finished_at=500.0, **changes)
 
 
-def test_a_host_that_lost_a_peer_lingers_until_it_is_stopped_and_ends_nothing(store):
-    time, said = Time(stop=30), []
+def test_a_host_that_lost_a_peer_waits_to_be_stopped_and_decides_nothing(store):
+    time, log = Time(stop=30), []
 
-    ending = waiting(store, time, 1, retries=0, linger=40.0, log=said.append)
+    ending = waiting(store, time, 1, retries=0, linger=40.0, log=log.append)
     assert ending.report(lost(1)) == 143
 
     assert (time.passed, final(store)) == (30, None)
     assert json.loads(store.read(JOB.host_outcome(1, 1)))["lost_peer"] is True
-    assert "40 s" in said[0]
+    assert "40 s" in log[0]
 
 
-def test_a_host_that_lost_a_peer_of_which_nothing_is_heard_exits_after_a_while(store):
+def test_a_host_that_lost_a_silent_peer_exits_after_a_while(store):
     time = Time()
 
     assert waiting(store, time, 1, retries=0, linger=40.0).report(lost(1)) == 134
@@ -359,30 +369,22 @@ def test_a_host_that_lost_a_peer_of_which_nothing_is_heard_exits_after_a_while(s
         ({"reason": "exception"}, 1),
         # Stopped because the first was gone, after it had lingered.
         ({"reason": "terminated", "exit_code": 143, "stopped_at": 541.0}, 0),
+        # All lost each other.
+        ({"exit_code": 1, "lost_peer": True, "finished_at": 500.0}, 0),
     ],
 )
-def test_what_a_lost_peer_reports_decides_and_never_who_lost_it(store, other, decides):
+def test_the_report_of_the_lost_peer_decides(store, other, decides):
     reporter(store, 1, 2).report(failed(1, **other))
     time = Time()
 
     assert waiting(store, time, retries=0, linger=40.0).report(lost()) == 134
 
     assert (final(store) or {}).get("host") == decides
-    # Where all lost each other nobody is left who could end the slice.
+    # If all lost each other, no other host can end the slice.
     assert time.passed >= 40 or decides == 0
 
 
-def test_hosts_that_all_lost_each_other_fail_at_once(store):
-    reporter(store, 1, 2).report(lost(1, exit_code=1, reason="exception"))
-    time = Time()
-
-    assert waiting(store, time, retries=0, linger=40.0).report(lost()) == 134
-
-    assert time.passed == 0
-    assert (final(store)["status"], final(store)["host"]) == ("failed", 0)
-
-
-def test_a_failed_connection_lets_a_preempted_host_decide_and_else_is_a_failure(store):
+def test_a_failed_connection_is_a_failure_unless_another_host_was_preempted(store):
     refused = ErrorInfo("ConnectionRefusedError", "m", "t")
     changes: Any = {"lost_peer": None, "exit_code": 1, "reason": "exception", "error": refused}
     time = Time()
@@ -424,7 +426,7 @@ class Away:
 
 
 @pytest.mark.parametrize("error", [BucketNotFoundError("no"), OSError(errno.EFBIG, "too large")])
-def test_what_a_store_will_never_take_is_not_tried_again(store, error):
+def test_an_error_that_does_not_pass_is_raised_at_once(store, error):
     with pytest.raises(type(error)):
         reporter(Away(store, error), wait=lambda _: pytest.fail("waited")).report(ended())
 
@@ -440,41 +442,28 @@ def test_what_a_store_will_never_take_is_not_tried_again(store, error):
         OSError(errno.ENOSPC, "full"),
     ],
 )
-def test_whatever_may_pass_is_tried_again_at_the_end_and_reported_once(store, error):
-    said: list[str] = []
+def test_an_error_that_may_pass_is_retried_until_the_end_and_reported_once(store, error):
+    warnings: list[str] = []
 
     away = Away(store, error)
-    assert reporter(away, wait=lambda _: False, warn=said.append).report(ended()) == 0
+    assert reporter(away, wait=lambda _: False, warn=warnings.append).report(ended()) == 0
 
     assert final(store)["status"] == "succeeded"
-    assert len(said) == 1
-    assert str(error) in said[0]
+    assert len(warnings) == 1
+    assert str(error) in warnings[0]
     with pytest.raises(type(error)):
         reporter(Away(store, error), seconds=0.0, wait=lambda _: False).report(ended())
 
 
-def test_a_stop_does_not_turn_tries_into_a_busy_loop_or_silence(store):
+def test_a_stop_neither_ends_the_retries_nor_their_pauses(store):
     waited: list[float] = []
 
     def wait(seconds: float) -> bool:
         waited.append(seconds)
         return False
 
-    words = failed(reason="terminated", exit_code=143)
-    code = reporter(Away(store, OSError("away"), 3), pause=lambda _: True, wait=wait).report(words)
+    away = Away(store, OSError("away"), 3)
+    code = reporter(away, pause=stopped, wait=wait).report(failed(**PREEMPTED))
 
     assert (code, waited) == (143, [0.1, 0.2, 0.4])
     assert store.stat(JOB.host_outcome(1, 0)) is not None
-
-
-def test_the_fourth_bad_node_ends_the_job_and_all_are_named(store):
-    def bad(attempt: int) -> int:
-        outcome = failed(attempt=attempt, exit_code=4, message="Busy.", node=f"node-{attempt % 3}")
-        return reporter(store, retries=0).report(outcome)
-
-    assert [bad(attempt) for attempt in (1, 2, 3)] == [4, 4, 4]
-    assert final(store) is None
-    assert bad(4) == 2
-
-    assert final(store)["message"] == "4 attempts met a bad node (node-0, node-1, node-2). Busy."
-    assert final(store)["status"] == "failed"

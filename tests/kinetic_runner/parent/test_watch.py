@@ -1,4 +1,4 @@
-"""What a child said counts from when it said it, not from when its parent came to hear it."""
+"""A report of the child counts from when it was sent, not from when the parent reads it."""
 
 import os
 import signal
@@ -14,31 +14,38 @@ from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import TimeLimits, Watch
 
 
-class Beside:
-    """A child, a self-pipe and a log uploader: nothing runs, and there are only their pipes."""
+class Pipes:
+    """The pipes of a child, of a self-pipe and of a log uploader, without processes."""
 
     full = False
     due_in = None
 
     def __init__(self) -> None:
         self.output, self._written = os.pipe()
-        self.report, self._said = os.pipe()
+        self.report, self._report_end = os.pipe()
         self.fd, self._wake = os.pipe()
-        self._open = [self.output, self._written, self.report, self._said, self.fd, self._wake]
+        self._open = [
+            self.output,
+            self._written,
+            self.report,
+            self._report_end,
+            self.fd,
+            self._wake,
+        ]
         for end in (self.output, self.report):
             os.set_blocking(end, False)
         self.status: int | None = None
         self.signals: list[int] = []
         self.requests = 0
         self.stop_requested = False
-        self.stops_when_told = False
-        self.says_when_told = b""
+        self.stops_at_the_end = False
+        self.reports_when_stopped = b""
         self.generations = 0
         self.log = b""
         self._looks = 0
 
-    def says(self, line: bytes) -> None:
-        os.write(self._said, line + b"\n")
+    def reports(self, line: bytes) -> None:
+        os.write(self._report_end, line + b"\n")
 
     def writes(self, data: bytes) -> None:
         os.write(self._written, data)
@@ -53,8 +60,8 @@ class Beside:
 
     def signal(self, number: int) -> None:
         self.signals.append(number)
-        if self.says_when_told:
-            self.says(self.says_when_told)
+        if self.reports_when_stopped:
+            self.reports(self.reports_when_stopped)
 
     def request_stop(self) -> None:
         self.requests += 1
@@ -77,14 +84,14 @@ class Beside:
         self.log += data
 
     def send_due(self) -> None:
-        """Let happen, while the parent is elsewhere, what the child has to say at the end."""
+        """Send the outcome of the child while its parent is busy."""
         if self._looks == 1:
             outcome = HostOutcome(
                 job_id="j", attempt=1, host=0, succeeded=True, reason="returned", phase="report",
                 exit_code=0,
             )  # fmt: skip
-            self.says(b'{"outcome": ' + encode(outcome) + b"}")
-            self.stop_requested = self.stops_when_told
+            self.reports(b'{"outcome": ' + encode(outcome) + b"}")
+            self.stop_requested = self.stops_at_the_end
             os.write(self._wake, b"!")
 
     def close(self) -> None:
@@ -93,22 +100,22 @@ class Beside:
 
 
 @pytest.fixture
-def beside() -> Iterator[Beside]:
-    made = Beside()
+def pipes() -> Iterator[Pipes]:
+    made = Pipes()
     yield made
     made.close()
 
 
 def run(
-    beside: Beside, limits: TimeLimits, lifeline: int | None = None, report_file: str = os.devnull
+    pipes: Pipes, limits: TimeLimits, lifeline: int | None = None, report_file: str = os.devnull
 ) -> ChildEnd:
     with open(os.devnull, "wb") as nowhere:
         tee = Tee(nowhere.fileno())
         watch = Watch(
-            beside,  # type: ignore[arg-type]
-            beside,  # type: ignore[arg-type]
+            pipes,  # type: ignore[arg-type]
+            pipes,  # type: ignore[arg-type]
             tee=tee,
-            log=beside,  # type: ignore[arg-type]
+            log=pipes,  # type: ignore[arg-type]
             limits=limits,
             lifeline=lifeline,
             report_file=report_file,
@@ -116,83 +123,75 @@ def run(
         return watch.run()
 
 
-@pytest.mark.parametrize("told", [False, True])
-def test_an_end_that_is_heard_late_is_neither_a_timeout_nor_cut_short(
-    beside: Beside, told: bool
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_report_that_is_read_late_is_neither_a_timeout_nor_a_stop(
+    pipes: Pipes, stopped: bool
 ) -> None:
-    beside.stops_when_told = told
-    limits = TimeLimits(timeout=None if told else 0.0)
+    pipes.stops_at_the_end = stopped
+    limits = TimeLimits(timeout=None if stopped else 0.0)
     for strange in (b'{"phase": []}', b'{"phase": "lunch"}', b"[1]", b"\xff", b'{"outcome": 7}'):
-        beside.says(strange)  # User code wrote to the pipe.
-    beside.says(b'{"phase": "call"}')
-    end = run(beside, limits)
+        pipes.reports(strange)  # User code wrote to the pipe.
+    pipes.reports(b'{"phase": "call"}')
+    end = run(pipes, limits)
 
-    assert (end.cause, end.reported_in_time, beside.signals) == (None, True, [])
+    assert (end.cause, end.reported_in_time, pipes.signals) == (None, True, [])
     assert end.reported is not None
     assert end.reported.succeeded
 
 
 @pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])
-def test_what_is_reported_after_a_stop_counts_if_the_function_had_ended_before(
-    beside: Beside, phase: str, in_time: bool
+def test_a_report_after_a_stop_counts_if_the_function_had_ended_before(
+    pipes: Pipes, phase: str, in_time: bool
 ) -> None:
-    beside.says(b'{"phase": "%s"}' % phase.encode())
-    beside.stop_requested = True
+    pipes.reports(b'{"phase": "%s"}' % phase.encode())
+    pipes.stop_requested = True
 
-    end = run(beside, TimeLimits())
+    end = run(pipes, TimeLimits())
 
     assert end.cause == "terminated"
-    assert bool(beside.signals) != in_time
+    assert bool(pipes.signals) != in_time
     assert (end.reported is not None, end.reported_in_time) == (True, in_time)
 
 
 @pytest.mark.parametrize(
-    ("said", "signals", "requests"),
+    ("sigterm", "signals", "requests"),
     [("{}", [signal.SIGTERM], 0), ('{"sigterm": "native"}', [], 1)],
 )
 def test_a_child_that_sigterm_reaches_is_not_disturbed_by_a_second_signal(
-    beside: Beside, tmp_path: Path, said: str, signals: list[int], requests: int
+    pipes: Pipes, tmp_path: Path, sigterm: str, signals: list[int], requests: int
 ) -> None:
     report = tmp_path / "report"
-    report.write_text(said + '\n{"phase": "call"}\n')
+    report.write_text(sigterm + '\n{"phase": "call"}\n')
 
-    run(beside, TimeLimits(timeout=0.0), report_file=str(report))
+    run(pipes, TimeLimits(timeout=0.0), report_file=str(report))
 
-    assert (beside.signals, beside.requests) == (signals, requests)
+    assert (pipes.signals, pipes.requests) == (signals, requests)
 
 
-def test_a_child_that_knows_that_its_function_had_ended_before_the_stop_is_believed(
-    beside: Beside,
+@pytest.mark.parametrize("native", [False, True])
+def test_the_child_knows_that_it_had_ended_before_the_stop_unless_sigterm_is_native(
+    pipes: Pipes, native: bool
 ) -> None:
-    beside.says(b'{"phase": "call"}')
-    beside.stop_requested = True
-    beside.says_when_told = b'{"undisturbed": true}'
+    if native:
+        pipes.reports(b'{"sigterm": "native"}')
+    pipes.reports(b'{"phase": "call"}')
+    pipes.stop_requested = True
+    pipes.reports_when_stopped = b'{"undisturbed": true}'
 
-    end = run(beside, TimeLimits())
+    end = run(pipes, TimeLimits())
 
-    assert (end.cause, end.reported_in_time, len(beside.signals)) == ("terminated", True, 1)
-
-
-def test_whether_a_preemption_came_before_the_end_is_not_for_python_to_say(beside: Beside) -> None:
-    beside.says(b'{"sigterm": "native"}')
-    beside.says(b'{"phase": "call"}')
-    beside.stop_requested = True
-    beside.says_when_told = b'{"undisturbed": true}'
-
-    end = run(beside, TimeLimits())
-
-    assert (end.cause, end.reported_in_time, len(beside.signals)) == ("terminated", False, 1)
+    assert (end.cause, end.reported_in_time, len(pipes.signals)) == ("terminated", not native, 1)
 
 
 @pytest.mark.parametrize(("phase", "in_time"), [("call", False), ("report", True)])
-def test_a_value_that_is_reported_when_the_supervisor_dies_counts(
-    beside: Beside, phase: str, in_time: bool
+def test_a_report_at_the_death_of_the_supervisor_counts_if_the_function_had_ended(
+    pipes: Pipes, phase: str, in_time: bool
 ) -> None:
-    beside.says(b'{"phase": "%s"}' % phase.encode())
+    pipes.reports(b'{"phase": "%s"}' % phase.encode())
     lifeline, end = os.pipe()
     os.close(end)
 
-    end = run(beside, TimeLimits(), lifeline)
+    end = run(pipes, TimeLimits(), lifeline)
 
     os.close(lifeline)
     assert end.cause == (None if in_time else "orphaned")
@@ -200,23 +199,23 @@ def test_a_value_that_is_reported_when_the_supervisor_dies_counts(
     assert not in_time or end.reported is not None
 
 
-def test_a_warning_that_is_heard_first_stands_behind_what_was_written_before_it(
-    beside: Beside,
+def test_a_warning_follows_the_output_that_was_written_before_it(
+    pipes: Pipes,
 ) -> None:
-    beside.writes(b"half")
-    beside.says(b'{"warning": "mind"}')
-    beside.stop_requested = True  # What the child said is looked at before its output is.
+    pipes.writes(b"half")
+    pipes.reports(b'{"warning": "mind"}')
+    pipes.stop_requested = True  # Reports of the child are read before its output.
 
-    run(beside, TimeLimits())
+    run(pipes, TimeLimits())
 
-    assert beside.log == b"half\n[kinetic] Warning: mind\n"
+    assert pipes.log == b"half\n[kinetic] Warning: mind\n"
 
 
-def test_what_the_killed_leave_behind_is_killed_too_however_long_that_takes(
-    beside: Beside,
+def test_children_of_killed_processes_are_killed_however_many_rounds_that_takes(
+    pipes: Pipes,
 ) -> None:
-    beside.generations = 3
+    pipes.generations = 3
 
-    run(beside, TimeLimits(remains=0.0))
+    run(pipes, TimeLimits(remains=0.0))
 
-    assert beside.generations == 0
+    assert pipes.generations == 0
