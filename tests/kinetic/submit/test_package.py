@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kinetic import Data
-from kinetic.errors import PackagingError, PayloadError, PreconditionFailedError
+from kinetic.errors import PackagingError, PreconditionFailedError
 from kinetic.submit.package import Call, PackagedCall, PackageOptions, package, plan_of, upload
 from kinetic.testing.fakes import FakeStore
 from kinetic_payload.calls.call import CallHeader, read_header
@@ -28,7 +28,7 @@ JOB = "cpu-f-20260101-000000-abcdef0"
 
 
 class Packages:
-    """What stands around a call: where the user is, and what was said."""
+    """Packages calls with the same options, and keeps what was reported."""
 
     def __init__(self, root: Path, home: Path) -> None:
         self.options = PackageOptions(
@@ -42,7 +42,7 @@ class Packages:
             kinetic_version="0",
         )
         self.checked: list[Data] = []
-        self.said: list[str] = []
+        self.reported: list[str] = []
         self.warned: list[str] = []
         self.packed: list[PackagedCall] = []
 
@@ -56,8 +56,8 @@ class Packages:
         return packed
 
     def upload(self, packed: PackagedCall, store: FakeStore, job_id: str = JOB) -> tuple[str, str]:
-        options, said = self.options, self.said.append
-        sent = upload(packed, store, job_id, options, report=said, warn=self.warned.append)
+        options, report = self.options, self.reported.append
+        sent = upload(packed, store, job_id, options, report=report, warn=self.warned.append)
         return sent.payload_digest, sent.context_digest or ""
 
 
@@ -73,11 +73,15 @@ def header_in(store: FakeStore, job_id: str = JOB) -> CallHeader:
     return read_header(io.BytesIO(store.read(JobObjects(job_id).payload)))
 
 
+def pack_in(store: FakeStore, digest: str | None) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(store.read(f"data/{digest}/packs/00000.zip")))
+
+
 def archive_in(store: FakeStore, digest: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(io.BytesIO(store.read(context_object(digest))))
 
 
-def test_a_call_goes_up_as_a_context_and_a_payload_that_names_it(
+def test_a_call_is_uploaded_as_a_context_and_a_payload_that_names_it(
     project, packages: Packages
 ) -> None:
     module, store = project.module("jobs", "def work(x):\n    return x\n"), FakeStore()
@@ -93,7 +97,7 @@ def test_a_call_goes_up_as_a_context_and_a_payload_that_names_it(
     assert f"{project.package}/jobs.py" in archive_in(store, context).namelist()
 
 
-def test_an_unchanged_project_goes_up_once(project, packages: Packages) -> None:
+def test_an_unchanged_project_is_uploaded_once(project, packages: Packages) -> None:
     module, store = project.module("jobs", "def work(x):\n    return x\n"), FakeStore()
 
     first = packages.upload(packages.package(module.work, 1), store, "one")
@@ -102,26 +106,32 @@ def test_an_unchanged_project_goes_up_once(project, packages: Packages) -> None:
 
     assert first[1] == second[1]
     assert len(store.journal.of("write contexts/*")) == 1
-    assert [said for said in packages.said if "Uploaded" in said] == packages.said[:1]
+    assert [one for one in packages.reported if "Uploaded" in one] == packages.reported[:1]
 
 
-def test_a_file_that_changes_after_the_snapshot_goes_up_as_it_is_then(
-    project, packages: Packages
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_file_that_changes_after_the_snapshot_is_uploaded_as_it_is_then(
+    project, packages: Packages, remote: bool
 ) -> None:
-    module, store = project.module("jobs", "def work(): ...\n"), FakeStore()
+    module, store = project.module("jobs", "def work(): ...\n"), FakeStore(remote=remote)
     project.write("data.txt", "before")
     packed = packages.package(module.work)
     project.write("data.txt", "after!")
+    if remote:  # The payload is uploaded before the change is noticed.
+        written = threading.Event()
+        store.journal.after("write */payload.pkl", written.set)
+        store.journal.before("write contexts/*", lambda: written.wait(60))
 
-    _, context = packages.upload(packed, store)
+    payload, context = packages.upload(packed, store)
 
     assert context != packed.snapshot.digest
     assert archive_in(store, context).read("data.txt") == b"after!"
     assert header_in(store).context_digest == context
+    assert payload == hashlib.sha256(store.read(JobObjects(JOB).payload)).hexdigest()
     assert store.names() == sorted([context_object(context), JobObjects(JOB).payload])
 
 
-def test_a_project_that_never_stands_still_is_given_up_in_words(
+def test_a_project_that_changes_all_the_time_is_refused_with_a_hint(
     project, packages: Packages
 ) -> None:
     module, store = project.module("jobs", "def work(): ...\n"), FakeStore()
@@ -152,14 +162,7 @@ def test_a_payload_is_written_once(project, packages: Packages) -> None:
         packages.upload(packed, store)
 
 
-def test_what_will_not_pickle_is_named_and_nothing_goes_up(project, packages: Packages) -> None:
-    module = project.module("jobs", "def work(config): ...\n")
-
-    with pytest.raises(PayloadError, match=r"\['lock'\]"):
-        packages.package(module.work, {"lock": __import__("threading").Lock()})
-
-
-def test_data_goes_up_by_itself_and_not_with_the_project(project, packages: Packages) -> None:
+def test_data_is_uploaded_separately_from_the_project(project, packages: Packages) -> None:
     module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
     project.write("set/one.txt", "1")
     data = Data(str(project.root / "set"))
@@ -176,7 +179,7 @@ def test_data_goes_up_by_itself_and_not_with_the_project(project, packages: Pack
     ]
 
 
-def test_the_same_data_in_several_places_goes_up_once(project, packages: Packages) -> None:
+def test_the_same_data_in_several_places_is_uploaded_once(project, packages: Packages) -> None:
     module, store = project.module("jobs", "def work(*data): ...\n"), FakeStore()
     project.write("set/one.txt", "1")
     path = str(project.root / "set")
@@ -184,12 +187,12 @@ def test_the_same_data_in_several_places_goes_up_once(project, packages: Package
 
     packages.upload(packed, store)
 
-    assert len(header_in(store).data) == 3
+    assert [ref.mount for ref in header_in(store).data] == ["/data", None, None]
     assert len({ref.digest for ref in header_in(store).data}) == 1
     assert len(store.journal.of("write data/*")) == 1
 
 
-def test_what_of_data_does_not_travel_is_a_warning(project, packages: Packages) -> None:
+def test_a_file_of_data_that_is_left_out_is_a_warning(project, packages: Packages) -> None:
     module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
     project.write("set/one.txt", "1")
     (project.root / "set" / "gone").symlink_to("/nowhere/at/all")
@@ -200,7 +203,22 @@ def test_what_of_data_does_not_travel_is_a_warning(project, packages: Packages) 
     assert "'gone' (a link that leads nowhere)" in warning
 
 
-def test_data_that_never_stands_still_is_given_up_by_name(project, packages: Packages) -> None:
+def test_data_that_changes_during_its_upload_is_uploaded_as_it_is_then(
+    project, packages: Packages
+) -> None:
+    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
+    file = project.write("set/one.txt", "1")
+    packed = packages.package(module.work, Data(str(project.root / "set")))
+    # After its digest is computed, and before it is read.
+    store.journal.before("read data-markers/*", lambda: file.write_text("2"))
+
+    packages.upload(packed, store)
+
+    [ref] = header_in(store).data
+    assert pack_in(store, ref.digest).read("one.txt") == b"2"
+
+
+def test_data_that_changes_all_the_time_is_refused_by_name(project, packages: Packages) -> None:
     module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
     file = project.write("set/one.txt", "1")
     packed = packages.package(module.work, Data(str(project.root / "set")))
@@ -213,34 +231,7 @@ def test_data_that_never_stands_still_is_given_up_by_name(project, packages: Pac
     assert "nothing writes to it" in (raised.value.hint or "")
 
 
-def test_data_that_changes_while_it_is_uploaded_goes_up_as_it_is_then(
-    project, packages: Packages
-) -> None:
-    module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
-    file = project.write("set/one.txt", "1")
-    packed = packages.package(module.work, Data(str(project.root / "set")))
-    # What is asked for once its digest is known, and before it is read.
-    store.journal.before("read data-markers/*", lambda: file.write_text("2"))
-
-    packages.upload(packed, store)
-
-    [ref] = header_in(store).data
-    with zipfile.ZipFile(io.BytesIO(store.read(f"data/{ref.digest}/packs/00000.zip"))) as archive:
-        assert archive.read("one.txt") == b"2"
-
-
-def test_volumes_are_data_with_a_place(project, packages: Packages) -> None:
-    module, store = project.module("jobs", "def work(): ...\n"), FakeStore()
-    project.write("set/one.txt", "1")
-
-    packages.upload(
-        packages.package(module.work, **{"/data": Data(str(project.root / "set"))}), store
-    )
-
-    assert [ref.mount for ref in header_in(store).data] == ["/data"]
-
-
-def test_a_function_of_a_module_inside_a_data_travels_with_the_call(
+def test_a_function_of_a_module_inside_data_is_pickled_by_value(
     project, packages: Packages
 ) -> None:
     module = project.module("jobs", "def work(help, data): ...\n")
@@ -248,37 +239,33 @@ def test_a_function_of_a_module_inside_a_data_travels_with_the_call(
     helper = project.module("set.helper", "def help():\n    return 'the marker'\n")
     data = Data(str(project.root / project.package / "set"))
 
-    # Where the module is in the snapshot, its name is enough.
+    # A module in the snapshot is pickled by its name.
     assert b"the marker" not in packages.package(module.work, helper.help, None).call.pickle
     assert b"the marker" in packages.package(module.work, helper.help, data).call.pickle
 
 
-def test_a_home_inside_the_project_is_no_part_of_it(project, packages: Packages) -> None:
+def test_home_and_key_are_not_shipped_with_the_project(
+    project, packages: Packages, tmp_path: Path
+) -> None:
     module = project.module("jobs", "def work(): ...\n")
     packages.options = replace(packages.options, home=project.root / "home")
     first = packages.package(module.work).snapshot
     project.write("home/store/job/payload.pkl", "large")
-
     assert packages.package(module.work).snapshot.digest == first.digest
 
-
-def test_the_key_does_not_travel_in_place_of_a_link(project, packages: Packages, tmp_path) -> None:
-    module = project.module("jobs", "def work(): ...\n")
     home = tmp_path / "kinetic"
     (home / "jobs").mkdir(parents=True)
     (home / "key").write_text("secret")
     (home / "jobs" / "note").touch()
     packages.options = replace(packages.options, home=home)
-    for link, goal in (("identity", home / "key"), ("seen", home / "jobs")):
-        (project.root / link).symlink_to(goal)
-
-    travelling = {entry.path for entry in packages.package(module.work).snapshot.entries}
-
-    assert "seen/note" in travelling
-    assert "identity" not in travelling
+    for link, target in (("identity", home / "key"), ("seen", home / "jobs")):
+        (project.root / link).symlink_to(target)
+    shipped = {entry.path for entry in packages.package(module.work).snapshot.entries}
+    assert "seen/note" in shipped
+    assert "identity" not in shipped
 
 
-def test_a_home_inside_a_data_does_not_go_up(project, packages: Packages) -> None:
+def test_home_and_store_inside_data_are_not_uploaded(project, packages: Packages) -> None:
     module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
     project.write("set/one.txt", "1")
     project.write("set/.kinetic/key", "secret")
@@ -289,22 +276,16 @@ def test_a_home_inside_a_data_does_not_go_up(project, packages: Packages) -> Non
     packages.upload(packages.package(module.work, Data(str(folder))), store)
 
     [ref] = header_in(store).data
-    pack_in = io.BytesIO(store.read(f"data/{ref.digest}/packs/00000.zip"))
-    assert zipfile.ZipFile(pack_in).namelist() == ["one.txt"]
+    assert pack_in(store, ref.digest).namelist() == ["one.txt"]
     assert packages.warned == []
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"context_warn_mb": 0.5}, ["the project"]),
-        ({"payload_warn_mb": 0.5}, ["the call"]),
-        ({"context_warn_mb": 0.5, "payload_warn_mb": 0.5}, ["the project", "the call"]),
-        ({}, []),
-    ],
+    ("limits", "expected"),
+    [({"context_warn_mb": 0.5, "payload_warn_mb": 0.5}, ["the project", "the call"]), ({}, [])],
 )
-def test_what_is_large_is_told_before_it_is_sent(
-    project, packages: Packages, limits: dict[str, float], said: list[str]
+def test_a_project_and_a_call_that_are_large_are_warnings(
+    project, packages: Packages, limits: dict[str, float], expected: list[str]
 ) -> None:
     module = project.module("jobs", "def work(x): ...\n")
     project.write("big.bin", "x" * 600_000)
@@ -312,13 +293,14 @@ def test_what_is_large_is_told_before_it_is_sent(
 
     packages.package(module.work, bytes(600_000))
 
-    assert len(packages.warned) == len(said)
-    for warning, what in zip(packages.warned, said, strict=True):
-        assert warning.lower().startswith(what)
+    assert [
+        warning[: len(start)].lower()
+        for warning, start in zip(packages.warned, expected, strict=True)
+    ] == expected
 
 
 @pytest.mark.parametrize("this_machine", [True, False])
-def test_what_was_built_for_macos_is_named_where_the_job_runs_on_linux(
+def test_a_library_for_macos_is_a_warning_if_the_job_runs_on_linux(
     project, packages: Packages, this_machine: bool
 ) -> None:
     module = project.module("jobs", "def work(): ...\n")
@@ -333,7 +315,7 @@ def test_what_was_built_for_macos_is_named_where_the_job_runs_on_linux(
     ] * expected
 
 
-def test_the_root_may_be_named(project, packages: Packages) -> None:
+def test_the_root_of_the_project_is_a_setting(project, packages: Packages) -> None:
     module = project.module("jobs", "def work(): ...\n")
     inner = project.root / project.package
     packages.options = replace(packages.options, root=str(inner))
@@ -344,7 +326,7 @@ def test_the_root_may_be_named(project, packages: Packages) -> None:
     assert snapshot.contains(inner / "jobs.py")
 
 
-def test_what_is_shown_where_it_lies_is_not_sent(
+def test_data_that_is_read_in_place_is_not_uploaded(
     project, packages: Packages, tmp_path: Path
 ) -> None:
     module, store = project.module("jobs", "def work(data): ...\n"), FakeStore()
@@ -359,15 +341,14 @@ def test_what_is_shown_where_it_lies_is_not_sent(
     assert store.journal.of("write data*") == []
 
 
-# Over a network
-
-
-def test_project_data_and_call_go_up_together(project, packages: Packages) -> None:
+def test_project_and_data_are_uploaded_in_parallel_over_a_network(
+    project, packages: Packages
+) -> None:
     module, store = project.module("jobs", "def work(data): ...\n"), FakeStore(remote=True)
     project.write("set/one.txt", "1")
     data = Data(str(project.root / "set"))
     together = threading.Barrier(2)
-    # Neither is done before the other has begun.
+    # Neither can end before the other has begun.
     store.journal.before("write contexts/*", lambda: together.wait(60))
     store.journal.before("write data/*", lambda: together.wait(60))
 
@@ -379,27 +360,7 @@ def test_project_data_and_call_go_up_together(project, packages: Packages) -> No
     assert f"data/{ref.digest}/packs/00000.zip" in store.names()
 
 
-def test_a_call_names_the_project_that_went_up_also_where_it_changed_meanwhile(
-    project, packages: Packages
-) -> None:
-    module, store = project.module("jobs", "def work(): ...\n"), FakeStore(remote=True)
-    project.write("data.txt", "before")
-    packed = packages.package(module.work)
-    project.write("data.txt", "after!")
-    # The call is there before anybody knows that the project changed.
-    written = threading.Event()
-    store.journal.after("write */payload.pkl", written.set)
-    store.journal.before("write contexts/*", lambda: written.wait(60))
-
-    payload, context = packages.upload(packed, store)
-
-    assert context != packed.snapshot.digest
-    assert header_in(store).context_digest == context
-    assert archive_in(store, context).read("data.txt") == b"after!"
-    assert payload == hashlib.sha256(store.read(JobObjects(JOB).payload)).hexdigest()
-
-
-def test_bytes_on_their_way_are_told_in_total(project, packages: Packages) -> None:
+def test_the_progress_of_an_upload_is_tracked(project, packages: Packages) -> None:
     module, store = project.module("jobs", "def work(x): ...\n"), FakeStore(remote=True)
     done: dict[str, int] = {}
     totals: dict[str, int | None] = {}
@@ -414,7 +375,7 @@ def test_bytes_on_their_way_are_told_in_total(project, packages: Packages) -> No
         yield advance
 
     packed = packages.package(module.work, bytes(1_000_000))
-    upload(packed, store, JOB, packages.options, report=packages.said.append, track=track)
+    upload(packed, store, JOB, packages.options, report=packages.reported.append, track=track)
 
     assert done["uploading the call"] == len(store.read(JobObjects(JOB).payload))
     assert totals["uploading the call"] == packed.call.size
