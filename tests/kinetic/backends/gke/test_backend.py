@@ -1,20 +1,22 @@
-"""What the backend of clusters reports when the cluster refuses, and how a job becomes a workload."""
+"""`ClusterBackend` and a cluster that refuses or lacks something."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kinetic.backends.backend import Environment, Launch
+from kinetic.backends.backend import Launch
 from kinetic.backends.gke.backend import ClusterBackend
+from kinetic.backends.gke.checks import check_request
 from kinetic.backends.gke.forms import form_on, warnings_of
-from kinetic.backends.gke.job_spec import ClusterEnvironment, SpecOptions, workload_spec
+from kinetic.backends.gke.job_spec import ClusterEnvironment
 from kinetic.backends.gke.observation import observation_of
-from kinetic.errors import SubmitError
+from kinetic.data import Data
+from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -32,12 +34,37 @@ from kinetic_k8s.errors import (
 )
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_k8s.manifests.workload import KIND_OF_FORM, Form, workload_manifest
+from kinetic_k8s.manifests.workload import Form
 from kinetic_k8s.reading.queue import QUEUE
 from kinetic_payload.stores.store import Location
 
 BUCKET = Location("gs", "jobs")
 RECORD = a_record(backend="gke", accelerator="tpu-v5p-8", workload="JobSet", hosts=2)
+
+
+def train() -> None: ...
+
+
+def a_request(tmp_path: Path, **options: object) -> JobRequest:
+    values = {"accelerator": "v5p-8", "container_image": "image:1", "backend": "gke", **options}
+    checked = check_options(**values)
+    environ = {"KINETIC_KUBE_CONTEXT": "mine"}
+    settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
+    return request_of(checked, train, settings, environ={}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/kinetic/data/d0", "/kinetic/workspace/data"])
+def test_a_volume_inside_a_folder_of_the_pod_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidRequestError, match="/kinetic/") as caught:
+        check_request(a_request(tmp_path, volumes={path: Data("gs://photos/2026")}), BUCKET)
+
+    assert caught.value.hint
+
+
+def test_a_store_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+    check_request(a_request(tmp_path), BUCKET)
+    with pytest.raises(InvalidRequestError, match="Pods cannot reach the store /me/store"):
+        check_request(a_request(tmp_path), Location("folder", "/me/store"))
 
 
 class Refusing:
@@ -81,16 +108,19 @@ class Refusing:
         raise self.error
 
 
+def a_backend(cluster: Any, folder: Path) -> ClusterBackend:
+    return ClusterBackend(cluster, FakeStore(), folder, None, {})
+
+
 @pytest.mark.parametrize("act", ["check_stop", "stop"])
-def test_a_refused_cancel_says_that_the_accelerator_is_still_billed(
+def test_a_refused_cancel_names_the_accelerator_that_is_still_billed(
     tmp_path: Path, act: str
 ) -> None:
     limits = {"timeout": 1, "poll_interval": 1} if act == "stop" else {}
 
     def refused(cluster: Any) -> str:
-        backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {})
         with pytest.raises(NotPermittedError, match="403") as caught:
-            getattr(backend, act)(RECORD, **limits)
+            getattr(a_backend(cluster, tmp_path), act)(RECORD, **limits)
         return caught.value.message
 
     assert "tpu-v5p-8 is still billed" in refused(Refusing())
@@ -106,25 +136,22 @@ def test_a_refused_cancel_says_that_the_accelerator_is_still_billed(
     ],
     ids=["another job", "no dry run", "replaced"],
 )
-def test_only_a_refusal_of_the_jobs_own_deletion_keeps_it_from_being_cancelled(
-    tmp_path: Path, cluster: Any
+def test_other_errors_of_a_dry_run_do_not_prevent_a_cancel(tmp_path: Path, cluster: Any) -> None:
+    a_backend(cluster, tmp_path).check_stop(RECORD)
+
+
+def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
+    tmp_path: Path,
 ) -> None:
-    ClusterBackend(cluster, FakeStore(), tmp_path, None, {}).check_stop(RECORD)
-
-
-def test_a_job_is_created_as_the_kind_in_its_record_or_not_at_all(tmp_path: Path) -> None:
-    # JobSets were served when the record was written.
-    backend = ClusterBackend(Refusing(), FakeStore(), tmp_path, None, {})  # type: ignore[arg-type]
+    runner = Runner(digest="0" * 64, name="r.py", content=b"")
     launch = Launch(
         record=RECORD,
-        request=a_request(tmp_path, backend="gke"),
-        environment=ClusterEnvironment(
-            "image:1", runner=Runner(digest="0" * 64, name="r.py", content=b"")
-        ),
+        request=a_request(tmp_path),
+        environment=ClusterEnvironment("image:1", runner=runner),
     )
 
     with pytest.raises(SubmitError, match="does not serve JobSet"):
-        backend.start(launch)
+        a_backend(Refusing(), tmp_path).start(launch)
 
 
 @pytest.mark.parametrize(
@@ -136,79 +163,22 @@ def test_a_job_is_created_as_the_kind_in_its_record_or_not_at_all(tmp_path: Path
         ("v5p-8", "pathways", ("JobSet", "LeaderWorkerSet"), "pathways"),
         ("v5p-8", "pathways", ("LeaderWorkerSet",), "pathways-lws"),
         ("tpu-v5litepod-2x4", "pathways", ("JobSet",), "pathways"),
+        ("v5p-8", "pathways", (), None),
     ],
 )
-def test_what_the_cluster_serves_decides_the_form(
-    accelerator: str, semantics: Any, served: tuple[str, ...], form: Form
+def test_the_form_of_a_job_follows_from_the_kinds_that_the_cluster_serves(
+    accelerator: str, semantics: Any, served: tuple[str, ...], form: Form | None
 ) -> None:
     cluster: Any = Refusing(served=served)
+    parsed = parse_accelerator(accelerator)
 
-    found = form_on(cluster, parse_accelerator(accelerator), semantics)
-
-    assert found == form
-    assert bool(warnings_of(found)) is (form == "indexed-job")
-
-
-def test_pathways_without_its_add_on_names_it() -> None:
-    cluster: Any = Refusing()
-
-    with pytest.raises(UnsupportedWorkloadError, match="JobSet") as caught:
-        form_on(cluster, parse_accelerator("v5p-8"), "pathways")
-
-    assert caught.value.hint
-
-
-def train() -> None: ...
-
-
-def a_request(tmp_path: Path, **options: object) -> JobRequest:
-    values = {"accelerator": "v5p-8", "container_image": "image:1", **options}
-    checked = check_options(**values)
-    environ = {"KINETIC_KUBE_CONTEXT": "mine", "KINETIC_PATHWAYS_TAG": "jax-0.10.0"}
-    settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
-    return request_of(checked, train, settings, environ={"JAX_PLATFORMS": "cpu"}, cwd=tmp_path)
-
-
-@pytest.fixture
-def spec_of(tmp_path: Path) -> Callable[..., Any]:
-    def make(form: Form, **options: object) -> Any:
-        launch = Launch(
-            record=a_record(k8s_name="kn-train-0123456", retries=3),
-            request=a_request(tmp_path, **options),
-            environment=Environment("image:1"),
-        )
-        return workload_spec(
-            launch, SpecOptions(form=form, store=BUCKET, runner=None, variables={})
-        )
-
-    return make
-
-
-def test_each_form_renders_its_kind_and_tells_the_runner_what_to_expect(
-    spec_of: Callable[..., Any],
-) -> None:
-    for form in ("indexed-job", "jobset"):
-        spec = spec_of(form, backend="gke")
-        assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
-        assert spec.pod.environment["KINETIC_DEVICES"] == "tpu:4"
-    for form in ("pathways", "pathways-lws"):
-        spec = spec_of(form, backend="pathways")
-        assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
-        assert spec.pod.environment["KINETIC_PATHWAYS"] == "jax-0.10.0"
-        assert spec.pod.environment["JAX_PLATFORMS"] == "proxy"
-        assert ("--idle-after-report" in spec.pod.command) is (form == "pathways-lws")
-    # An Indexed Job makes one attempt alone.
-    assert "--retries 0" in " ".join(spec_of("indexed-job", backend="gke").pod.command)
-    assert "--retries 3" in " ".join(spec_of("jobset", backend="gke").pod.command)
-
-
-def test_captured_variables_are_not_hidden_by_those_of_the_accelerator(
-    spec_of: Callable[..., Any],
-) -> None:
-    environment = spec_of("jobset", backend="gke", capture_env_vars=["JAX_*"]).pod.environment
-
-    assert not {"JAX_PLATFORMS", "KINETIC_DEVICES"} & set(environment)
-    assert environment["KERAS_BACKEND"] == "jax"
+    if form is None:
+        with pytest.raises(UnsupportedWorkloadError, match="JobSet") as caught:
+            form_on(cluster, parsed, semantics)
+        assert caught.value.hint
+    else:
+        assert form_on(cluster, parsed, semantics) == form
+        assert bool(warnings_of(form)) is (form == "indexed-job")
 
 
 class Queueing(Refusing):
@@ -218,7 +188,7 @@ class Queueing(Refusing):
         super().__init__(served=("Workload",))
         state = {"status": str(admitted), "type": "Admitted"}
         short = {"status": str(admitted), "type": "QuotaReserved", "message": "insufficient quota"}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.objects: dict[str, Manifest] = {
             "Workload": {
                 "metadata": {"name": "w", "uid": "2", "ownerReferences": [{"uid": "1"}]},
@@ -236,7 +206,7 @@ class Queueing(Refusing):
     def list(
         self, kind: str, *, everywhere: bool = False, **selected: object
     ) -> Sequence[Manifest]:
-        self.asked.append(kind)
+        self.requests.append(kind)
         if everywhere:
             raise NotPermittedError("Could not list them: forbidden (403).")
         return [self.objects[kind]] if kind in self.objects else []
@@ -249,22 +219,23 @@ class Queueing(Refusing):
         (False, "waits in the queue 'research'", ["Workload", "LocalQueue"]),
     ],
 )
-def test_why_a_queued_job_has_no_pods_is_reported_for_two_requests(
+def test_a_queued_job_without_pods_is_explained_with_two_requests(
     tmp_path: Path, admitted: bool, expected: str, requests: list[str]
 ) -> None:
     cluster: Any = Queueing(admitted=admitted)
-    backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {})
+    backend = a_backend(cluster, tmp_path)
+    created, labels = datetime.now(UTC).isoformat(), {QUEUE: "research"}
     job = {
         "metadata": {
             "name": "kn-train",
             "uid": "1",
-            "labels": {QUEUE: "research"},
-            "creationTimestamp": datetime.now(UTC).isoformat(),
+            "labels": labels,
+            "creationTimestamp": created,
         },
         "spec": {"suspend": not admitted},
     }
 
     for first in (["Workload"], []):  # The first look asks for those of all namespaces, too.
-        cluster.asked = []
+        cluster.requests = []
         assert expected in backend.explain(RECORD, observation_of(job, [])).reason
-        assert cluster.asked == [*first, *requests]
+        assert cluster.requests == [*first, *requests]
