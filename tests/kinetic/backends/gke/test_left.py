@@ -1,7 +1,8 @@
-"""What killed submits left in a cluster."""
+"""Workloads that killed submits left in a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,6 @@ from kinetic.backends.gke.observation import observation_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.workloads import Workloads
 from kinetic.testing.fakes import FakeStore, a_record
-from kinetic_k8s.cluster import Identity
-from kinetic_k8s.errors import KindNotServedError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HELD, JOB_ID
 from kinetic_k8s.reading.queue import QUEUE
@@ -47,43 +46,9 @@ def a_workload(**metadata: Any) -> Manifest:
     }
 
 
-class Namespace:
-    """A namespace with some JobSets, on a cluster that serves no LeaderWorkerSets."""
-
-    identity = Identity(server="https://cluster", namespace="team", context="mine")
-
-    def __init__(self, *workloads: Manifest, there: tuple[str, ...] = ()) -> None:
-        self.workloads = list(workloads)
-        self.there = there
-        self.asked: list[str] = []
-        self.pods: list[Manifest] = []
-        self.gets = 0
-        self.time = "2026-11-22T12:00:00Z"
-
-    def now(self) -> datetime:
-        return datetime.fromisoformat(self.time)
-
-    def within(self, seconds: float) -> Namespace:
-        return self
-
-    def list(self, kind: str, **selectors: object) -> list[Manifest]:
-        self.asked.append(kind)
-        if kind == "LeaderWorkerSet":
-            raise KindNotServedError("There are none.")
-        if kind == "Pod":
-            return self.pods
-        return self.workloads if kind == "JobSet" else []
-
-    def create(self, manifest: Manifest, *, dry_run: bool) -> Manifest:
-        assert dry_run
-        return {**manifest, "metadata": {**manifest["metadata"], "creationTimestamp": self.time}}
-
-    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
-        self.gets += 1
-        return {} if name in self.there else None
-
-    def delete(self, kind: str, name: str, *, uid: str) -> None:
-        self.workloads = [one for one in self.workloads if one["metadata"]["uid"] != uid]
+SECRET = {"kind": "Secret", "metadata": {"name": "job-env"}}
+RUNNER = {"kind": "ConfigMap", "metadata": {"name": "kn-runner-1"}}
+Clusters = Callable[..., Any]
 
 
 def left_in(cluster: Any, store: FakeStore | None = None) -> Left:
@@ -102,29 +67,32 @@ def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
     assert needs_of(a_workload()) == {("Secret", "job-env"), ("ConfigMap", "kn-runner-1")}
 
 
-def test_only_workloads_of_this_store_are_found_and_parts_of_them_are_not() -> None:
+def test_workloads_of_other_stores_and_parts_of_workloads_are_not_found(
+    cluster_with: Clusters,
+) -> None:
     other = a_workload(uid="2")
-    other["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0][
-        "command"
-    ] = ["python3", "--store", "gs://another"]
+    pod = other["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["command"] = ["python3", "--store", "gs://another"]
     part = a_workload(uid="3", ownerReferences=[{"kind": "JobSet", "name": "job"}])
-    cluster = Namespace(a_workload(), other, part)
+    cluster = cluster_with(a_workload(), other, part, not_served=["LeaderWorkerSet"])
     left = left_in(cluster)
 
     assert [one["metadata"]["uid"] for one in left.find()] == ["1"]
     left.find()
-    assert cluster.asked.count("LeaderWorkerSet") == 1
+    assert cluster.requests.count("list LeaderWorkerSet") == 1
 
 
-def test_a_list_is_used_a_second_time_for_a_few_seconds_unless_a_workload_was_deleted() -> None:
+def test_a_list_is_reused_for_seconds_unless_a_workload_was_deleted(
+    cluster_with: Clusters,
+) -> None:
     there, now = a_workload(), [0.0]
-    cluster: Any = Namespace(there)
+    cluster = cluster_with()
     workloads = Workloads(cluster, clock=lambda: now[0])
 
     def known_after(seconds: float, *, deleted: bool = False) -> bool:
-        cluster.workloads = [there]
+        cluster.objects = [there]
         workloads.list()
-        cluster.workloads = []
+        cluster.objects = []
         if deleted:
             workloads.forget()
         now[0] += seconds
@@ -137,110 +105,119 @@ def test_a_list_is_used_a_second_time_for_a_few_seconds_unless_a_workload_was_de
     assert not known_after(1, deleted=True)
 
 
-def test_what_waits_for_objects_that_nobody_creates_is_removed_after_an_hour(
+@pytest.mark.parametrize(
+    ("objects", "seconds", "claimed", "removed"),
+    [
+        ([RUNNER], 1, False, True),
+        ([RUNNER], -1, False, False),
+        ([RUNNER], 1, True, False),
+        ([RUNNER, SECRET], 1, False, False),
+    ],
+    ids=["killed", "less than an hour old", "begun", "complete"],
+)
+def test_a_workload_whose_objects_are_missing_is_removed_after_an_hour(
+    cluster_with: Clusters,
     caplog: pytest.LogCaptureFixture,
+    objects: list[Manifest],
+    seconds: float,
+    claimed: bool,
+    removed: bool,
+) -> None:
+    workload, store = a_workload(), FakeStore()
+    if claimed:
+        claim = Claim(job_id=RECORD.job_id, attempt=1, host=0, hostname="p", pid=1, claimed_at=1.0)
+        store.write(JobObjects(RECORD.job_id).claim(1, 0), encode(claim))
+    cluster = cluster_with(workload, *objects)
+
+    left_in(cluster, store).remove([workload], created_at(workload) + LEFT_AGE + seconds)
+
+    assert (cluster.deleted == ["1"]) is removed
+    assert ("Secret job-env" in caplog.text) is removed
+
+
+@pytest.mark.parametrize("time", ["2026-11-22T10:59:00Z", ""])
+def test_the_age_of_a_workload_is_measured_by_the_clock_of_the_cluster(
+    cluster_with: Clusters, caplog: pytest.LogCaptureFixture, time: str
 ) -> None:
     workload = a_workload()
-    later = created_at(workload) + LEFT_AGE + 1
-
-    complete = Namespace(workload, there=("job-env", "kn-runner-1"))
-    left_in(complete).remove([workload], later)
-    young = Namespace(workload, there=("kn-runner-1",))
-    left_in(young).remove([workload], later - 2)
-    begun, store = Namespace(workload, there=("kn-runner-1",)), FakeStore()
-    claim = Claim(job_id=RECORD.job_id, attempt=1, host=0, hostname="p", pid=1, claimed_at=1.0)
-    store.write(JobObjects(RECORD.job_id).claim(1, 0), encode(claim))
-    left_in(begun, store).remove([workload], later)
-    killed = Namespace(workload, there=("kn-runner-1",))
-    left_in(killed).remove([workload], later)
-
-    assert complete.workloads == young.workloads == begun.workloads == [workload]
-    assert killed.workloads == []
-    assert "Secret job-env" in caplog.text
-
-
-def test_the_clock_of_the_cluster_decides_what_is_old(caplog: pytest.LogCaptureFixture) -> None:
-    workload = a_workload()
-    cluster = Namespace(workload)
-    cluster.time = "2026-11-22T10:59:00Z"
+    cluster = cluster_with(workload, time=time)
 
     left_in(cluster).remove([workload], created_at(workload) + 2 * LEFT_AGE)
-    assert cluster.workloads == [workload]
-    cluster.time = ""
-    left_in(cluster).remove([workload], created_at(workload) + 2 * LEFT_AGE)
-    assert cluster.workloads == [workload]
+
+    assert cluster.deleted == []
     assert caplog.text == ""
 
 
-def test_a_workload_that_its_submit_never_resumed_is_removed_but_none_of_a_queue() -> None:
-    there = ("job-env", "kn-runner-1")
+@pytest.mark.parametrize(
+    ("labels", "annotations", "suspend", "removed"),
+    [
+        ({}, {HELD: "true"}, True, True),
+        ({}, {HELD: "true"}, False, False),
+        ({}, {}, True, False),
+        ({QUEUE: "team"}, {HELD: "true"}, True, False),
+    ],
+)
+def test_a_workload_that_its_submit_never_resumed_is_removed_unless_it_is_in_a_queue(
+    cluster_with: Clusters,
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    suspend: bool,
+    removed: bool,
+) -> None:
+    workload = a_workload(annotations=annotations)
+    workload["metadata"]["labels"] |= labels
+    workload["spec"]["suspend"] = suspend
+    cluster = cluster_with(workload, SECRET, RUNNER)
 
-    def left_of(labels: dict[str, str], annotations: dict[str, str], suspend: bool) -> int:
-        workload = a_workload(annotations=annotations)
-        workload["metadata"]["labels"] |= labels
-        workload["spec"]["suspend"] = suspend
-        cluster = Namespace(workload, there=there)
-        left_in(cluster).remove([workload], created_at(workload) + LEFT_AGE + 1)
-        return len(cluster.workloads)
+    left_in(cluster).remove([workload], created_at(workload) + LEFT_AGE + 1)
 
-    assert left_of({}, {HELD: "true"}, True) == 0
-    assert left_of({}, {HELD: "true"}, False) == 1
-    assert left_of({}, {}, True) == 1
-    assert left_of({QUEUE: "team"}, {HELD: "true"}, True) == 1
+    assert (cluster.deleted == ["1"]) is removed
 
 
-def test_jobs_that_run_or_have_ended_cost_one_request_together() -> None:
+def test_jobs_that_run_or_have_ended_cost_one_request_together(cluster_with: Clusters) -> None:
     running, ended = a_workload(), a_workload(uid="2")
     ended["metadata"]["labels"] = {JOB_ID: "another"}
     ended["status"] = {"conditions": [{"type": "Completed", "status": "True"}]}
-    cluster = Namespace(running, ended)
-    cluster.pods = [
-        {
-            "metadata": {"name": "pod", "uid": "3", "labels": {JOB_ID: RECORD.job_id}},
-            "status": {"containerStatuses": [{"name": "kinetic", "state": {"running": {}}}]},
-        }
-    ]
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "pod", "uid": "3", "labels": {JOB_ID: RECORD.job_id}},
+        "status": {"containerStatuses": [{"name": "kinetic", "state": {"running": {}}}]},
+    }
+    cluster = cluster_with(running, ended, pod)
 
     left_in(cluster).remove([running, ended], created_at(running) + LEFT_AGE + 1)
 
-    assert (cluster.asked, cluster.gets) == (["Pod"], 0)
+    assert cluster.requests == ["list Pod"]
 
 
-def test_one_call_looks_at_a_part_of_many_that_wait_and_the_next_one_at_others() -> None:
+def test_each_call_examines_another_part_of_many_pending_jobs(cluster_with: Clusters) -> None:
     many = [a_workload(uid=str(number)) for number in range(45)]
-    cluster = Namespace(*many)
+    cluster = cluster_with(*many)
     later = created_at(many[0]) + LEFT_AGE + 1
 
     left_in(cluster).remove(many, later)
-    assert len(cluster.workloads) == 25
-    gone = {one["metadata"]["uid"] for one in many} - {
-        one["metadata"]["uid"] for one in cluster.workloads
-    }
-    cluster.workloads = list(many)
+    assert len(cluster.deleted) == 20
+    cluster.objects = list(many)
     left_in(cluster).remove(many, later + 20)
-    assert gone.isdisjoint(
-        {one["metadata"]["uid"] for one in many}
-        - {one["metadata"]["uid"] for one in cluster.workloads}
-    )
+    assert len(set(cluster.deleted)) == len(cluster.deleted) > 20
 
 
-def test_a_wait_removes_a_job_whose_submit_was_killed_and_seldom_looks_for_that(
-    tmp_path: Path,
+def test_a_wait_removes_a_job_whose_submit_was_killed_and_rarely_checks_for_that(
+    cluster_with: Clusters, tmp_path: Path
 ) -> None:
     now, passed = datetime.now(UTC), [0.0]
 
-    def explained(*ages: timedelta) -> Namespace:
-        cluster: Any = Namespace(there=("kn-runner-1",))
-        cluster.time = now.isoformat()
+    def removed(*ages: timedelta) -> bool:
+        cluster = cluster_with(RUNNER, time=now.isoformat())
         backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {}, clock=lambda: passed[0])
         for age in ages:
             workload = a_workload(creationTimestamp=(now - age).isoformat())
-            cluster.workloads = [workload]
+            cluster.objects = [RUNNER, workload]
             backend.explain(RECORD, observation_of(workload, ()))
             passed[0] += 60
-        return cluster
+        return bool(cluster.deleted)
 
     hour, minute = timedelta(hours=1), timedelta(minutes=1)
-    assert len(explained(hour - minute).workloads) == 1
-    assert explained(hour + minute).workloads == []
-    assert len(explained(hour - minute, hour + minute).workloads) == 1
+    assert not removed(hour - minute)
+    assert removed(hour + minute)
+    assert not removed(hour - minute, hour + minute)
