@@ -126,13 +126,21 @@ def test_a_character_that_the_stream_cannot_encode_is_escaped() -> None:
     assert raw.getvalue() == b"na\\xefve \\udcff\n"
 
 
+class Unencodable(Terminal):
+    """A stream that cannot encode any text."""
+
+    def write(self, text: str) -> int:
+        raise UnicodeEncodeError("latin-1", text, 0, 1, "ordinal not in range(256)")
+
+
+@pytest.mark.parametrize("stream", [Broken, Unencodable])
 @pytest.mark.parametrize("interactive", [False, True])
 def test_errors_of_stderr_are_ignored_and_those_of_stdout_are_raised(
-    interactive: bool, clock: Clock
+    interactive: bool, stream: type[io.StringIO], clock: Clock
 ) -> None:
     out = io.StringIO()
 
-    with Console(out, Broken(), interactive=interactive, clock=clock) as console:
+    with Console(out, stream(), interactive=interactive, clock=clock) as console:
         console.phase("packaging")
         console.note("a note")
         with console.progress("uploading data", 100) as advance:

@@ -91,19 +91,14 @@ def test_a_cluster_without_a_project_is_refused_with_both_remedies() -> None:
         train()
 
 
-def test_a_decorated_function_runs_directly_inside_a_job(inside_a_job: None) -> None:
-    assert add(1, b=2) == 3
-    assert Trainer().fit(2) == 6
-    assert Trainer.of(1) == "Trainer1"
-    assert Trainer.free(4) == 4
-
-
 def test_options_are_not_checked_inside_a_job(inside_a_job: None) -> None:
     @kinetic.run(accelerator="no such thing", backend="nor this", volumes={"x": "y"})
     def double(x: int) -> int:
         return 2 * x
 
     assert double(2) == 4
+    assert Trainer.of(1) == "Trainer1"
+    assert Trainer.free(4) == Trainer().fit(2) - 2
     with pytest.raises(NotInsideJobError, match="simply runs"):
         double.run_async(2)
 

@@ -97,18 +97,6 @@ def test_a_call_is_uploaded_as_a_context_and_a_payload_that_names_it(
     assert f"{project.package}/jobs.py" in archive_in(store, context).namelist()
 
 
-def test_an_unchanged_project_is_uploaded_once(project, packages: Packages) -> None:
-    module, store = project.module("jobs", "def work(x):\n    return x\n"), FakeStore()
-
-    first = packages.upload(packages.package(module.work, 1), store, "one")
-    (project.root / project.package / "jobs.py").touch()
-    second = packages.upload(packages.package(module.work, 2), store, "two")
-
-    assert first[1] == second[1]
-    assert len(store.journal.of("write contexts/*")) == 1
-    assert [one for one in packages.reported if "Uploaded" in one] == packages.reported[:1]
-
-
 @pytest.mark.parametrize("remote", [False, True])
 def test_a_file_that_changes_after_the_snapshot_is_uploaded_as_it_is_then(
     project, packages: Packages, remote: bool
@@ -313,17 +301,6 @@ def test_a_library_for_macos_is_a_warning_if_the_job_runs_on_linux(
     assert [w.partition(":")[0] for w in packages.warned] == [
         "_fast.cpython-311-darwin.so"
     ] * expected
-
-
-def test_the_root_of_the_project_is_a_setting(project, packages: Packages) -> None:
-    module = project.module("jobs", "def work(): ...\n")
-    inner = project.root / project.package
-    packages.options = replace(packages.options, root=str(inner))
-
-    snapshot = packages.package(module.work).snapshot
-
-    assert snapshot.root == inner
-    assert snapshot.contains(inner / "jobs.py")
 
 
 def test_data_that_is_read_in_place_is_not_uploaded(

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -372,70 +371,25 @@ def test_over_a_bucket_a_clean_up_is_looked_for_only_after_a_slow_start(
         assert job_ids_of(services.backend) == [job.job_id]
 
 
-class Broken(io.StringIO):
-    """A stream whose reader is gone and whose disk is full."""
-
-    def write(self, text: str) -> int:
-        raise BrokenPipeError(32, "Broken pipe")
-
-    def flush(self) -> None:
-        raise OSError(28, "No space left on device")
-
-
-class Unencodable(io.StringIO):
-    """A stream that cannot encode any text."""
-
-    def write(self, text: str) -> int:
-        raise UnicodeEncodeError("latin-1", text, 0, 1, "ordinal not in range(256)")
-
-
-@pytest.mark.parametrize("stream", [Broken, Unencodable])
-@pytest.mark.parametrize("interactive", [False, True])
-def test_progress_that_cannot_be_printed_does_not_stop_the_submit(
-    user: User, services: FakeServices, stream: type[io.StringIO], interactive: bool
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("of a handler")])
+def test_an_error_of_the_last_message_is_ignored_and_ctrl_c_names_the_job_that_keeps_running(
+    user: User, services: FakeServices, error: BaseException
 ) -> None:
-    user.project.write(".env", "SECRET=1")
-
-    with Console(io.StringIO(), stream(), interactive=interactive) as console:
-        handle = user.submit(services, console=console)
-
-    assert job_ids_of(services.backend) == [handle.job_id]
-
-
-def test_a_logger_that_fails_does_not_stop_a_job_that_has_started(
-    user: User, services: FakeServices, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Failing(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "submitted" in record.getMessage():
-                raise ValueError("of the user's handler")
-
-    logger, failing = logging.getLogger("kinetic"), Failing()
-    caplog.set_level(logging.INFO, "kinetic")
-    logger.addHandler(failing)
-    try:
-        handle = user.submit(services)
-    finally:
-        logger.removeHandler(failing)
-
-    assert job_ids_of(services.backend) == [handle.job_id]
-
-
-def test_ctrl_c_after_the_start_names_the_job_that_keeps_running(
-    user: User, services: FakeServices
-) -> None:
-    class Interrupted(Console):
+    class Failing(Console):
         def phase(self, text: str) -> None:
             if text.startswith("submitted"):
-                raise KeyboardInterrupt
+                raise error
 
-    console = Interrupted(io.StringIO(), io.StringIO(), interactive=False)
+    console = Failing(io.StringIO(), io.StringIO(), interactive=False)
 
-    with pytest.raises(KeyboardInterrupt) as interrupted:
-        user.submit(services, console=console)
-
-    [job_id] = job_ids_of(services.backend)
-    assert f"keeps running: {job_id}" in "\n".join(interrupted.value.__notes__)
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            user.submit(services, console=console)
+        [job_id] = job_ids_of(services.backend)
+        assert f"keeps running: {job_id}" in "\n".join(interrupted.value.__notes__)
+    else:
+        job = user.submit(services, console=console)
+        assert job_ids_of(services.backend) == [job.job_id]
 
 
 # Refusals before anything is stored

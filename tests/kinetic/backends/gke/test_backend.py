@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,11 @@ from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.accelerators import parse_accelerator
-from kinetic_k8s.cluster import Identity
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.errors import (
     ClusterError,
     ConflictError,
     InvalidManifestError,
-    KindNotServedError,
     NotPermittedError,
     UnsupportedWorkloadError,
 )
@@ -38,6 +36,7 @@ from kinetic_k8s.manifests.workload import Form
 from kinetic_k8s.reading.queue import QUEUE
 from kinetic_payload.stores.store import Location
 
+Clusters = Callable[..., Any]
 BUCKET = Location("gs", "jobs")
 RECORD = a_record(backend="gke", accelerator="tpu-v5p-8", workload="JobSet", hosts=2)
 
@@ -67,81 +66,57 @@ def test_a_store_that_is_a_folder_is_refused(tmp_path: Path) -> None:
         check_request(a_request(tmp_path), Location("folder", "/me/store"))
 
 
-class Refusing:
-    """A cluster with one JobSet, which may not be deleted."""
-
-    identity = Identity(server="https://cluster", namespace="team")
-
-    def __init__(
-        self,
-        *conditions: str,
-        served: tuple[str, ...] = (),
-        job_id: str = RECORD.job_id,
-        error: ClusterError | None = None,
-    ) -> None:
-        self.conditions = conditions
-        self.served = served
-        self.job_id = job_id
-        self.error = error or NotPermittedError("Could not delete it: forbidden (403).")
-
-    def within(self, seconds: float) -> Refusing:
-        return self
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
-
-    def serves(self, kind: str) -> bool:
-        return kind in self.served
-
-    def create(self, manifest: Manifest, **how: object) -> Manifest:
-        raise KindNotServedError(f"The cluster does not serve {manifest['kind']}.")
-
-    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest:
-        true = [{"type": each, "status": "True"} for each in self.conditions]
-        return {
-            "metadata": {"name": name, "uid": "1", "labels": {JOB_ID: self.job_id}},
-            "spec": {"replicatedJobs": []},
-            "status": {"conditions": true},
-        }
-
-    def delete(self, kind: str, name: str, **how: object) -> bool:
-        raise self.error
+def a_jobset(*conditions: str, job_id: str = RECORD.job_id) -> Manifest:
+    true = [{"type": each, "status": "True"} for each in conditions]
+    return {
+        "kind": "JobSet",
+        "metadata": {"name": RECORD.k8s_name, "uid": "1", "labels": {JOB_ID: job_id}},
+        "spec": {"replicatedJobs": []},
+        "status": {"conditions": true},
+    }
 
 
 def a_backend(cluster: Any, folder: Path) -> ClusterBackend:
     return ClusterBackend(cluster, FakeStore(), folder, None, {})
 
 
+def forbidden() -> NotPermittedError:
+    return NotPermittedError("Could not delete it: forbidden (403).")
+
+
 @pytest.mark.parametrize("act", ["check_stop", "stop"])
 def test_a_refused_cancel_names_the_accelerator_that_is_still_billed(
-    tmp_path: Path, act: str
+    cluster_with: Clusters, tmp_path: Path, act: str
 ) -> None:
     limits = {"timeout": 1, "poll_interval": 1} if act == "stop" else {}
 
-    def refused(cluster: Any) -> str:
+    def refused(jobset: Manifest) -> str:
+        cluster = cluster_with(jobset, errors=[forbidden()])
         with pytest.raises(NotPermittedError, match="403") as caught:
             getattr(a_backend(cluster, tmp_path), act)(RECORD, **limits)
         return caught.value.message
 
-    assert "tpu-v5p-8 is still billed" in refused(Refusing())
-    assert "billed" not in refused(Refusing("Completed"))
+    assert "tpu-v5p-8 is still billed" in refused(a_jobset())
+    assert "billed" not in refused(a_jobset("Completed"))
 
 
 @pytest.mark.parametrize(
-    "cluster",
+    ("jobset", "error"),
     [
-        Refusing(job_id="another job of the same name"),
-        Refusing(error=InvalidManifestError("The webhook does not support dry run (400).")),
-        Refusing(error=ConflictError("It has another uid.")),
+        (a_jobset(job_id="another job of the same name"), forbidden()),
+        (a_jobset(), InvalidManifestError("The webhook does not support dry run (400).")),
+        (a_jobset(), ConflictError("It has another uid.")),
     ],
     ids=["another job", "no dry run", "replaced"],
 )
-def test_other_errors_of_a_dry_run_do_not_prevent_a_cancel(tmp_path: Path, cluster: Any) -> None:
-    a_backend(cluster, tmp_path).check_stop(RECORD)
+def test_other_errors_of_a_dry_run_do_not_prevent_a_cancel(
+    cluster_with: Clusters, tmp_path: Path, jobset: Manifest, error: ClusterError
+) -> None:
+    a_backend(cluster_with(jobset, errors=[error]), tmp_path).check_stop(RECORD)
 
 
 def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
-    tmp_path: Path,
+    cluster_with: Clusters, tmp_path: Path
 ) -> None:
     runner = Runner(digest="0" * 64, name="r.py", content=b"")
     launch = Launch(
@@ -151,7 +126,7 @@ def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
     )
 
     with pytest.raises(SubmitError, match="does not serve JobSet"):
-        a_backend(Refusing(), tmp_path).start(launch)
+        a_backend(cluster_with(not_served=["JobSet"]), tmp_path).start(launch)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +142,13 @@ def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
     ],
 )
 def test_the_form_of_a_job_follows_from_the_kinds_that_the_cluster_serves(
-    accelerator: str, semantics: Any, served: tuple[str, ...], form: Form | None
+    cluster_with: Clusters,
+    accelerator: str,
+    semantics: Any,
+    served: tuple[str, ...],
+    form: Form | None,
 ) -> None:
-    cluster: Any = Refusing(served=served)
+    cluster = cluster_with(served=served)
     parsed = parse_accelerator(accelerator)
 
     if form is None:
@@ -181,49 +160,33 @@ def test_the_form_of_a_job_follows_from_the_kinds_that_the_cluster_serves(
         assert bool(warnings_of(form)) is (form == "indexed-job")
 
 
-class Queueing(Refusing):
-    """A cluster whose queue has admitted a job or not, and whose namespace refuses the job's pods."""
-
-    def __init__(self, *, admitted: bool) -> None:
-        super().__init__(served=("Workload",))
-        state = {"status": str(admitted), "type": "Admitted"}
-        short = {"status": str(admitted), "type": "QuotaReserved", "message": "insufficient quota"}
-        self.requests: list[str] = []
-        self.objects: dict[str, Manifest] = {
-            "Workload": {
-                "metadata": {"name": "w", "uid": "2", "ownerReferences": [{"uid": "1"}]},
-                "spec": {"queueName": "research"},
-                "status": {"conditions": [state, short]},
-            },
-            "Event": {
-                "metadata": {"creationTimestamp": "2026-11-22T10:15:00Z"},
-                "involvedObject": {"kind": "Job", "name": "kn-train"},
-                "reason": "FailedCreate",
-                "message": "Error creating: exceeded quota: none",
-            },
-        }
-
-    def list(
-        self, kind: str, *, everywhere: bool = False, **selected: object
-    ) -> Sequence[Manifest]:
-        self.requests.append(kind)
-        if everywhere:
-            raise NotPermittedError("Could not list them: forbidden (403).")
-        return [self.objects[kind]] if kind in self.objects else []
+QUEUED = {
+    "kind": "Workload",
+    "metadata": {"name": "w", "uid": "2", "ownerReferences": [{"uid": "1"}]},
+    "spec": {"queueName": "research"},
+}
+NO_PODS = {
+    "kind": "Event",
+    "metadata": {"creationTimestamp": "2026-11-22T10:15:00Z"},
+    "involvedObject": {"kind": "Job", "name": "kn-train"},
+    "reason": "FailedCreate",
+    "message": "Error creating: exceeded quota: none",
+}
 
 
 @pytest.mark.parametrize(
     ("admitted", "expected", "requests"),
     [
-        (True, "exceeded quota: none", ["Workload", "Event"]),
-        (False, "waits in the queue 'research'", ["Workload", "LocalQueue"]),
+        (True, "exceeded quota: none", ["list Workload", "list Event"]),
+        (False, "waits in the queue 'research'", ["list Workload", "list LocalQueue"]),
     ],
 )
 def test_a_queued_job_without_pods_is_explained_with_two_requests(
-    tmp_path: Path, admitted: bool, expected: str, requests: list[str]
+    cluster_with: Clusters, tmp_path: Path, admitted: bool, expected: str, requests: list[str]
 ) -> None:
-    cluster: Any = Queueing(admitted=admitted)
-    backend = a_backend(cluster, tmp_path)
+    state = {"status": str(admitted), "type": "Admitted"}
+    short = {"status": str(admitted), "type": "QuotaReserved", "message": "insufficient quota"}
+    queued = {**QUEUED, "status": {"conditions": [state, short]}}
     created, labels = datetime.now(UTC).isoformat(), {QUEUE: "research"}
     job = {
         "metadata": {
@@ -234,8 +197,10 @@ def test_a_queued_job_without_pods_is_explained_with_two_requests(
         },
         "spec": {"suspend": not admitted},
     }
+    cluster = cluster_with(queued, NO_PODS, served=["Workload"], one_namespace=True)
+    backend = a_backend(cluster, tmp_path)
 
-    for first in (["Workload"], []):  # The first look asks for those of all namespaces, too.
-        cluster.requests = []
+    for first in (["list Workload"], []):  # The first look asks for those of all namespaces, too.
+        cluster.requests.clear()
         assert expected in backend.explain(RECORD, observation_of(job, [])).reason
         assert cluster.requests == [*first, *requests]
