@@ -149,19 +149,6 @@ def test_an_error_about_a_profile_is_exit_code_1(
     assert ran.stdout == ""
 
 
-def test_a_broken_profiles_file_is_reported_and_not_changed(
-    kinetic: Kinetic, tmp_path: Path
-) -> None:
-    file = tmp_path / "profiles.json"
-    file.write_text("{\n oops")
-
-    ran = kinetic("profile", "create", "one", *CLUSTER)
-
-    assert ran.exit_code == 1
-    assert f"{file} is broken at line 2" in ran.stderr
-    assert file.read_text() == "{\n oops"
-
-
 def test_a_profile_can_be_created_although_it_is_chosen_already(kinetic: Kinetic) -> None:
     ran = kinetic("profile", "create", "one", *CLUSTER, KINETIC_PROFILE="one")
 
