@@ -25,9 +25,13 @@ def a_profile(name: str = "dev", **more: str) -> Profile:
     return Profile(name=name, **{"project": "p", "zone": "z", "cluster": "c", **more})
 
 
-def test_the_first_profile_becomes_current_and_the_second_does_not(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "profiles.json"
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "profiles.json"
 
+
+def test_the_first_profile_becomes_current_and_the_second_does_not(path: Path) -> None:
+    path = path.parent / "deep" / path.name
     create_profile(path, a_profile("one"))
     after = create_profile(path, a_profile("two", backend="gke"))
 
@@ -42,8 +46,7 @@ def test_the_first_profile_becomes_current_and_the_second_does_not(tmp_path: Pat
     }
 
 
-def test_use_unset_and_remove_change_the_current_profile(tmp_path: Path) -> None:
-    path = tmp_path / "profiles.json"
+def test_use_unset_and_remove_change_the_current_profile(path: Path) -> None:
     create_profile(path, a_profile("one"))
     create_profile(path, a_profile("two"))
 
@@ -57,8 +60,7 @@ def test_use_unset_and_remove_change_the_current_profile(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("change", [use_profile, remove_profile])
-def test_a_missing_profile_is_refused_with_similar_names(tmp_path: Path, change) -> None:
-    path = tmp_path / "profiles.json"
+def test_a_missing_profile_is_refused_with_similar_names(path: Path, change) -> None:
     create_profile(path, a_profile("staging"))
 
     with pytest.raises(ConfigurationError, match="'staging'"):
@@ -66,10 +68,10 @@ def test_a_missing_profile_is_refused_with_similar_names(tmp_path: Path, change)
 
 
 @pytest.mark.parametrize("name", ["", "-a", "_a", "a b", "a/b", "ü", "a" * 65, "a\n"])
-def test_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused(path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="cannot be the name"):
-        create_profile(tmp_path / "profiles.json", a_profile(name))
-    assert create_profile(tmp_path / "profiles.json", a_profile("a" * 64)).current == "a" * 64
+        create_profile(path, a_profile(name))
+    assert create_profile(path, a_profile("a" * 64)).current == "a" * 64
 
 
 @pytest.mark.parametrize(
@@ -84,9 +86,9 @@ def test_an_invalid_name_is_refused(tmp_path: Path, name: str) -> None:
     ],
 )
 def test_a_profile_with_a_part_of_a_cluster_is_refused(
-    tmp_path: Path, settings: dict[str, Any], refused: str
+    path: Path, settings: dict[str, Any], refused: str
 ) -> None:
-    path, profile = tmp_path / "profiles.json", Profile(name="x", **settings)
+    profile = Profile(name="x", **settings)
 
     if refused:
         with pytest.raises(ConfigurationError, match=refused):
@@ -95,8 +97,7 @@ def test_a_profile_with_a_part_of_a_cluster_is_refused(
         assert create_profile(path, profile).current == "x"
 
 
-def test_an_existing_profile_is_not_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "profiles.json"
+def test_an_existing_profile_is_not_overwritten(path: Path) -> None:
     create_profile(path, a_profile(zone="before"))
 
     with pytest.raises(ConfigurationError, match="already"):
@@ -105,8 +106,7 @@ def test_an_existing_profile_is_not_overwritten(tmp_path: Path) -> None:
     assert read_profiles(path).profiles["dev"].zone == "before"
 
 
-def test_keys_of_a_later_version_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "profiles.json"
+def test_keys_of_a_later_version_are_kept(path: Path) -> None:
     path.write_text(
         '{"current": "a", "later": [1], "profiles": {"a": {"project": "p", "colour": "red"}}}'
     )
@@ -129,9 +129,8 @@ def test_keys_of_a_later_version_are_kept(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_broken_file_is_reported_with_its_line_and_not_overwritten(
-    tmp_path: Path, text: bytes, line: int
+    path: Path, text: bytes, line: int
 ) -> None:
-    path = tmp_path / "profiles.json"
     path.write_bytes(text)
 
     for action in (read_profiles, lambda p: create_profile(p, a_profile()), unset_profile):
@@ -153,8 +152,7 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
     assert read_profiles(kept).current == "dev"
 
 
-def test_profiles_created_by_several_processes_are_all_kept(tmp_path: Path) -> None:
-    path = tmp_path / "profiles.json"
+def test_profiles_created_by_several_processes_are_all_kept(path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from kinetic.settings.profiles import *\n"
         "for i in range(5): create_profile(Path(sys.argv[1]),"

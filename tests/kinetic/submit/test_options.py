@@ -16,25 +16,6 @@ def check(**given: object) -> RunOptions:
     return check_options(**{"accelerator": "cpu", **given})
 
 
-def test_without_arguments_nothing_is_limited() -> None:
-    checked = check()
-
-    assert checked == RunOptions(
-        given={"accelerator": "cpu"},
-        settings=checked.settings,
-        accelerator=checked.accelerator,
-        image=ContainerImage("default"),
-        capture=(),
-        volumes={},
-        spot=False,
-        debug=False,
-        limits=AttemptLimits(),
-        resources=Resources(),
-        labels={},
-    )
-    assert set(checked.settings.values()) == {None}
-
-
 def test_arguments_are_converted_to_the_types_of_a_request() -> None:
     data = Data(".")
 
@@ -78,7 +59,12 @@ def test_spot_is_an_argument_or_a_suffix(accelerator: str, spot: bool, expected:
 
 
 def test_only_arguments_that_differ_from_the_defaults_count_as_given() -> None:
-    assert check_options().given == {}
+    defaults = check_options()
+
+    assert defaults.given == {}
+    assert set(defaults.settings.values()) == {None}
+    assert (defaults.limits, defaults.resources) == (AttemptLimits(), Resources())
+    assert defaults.image == ContainerImage("default")
     assert check(retries=0, spot=True).given == {"accelerator": "cpu", "spot": True}
 
 
