@@ -47,7 +47,7 @@ A_DAY = 86_400.0
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return one `KINETIC_HOME` for all tests here: the runner is bundled once."""
+    """Return one `KINETIC_HOME` for all tests here: its key is made once."""
     return tmp_path_factory.mktemp("home")
 
 
