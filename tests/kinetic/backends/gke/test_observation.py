@@ -131,5 +131,7 @@ def test_a_job_between_two_pods_is_running_if_it_has_claimed_an_attempt() -> Non
     second = a_pod(created="2026-11-22T10:15:40Z", **PULLING)
     assert [status(begun, job), status(begun, job, second)] == [JobStatus.RUNNING] * 2
     assert [status(new, job), status(new, job, second)] == [JobStatus.PENDING] * 2
-    # Without a request for each of a thousand jobs that wait in a queue or for a machine.
+    # No request is sent for each of a thousand jobs that wait in a queue or for a machine.
+    before = store.journal.of("read *")
     assert [status(begun, queued), status(begun, job, first)] == [JobStatus.PENDING] * 2
+    assert store.journal.of("read *") == before
