@@ -19,7 +19,7 @@ KINETIC = (sys.executable, "-m", "kinetic_cli")
 
 
 class Laptop:
-    """A project and a home; everything that is done there is a process of its own."""
+    """A project and a home; each command is a process of its own."""
 
     def __init__(self, folder: Path, home: Path, environment: dict[str, str]) -> None:
         self.project = folder / "project"
@@ -72,7 +72,7 @@ def laptop(tmp_path: Path, warm: Callable[[Path], Path]) -> Iterator[Laptop]:
         laptop.kinetic("jobs", "cancel", job_id)
 
 
-def test_a_job_is_followed_collected_and_forgotten(laptop: Laptop) -> None:
+def test_a_job_is_followed_collected_and_removed(laptop: Laptop) -> None:
     job = laptop.submit("answer", "42")
 
     followed = laptop.kinetic("jobs", "logs", "--follow", job)
@@ -94,7 +94,9 @@ def test_a_job_is_followed_collected_and_forgotten(laptop: Laptop) -> None:
     assert laptop.kinetic("jobs", "status", job).returncode == 1
 
 
-def test_the_functions_exception_is_shown_with_its_own_traceback_only(laptop: Laptop) -> None:
+def test_an_exception_of_the_function_is_printed_with_its_own_traceback_only(
+    laptop: Laptop,
+) -> None:
     job = laptop.submit("fail")
 
     ran = laptop.kinetic("jobs", "result", job)
@@ -106,16 +108,16 @@ def test_the_functions_exception_is_shown_with_its_own_traceback_only(laptop: La
     assert "FAILED" in laptop.kinetic("jobs", "list").stdout
 
 
-def test_a_waiting_job_is_left_alone_by_ctrl_c_and_stopped_by_cancel(laptop: Laptop) -> None:
+def test_ctrl_c_does_not_stop_a_job_and_cancel_does(laptop: Laptop) -> None:
     job = laptop.submit("wait")
     following = laptop.start("jobs", "logs", "-f", job)
     assert following.stdout is not None
     assert following.stdout.readline() == "waiting\n"
 
     following.send_signal(signal.SIGINT)
-    _, said = following.communicate(timeout=300)
+    _, errors = following.communicate(timeout=300)
 
-    assert (following.returncode, job in said) == (130, True)
+    assert (following.returncode, job in errors) == (130, True)
     timed_out = laptop.kinetic("jobs", "result", job, "--timeout", "0.1")
     assert (timed_out.returncode, "Traceback" in timed_out.stderr) == (1, False)
     assert "RUNNING" in laptop.kinetic("jobs", "status", job).stdout
@@ -127,42 +129,36 @@ def test_a_waiting_job_is_left_alone_by_ctrl_c_and_stopped_by_cancel(laptop: Lap
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("how", ["its reader stops", "Ctrl-C", "a full disk"])
-def test_a_job_whose_value_was_printed_in_part_is_kept(
-    laptop: Laptop, how: str, unbuffered: str
-) -> None:
+def test_a_job_whose_value_was_printed_in_part_is_kept(laptop: Laptop, unbuffered: str) -> None:
     laptop.environment["PYTHONUNBUFFERED"] = unbuffered
     job = laptop.submit("much", "500000")
-    if how == "a full disk":
-        with open("/dev/full", "w") as full:
-            printing = laptop.start("jobs", "result", job, stdout=full)
+
+    def printing(stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+        process = laptop.start("jobs", "result", job, stdout=stdout)
+        if process.stdout is not None:
+            assert process.stdout.read(1) == "["  # No pipe holds the rest.
+        return process
+
+    with open("/dev/full", "w") as full:
+        disk_is_full = printing(stdout=full)
+    reader_stops = printing()
+    assert reader_stops.stdout is not None
+    reader_stops.stdout.close()
+    reader_stops.stdout = None
+    ctrl_c = printing()
+    ctrl_c.send_signal(signal.SIGINT)
+    for process, code in ((disk_is_full, 1), (reader_stops, 0), (ctrl_c, 130)):
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == code
+        assert f"{job} is kept" in errors
+
+    if unbuffered:
+        whole = laptop.kinetic("jobs", "result", job)
+        assert (whole.returncode, len(whole.stdout)) == (0, 5000 * 103 + 1)
     else:
-        printing = laptop.start("jobs", "result", job)
-        assert printing.stdout is not None
-        assert printing.stdout.read(1) == "["  # No pipe holds the rest.
-    if how == "its reader stops":
-        printing.stdout.close()
-        printing.stdout = None
-    elif how == "Ctrl-C":
-        printing.send_signal(signal.SIGINT)
-    _, said = printing.communicate(timeout=300)
-
-    assert printing.returncode == {"its reader stops": 0, "Ctrl-C": 130, "a full disk": 1}[how]
-    assert f"{job} is kept" in said
-    again = laptop.kinetic("jobs", "result", job)
-    assert (again.returncode, len(again.stdout)) == (0, 5000 * 103 + 1)
-    assert f"Removed {job}." in again.stderr
+        whole = laptop.kinetic("jobs", "result", job, "--output", "value.json")
+        assert (whole.returncode, whole.stdout) == (0, "")
+        value = json.loads((laptop.project / "value.json").read_text())
+        assert value == ["x" * 99] * 5000
+    assert f"Removed {job}." in whole.stderr
     assert laptop.kinetic("jobs", "result", job).returncode == 1
-
-
-def test_a_value_goes_to_a_file_from_which_anybody_reads_it(laptop: Laptop) -> None:
-    job = laptop.submit("much", "500000")
-    (laptop.project / "taken").write_text("the only copy of another value")
-
-    refused = laptop.kinetic("jobs", "result", job, "--output", "taken", "--cleanup")
-    written = laptop.kinetic("jobs", "result", job, "--output", "value.json")
-
-    assert (refused.returncode, "exists already" in refused.stderr) == (2, True)
-    assert (written.returncode, written.stdout) == (0, "")
-    assert json.loads((laptop.project / "value.json").read_text()) == ["x" * 99] * 5000
-    assert f"Removed {job}." in written.stderr

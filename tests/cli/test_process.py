@@ -47,49 +47,33 @@ def modules_after(args: list[str], environment: Mapping[str, str]) -> set[str]:
     return set(modules)
 
 
-def test_help_imports_nothing_of_the_house_but_the_commands(environment: dict[str, str]) -> None:
+def test_help_imports_nothing_but_the_commands(environment: dict[str, str]) -> None:
     loaded = {name.partition(".")[0] for name in modules_after(["--help"], environment)}
 
     heavy = {"kinetic", "kinetic_payload", "kinetic_k8s", "msgspec", "rich", "psutil", "logging"}
     assert not heavy & loaded
 
 
-def test_completing_a_command_imports_no_facade(environment: dict[str, str]) -> None:
-    asked = {
-        **environment,
-        "_KINETIC_COMPLETE": "bash_complete",
-        "COMP_WORDS": "kinetic jobs l",
-        "COMP_CWORD": "2",
-    }
-
-    ran = kinetic(environment=asked)
-
-    assert ran.stdout.split() == ["plain,list", "plain,logs"]
-
-
-def test_completing_a_profile_knows_the_profiles(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("kinetic jobs l", ["plain,list", "plain,logs"]),
+        ("kinetic profile use l", ["plain,laptop"]),
+        ("kinetic jobs status ", []),
+    ],
+    ids=["command", "profile", "job, without any"],
+)
+def test_words_are_completed(words: str, expected: list[str], environment: dict[str, str]) -> None:
     kinetic("profile", "create", "laptop", "--backend", "local", environment=environment)
-    asked = {
-        **environment,
+    variables = {
         "_KINETIC_COMPLETE": "bash_complete",
-        "COMP_WORDS": "kinetic profile use l",
-        "COMP_CWORD": "3",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
     }
 
-    assert kinetic(environment=asked).stdout.split() == ["plain,laptop"]
+    ran = kinetic(environment={**environment, **variables})
 
-
-def test_completing_a_job_without_any_is_silent(environment: dict[str, str]) -> None:
-    asked = {
-        **environment,
-        "_KINETIC_COMPLETE": "zsh_complete",
-        "COMP_WORDS": "kinetic jobs status ",
-        "COMP_CWORD": "3",
-    }
-
-    ran = kinetic(environment=asked)
-
-    assert (ran.stdout.strip(), ran.stderr) == ("", "")
+    assert (ran.stdout.split(), ran.stderr) == (expected, "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -109,27 +93,23 @@ def test_completion_prints_a_script_for_the_shell(shell: str, environment: dict[
         (["jobs", "status", "nope"], 1),
         (["jobs", "status", "../etc"], 1),
         (["jobs", "status"], 2),
+        ([], 2),
         (["nope"], 2),
         (["--nope"], 2),
     ],
 )
-def test_exit_codes_tell_success_failure_and_wrong_usage_apart(
+def test_exit_codes_distinguish_success_failure_and_wrong_usage(
     args: list[str], code: int, environment: dict[str, str]
 ) -> None:
     ran = kinetic(*args, environment=environment)
 
     assert ran.returncode == code
     assert "Traceback" not in ran.stderr
+    assert ("Usage: kinetic" in ran.stdout + ran.stderr) is (code == 2 or "--help" in args)
     assert bool(ran.stderr) is (code != 0 or args == ["jobs", "list"])
 
 
-def test_no_arguments_show_the_help(environment: dict[str, str]) -> None:
-    ran = kinetic(environment=environment)
-
-    assert "Usage: kinetic" in ran.stdout + ran.stderr
-
-
-def test_a_reader_that_has_had_enough_is_no_failure(environment: dict[str, str]) -> None:
+def test_a_reader_that_stops_is_no_error(environment: dict[str, str]) -> None:
     # Far more than a pipe holds, so that the write certainly meets its closed end.
     producer = subprocess.Popen(
         [*KINETIC, "accelerators", "--all", "--json"],
@@ -141,15 +121,15 @@ def test_a_reader_that_has_had_enough_is_no_failure(environment: dict[str, str])
     assert producer.stderr is not None
     assert producer.stdout.read(1) == b"["
     producer.stdout.close()
-    said = producer.stderr.read()
+    errors = producer.stderr.read()
     producer.stderr.close()
 
-    assert (producer.wait(), said) == (0, b"")
+    assert (producer.wait(), errors) == (0, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("args", [["--help"], ["config"], ["accelerators", "--all", "--json"]])
-def test_a_full_disk_is_said_in_a_sentence(args: list[str], environment: dict[str, str]) -> None:
+def test_a_full_disk_is_reported_as_an_error(args: list[str], environment: dict[str, str]) -> None:
     buffered = {**environment, "PYTHONUNBUFFERED": ""}
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(
@@ -160,7 +140,7 @@ def test_a_full_disk_is_said_in_a_sentence(args: list[str], environment: dict[st
     assert ran.stderr == "Error: No space left on device.\n"
 
 
-def test_a_pipe_of_another_encoding_is_no_failure(environment: dict[str, str]) -> None:
+def test_characters_that_a_pipe_cannot_encode_are_escaped(environment: dict[str, str]) -> None:
     strange = {**environment, "PYTHONIOENCODING": "ascii", "KINETIC_ZONE": "größe-中"}
 
     ran = kinetic("config", environment=strange)
@@ -180,14 +160,14 @@ def on_a_terminal(*args: str, environment: Mapping[str, str]) -> str:
         while chunk := os.read(ours, 65536):
             shown += chunk
     except OSError:
-        pass  # Linux's way to say that the other end is closed.
+        pass  # Linux reports in this way that the other end is closed.
     os.close(ours)
     assert process.wait() == 0
     return shown.decode()
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-def test_colours_are_for_terminals_whose_user_wants_them(
+def test_colours_are_used_on_a_terminal_unless_no_color_is_set(
     no_color: str, coloured: bool, environment: dict[str, str]
 ) -> None:
     # A setting whose value is a status is the nearest thing to a job that needs no backend.

@@ -19,7 +19,7 @@ EVERY = sorted(
 
 
 @pytest.mark.parametrize("kind", EVERY, ids=lambda kind: kind.__name__)
-def test_every_error_can_be_copied_and_pickled(kind: type[KineticError]) -> None:
+def test_an_error_can_be_copied_and_pickled(kind: type[KineticError]) -> None:
     more = {"filename": "digits.csv"} if kind is DataNotFoundError else {}
     if issubclass(kind, JobError):
         more = {"job_id": "cpu-train-1"}

@@ -1,4 +1,4 @@
-"""What importing `kinetic` costs and does, outside of a job and inside one."""
+"""Import of `kinetic`, outside of a job and inside one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import kinetic
 import kinetic_payload
-from kinetic.light import MODULES, light_files
+from kinetic.light import light_files
 
 HEAVY = ("google", "msgspec", "psutil", "rich", "cloudpickle", "kubernetes", "asyncio")
 
@@ -20,7 +20,7 @@ HEAVY = ("google", "msgspec", "psutil", "rich", "cloudpickle", "kubernetes", "as
 def run_python(code: str, *options: str, **environ: str) -> str:
     env = {
         name: value
-        for name, value in os.environ.items()  # noqa: TID251 - a child's begins with ours
+        for name, value in os.environ.items()  # noqa: TID251 - for a child
         if not name.startswith("KINETIC_")
     }
     done = subprocess.run(
@@ -41,13 +41,13 @@ def run_python(code: str, *options: str, **environ: str) -> str:
         "import kinetic\n@kinetic.run('cpu', backend='local')\ndef f(): ...",
     ],
 )
-def test_nothing_heavy_is_loaded_before_it_is_needed(code: str) -> None:
+def test_heavy_modules_are_not_loaded_by_an_import_or_a_decorator(code: str) -> None:
     loaded = run_python(f"{code}\nimport sys; print(*sys.modules)").split()
 
     assert [name for name in HEAVY if name in loaded] == []
 
 
-def test_importing_configures_nothing() -> None:
+def test_an_import_configures_nothing() -> None:
     run_python(
         "import logging, os, signal, warnings\n"
         "def state():\n"
@@ -62,18 +62,15 @@ def test_importing_configures_nothing() -> None:
     )
 
 
-def test_every_public_name_is_there_and_listed() -> None:
+def test_every_public_name_exists_and_is_listed() -> None:
     assert set(kinetic.__all__) <= set(dir(kinetic))
     for name in kinetic.__all__:
         assert getattr(kinetic, name) is not None
-
-
-def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'run_everything'"):
         kinetic.run_everything
 
 
-def test_the_wire_version_is_one_line_of_text_and_that_of_the_payload() -> None:
+def test_the_wire_version_is_that_of_the_payload_on_a_line_of_its_own() -> None:
     from kinetic._wire import WIRE_VERSION
     from kinetic_payload.layout import WIRE_LINE
     from kinetic_payload.layout import WIRE_VERSION as PAYLOADS
@@ -98,13 +95,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_the_bundle(bundle: Path, code: str, *, inside: bool = True) -> str:
-    # -S as well as -I: whatever is installed here must not help.
+    # -S as well as -I: packages that are installed here must not help.
     start = f"import sys; sys.path += [{str(bundle)!r}, {str(bundle / 'light')!r}]\n"
     job = {"KINETIC_JOB_ID": "cpu-f-20260101-000000-abcdef0"} if inside else {}
     return run_python(start + code, "-I", "-S", **job)
 
 
-def test_a_users_module_imports_and_runs_in_a_job_with_the_bundle_alone(bundle: Path) -> None:
+def test_a_users_module_runs_in_a_job_with_nothing_but_the_bundle(bundle: Path) -> None:
     out = in_the_bundle(
         bundle,
         "import kinetic\n"
@@ -123,7 +120,7 @@ def test_a_users_module_imports_and_runs_in_a_job_with_the_bundle_alone(bundle: 
     assert out.split() == ["8", "2", "True", kinetic.__version__]
 
 
-def test_what_only_a_client_can_do_says_so_when_it_is_used_in_a_job(bundle: Path) -> None:
+def test_functions_of_the_client_are_refused_inside_a_job(bundle: Path) -> None:
     out = in_the_bundle(
         bundle,
         "import kinetic\n"
@@ -136,7 +133,7 @@ def test_what_only_a_client_can_do_says_so_when_it_is_used_in_a_job(bundle: Path
     assert len(out.splitlines()) == 4
 
 
-def test_outside_a_job_a_missing_part_is_a_missing_module(bundle: Path) -> None:
+def test_a_missing_part_is_a_missing_module_outside_a_job(bundle: Path) -> None:
     out = in_the_bundle(
         bundle,
         "import kinetic\n"
@@ -146,10 +143,3 @@ def test_outside_a_job_a_missing_part_is_a_missing_module(bundle: Path) -> None:
     )
 
     assert out.strip().startswith("kinetic.")
-
-
-def test_the_light_part_is_all_there() -> None:
-    folder = Path(kinetic.__file__).parent
-
-    assert set(light_files()) == {f"light/kinetic/{name}.py" for name in MODULES}
-    assert light_files()["light/kinetic/_wire.py"] == (folder / "_wire.py").read_bytes()

@@ -1,4 +1,4 @@
-"""What should be read is a warning about a line of the caller's, however deep in us it arises."""
+"""A warning points at a line of the caller's code, however deep in ours it arises."""
 
 import threading
 import warnings
@@ -10,32 +10,32 @@ import pytest
 from kinetic.notices import Logins, warn_caller
 
 
-def ours(caught: Iterable[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
-    """Return what is not said of what other tests left, at whatever moment that is collected."""
+def user_warnings(caught: Iterable[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
+    """Leave out warnings about garbage of other tests, which may be collected at any moment."""
     return [found for found in caught if found.category is UserWarning]
 
 
-def test_a_warning_is_about_the_line_of_whoever_called_us() -> None:
+def test_a_warning_names_the_line_of_the_caller() -> None:
     deep: dict[str, Any] = {"__name__": "kinetic.deep.inside", "warn": warn_caller}
     exec("def inner(): warn('full')\ndef outer(): inner()", deep)
 
     with pytest.warns(UserWarning, match="full") as caught:
         deep["outer"]()
 
-    assert [found.filename for found in ours(caught)] == [__file__]
+    assert [found.filename for found in user_warnings(caught)] == [__file__]
 
 
-def test_a_warning_from_a_thread_is_one_all_the_same() -> None:
+def test_a_warning_from_a_thread_is_issued_too() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         thread = threading.Thread(target=warn_caller, args=["the log broke off"])
         thread.start()
         thread.join()
 
-    assert [str(found.message) for found in ours(caught)] == ["the log broke off"]
+    assert [str(found.message) for found in user_warnings(caught)] == ["the log broke off"]
 
 
-def test_a_login_is_asked_for_once_while_it_fails_and_again_when_it_has_expired_once_more() -> None:
+def test_a_login_is_new_once_while_it_fails_and_again_hours_later() -> None:
     now = 0.0
     logins = Logins(clock=lambda: now)
     asked = []

@@ -5,7 +5,7 @@ import pytest
 from kinetic_cli.ages import age_of, age_text
 
 
-def test_an_age_has_one_unit_or_is_not_known() -> None:
+def test_the_text_of_an_age_has_one_unit() -> None:
     assert age_text(300) == "5m"
     assert age_text(None) is None
 
@@ -21,5 +21,5 @@ def test_an_age_has_one_unit_or_is_not_known() -> None:
         ("yesterday", None),
     ],
 )
-def test_an_age_is_the_time_since_then_in_any_zone(created_at: str, age: float | None) -> None:
+def test_an_age_is_computed_from_a_time_in_any_zone(created_at: str, age: float | None) -> None:
     assert age_of(created_at, now=100.0) == age

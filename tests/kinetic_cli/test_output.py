@@ -1,9 +1,11 @@
-"""What is printed is readable by people, by pipes, and never read as markup."""
+"""Tables, JSON and errors as they are printed; text is never read as markup."""
 
 from __future__ import annotations
 
 import io
 import json
+
+import pytest
 
 from kinetic.errors import InvalidRequestError
 from kinetic_cli.output import Output
@@ -14,7 +16,7 @@ def printed(colour: bool = False) -> tuple[Output, io.StringIO, io.StringIO]:
     return Output(out, err, colour=colour), out, err
 
 
-def test_columns_are_aligned_also_around_wide_and_combining_characters() -> None:
+def test_columns_are_aligned_around_wide_and_combining_characters() -> None:
     output, out, _ = printed()
 
     output.table(["name", "x"], [("モデル", 1), ("e\u0301t", 2), ("plain", None)])
@@ -22,20 +24,12 @@ def test_columns_are_aligned_also_around_wide_and_combining_characters() -> None
     assert out.getvalue() == "NAME    X\nモデル  1\ne\u0301t      2\nplain   -\n"
 
 
-def test_control_characters_of_a_cell_are_spelled_out() -> None:
+def test_cells_are_neither_cut_nor_wrapped_and_control_characters_are_escaped() -> None:
     output, out, _ = printed()
 
-    output.table(["name"], [("a\x1b[31mb\nc\u202ed",)])
+    output.table(["name"], [("a\x1b[31mb\nc\u202ed",), ("x" * 500,)])
 
-    assert out.getvalue().splitlines() == ["NAME", r"a\x1b[31mb\nc\u202ed"]
-
-
-def test_long_cells_are_neither_cut_nor_wrapped() -> None:
-    output, out, _ = printed()
-
-    output.table(["name"], [("x" * 500,)])
-
-    assert "x" * 500 in out.getvalue().splitlines()
+    assert out.getvalue().splitlines() == ["NAME", r"a\x1b[31mb\nc\u202ed", "x" * 500]
 
 
 def test_only_statuses_are_coloured_and_columns_stay_aligned() -> None:
@@ -47,13 +41,10 @@ def test_only_statuses_are_coloured_and_columns_stay_aligned() -> None:
         "\x1b[31mFAILED\x1b[0m     1",
         "\x1b[32mSUCCEEDED\x1b[0m  2",
     ]
+    assert not Output(io.StringIO()).colour, "it is not a terminal"
 
 
-def test_a_stream_that_is_no_terminal_is_not_coloured() -> None:
-    assert not Output(io.StringIO()).colour
-
-
-def test_json_is_ascii_so_that_any_pipe_carries_it() -> None:
+def test_json_is_ascii() -> None:
     output, out, _ = printed()
 
     output.json({"text": "é\udc80"})
@@ -62,7 +53,7 @@ def test_json_is_ascii_so_that_any_pipe_carries_it() -> None:
     assert json.loads(out.getvalue()) == {"text": "é\udc80"}
 
 
-def test_an_error_of_ours_is_message_notes_and_hint() -> None:
+def test_an_error_of_kinetic_is_printed_with_its_notes_and_hint() -> None:
     output, out, err = printed()
     error = InvalidRequestError("It is [bold]wrong[/bold].", hint="Do it right.")
     error.add_note("Seen at noon.")
@@ -73,30 +64,26 @@ def test_an_error_of_ours_is_message_notes_and_hint() -> None:
     assert err.getvalue() == "Error: It is [bold]wrong[/bold].\nSeen at noon.\nDo it right.\n"
 
 
-def test_an_unexpected_error_names_itself_and_how_to_learn_more() -> None:
+class BrokenStr(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            ZeroDivisionError("division by zero"),
+            "unexpectedly: ZeroDivisionError: division by zero",
+        ),
+        (ZeroDivisionError("division by zero"), "--debug"),
+        (FileNotFoundError(2, "No such file", "/x"), "Error: No such file: /x.\n"),
+        (BrokenStr(), "BrokenStr: (its message cannot be shown)"),
+    ],
+)
+def test_an_error_of_another_class_is_printed_with_its_name(error: Exception, message: str) -> None:
     output, _, err = printed()
 
-    output.failure(ZeroDivisionError("division by zero"))
+    output.failure(error)
 
-    assert "unexpectedly: ZeroDivisionError: division by zero" in err.getvalue()
-    assert "--debug" in err.getvalue()
-
-
-def test_an_error_of_the_system_is_said_in_its_words() -> None:
-    output, _, err = printed()
-
-    output.failure(FileNotFoundError(2, "No such file or directory", "/x"))
-
-    assert err.getvalue() == "Error: No such file or directory: /x.\n"
-
-
-def test_an_exception_that_cannot_say_itself_is_still_named() -> None:
-    class Rude(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError
-
-    output, _, err = printed()
-
-    output.failure(Rude())
-
-    assert "Rude: (its message cannot be shown)" in err.getvalue()
+    assert message in err.getvalue()

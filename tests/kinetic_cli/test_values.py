@@ -1,4 +1,4 @@
-"""Values as text: what is said to hold all of a value does."""
+"""Values as text, and whether the text is complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES = st.recursive(
 
 
 def same(one: Any, other: Any) -> bool:
-    """Tell whether both are equal, types included, all the way down."""
+    """Return whether both are equal, with the types of all parts."""
     if type(one) is not type(other) or one != other:
         return False
     if isinstance(one, dict):
@@ -42,19 +42,13 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(VALUES)
-def test_text_that_is_whole_gives_the_value_back(value: object) -> None:
-    text, whole = text_of(value)
+def test_text_and_json_that_are_complete_restore_the_value(value: object) -> None:
+    (text, complete), document = text_of(value), json_of(value)
 
-    if whole:
+    if complete:
         assert same(ast.literal_eval(text), value)
-
-
-@given(VALUES)
-def test_json_gives_the_value_back(value: object) -> None:
-    text = json_of(value)
-
-    if text is not None:
-        assert same(json.loads(text), value)
+    if document is not None:
+        assert same(json.loads(document), value)
 
 
 @given(
@@ -70,7 +64,7 @@ def test_json_gives_the_value_back(value: object) -> None:
         ),
     )
 )
-def test_what_json_consists_of_is_whole_both_ways(value: object) -> None:
+def test_values_of_the_types_of_json_are_complete_in_both_forms(value: object) -> None:
     assert json_of(value) is not None
     assert text_of(value) == (repr(value), True)
 
@@ -82,7 +76,7 @@ def nested(depth: int) -> list[Any]:
     return found
 
 
-def test_what_is_nested_too_deep_or_in_itself_is_not_whole() -> None:
+def test_a_value_that_is_nested_too_deep_or_in_itself_is_incomplete() -> None:
     itself: list[Any] = []
     itself.append(itself)
     for value in (nested(200), nested(100_000), itself):

@@ -19,7 +19,7 @@ from kinetic_payload.records.signing import KEY_SIZE
 NAME = f"{a_record().job_id}/handle.json"
 
 
-def test_the_key_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
+def test_the_key_of_a_home_is_made_once_and_is_private(tmp_path: Path) -> None:
     home = tmp_path / "not" / "yet"
 
     key = signing_key(home)
@@ -32,7 +32,7 @@ def test_the_key_is_made_once_and_is_nobody_elses(tmp_path: Path) -> None:
     assert signing_key(tmp_path / "another") != key
 
 
-def test_a_key_that_others_may_write_is_refused_with_the_command_that_ends_it(
+def test_a_key_that_others_may_write_is_refused_with_the_command_that_fixes_it(
     tmp_path: Path,
 ) -> None:
     key = signing_key(tmp_path)
@@ -54,7 +54,7 @@ def test_a_copied_key_that_others_may_read_is_made_private(tmp_path: Path) -> No
     assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == 0o600
 
 
-def test_many_processes_at_once_get_the_same_key(tmp_path: Path) -> None:
+def test_processes_that_start_together_get_the_same_key(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from kinetic.settings.keys import signing_key\n"
         "sys.stdin.read(1); print(signing_key(Path(sys.argv[1])).hex())"
@@ -74,7 +74,7 @@ def test_many_processes_at_once_get_the_same_key(tmp_path: Path) -> None:
     assert keys == {signing_key(tmp_path / "home").hex()}
 
 
-def test_where_there_are_no_links_the_key_is_made_once_all_the_same(
+def test_the_key_is_made_once_on_a_file_system_without_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together, renamed, keys = threading.Barrier(2), [], []
@@ -113,7 +113,7 @@ def test_where_there_are_no_links_the_key_is_made_once_all_the_same(
         b"\xff" * 65,
     ],
 )
-def test_a_damaged_key_is_named_and_never_overwritten(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_key_is_reported_and_not_overwritten(tmp_path: Path, damage: bytes) -> None:
     key_path(tmp_path).write_bytes(damage)
 
     with pytest.raises(ConfigurationError) as caught:
@@ -123,7 +123,7 @@ def test_a_damaged_key_is_named_and_never_overwritten(tmp_path: Path, damage: by
     assert key_path(tmp_path).read_bytes() == damage
 
 
-def test_a_home_that_cannot_hold_a_key_is_told_in_words(tmp_path: Path) -> None:
+def test_a_home_that_cannot_hold_a_key_is_refused_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(KineticError) as caught:
@@ -133,20 +133,14 @@ def test_a_home_that_cannot_hold_a_key_is_told_in_words(tmp_path: Path) -> None:
     assert "KINETIC_HOME" in str(caught.value.hint)
 
 
-def test_what_we_sign_is_known_for_ours(tmp_path: Path) -> None:
-    data = KeySigner(KeyFile(tmp_path)).sign(encode(a_record()), NAME)
-
-    KeySigner(KeyFile(tmp_path)).verify(data, NAME)
-
-
 @pytest.mark.parametrize(
     "case", ["unsigned", "another key", "changed", "another job's", "no key here"]
 )
-def test_what_we_did_not_sign_is_refused_with_what_to_do_and_accepted_if_asked(
+def test_a_record_with_another_signature_is_refused_unless_the_bucket_is_trusted(
     tmp_path: Path, case: str
 ) -> None:
     home, data = tmp_path / "home", encode(a_record())
-    signing_key(home)
+    KeySigner(KeyFile(home)).verify(KeySigner(KeyFile(home)).sign(data, NAME), NAME)
     if case == "another key":
         data = KeySigner(KeyFile(tmp_path / "other")).sign(data, NAME)
     elif case == "changed":

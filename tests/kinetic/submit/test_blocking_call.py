@@ -19,7 +19,7 @@ REQUEST: Any = SimpleNamespace(debug=False)
 
 
 class Handle:
-    """A job that prints, then ends as it is told to."""
+    """A job that prints a line, perhaps ends, and then calls *end*."""
 
     job_id = JOB_ID
     debug = False
@@ -42,15 +42,27 @@ class Handle:
         self.cancelled = True
 
 
-def interrupt() -> None:
-    raise KeyboardInterrupt
+def raising(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
 
 
-def blocking(handle: Handle, ask: Callable[[str], str] | None = None) -> tuple[Any, str, str]:
+interrupt = raising(KeyboardInterrupt())
+
+
+def blocking(
+    handle: Handle,
+    ask: Callable[[str], str] | None = None,
+    submit: Callable[..., Any] | None = None,
+) -> tuple[Any, str, str]:
+    """Return the value of the call, stdout and stderr."""
     out, err = io.StringIO(), io.StringIO()
     console = Console(out, err, interactive=False)
+    submit = submit or (lambda *_, **__: handle)
     try:
-        value = call(REQUEST, len, (), {}, submit=lambda *a, **k: handle, console=console, ask=ask)
+        value = call(REQUEST, len, (), {}, submit=submit, console=console, ask=ask)
     except KeyboardInterrupt:
         value = KeyboardInterrupt
     return value, out.getvalue(), err.getvalue()
@@ -64,16 +76,13 @@ def test_a_blocking_call_shows_status_and_log_and_returns_the_value() -> None:
     assert err == "kinetic: waiting to start\nkinetic: running\nkinetic: a note\n"
 
 
-def test_the_users_exception_passes_through() -> None:
-    def fail() -> None:
-        raise ZeroDivisionError("theirs")
-
-    with pytest.raises(ZeroDivisionError, match="theirs"):
-        blocking(Handle(fail))
+def test_the_exception_of_the_function_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError, match="of the function"):
+        blocking(Handle(raising(ZeroDivisionError("of the function"))))
 
 
 @pytest.mark.parametrize(("terminal", "wanted"), [(False, False), (True, False), (False, True)])
-def test_a_debug_job_needs_a_terminal_to_print_on_before_anything_is_packaged(
+def test_a_debug_job_without_a_terminal_is_refused_before_it_is_submitted(
     terminal: bool, wanted: bool
 ) -> None:
     settings = SimpleNamespace(no_tty_debug=SimpleNamespace(value=wanted))
@@ -85,87 +94,46 @@ def test_a_debug_job_needs_a_terminal_to_print_on_before_anything_is_packaged(
         submitted.append(True)
         return Handle(lambda: 42)
 
-    def blocking_call() -> Any:
-        return call(request, len, (), {}, submit=submit, console=console)
-
     if terminal or wanted:
-        assert blocking_call() == 42
+        assert call(request, len, (), {}, submit=submit, console=console) == 42
     else:
         with pytest.raises(InvalidRequestError, match="not a terminal") as refused:
-            blocking_call()
+            call(request, len, (), {}, submit=submit, console=console)
         assert "KINETIC_NO_TTY_DEBUG=1" in refused.value.hint
         assert "debug_attach()" in refused.value.hint
         assert not submitted
 
 
-def test_ctrl_c_without_a_terminal_says_how_to_come_back_and_asks_nothing() -> None:
+@pytest.mark.parametrize(
+    ("ask", "cancelled"),
+    [
+        (None, False),  # There is no terminal.
+        (lambda _: "y", True),
+        (lambda _: "", False),
+        (lambda _: "n", False),
+        (raising(KeyboardInterrupt()), False),
+        (raising(EOFError()), False),
+        (raising(OSError(5, "Input/output error")), False),  # The terminal is gone.
+    ],
+)
+def test_ctrl_c_cancels_the_job_only_if_the_answer_is_yes(
+    ask: Callable[[str], str] | None, cancelled: bool
+) -> None:
     handle = Handle(interrupt)
 
-    value, _, err = blocking(handle)
-
-    assert value is KeyboardInterrupt
-    assert f'kinetic.attach("{JOB_ID}")' in err
-    assert f"kinetic jobs logs --follow {JOB_ID}" in err
-    assert f"kinetic jobs cancel {JOB_ID}" in err
-    assert not handle.cancelled
-
-
-def test_ctrl_c_shows_nothing_of_what_we_were_about_when_it_came() -> None:
-    def look() -> None:
-        try:
-            raise FileNotFoundError("There is no outcome yet.")
-        except FileNotFoundError:
-            interrupt()
-
-    console = Console(io.StringIO(), io.StringIO(), interactive=False)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        call(REQUEST, len, (), {}, submit=lambda *a, **k: Handle(look), console=console)
-
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "outcome" not in shown
-    assert shown.count('File "') == 2
-
-
-@pytest.mark.parametrize(("answer", "cancelled"), [("y", True), ("", False), ("n", False)])
-def test_ctrl_c_on_a_terminal_asks_whether_to_cancel(answer: str, cancelled: bool) -> None:
-    handle = Handle(interrupt)
-
-    value, _, err = blocking(handle, ask=lambda question: answer)
+    value, _, err = blocking(handle, ask=ask)
 
     assert value is KeyboardInterrupt
     assert handle.cancelled is cancelled
     assert ("Cancelled" in err) is cancelled
-
-
-@pytest.mark.parametrize("second", [KeyboardInterrupt, EOFError])
-def test_a_second_ctrl_c_is_no_answer(second: type[BaseException]) -> None:
-    handle = Handle(interrupt)
-
-    def ask(question: str) -> str:
-        raise second
-
-    value, _, err = blocking(handle, ask=ask)
-
-    assert value is KeyboardInterrupt
-    assert not handle.cancelled
-    assert "not cancelled" in err
-
-
-def test_a_terminal_that_is_gone_is_no_answer() -> None:
-    handle = Handle(interrupt)
-
-    def ask(question: str) -> str:
-        raise OSError(5, "Input/output error")
-
-    value, _, err = blocking(handle, ask=ask)
-
-    assert value is KeyboardInterrupt
-    assert not handle.cancelled
-    assert "not cancelled" in err
+    assert ("not cancelled" in err) is (ask is not None and not cancelled)
+    for command in ("kinetic.attach(", "kinetic jobs logs --follow", "kinetic jobs cancel"):
+        assert command in err
+    assert JOB_ID in err
 
 
 @pytest.mark.parametrize("ended", [JobStatus.SUCCEEDED, JobStatus.FAILED])
-def test_ctrl_c_after_the_job_has_ended_does_not_say_that_it_goes_on(ended: JobStatus) -> None:
+def test_ctrl_c_after_the_end_of_the_job_names_the_command_for_its_result(ended: JobStatus) -> None:
     handle = Handle(interrupt, ended=ended)
 
     value, _, err = blocking(handle, ask=lambda question: "y")
@@ -177,13 +145,24 @@ def test_ctrl_c_after_the_job_has_ended_does_not_say_that_it_goes_on(ended: JobS
     assert f"kinetic jobs result {JOB_ID}" in err
 
 
-def test_ctrl_c_while_submitting_says_that_nothing_runs() -> None:
-    err = io.StringIO()
+def test_ctrl_c_during_the_submit_reports_that_the_job_was_not_started() -> None:
+    value, _, err = blocking(Handle(interrupt), submit=interrupt)
 
-    def submit(*args: object, **kwargs: object) -> None:
-        raise KeyboardInterrupt
+    assert value is KeyboardInterrupt
+    assert err.startswith("kinetic: The job was not started.")
 
-    with pytest.raises(KeyboardInterrupt):
-        call(REQUEST, len, (), {}, submit=submit, console=Console(err, err, interactive=False))
 
-    assert err.getvalue().startswith("kinetic: The job was not started.")
+def test_the_traceback_of_ctrl_c_hides_what_was_going_on() -> None:
+    def look() -> None:
+        try:
+            raise FileNotFoundError("There is no outcome yet.")
+        except FileNotFoundError:
+            raise KeyboardInterrupt
+
+    console = Console(io.StringIO(), io.StringIO(), interactive=False)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        call(REQUEST, len, (), {}, submit=lambda *a, **k: Handle(look), console=console)
+
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "outcome" not in shown
+    assert shown.count('File "') == 2

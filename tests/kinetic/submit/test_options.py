@@ -16,32 +16,7 @@ def check(**given: object) -> RunOptions:
     return check_options(**{"accelerator": "cpu", **given})
 
 
-def refused(**given: object) -> str:
-    with pytest.raises(InvalidRequestError) as caught:
-        check(**given)
-    assert caught.value.hint
-    return str(caught.value)
-
-
-def test_without_arguments_nothing_is_limited() -> None:
-    checked = check()
-
-    assert checked == RunOptions(
-        given={"accelerator": "cpu"},
-        settings=checked.settings,
-        accelerator=checked.accelerator,
-        image=ContainerImage("default"),
-        capture=(),
-        volumes={},
-        spot=False,
-        debug=False,
-        limits=AttemptLimits(),
-        resources=Resources(),
-        labels={},
-    )
-
-
-def test_arguments_come_in_the_terms_of_what_runs_them() -> None:
+def test_arguments_are_converted_to_the_types_of_a_request() -> None:
     data = Data(".")
 
     checked = check(
@@ -55,6 +30,7 @@ def test_arguments_come_in_the_terms_of_what_runs_them() -> None:
         memory="2Gi",
         shared_memory="1Gi",
         labels={"team": "vision", "example.com/cost": ""},
+        zone="here",
     )
 
     assert checked.image == ContainerImage("bundled")
@@ -63,6 +39,7 @@ def test_arguments_come_in_the_terms_of_what_runs_them() -> None:
     assert checked.limits == AttemptLimits(timeout=60.0, retries=2, preemptions=0)
     assert checked.resources == Resources(cpu=0.5, memory=2**31, shared_memory=2**30)
     assert dict(checked.labels) == {"team": "vision", "example.com/cost": ""}
+    assert checked.settings["zone"] == "here"
 
 
 @pytest.mark.parametrize(
@@ -74,75 +51,81 @@ def test_arguments_come_in_the_terms_of_what_runs_them() -> None:
         ("gpu-l4:spot", True, True),
     ],
 )
-def test_spot_may_be_said_in_either_place(accelerator: str, spot: bool, expected: bool) -> None:
+def test_spot_is_an_argument_or_a_suffix(accelerator: str, spot: bool, expected: bool) -> None:
     checked = check(accelerator=accelerator, spot=spot)
 
     assert checked.spot is expected
     assert checked.accelerator.spot is expected
 
 
-def test_only_what_differs_from_the_defaults_was_given() -> None:
-    assert check_options().given == {}
+def test_only_arguments_that_differ_from_the_defaults_count_as_given() -> None:
+    defaults = check_options()
+
+    assert defaults.given == {}
+    assert set(defaults.settings.values()) == {None}
+    assert (defaults.limits, defaults.resources) == (AttemptLimits(), Resources())
+    assert defaults.image == ContainerImage("default")
     assert check(retries=0, spot=True).given == {"accelerator": "cpu", "spot": True}
 
 
-def test_arguments_that_settings_can_stand_in_for_are_kept_for_them() -> None:
-    assert set(check().settings.values()) == {None}
-    assert check(zone="here").settings["zone"] == "here"
+TEXT = ("base_image_repo", "zone", "project", "cluster", "backend", "namespace", "output_dir")
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["base_image_repo", "zone", "project", "cluster", "backend", "namespace", "output_dir"],
-)
-def test_what_is_text_is_text(name: str) -> None:
-    assert f"{name}=3 is not text" in refused(**{name: 3})
-
-
-@pytest.mark.parametrize("name", ["spot", "debug"])
-@pytest.mark.parametrize("value", [1, "yes", None])
-def test_yes_and_no_are_booleans(name: str, value: object) -> None:
-    assert f"{name}={value!r} is neither True nor False" in refused(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
-        (["spec"], "is not a dict"),
-        ({"spec": {"x": {1, 2}}}, "pod_overrides: spec.x is not JSON"),
-        ({"spec": {"priority": float("nan")}}, "spec.priority is not JSON"),
-        ({"spec": {"nodeName": "mine"}}, "spec.nodeName belongs to Kinetic"),
-    ],
-)
-def test_pod_overrides_are_an_object_of_json(given: object, said: str) -> None:
-    assert said in refused(pod_overrides=given)
-
-
-def test_pod_overrides_are_those_of_the_moment_they_were_given() -> None:
-    given: dict[str, dict[str, object]] = {"spec": {}}
-    checked = check(pod_overrides=given)
-    given["spec"]["hostNetwork"] = True
-
-    assert checked.pod_overrides == {"spec": {}}
-    assert check(pod_overrides={}).pod_overrides == {}
-
-
-@pytest.mark.parametrize("name", ["volumes", "labels"])
-def test_what_is_a_dict_is_refused_as_a_list_with_an_example(name: str) -> None:
-    assert f"Write {name}={{" in refused(**{name: ["/data"]})
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+        *(({name: 3}, f"{name}=3 is not text") for name in ("accelerator", *TEXT)),
+        *(
+            ({name: value}, f"{name}={value!r} is neither True nor False")
+            for name in ("spot", "debug")
+            for value in (1, "yes", None)
+        ),
+        *(({name: ["/data"]}, f"Write {name}={{") for name in ("volumes", "labels")),
+        # One of each kind: their own modules have the rest.
+        ({"accelerator": "tpu-v5litpod-4"}, "v5litepod"),
+        ({"container_image": "bundle"}, "'bundled'"),
+        ({"volumes": {"data": Data(".")}}, "absolute"),
+        ({"capture_env_vars": "HF_TOKEN"}, "['HF_TOKEN']"),
+        ({"timeout": 0}, "greater than zero"),
+        ({"retries": -1}, "retries=-1 is not a count"),
+        ({"preemptions": 1.5}, "preemptions=1.5 is not a count"),
+        ({"memory": "16GB"}, "'16Gi'"),
+        ({"shared_memory": "16GB"}, "'16Gi'"),
+        ({"cpu": "many"}, "cores"),
+        # Contradictions.
         ({"debug": True, "retries": 1}, "contradict"),
         ({"base_image_repo": "me/kinetic"}, "container_image='prebuilt'"),
         ({"base_image_repo": "me/kinetic", "container_image": "bundled"}, "'prebuilt'"),
         ({"memory": "1Gi", "shared_memory": "2Gi"}, "'2Gi' is more than memory='1Gi'"),
+        ({"pod_overrides": ["spec"]}, "is not a dict"),
+        ({"pod_overrides": {"spec": {"x": {1, 2}}}}, "pod_overrides: spec.x is not JSON"),
+        ({"pod_overrides": {"spec": {"priority": float("nan")}}}, "spec.priority is not JSON"),
+        ({"pod_overrides": {"spec": {"nodeName": "mine"}}}, "spec.nodeName belongs to Kinetic"),
+        # Labels.
+        *(
+            ({"labels": {key: "c"}}, f"{key!r} cannot be the key")
+            for key in ("a b", "-a", "", "x" * 64, "UPPER.example/a", "/a", 7)
+        ),
+        ({"labels": {"team": "a b"}}, "'a b' cannot be the value of the label 'team'"),
+        ({"labels": {"team": None}}, "None cannot be the value"),
+        ({"labels": {"team": "x" * 64}}, "cannot be the value"),
+        *(
+            ({"labels": {key: "mine"}}, "reserved for Kinetic")
+            for key in (
+                *("app", "kinetic.dev/job-id", "jobset.sigs.k8s.io/jobset-name"),
+                *("alpha.jobset.sigs.k8s.io/exclusive-topology", "batch.kubernetes.io/job-name"),
+            )
+        ),
     ],
 )
-def test_what_contradicts_itself_is_refused(given: dict[str, object], said: str) -> None:
-    assert said in refused(**given)
+def test_an_argument_that_is_wrong_is_refused_with_a_hint(
+    given: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        check(**given)
+
+    assert message in str(caught.value)
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -152,36 +135,17 @@ def test_what_contradicts_itself_is_refused(given: dict[str, object], said: str)
         {"memory": "1Gi", "shared_memory": "1Gi"},
         {"shared_memory": "2Gi"},
         {"debug": True, "retries": 0},
+        {"labels": {"example.com/app": "a", "kinetic": "b", "kueue.x-k8s.io/queue-name": "c"}},
     ],
 )
-def test_what_only_looks_like_a_contradiction_passes(given: dict[str, object]) -> None:
+def test_an_argument_that_is_nearly_wrong_is_accepted(given: dict[str, object]) -> None:
     check(**given)
 
 
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        ({"a b": "c"}, "'a b' cannot be the key"),
-        ({"-a": "c"}, "'-a' cannot be the key"),
-        ({"": "c"}, "'' cannot be the key"),
-        ({"x" * 64: "c"}, "cannot be the key"),
-        ({"UPPER.example/a": "c"}, "cannot be the key"),
-        ({"/a": "c"}, "cannot be the key"),
-        ({7: "c"}, "7 cannot be the key"),
-        ({"team": "a b"}, "'a b' cannot be the value of the label 'team'"),
-        ({"team": None}, "None cannot be the value"),
-        ({"team": "x" * 64}, "cannot be the value"),
-        ({"app": "mine"}, "reserved for Kinetic"),
-        ({"kinetic.dev/job-id": "mine"}, "reserved for Kinetic"),
-        ({"jobset.sigs.k8s.io/jobset-name": "x"}, "reserved for Kinetic"),
-        ({"alpha.jobset.sigs.k8s.io/exclusive-topology": "x"}, "reserved for Kinetic"),
-        ({"batch.kubernetes.io/job-name": "x"}, "reserved for Kinetic"),
-    ],
-)
-def test_labels_are_what_kubernetes_takes(labels: dict[str, str], said: str) -> None:
-    assert said in refused(labels=labels)
+def test_pod_overrides_are_copied() -> None:
+    given: dict[str, dict[str, object]] = {"spec": {}}
+    checked = check(pod_overrides=given)
+    given["spec"]["hostNetwork"] = True
 
-
-def test_a_label_with_a_prefix_is_not_ours() -> None:
-    for key in ("example.com/app", "kinetic", "kueue.x-k8s.io/queue-name"):
-        assert check(labels={key: "mine"}).labels == {key: "mine"}
+    assert checked.pod_overrides == {"spec": {}}
+    assert check(pod_overrides={}).pod_overrides == {}

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import io
-import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, count, repeat
 from pathlib import Path
@@ -18,7 +17,6 @@ from kinetic.errors import (
     ConfigurationError,
     InvalidRequestError,
     KineticError,
-    PayloadError,
     PreconditionFailedError,
     StoreError,
     StorePermissionError,
@@ -38,17 +36,18 @@ from kinetic.submit.submit import submit
 from kinetic.testing import job_ids_of
 from kinetic.testing.fakes import FakeBackend, FakeServices, FakeStore, Journal, raising
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import verify
 from kinetic_payload.stores.store import Location, ObjectInfo
 from kinetic_payload.threads import Stopped, pause
 
-Ask = Callable[..., JobRequest]
 CONTEXTS = ("contexts/", "data/", "data-markers/")
+A_DAY = 86_400.0
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return one `KINETIC_HOME` for all tests here: the runner is bundled once."""
+    """Return one `KINETIC_HOME` for all tests here: its key is made once."""
     return tmp_path_factory.mktemp("home")
 
 
@@ -57,45 +56,75 @@ def services() -> FakeServices:
     return FakeServices.make()
 
 
-@pytest.fixture
-def work(project) -> Any:
-    return project.module("jobs", "def work(x):\n    return x\n").work
+class User:
+    """Submits a function of *project*, whose folder is the working directory."""
 
+    def __init__(self, project: Any, home: Path) -> None:
+        self.project, self.home = project, home
+        self.function = project.module("jobs", "def work(x):\n    return x\n").work
 
-@pytest.fixture
-def ask(project, home: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Return what makes a request for a function of the project."""
-    monkeypatch.chdir(project.root)
-
-    def request(captured: dict[str, str] | None = None, **options: Any) -> JobRequest:
+    def request(self, captured: dict[str, str] | None = None, **options: Any) -> JobRequest:
         checked = check_options(**{"accelerator": "cpu", "backend": "local", **options})
-        settings = resolve(checked.settings, environ={"KINETIC_HOME": str(home)}, user_home=home)
-        return request_of(checked, lambda: None, settings, environ=captured or {}, cwd=project.root)
+        environ = {"KINETIC_HOME": str(self.home)}
+        settings = resolve(checked.settings, environ=environ, user_home=self.home)
+        return request_of(
+            checked, lambda: None, settings, environ=captured or {}, cwd=self.project.root
+        )
 
-    return request
+    def submit(
+        self,
+        services: FakeServices,
+        x: object = 1,
+        *,
+        request: JobRequest | None = None,
+        **how: Any,
+    ) -> JobHandle:
+        request = request or self.request()
+        return submit(request, self.function, (x,), {}, services=services, **how)
 
 
-def started(services: FakeServices, request: JobRequest, work: Any, x: object = 1) -> JobHandle:
-    return submit(request, work, (x,), {}, services=services)
+@pytest.fixture
+def user(project: Any, home: Path, monkeypatch: pytest.MonkeyPatch) -> User:
+    monkeypatch.chdir(project.root)
+    return User(project, home)
 
 
-def test_a_job_is_stored_then_recorded_then_started(
-    services: FakeServices, ask: Ask, work: Any
+def of_jobs(services: FakeServices) -> list[str]:
+    """Return the objects of jobs; projects and data are kept for later jobs."""
+    return [name for name in services.store.names() if not name.startswith(CONTEXTS)]
+
+
+def recorded(services: FakeServices) -> JobRecord:
+    """Return the record of the only job."""
+    [name] = [name for name in services.store.names() if name.endswith("/handle.json")]
+    found = find_record(services.store, name.partition("/")[0])
+    assert found is not None
+    return found.record
+
+
+def test_a_job_is_stored_then_recorded_then_started(user: User, services: FakeServices) -> None:
+    handle = user.submit(services)
+
+    steps = [step.replace(handle.job_id, "JOB") for step in services.journal.of("[ws][rt][ia]*")]
+    assert steps[0].startswith("write contexts/")
+    assert steps[1:] == ["write JOB/payload.pkl", "write JOB/handle.json", "start JOB"]
+    assert handle.status() is JobStatus.PENDING
+    services.backend.returns(handle.job_id, 42)
+    assert handle.result() == 42
+
+
+def test_each_submit_is_a_job_of_its_own_and_an_unchanged_project_is_uploaded_once(
+    user: User, services: FakeServices
 ) -> None:
-    handle = started(services, ask(), work)
+    ids = {user.submit(services, x).job_id for x in range(3)}
 
-    names = JobObjects(handle.job_id)
-    written = [
-        entry.replace(handle.job_id, "JOB") for entry in services.journal.of("[ws][rt][ia]*")
-    ]
-    assert written[0].startswith("write contexts/")
-    assert written[1:] == ["write JOB/payload.pkl", "write JOB/handle.json", "start JOB"]
-    assert set(services.store.names()) >= {names.payload, names.handle}
+    assert sorted(ids) == job_ids_of(services.backend)
+    assert len(ids) == 3
+    assert len(services.journal.of("write contexts/*")) == 1
 
 
-def test_an_upload_is_given_up_when_there_is_no_environment_to_run_in(ask: Ask, work: Any) -> None:
-    services = FakeServices.make()
-    uploading, given_up = threading.Event(), threading.Event()
+def test_the_upload_stops_when_the_environment_fails(user: User, services: FakeServices) -> None:
+    uploading, stopped = threading.Event(), threading.Event()
 
     def fail() -> None:
         uploading.wait(60)
@@ -106,38 +135,32 @@ def test_an_upload_is_given_up_when_there_is_no_environment_to_run_in(ask: Ask, 
         try:
             pause(60)
         except Stopped:
-            given_up.set()
+            stopped.set()
             raise
 
     services.journal.before("environment", fail)
     services.journal.before("write */payload.pkl", upload_slowly)
     with pytest.raises(SubmitError, match="no such package"):
-        started(services, ask(), work)
+        user.submit(services)
 
-    assert given_up.is_set()
-    assert [name for name in services.store.names() if not name.startswith(CONTEXTS)] == []
+    assert stopped.is_set()
+    assert of_jobs(services) == []
 
 
-def test_nothing_is_uploaded_before_the_dependencies_are_known_to_be_usable(
-    ask: Ask, work: Any
+def test_nothing_is_uploaded_before_the_dependencies_are_checked(
+    user: User, services: FakeServices
 ) -> None:
-    services = FakeServices.make()
+    error = InvalidRequestError("requirements.txt:3: there is no such package.")
+    services.journal.before("dependencies", raising(error))
 
-    def fail() -> None:
-        raise InvalidRequestError("requirements.txt:3: there is no such package.")
-
-    services.journal.before("dependencies", fail)
     with pytest.raises(InvalidRequestError, match=r"requirements\.txt:3"):
-        started(services, ask(), work)
+        user.submit(services)
 
     assert services.journal.of("write *") == []
 
 
-A_DAY = 86_400.0
-
-
-def test_a_submit_that_took_days_and_whose_payload_was_collected_says_so(
-    services: FakeServices, ask: Ask, work: Any
+def test_a_submit_that_took_days_is_refused_if_its_payload_was_collected(
+    user: User, services: FakeServices
 ) -> None:
     store, times = services.store, chain([0.0], repeat(2 * A_DAY))
 
@@ -147,31 +170,33 @@ def test_a_submit_that_took_days_and_whose_payload_was_collected_says_so(
 
     services.journal.before("write */handle.json", collect)
     with pytest.raises(SubmitError, match="longer than a day"):
-        submit(ask(), work, (1,), {}, services=services, clock=lambda: next(times))
+        user.submit(services, clock=lambda: next(times))
 
     assert services.journal.of("start *") == []
-    assert [name for name in store.names() if not name.startswith(CONTEXTS)] == []
+    assert of_jobs(services) == []
 
 
-def test_a_submit_that_took_days_renews_its_payload_before_an_older_look_can_cost_it(
-    services: FakeServices, ask: Ask, work: Any
+def test_a_submit_that_took_days_renews_its_payload_so_that_it_is_not_collected(
+    user: User, services: FakeServices
 ) -> None:
     store, times = services.store, chain([0.0], repeat(2 * A_DAY))
-    seen: list[ObjectInfo] = []
+    listed: list[ObjectInfo] = []
 
-    def look() -> None:
-        seen.extend(info for info in store.list() if info.name.endswith("/payload.pkl"))
+    def list_payloads() -> None:
+        listed.extend(info for info in store.list() if info.name.endswith("/payload.pkl"))
 
-    services.journal.before("write */handle.json", look)
-    submit(ask(), work, (1,), {}, services=services, clock=lambda: next(times))
+    services.journal.before("write */handle.json", list_payloads)
+    user.submit(services, clock=lambda: next(times))
 
-    [payload] = seen
+    [payload] = listed
     with pytest.raises(PreconditionFailedError):
         store.delete(payload.name, if_generation=payload.generation)
 
 
-def test_the_record_says_what_was_asked_for(services: FakeServices, ask: Ask, work: Any) -> None:
-    request = ask(
+def test_the_record_contains_the_request_but_no_captured_values(
+    user: User, services: FakeServices
+) -> None:
+    request = user.request(
         accelerator="tpu-v5litepod-16",
         backend="local-gke",
         retries=2,
@@ -182,9 +207,9 @@ def test_the_record_says_what_was_asked_for(services: FakeServices, ask: Ask, wo
         capture_env_vars=["TOKEN"],
     )
 
-    handle = started(services, request, work)
+    handle = user.submit(services, request=request)
 
-    record = find_record(services.store, handle.job_id).record
+    record = recorded(services)
     assert (record.hosts, record.retries, record.timeout) == (4, 2, 60.0)
     assert (record.backend, record.project) == ("local-gke", "local")
     assert record.labels == {"team": "vision"}
@@ -195,55 +220,45 @@ def test_the_record_says_what_was_asked_for(services: FakeServices, ask: Ask, wo
     assert JobHandle.from_job_context(record, "local-gke", record.namespace, record.k8s_name) == (
         handle
     )
-
-
-def test_secret_values_are_given_to_the_backend_and_kept_nowhere(
-    services: FakeServices, ask: Ask, work: Any
-) -> None:
-    handle = started(services, ask(captured={"TOKEN": "s3cret"}, capture_env_vars=["TOKEN"]), work)
-
     launch = services.backend.launch_of(handle.job_id)
     assert launch.request.captured_env["TOKEN"] == "s3cret"
     assert "s3cret" not in repr(launch)
     assert [n for n in services.store.names() if b"s3cret" in services.store.read(n)] == []
 
 
-def test_the_handle_asks_those_who_started_the_job(
-    services: FakeServices, ask: Ask, work: Any
-) -> None:
-    handle = started(services, ask(), work)
+@pytest.mark.parametrize("bucket", [False, True])
+def test_the_record_is_signed_over_a_bucket_only(user: User, bucket: bool) -> None:
+    services = FakeServices.make(home=user.home if bucket else None)
 
-    assert handle.status() is JobStatus.PENDING
-    services.backend.returns(handle.job_id, 42)
-    assert handle.result() == 42
+    handle = user.submit(services)
 
-
-def test_every_submit_is_a_job_of_its_own_and_an_unchanged_tree_goes_up_once(
-    services: FakeServices, ask: Ask, work: Any
-) -> None:
-    ids = {started(services, ask(), work, x).job_id for x in range(3)}
-
-    assert sorted(ids) == job_ids_of(services.backend)
-    assert len(ids) == 3
-    assert len(services.journal.of("write contexts/*")) == 1
+    launch = services.backend.launch_of(handle.job_id)
+    if bucket:
+        name = JobObjects(handle.job_id).handle
+        verify(services.store.read(name), signing_key(user.home), name=name)
+        assert launch.signing_key == signing_key(user.home)
+    else:
+        assert recorded(services).signature is None
+        assert launch.signing_key is None
 
 
-def of_jobs(services: FakeServices) -> list[str]:
-    return [name for name in services.store.names() if not name.startswith(CONTEXTS)]
+# Errors, Ctrl-C and rollback
 
 
+@pytest.mark.parametrize("bucket", [False, True])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
     "pattern", ["write contexts/*", "write */payload.pkl", "write */handle.json", "start *"]
 )
-@pytest.mark.parametrize("error", [StoreError("No space left."), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [StoreUnavailableError("Away."), KeyboardInterrupt()])
 def test_a_submit_that_fails_or_is_interrupted_leaves_nothing_of_its_job(
-    services: FakeServices, ask: Ask, work: Any, moment: str, pattern: str, error: BaseException
+    user: User, bucket: bool, moment: str, pattern: str, error: BaseException
 ) -> None:
+    services = FakeServices.make(home=user.home if bucket else None)
     getattr(services.journal, moment)(pattern, raising(error))
 
     with pytest.raises(type(error)) as caught:
-        started(services, ask(), work)
+        user.submit(services)
 
     assert caught.value is error
     assert of_jobs(services) == []
@@ -253,354 +268,211 @@ def test_a_submit_that_fails_or_is_interrupted_leaves_nothing_of_its_job(
 @pytest.mark.parametrize(
     ("moment", "pattern"), [("after", "write */handle.json"), ("before", "start *")]
 )
-def test_who_finds_a_job_while_it_is_submitted_does_not_take_it_for_one_that_vanished(
-    services: FakeServices, ask: Ask, work: Any, moment: str, pattern: str
+def test_a_job_that_is_being_submitted_is_pending_for_other_processes(
+    user: User, services: FakeServices, moment: str, pattern: str
 ) -> None:
-    seen = []
+    seen: list[JobStatus] = []
+    getattr(services.journal, moment)(
+        pattern, lambda: seen.append(look(recorded(services), services).status)
+    )
 
-    def find() -> None:
-        [name] = [name for name in services.store.names() if name.endswith("/handle.json")]
-        found = find_record(services.store, name.partition("/")[0])
-        assert found is not None
-        seen.append(look(found.record, services).status)
-
-    getattr(services.journal, moment)(pattern, find)
-    handle = started(services, ask(), work)
+    handle = user.submit(services)
 
     assert seen == [JobStatus.PENDING]
     assert find_outcome(services.store, handle.job_id) is None
 
 
-def test_what_was_made_is_taken_back_newest_first(
-    services: FakeServices, ask: Ask, work: Any
-) -> None:
+def test_objects_are_removed_newest_first(user: User, services: FakeServices) -> None:
     services.journal.after("start *", raising(SubmitError("no")))
 
     with pytest.raises(SubmitError):
-        started(services, ask(), work)
+        user.submit(services)
 
     steps = services.journal.of("remove *", "delete *")
     assert steps[0].startswith("remove cpu-")
-    # The outcome is what the backend wrote when it was told to stop.
+    # The backend wrote the outcome when it stopped the job.
     assert [Path(step).name for step in steps[1:]] == ["handle.json", "payload.pkl", "outcome.json"]
 
 
 @pytest.mark.parametrize("pattern", ["remove *", "delete */handle.json", "delete */payload.pkl"])
-def test_what_cannot_be_taken_back_does_not_hide_the_reason(
-    services: FakeServices,
-    ask: Ask,
-    work: Any,
-    pattern: str,
+def test_a_rollback_that_fails_is_a_note_of_the_error_that_caused_it(
+    user: User, services: FakeServices, pattern: str
 ) -> None:
     services.journal.after("start *", raising(SubmitError("No room on this machine.")))
     services.journal.refuse(pattern, StoreError("The network is away."))
 
     with pytest.raises(SubmitError, match="No room on this machine") as caught:
-        started(services, ask(), work)
+        user.submit(services)
 
     [note] = caught.value.__notes__
     assert "The network is away." in note
     assert "kinetic jobs cleanup cpu-" in note
+    if pattern == "remove *":  # The job may still run, and is found by its record.
+        [job_id] = job_ids_of(services.backend)
+        assert find_record(services.store, job_id) is not None
 
 
-def test_a_job_that_may_still_run_keeps_the_record_by_which_it_is_found(
-    services: FakeServices, ask: Ask, work: Any
-) -> None:
-    services.journal.after("start *", raising(SubmitError("The answer was lost.")))
-    services.journal.refuse("remove *", StoreError("The network is away."))
+def test_an_object_that_may_not_be_written_is_not_removed(user: User) -> None:
+    services = FakeServices.make(home=user.home)
+    services.journal.refuse("write */payload.pkl", StorePermissionError("You may not."))
 
-    with pytest.raises(SubmitError):
-        started(services, ask(), work)
+    with pytest.raises(StorePermissionError) as caught:
+        user.submit(services)
 
-    [job_id] = job_ids_of(services.backend)
-    assert find_record(services.store, job_id) is not None
+    assert services.journal.of("delete *", "remove *") == []
+    assert not hasattr(caught.value, "__notes__")
 
 
 @pytest.mark.parametrize(
     ("moment", "pattern"),
     [("after", "write */handle.json"), ("before", "start *"), ("after", "start *")],
 )
-def test_a_job_that_is_cleaned_up_while_it_starts_leaves_nothing_and_that_is_said(
-    services: FakeServices, ask: Ask, work: Any, moment: str, pattern: str
+def test_a_job_that_is_cleaned_up_while_it_starts_leaves_nothing_and_is_reported(
+    user: User, services: FakeServices, moment: str, pattern: str
 ) -> None:
     def clean() -> None:
-        [name] = [name for name in services.store.names() if name.endswith("/handle.json")]
-        found = find_record(services.store, name.partition("/")[0])
-        assert found is not None
-        clean_up(
-            found.record, services, resource=True, artifacts=True, timeout=60, poll_interval=0.01
-        )
+        how = {"resource": True, "artifacts": True, "timeout": 60, "poll_interval": 0.01}
+        clean_up(recorded(services), services, **how)
 
     getattr(services.journal, moment)(pattern, clean)
 
     with pytest.raises(SubmitError, match="cleaned up by another process while it was started"):
-        started(services, ask(), work)
+        user.submit(services)
 
     assert of_jobs(services) == []
     assert job_ids_of(services.backend) == []
 
 
 class Bucket(FakeStore):
-    """A store whose every request costs time."""
+    """A store in which each request costs time."""
 
     location = Location("gs", "bucket")
 
 
 @pytest.mark.parametrize("seconds", [0.0, 9.0])
-def test_over_a_bucket_that_is_looked_for_only_if_the_start_took_long(
-    ask: Ask, work: Any, seconds: float
+def test_over_a_bucket_a_clean_up_is_looked_for_only_after_a_slow_start(
+    user: User, seconds: float
 ) -> None:
     journal = Journal()
     store = Bucket(journal)
     services = FakeServices(store, FakeBackend(store, journal), journal)
     times = count(0.0, seconds)
 
-    def start() -> JobHandle:
-        return submit(ask(), work, (1,), {}, services=services, clock=lambda: next(times))
-
     def remove() -> None:
-        [name] = [name for name in store.names() if name.endswith("/handle.json")]
-        store.delete(name)
+        store.delete(JobObjects(recorded(services).job_id).handle)
 
     journal.after("start *", remove)
     if seconds:
         with pytest.raises(SubmitError, match="cleaned up by another process"):
-            start()
+            user.submit(services, clock=lambda: next(times))
         assert job_ids_of(services.backend) == []
     else:
-        job = start()
+        job = user.submit(services, clock=lambda: next(times))
         assert job_ids_of(services.backend) == [job.job_id]
 
 
-class Broken(io.StringIO):
-    """A stream whose reader is gone, or whose disk is full."""
-
-    def write(self, text: str) -> int:
-        raise BrokenPipeError(32, "Broken pipe")
-
-    def flush(self) -> None:
-        raise OSError(28, "No space left on device")
-
-
-class Poor(io.StringIO):
-    """A stream that cannot say what it is told, whatever it is."""
-
-    def write(self, text: str) -> int:
-        raise UnicodeEncodeError("latin-1", text, 0, 1, "ordinal not in range(256)")
-
-
-@pytest.mark.parametrize("stream", [Broken, Poor])
-@pytest.mark.parametrize("interactive", [False, True])
-def test_progress_that_nobody_can_read_costs_no_job(
-    services: FakeServices,
-    ask: Ask,
-    work: Any,
-    project,
-    stream: type[io.StringIO],
-    interactive: bool,
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("of a handler")])
+def test_an_error_of_the_last_message_is_ignored_and_ctrl_c_names_the_job_that_keeps_running(
+    user: User, services: FakeServices, error: BaseException
 ) -> None:
-    project.write(".env", "SECRET=1")
-    console = Console(io.StringIO(), stream(), interactive=interactive)
-
-    with console:
-        handle = submit(ask(), work, (1,), {}, services=services, console=console)
-
-    assert job_ids_of(services.backend) == [handle.job_id]
-
-
-def test_a_logger_that_fails_costs_no_job_that_has_started(
-    services: FakeServices, ask: Ask, work: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    class Failing(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "submitted" in record.getMessage():
-                raise ValueError("theirs")
-
-    logger, failing = logging.getLogger("kinetic"), Failing()
-    caplog.set_level(logging.INFO, "kinetic")
-    logger.addHandler(failing)
-    try:
-        handle = started(services, ask(), work)
-    finally:
-        logger.removeHandler(failing)
-
-    assert job_ids_of(services.backend) == [handle.job_id]
-
-
-def test_ctrl_c_after_the_start_says_which_job_goes_on(
-    services: FakeServices, ask: Ask, work: Any
-) -> None:
-    class Interrupted(Console):
+    class Failing(Console):
         def phase(self, text: str) -> None:
             if text.startswith("submitted"):
-                raise KeyboardInterrupt
+                raise error
 
-    console = Interrupted(io.StringIO(), io.StringIO(), interactive=False)
+    console = Failing(io.StringIO(), io.StringIO(), interactive=False)
 
-    with pytest.raises(KeyboardInterrupt) as interrupted:
-        submit(ask(), work, (1,), {}, services=services, console=console)
+    if isinstance(error, KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as interrupted:
+            user.submit(services, console=console)
+        [job_id] = job_ids_of(services.backend)
+        assert f"keeps running: {job_id}" in "\n".join(interrupted.value.__notes__)
+    else:
+        job = user.submit(services, console=console)
+        assert job_ids_of(services.backend) == [job.job_id]
 
-    [job_id] = job_ids_of(services.backend)
-    assert f"keeps running: {job_id}" in "\n".join(interrupted.value.__notes__)
+
+# Refusals before anything is stored
 
 
-def test_a_call_that_does_not_pickle_is_refused_before_anything_is_stored(
-    services: FakeServices, ask: Ask, work: Any
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (threading.Lock(), "'x'"),
+        ([kinetic.Data("gs://bucket/set/", fuse=True)], "gs://bucket/set/"),
+        ([kinetic.Data("/no/such/file")], "/no/such/file"),
+    ],
+    ids=["does not pickle", "data of a bucket that cannot be mounted", "missing data"],
+)
+def test_an_argument_that_cannot_be_sent_is_refused_before_anything_is_stored(
+    user: User, services: FakeServices, x: object, message: str
 ) -> None:
-    with pytest.raises(PayloadError, match="'x'"):
-        started(services, ask(), work, threading.Lock())
+    with pytest.raises(KineticError, match=message):
+        user.submit(services, x)
 
     assert services.store.names() == []
 
 
-def test_data_that_the_backend_cannot_serve_is_refused_before_anything_is_stored(
-    services: FakeServices, ask: Ask, work: Any, tmp_path: Path
+def test_a_backend_may_refuse_data_before_anything_is_stored_or_warn_once(
+    user: User, services: FakeServices, tmp_path: Path
 ) -> None:
-    for data in (
-        kinetic.Data("gs://bucket/set/", fuse=True),
-        kinetic.Data(str(tmp_path / "gone")),
-    ):
-        with pytest.raises(KineticError) as caught:
-            started(services, ask(), work, [data])
-        assert data.path in str(caught.value)
+    class Selective(FakeBackend):
+        def check_data(self, request: JobRequest, data: kinetic.Data) -> Sequence[str]:
+            if data.fuse:
+                raise InvalidRequestError(f"{data!r} cannot be mounted.")
+            return [f"{data.path} is far away"]
 
-    assert services.store.names() == []
-
-
-class Choosy(FakeBackend):
-    """Mounts nothing, and warns of the rest."""
-
-    def check_data(self, request: JobRequest, data: kinetic.Data) -> Sequence[str]:
-        if data.fuse:
-            raise InvalidRequestError(f"{data!r} cannot be mounted.")
-        return [f"{data.path} is far away"]
-
-
-def test_a_backend_may_refuse_data_before_anything_is_stored_or_warn_of_it(
-    services: FakeServices, ask: Ask, work: Any, tmp_path: Path
-) -> None:
-    choosy = replace(services, backend=Choosy(services.store))
+    selective = replace(services, backend=Selective(services.store))
     (tmp_path / "set").write_text("1")
-    near, mounted = (kinetic.Data(str(tmp_path / "set"), fuse=fuse) for fuse in (False, True))
+    copied, mounted = (kinetic.Data(str(tmp_path / "set"), fuse=fuse) for fuse in (False, True))
 
     with pytest.raises(InvalidRequestError, match="cannot be mounted"):
-        started(choosy, ask(), work, mounted)
+        user.submit(selective, mounted)
     assert services.store.names() == []
 
     with pytest.warns(UserWarning, match="is far away") as caught:
-        started(choosy, ask(), work, [near, near])
+        user.submit(selective, [copied, copied])
     assert len([one for one in caught if "far away" in str(one.message)]) == 1
 
 
-def test_a_home_that_cannot_be_written_is_told_in_words(
-    services: FakeServices, work: Any, project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(project.root)
-    (tmp_path / "file").write_text("")
-    home = tmp_path / "file" / "home"
-    checked = check_options(accelerator="cpu", backend="local")
-    settings = resolve(checked.settings, environ={"KINETIC_HOME": str(home)})
-    request = request_of(checked, work, settings, environ={}, cwd=project.root)
-
-    with pytest.raises(SubmitError, match="KINETIC_HOME") as caught:
-        started(services, request, work)
-
-    assert str(home) in str(caught.value)
-    assert services.store.names() == []
-
-
-def test_whoever_watches_is_told_what_happens(
-    services: FakeServices, ask: Ask, work: Any, project
-) -> None:
-    project.write(".env", "SECRET=1")
-    out, err = io.StringIO(), io.StringIO()
-    console = Console(out, err, interactive=False)
-
-    handle = submit(
-        ask(capture_env_vars=["GONE"]), work, (1,), {}, services=services, console=console
-    )
-
-    said = err.getvalue().splitlines()
-    assert any("GONE" in line for line in said)
-    assert any("left out of the snapshot" in line and ".env" in line for line in said)
-    assert said[-1] == f"kinetic: submitted {handle.job_id}"
-    assert out.getvalue() == ""
-
-
-def test_nobody_watching_is_warned_where_they_submit(
-    services: FakeServices, ask: Ask, work: Any
-) -> None:
-    with pytest.warns(UserWarning, match="GONE") as caught:
-        started(services, ask(capture_env_vars=["GONE"]), work)
-
-    files = [warning.filename for warning in caught if warning.category is UserWarning]
-    assert files == [__file__]
-
-
-# Over a bucket
-
-
-@pytest.fixture
-def bucket(home: Path) -> FakeServices:
-    return FakeServices.make(home=home)
-
-
-def test_over_a_bucket_the_record_is_signed_and_the_job_gets_the_key(
-    bucket: FakeServices, ask: Ask, work: Any, home: Path
-) -> None:
-    handle = started(bucket, ask(), work)
-
-    name = JobObjects(handle.job_id).handle
-    verify(bucket.store.read(name), signing_key(home), name=name)
-    assert bucket.backend.launch_of(handle.job_id).signing_key == signing_key(home)
-    bucket.backend.returns(handle.job_id, 42)
-    assert handle.result() == 42
-
-
-def test_in_a_folder_nothing_is_signed(services: FakeServices, ask: Ask, work: Any) -> None:
-    handle = started(services, ask(), work)
-
-    assert find_record(services.store, handle.job_id).record.signature is None
-    assert services.backend.launch_of(handle.job_id).signing_key is None
-
-
-def test_a_damaged_key_is_told_before_anything_is_stored(
-    ask: Ask, work: Any, tmp_path: Path
+def test_a_home_that_cannot_be_written_or_has_a_damaged_key_is_refused(
+    user: User, services: FakeServices, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text("short\n")
     bucket = FakeServices.make(home=tmp_path)
-
     with pytest.raises(ConfigurationError, match="key"):
-        started(bucket, ask(), work)
-
+        user.submit(bucket)
     assert bucket.store.names() == []
 
+    user.home = tmp_path / "key" / "home"
+    with pytest.raises(SubmitError, match="KINETIC_HOME") as caught:
+        user.submit(services)
+    assert str(user.home) in str(caught.value)
+    assert services.store.names() == []
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize(
-    "pattern", ["write contexts/*", "write */payload.pkl", "write */handle.json", "start *"]
-)
-@pytest.mark.parametrize("error", [StoreUnavailableError("Away."), KeyboardInterrupt()])
-def test_what_goes_up_together_is_taken_back_together(
-    bucket: FakeServices, ask: Ask, work: Any, moment: str, pattern: str, error: BaseException
+
+# Output
+
+
+def test_progress_and_warnings_go_to_the_console(user: User, services: FakeServices) -> None:
+    user.project.write(".env", "SECRET=1")
+    out, err = io.StringIO(), io.StringIO()
+    console = Console(out, err, interactive=False)
+
+    handle = user.submit(services, request=user.request(capture_env_vars=["GONE"]), console=console)
+
+    lines = err.getvalue().splitlines()
+    assert any("GONE" in line for line in lines)
+    assert any("left out of the snapshot" in line and ".env" in line for line in lines)
+    assert lines[-1] == f"kinetic: submitted {handle.job_id}"
+    assert out.getvalue() == ""
+
+
+def test_without_a_console_warnings_name_the_line_of_the_caller(
+    user: User, services: FakeServices
 ) -> None:
-    getattr(bucket.journal, moment)(pattern, raising(error))
+    with pytest.warns(UserWarning, match="GONE") as caught:
+        user.submit(services, request=user.request(capture_env_vars=["GONE"]))
 
-    with pytest.raises(type(error)) as caught:
-        started(bucket, ask(), work)
-
-    assert caught.value is error
-    assert of_jobs(bucket) == []
-    assert job_ids_of(bucket.backend) == []
-
-
-def test_what_may_not_be_written_is_not_asked_to_be_removed(
-    bucket: FakeServices, ask: Ask, work: Any
-) -> None:
-    bucket.journal.refuse("write */payload.pkl", StorePermissionError("You may not."))
-
-    with pytest.raises(StorePermissionError) as caught:
-        started(bucket, ask(), work)
-
-    assert bucket.journal.of("delete *", "remove *") == []
-    assert not hasattr(caught.value, "__notes__")
+    files = [warning.filename for warning in caught if warning.category is UserWarning]
+    assert files == [__file__]

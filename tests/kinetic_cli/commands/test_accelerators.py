@@ -1,4 +1,4 @@
-"""`kinetic accelerators`: what there is, and what a name means."""
+"""`kinetic accelerators`: the catalogue, and one entry."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def listed(home: Path, *args: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_kind_is_listed(tmp_path: Path) -> None:
+def test_accelerators_of_every_kind_are_listed(tmp_path: Path) -> None:
     assert {row["kind"] for row in listed(tmp_path)} == {"cpu", "gpu", "tpu"}
     assert {row["kind"] for row in listed(tmp_path, "--kind", "gpu")} == {"gpu"}
     assert len(listed(tmp_path, "--all")) > len(listed(tmp_path)) > 90
 
 
-def test_a_name_is_explained(tmp_path: Path) -> None:
+def test_one_accelerator_is_described(tmp_path: Path) -> None:
     ran = run("accelerators", "tpu-v5e-16:spot", "--json", home=tmp_path)
 
     assert json.loads(ran.stdout) == {
@@ -44,7 +44,7 @@ def test_a_table_has_a_cell_in_every_column(tmp_path: Path) -> None:
     assert lines[1].split() == ["cpu", "cpu", "1", "-", "1", "-", "-", "-"]
 
 
-def test_an_unknown_name_is_refused_with_what_is_near(tmp_path: Path) -> None:
+def test_an_unknown_accelerator_is_refused_with_similar_ones(tmp_path: Path) -> None:
     ran = run("accelerators", "v5e-9", home=tmp_path)
 
     assert (ran.exit_code, ran.stdout) == (1, "")

@@ -1,13 +1,14 @@
-"""`kinetic build-image` publishes base images; jobs in prebuilt mode look for them."""
+"""`kinetic build-image` publishes base images, and prepares images and environments of projects."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.metadata
 import json
+import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from locked_project import write_wheel
 from small_images import PYTHON, push_image
 
 import kinetic
+from kinetic.light import light_files
 from kinetic_cli.testing import run
 from kinetic_images.bases import find_base
 from kinetic_images.registry.registry import Registry
@@ -26,6 +28,7 @@ from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps
 from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.testing.gcs import GcsServer
+from kinetic_runner.bundle import bundle_for
 
 JAX = "0.10.2" if PYTHON == "3.11" else "0.12.0.1"
 PICKLE = importlib.metadata.version("cloudpickle")
@@ -84,52 +87,41 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
         yield World(tmp_path, server, index, monkeypatch)
 
 
-def test_all_categories_are_published_under_the_version_with_a_list_of_packages(
-    world: World,
-) -> None:
+def test_all_categories_are_published_with_their_lists_of_packages(world: World) -> None:
     ran = world.build()
 
     assert ran.exit_code == 0, ran.stderr
     assert f"KINETIC_BASE_IMAGE_REPO={world.repository}" in ran.stderr
     assert "without a project" not in ran.stderr
+    packages = {"cloudpickle": PICKLE, "google-cloud-storage": "9.0", "jax": JAX, "uv": "9.0"}
     for category in ("cpu", "gpu", "tpu"):
-        assert world.packages(category) == {
-            "cloudpickle": PICKLE,
-            "google-cloud-storage": "9.0",
-            "jax": JAX,
-            "uv": "9.0",
-        }
+        assert world.packages(category) == packages
         assert f"[{category}] " in ran.stderr
 
 
-def test_what_is_up_to_date_is_left_as_it_is(world: World) -> None:
+def test_an_image_that_exists_is_kept_tagged_or_rebuilt(world: World) -> None:
     first = world.rows("--category", "cpu")["cpu"]
     assert (first["status"], first["builder"]) == ("built", "layers")
     world.offer("uv", "10.0")
     world.server.requests.clear()
 
-    second = world.rows("--category", "cpu")["cpu"]
-
-    assert (second["status"], second["digest"]) == ("up to date", first["digest"])
+    again = world.rows("--category", "cpu")["cpu"]
+    assert (again["status"], again["digest"]) == ("up to date", first["digest"])
     assert {request.method for request in world.server.requests} == {"HEAD"}
-    third = world.rows("--category", "cpu", "--rebuild")["cpu"]
-    assert third["status"] == "built"
+
+    tagged = world.rows("--category", "cpu", "--tag", "stable")["cpu"]
+    assert (tagged["status"], tagged["digest"]) == ("published", first["digest"])
+    assert tagged["image"] == f"{world.repository}/base-cpu:stable"
+    ran = world.build("--category", "cpu", "--tag", "stable")
+    assert f"Jobs look for the tag {kinetic.__version__}" in ran.stderr
+
+    assert world.rows("--category", "cpu", "--rebuild")["cpu"]["status"] == "built"
     assert world.packages("cpu")["uv"] == "10.0"
 
 
-def test_another_tag_names_the_same_image(world: World) -> None:
-    first = world.rows("--category", "cpu")["cpu"]
-
-    second = world.rows("--category", "cpu", "--tag", "stable")["cpu"]
-
-    assert (second["status"], second["digest"]) == ("published", first["digest"])
-    assert second["image"] == f"{world.repository}/base-cpu:stable"
-    assert f"Jobs look for the tag {kinetic.__version__}" in world.build("--tag", "stable").stderr
-
-
-@pytest.mark.parametrize(("python", "noted"), [("3.4", True), (PYTHON, False)])
-def test_an_image_for_another_python_is_replaced_with_a_note(
-    world: World, python: str, noted: bool
+@pytest.mark.parametrize(("python", "expected"), [("3.4", True), (PYTHON, False)])
+def test_an_image_with_another_python_is_replaced_with_a_note(
+    world: World, python: str, expected: bool
 ) -> None:
     tag, variables = kinetic.__version__, [f"PYTHON_VERSION={python}.1"]
     push_image(world.server.host, world.registry, name="ours/base-cpu", tag=tag, Env=variables)
@@ -137,12 +129,10 @@ def test_an_image_for_another_python_is_replaced_with_a_note(
     ran = world.build("--category", "cpu")
 
     assert ran.exit_code == 0
-    assert ("had Python 3.4 before" in ran.stderr) == noted
+    assert ("had Python 3.4 before" in ran.stderr) == expected
 
 
-def test_a_category_that_fails_does_not_keep_the_others_from_being_published(
-    world: World,
-) -> None:
+def test_a_category_that_fails_does_not_prevent_the_others(world: World) -> None:
     del world.index.files["/simple/jax/"]
     world.offer("jax", JAX, extras=("tpu",))  # There is no JAX for CUDA.
 
@@ -150,17 +140,14 @@ def test_a_category_that_fails_does_not_keep_the_others_from_being_published(
 
     rows = {row["category"]: row for row in json.loads(ran.stdout)["images"]}
     assert ran.exit_code == 1
-    assert {name: row["status"] for name, row in rows.items()} == {
-        "cpu": "built",
-        "gpu": "failed",
-        "tpu": "built",
-    }
+    statuses = {name: row["status"] for name, row in rows.items()}
+    assert statuses == {"cpu": "built", "gpu": "failed", "tpu": "built"}
     assert "cuda12" in rows["gpu"]["error"]
     repository = world.registry.repository(f"{world.repository}/base-gpu")
     assert repository.digest(kinetic.__version__) is None
 
 
-def test_a_failure_of_this_machines_disk_is_one_of_the_image(world: World) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_of_each_image(world: World) -> None:
     (world.folder / "kinetic").write_text("a file, and no folder")
 
     ran = world.build("--json")
@@ -174,7 +161,7 @@ def test_a_failure_of_this_machines_disk_is_one_of_the_image(world: World) -> No
 def test_a_long_download_is_reported(world: World) -> None:
     def hold_wheels() -> None:
         if world.index.requests[-1][1].endswith(".whl"):
-            time.sleep(1.1)  # noqa: TID251 - what takes less than a second is not reported
+            time.sleep(1.1)  # noqa: TID251 - shorter downloads are not reported
 
     world.index.on_request = hold_wheels
 
@@ -200,7 +187,7 @@ def test_a_long_download_is_reported(world: World) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_input_is_refused_before_anything_is_asked(
+def test_bad_input_is_refused_before_any_request(
     world: World, args: list[str], message: str
 ) -> None:
     world.server.requests.clear()
@@ -220,7 +207,7 @@ def test_without_a_repository_the_setting_is_named(world: World) -> None:
     assert "KINETIC_BASE_IMAGE_REPO" in ran.stderr
 
 
-def test_cloud_build_gets_logins_of_indexes_from_the_secret_that_a_setting_names(
+def test_cloud_build_reads_logins_of_indexes_from_the_secret_in_a_setting(
     world: World,
 ) -> None:
     password = "pa55word-of-the-index"
@@ -310,14 +297,22 @@ class Cluster:
         return image
 
 
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the runner's bundle for a cluster: making one takes seconds."""
+    return bundle_for(tmp_path_factory.mktemp("cache"), light_files(), bytecode=False)
+
+
 @pytest.fixture
-def cluster(world: World) -> Iterator[Cluster]:
+def cluster(world: World, runner: Path) -> Iterator[Cluster]:
+    (world.folder / "kinetic" / "cache").mkdir(mode=0o700, parents=True)
+    shutil.copy2(runner, world.folder / "kinetic" / "cache")
     with running_api_server() as api, GcsServer() as buckets:
         yield Cluster(world, api, buckets)
         sys.modules.pop("job_of_image", None)
 
 
-def test_the_image_of_a_project_is_built_before_a_job_needs_it_and_refreshed(
+def test_a_job_uses_the_image_of_its_project_that_was_built_before(
     cluster: Cluster,
 ) -> None:
     world = cluster.world
@@ -339,7 +334,7 @@ def test_the_image_of_a_project_is_built_before_a_job_needs_it_and_refreshed(
     assert cluster.image_of_a_job() == newer
 
 
-def test_what_a_job_would_be_refused_for_is_refused_here(cluster: Cluster) -> None:
+def test_requirements_that_a_job_would_be_refused_for_are_refused(cluster: Cluster) -> None:
     (cluster.root / "requirements.txt").write_text("alpha>=9\n")
     ran = cluster.build(str(cluster.root))
     assert ran.exit_code == 1
@@ -363,12 +358,14 @@ def test_a_wheel_at_a_signed_address_becomes_a_layer(cluster: Cluster) -> None:
     assert b"s3cr3t" not in kept
 
 
-def test_on_the_local_backend_the_isolated_environment_of_a_project_is_made(world: World) -> None:
+def test_the_environment_of_a_project_is_made_for_the_local_backend(
+    world: World, warm: Callable[[Path], Path]
+) -> None:
     root = world.folder / "project"
     root.mkdir()
     (root / "requirements.txt").write_text("alpha\n")
     world.offer("alpha", "1.0")
-    home = world.folder / "kinetic"
+    home = warm(world.folder / "kinetic")
 
     made = run(
         *("build-image", "--accelerator", "cpu", str(root)),

@@ -8,6 +8,8 @@ import importlib
 import importlib.metadata
 import json
 import os
+import shutil
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ from small_images import push_image
 import kinetic
 from kinetic.backends.gke.images import builders
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
+from kinetic.light import light_files
 from kinetic_images.errors import (
     DependencyError,
     ImageNotFoundError,
@@ -39,6 +42,7 @@ from kinetic_images.uv import find_uv
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.testing.gcs import GcsServer
+from kinetic_runner.bundle import bundle_for
 
 PASSWORD = "pa55-of-mine"
 ALL = frozenset({"pull", "push"})
@@ -49,7 +53,7 @@ LOCKED = "[project]\nname = 'users-project'\nversion = '1'\nrequires-python = '>
 
 
 class World:
-    """A project, its packages, and all servers that a submit to a cluster needs, each of which notes writes."""
+    """A project, its packages, and all servers that a submit to a cluster needs; they record requests."""
 
     def __init__(self, folder: Path, running: ExitStack) -> None:
         self.packages = Packages(folder)
@@ -126,10 +130,18 @@ class World:
         ).run_async()
 
 
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the runner's bundle: making one takes longer than a refused submit."""
+    return bundle_for(tmp_path_factory.mktemp("cache"), light_files(), bytecode=False)
+
+
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runner: Path) -> Iterator[World]:
     with ExitStack() as running:
         found = World(tmp_path, running)
+        (tmp_path / "kinetic" / "cache").mkdir(mode=0o700, parents=True)
+        shutil.copy2(runner, tmp_path / "kinetic" / "cache")
         variables = os.environ  # noqa: TID251 - settings of this machine must not apply
         for name in [name for name in variables if name.startswith(("KINETIC_", "UV_", "DOCKER_"))]:
             monkeypatch.delenv(name)
@@ -183,12 +195,8 @@ def image(text: str) -> Callable[[World], object]:
     return arrange
 
 
-def missing_constraint(world: World) -> None:
-    world.require("-c limits.txt")
-
-
 def wrong_password_of_index(world: World) -> None:
-    world.index.required = "Basic of somebody else"
+    world.index.required = "Basic of another user"
     url = world.index.url("/simple").replace("//", f"//me:{PASSWORD}@")
     world.write(REQUIREMENTS, f"--index-url {url}", "", "alpha")
 
@@ -198,8 +206,6 @@ def index_away(world: World) -> None:
 
 
 def stale_lock(world: World) -> None:
-    import subprocess
-
     index = f"[tool.uv]\nno-index = true\nfind-links = ['{world.packages.packages}']\n"
     world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", index)
     command = [find_uv().program, "lock", "-q"]
@@ -224,36 +230,26 @@ def group_in_a_circle(world: World) -> None:
     world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", groups)
 
 
-def other_python(world: World) -> None:
-    world.environ["KINETIC_BASE_IMAGE"] = push_image(
-        world.registry.host, world.client, tag="old", Env=["PYTHON_VERSION=3.4.1"]
-    )
+def base_with(**how: Any) -> Callable[[World], object]:
+    """Return what uses another base image."""
+
+    def arrange(world: World) -> None:
+        world.environ["KINETIC_BASE_IMAGE"] = push_image(world.registry.host, world.client, **how)
+
+    return arrange
+
+
+NO_PYTHON: Any = {"tag": "empty", "files": ["bin/busybox"], "Env": []}
 
 
 def no_python(world: World) -> None:
-    world.options["container_image"] = push_image(
-        world.registry.host, world.client, tag="empty", files=["bin/busybox"], Env=[]
-    )
-
-
-def base_without_python(world: World) -> None:
-    world.environ["KINETIC_BASE_IMAGE"] = push_image(
-        world.registry.host, world.client, tag="empty", files=["bin/busybox"], Env=[]
-    )
+    world.options["container_image"] = push_image(world.registry.host, world.client, **NO_PYTHON)
 
 
 def other_processor(world: World) -> None:
     digest = world.registry.add_image("kn/arm", "1", architectures=("arm64",))
     assert digest
     world.options["container_image"] = f"{world.registry.host}/kn/arm:1"
-
-
-def wrong_password_of_registry(world: World) -> None:
-    world.log_in(PASSWORD)
-
-
-def registry_away(world: World) -> None:
-    world.registry.faults.add(method="HEAD", path="*/manifests/*", status=503, times=None)
 
 
 def no_secret_for_the_login_of_an_index(world: World) -> None:
@@ -284,7 +280,7 @@ CASES = (
     Case("a project outside", lines("-e ../other"), DependencyError, r"requirements\.txt:3: '-e \.\./other' is a path"),
     Case("a local path that is missing", lines("./alpha.whl"), DependencyError, r"requirements\.txt:3: '\./alpha\.whl' is a path"),
     Case("a missing include", lines("-r missing.txt"), DependencyError, r"requirements\.txt:3: .*missing\.txt"),
-    Case("a missing constraint", missing_constraint, DependencyError, r"requirements\.txt:3: .*limits\.txt"),
+    Case("a missing constraint", lines("-c limits.txt"), DependencyError, r"requirements\.txt:3: .*limits\.txt"),
     Case("a group in a circle", group_in_a_circle, DependencyError, r"pyproject\.toml:\d+: .*dependency-groups"),
     Case("a wheel of another platform", lines("beta"), InstallError, r"requirements\.txt:3: beta"),
     Case("an unknown extra", lines("alpha[nope]"), (DependencyError, InstallError), r"requirements\.txt:3: alpha has no extra named 'nope'"),
@@ -306,22 +302,22 @@ CASES = (
     Case("a missing image", image("{host}/kn/none:1"), ImageNotFoundError, "kn/none:1"),
     Case("an image of another processor", other_processor, ImageNotFoundError, "kn/arm, .* is not for linux/amd64"),
     Case("an image without Python", no_python, ImageNotFoundError, "base:empty contains no python3", "install Python"),
-    Case("a base without Python", base_without_python, ImageNotFoundError, "base:empty contains no python3", "install Python"),
+    Case("a base without Python", base_with(**NO_PYTHON), ImageNotFoundError, "base:empty contains no python3", "install Python"),
     Case("an invalid repository", setting("KINETIC_IMAGE_REPO", "https://h.example/kn"), ConfigurationError, "KINETIC_IMAGE_REPO"),
     Case("no repository", setting("KINETIC_IMAGE_REPO", ""), ConfigurationError, "repository for images is not known"),
     Case("an invalid base", setting("KINETIC_BASE_IMAGE", "Not An Image"), ConfigurationError, "KINETIC_BASE_IMAGE"),
     Case("a missing base", setting("KINETIC_BASE_IMAGE", "{host}/kn/none:1"), ImageNotFoundError, "kn/none:1"),
-    Case("a base with another Python", other_python, ImageNotFoundError, r"Python 3\.4, .* Python 3\."),
+    Case("a base with another Python", base_with(tag="old", Env=["PYTHON_VERSION=3.4.1"]), ImageNotFoundError, r"Python 3\.4, .* Python 3\."),
     Case("a repository without permission", setting("KINETIC_IMAGE_REPO", "{host}/others"), RegistryPermissionError, "others/bundled"),
-    Case("a wrong password of the registry", wrong_password_of_registry, RegistryLoginError, "127.0.0.1"),
+    Case("a wrong password of the registry", lambda world: world.log_in(PASSWORD), RegistryLoginError, "127.0.0.1"),
     Case("no permission for the login of an index", no_secret_for_the_login_of_an_index, NotPermittedError, "secrets", "permits 'create' on 'secrets'"),
     Case("a login of an index for an http address that it lists", login_of_an_index_by_plain_http, DependencyError, r"^http://127\.0\.0\.1:\d+/alpha-1\.0\S+ is fetched by plain http, and the login for 127\.0\.0\.1 would", "https addresses"),
-    Case("a registry that is not available", registry_away, RegistryUnavailableError, "kn/bundled"),
+    Case("a registry that is not available", lambda world: world.registry.faults.add(method="HEAD", path="*/manifests/*", status=503, times=None), RegistryUnavailableError, "kn/bundled"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_it_is_refused_by_its_place_before_anything_is_written(
+def test_bad_input_is_refused_with_its_place_before_anything_is_written(
     world: World,
     case: Case,
     capfd: pytest.CaptureFixture[str],
@@ -369,7 +365,7 @@ def test_a_repository_that_may_only_be_read_is_refused_before_anything_is_upload
     assert kept <= {"builds"}  # What was resolved.
 
 
-def test_what_these_inputs_are_made_from_is_accepted(world: World) -> None:
+def test_the_input_that_the_cases_change_is_accepted(world: World) -> None:
     world.require("alpha")
 
     assert world.submit()

@@ -1,4 +1,4 @@
-"""Where the images of a cluster's jobs are, and what is refused before anything is asked over the network."""
+"""The repository of a cluster's images, and settings that are refused without a request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from kinetic.backends.gke.images.builders import ClusterBuilders
 from kinetic.backends.gke.images.job_image import ClusterImages
-from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.errors import ConfigurationError
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -34,42 +34,25 @@ def images(
     return ClusterImages(builders)
 
 
+US, EUROPE = "gke_proj_us-central1-a_one", "gke_proj_europe-west4_one"
+REPO = "KINETIC_IMAGE_REPO"
+BASES = "KINETIC_BASE_IMAGE_REPO"
+
+
 @pytest.mark.parametrize(
     ("context", "location", "environ", "expected"),
     [
-        (
-            "gke_proj_us-central1-a_one",
-            None,
-            {},
-            "us-docker.pkg.dev/proj/kn-one/bundled",
-        ),
-        (
-            "gke_proj_europe-west4_one",
-            None,
-            {"KINETIC_PROJECT": "other", "KINETIC_CLUSTER": "other"},
-            "europe-docker.pkg.dev/proj/kn-one/bundled",
-        ),
-        (
-            None,
-            "australia-southeast1",
-            {"KINETIC_PROJECT": "proj", "KINETIC_CLUSTER": "two"},
-            "australia-southeast1-docker.pkg.dev/proj/kn-two/bundled",
-        ),
-        (
-            "mine",
-            None,
-            {"KINETIC_PROJECT": "proj", "KINETIC_ZONE": "asia-east1-b"},
-            "asia-docker.pkg.dev/proj/kn-kinetic-cluster/bundled",
-        ),
-        (
-            "gke_proj_us-central1-a_one",
-            None,
-            {"KINETIC_IMAGE_REPO": "127.0.0.1:5000/kn/"},
-            "127.0.0.1:5000/kn/bundled",
-        ),
+        (US, None, {}, "us-docker.pkg.dev/proj/kn-one/bundled"),
+        (EUROPE, None, {"KINETIC_PROJECT": "other", "KINETIC_CLUSTER": "other"},
+            "europe-docker.pkg.dev/proj/kn-one/bundled"),
+        (None, "australia-southeast1", {"KINETIC_PROJECT": "proj", "KINETIC_CLUSTER": "two"},
+            "australia-southeast1-docker.pkg.dev/proj/kn-two/bundled"),
+        ("mine", None, {"KINETIC_PROJECT": "proj", "KINETIC_ZONE": "asia-east1-b"},
+            "asia-docker.pkg.dev/proj/kn-kinetic-cluster/bundled"),
+        (US, None, {REPO: "127.0.0.1:5000/kn/"}, "127.0.0.1:5000/kn/bundled"),
     ],
-)
-def test_bundled_images_are_in_the_repository_of_the_cluster_or_in_the_named_one(
+)  # fmt: skip
+def test_bundled_images_are_in_the_repository_of_the_cluster_or_of_the_setting(
     tmp_path: Path,
     context: str | None,
     location: str | None,
@@ -82,74 +65,25 @@ def test_bundled_images_are_in_the_repository_of_the_cluster_or_in_the_named_one
     assert found.expected(request) == expected
 
 
+# The cases of test_bad_input.py are not repeated here.
 @pytest.mark.parametrize(
-    ("image", "environ", "error", "message"),
+    ("image", "environ", "message"),
     [
-        (None, {}, ConfigurationError, "repository for images is not known"),
-        (
-            "bundled",
-            {"KINETIC_IMAGE_BUILDER": "layer", "KINETIC_IMAGE_REPO": "h.example/kn"},
-            ConfigurationError,
-            "KINETIC_IMAGE_BUILDER names the image builder 'layer'",
-        ),
-        (
-            None,
-            {"KINETIC_IMAGE_BUILDER": "cloud_build", "KINETIC_IMAGE_REPO": "h.example/kn"},
-            ConfigurationError,
-            "the project and the region of the cluster are not known",
-        ),
-        ("prebuilt", {}, ConfigurationError, "needs the repository of your base images"),
-        (
-            "prebuilt",
-            {"KINETIC_BASE_IMAGE_REPO": "Not A Repository"},
-            ConfigurationError,
-            "KINETIC_BASE_IMAGE_REPO",
-        ),
-        (
-            "prebuilt",
-            {"KINETIC_BASE_IMAGE_REPO": "h.example/kn", "KINETIC_NODE_CACHE": "var/cache"},
-            ConfigurationError,
-            "KINETIC_NODE_CACHE names the folder 'var/cache'",
-        ),
-        (
-            None,
-            {"KINETIC_IMAGE_REPO": "h.example/kn", "KINETIC_BUILD_SECRET": "projects/p/secrets/s"},
-            ConfigurationError,
-            "KINETIC_BUILD_SECRET: This is not the name of a secret",
-        ),
-        (
-            None,
-            {"KINETIC_IMAGE_REPO": "https://h.example/kn"},
-            ConfigurationError,
-            "KINETIC_IMAGE_REPO: 'https://h.example/kn' is no name of an image: it begins with a scheme",
-        ),
-        (
-            None,
-            {"KINETIC_IMAGE_REPO": "h.example/kn:v1"},
-            ConfigurationError,
-            "KINETIC_IMAGE_REPO: 'h.example/kn:v1' is not a repository",
-        ),
-        (
-            "prebuilt",
-            {"KINETIC_BASE_IMAGE_REPO": "h.example/kn:v1"},
-            ConfigurationError,
-            "KINETIC_BASE_IMAGE_REPO: 'h.example/kn:v1' is not a repository",
-        ),
-        (
-            None,
-            {"KINETIC_IMAGE_REPO": "h.example/kn", "KINETIC_BASE_IMAGE": "Not An Image"},
-            ConfigurationError,
-            "KINETIC_BASE_IMAGE",
-        ),
+        ("prebuilt", {}, "needs the repository of your base images"),
+        ("prebuilt", {BASES: "Not A Repository"}, BASES),
+        ("prebuilt", {BASES: "h.example/kn:v1"}, f"{BASES}: 'h.example/kn:v1' is not a repository"),
+        ("prebuilt", {BASES: "h.example/kn", "KINETIC_NODE_CACHE": "var/cache"},
+            "KINETIC_NODE_CACHE names the folder 'var/cache'"),
+        (None, {REPO: "h.example/kn", "KINETIC_BUILD_SECRET": "projects/p/secrets/s"},
+            "KINETIC_BUILD_SECRET: This is not the name of a secret"),
+        (None, {REPO: "https://h.example/kn"},
+            f"{REPO}: 'https://h.example/kn' is no name of an image: it begins with a scheme"),
+        (None, {REPO: "h.example/kn:v1"}, f"{REPO}: 'h.example/kn:v1' is not a repository"),
     ],
-)
-def test_what_cannot_be_provided_is_refused_with_a_hint(
-    tmp_path: Path,
-    image: str | None,
-    environ: dict[str, str],
-    error: type[InvalidRequestError],
-    message: str,
+)  # fmt: skip
+def test_a_setting_that_cannot_be_used_is_refused_with_a_hint(
+    tmp_path: Path, image: str | None, environ: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(error, match=message) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         images(tmp_path).check(a_request(tmp_path, image=image, **environ))
     assert caught.value.hint

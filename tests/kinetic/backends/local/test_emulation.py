@@ -1,4 +1,4 @@
-"""A slice keeps its shape on a laptop, and the user's own settings their force."""
+"""The shape and the environment of an emulated slice."""
 
 from __future__ import annotations
 
@@ -18,22 +18,15 @@ COUNT = "--xla_force_host_platform_device_count"
 @pytest.mark.parametrize(
     ("accelerator", "backend", "chosen", "hosts", "devices"),
     [
-        ("tpu-v5litepod-4", None, "gke", 1, 4),
-        ("tpu-v5litepod-4", "pathways", "pathways", 1, 4),
-        ("v5e-8", "gke", "gke", 1, 8),
-        ("v5e-16", None, "pathways", 1, 16),
-        ("v5e-16", "pathways", "pathways", 1, 16),
-        ("v5e-16", "gke", "gke", 4, 4),
-        ("v5p", "gke", "gke", 2, 4),
-        ("v5e-256", "gke", "gke", 64, 4),
-        ("v4-512", None, "pathways", 1, 512),
-        ("l4x4", None, "gke", 1, 4),
-        ("h200", "gke", "gke", 1, 8),
-        ("cpu", None, "gke", 1, 1),
+        ("tpu-v5litepod-4", None, "gke", 1, 4), ("tpu-v5litepod-4", "pathways", "pathways", 1, 4),
+        ("v5e-8", "gke", "gke", 1, 8), ("v5e-16", None, "pathways", 1, 16),
+        ("v5e-16", "pathways", "pathways", 1, 16), ("v5e-16", "gke", "gke", 4, 4),
+        ("v5p", "gke", "gke", 2, 4), ("v5e-256", "gke", "gke", 64, 4), ("v4-512", None, "pathways", 1, 512),
+        ("l4x4", None, "gke", 1, 4), ("h200", "gke", "gke", 1, 8), ("cpu", None, "gke", 1, 1),
         ("cpu:8", None, "gke", 1, 1),
     ],
-)
-def test_a_slice_keeps_its_shape(
+)  # fmt: skip
+def test_a_slice_is_emulated_with_its_hosts_and_devices(
     accelerator: str, backend: Emulated | None, chosen: str, hosts: int, devices: int
 ) -> None:
     shape = shape_of(parse_accelerator(accelerator), backend)
@@ -55,7 +48,7 @@ def test_a_slice_keeps_its_shape(
         ("v5p-512", "gke", "128 processes"),
     ],
 )
-def test_a_slice_too_large_for_a_laptop_is_refused_with_a_smaller_one(
+def test_a_slice_that_is_too_large_is_refused_with_a_smaller_one(
     accelerator: str, backend: Emulated | None, needed: str
 ) -> None:
     wanted = parse_accelerator(accelerator)
@@ -82,7 +75,7 @@ def test_pathways_without_a_tpu_is_refused(accelerator: str) -> None:
         ({"XLA_FLAGS": f"--xla_dump_to=d  {COUNT}=2"}, f"--xla_dump_to=d  {COUNT}=2"),
     ],
 )
-def test_flags_of_the_users_are_kept_and_a_device_count_of_theirs_wins(
+def test_captured_flags_are_kept_and_a_captured_device_count_is_used(
     captured: dict[str, str], flags: str
 ) -> None:
     shape = shape_of(parse_accelerator("v5e-4"))
@@ -90,16 +83,13 @@ def test_flags_of_the_users_are_kept_and_a_device_count_of_theirs_wins(
     assert merge(shape.environment, captured)["XLA_FLAGS"] == flags
 
 
-def test_captured_values_win_and_others_travel_along() -> None:
+def test_captured_variables_replace_those_of_the_slice() -> None:
     shape = shape_of(parse_accelerator("v5e-4"))
 
     merged = merge(shape.environment, {"KERAS_BACKEND": "torch", "TOKEN": "t"})
 
-    assert (merged["KERAS_BACKEND"], merged["TOKEN"], merged["JAX_PLATFORMS"]) == (
-        "torch",
-        "t",
-        "cpu",
-    )
+    expected = {"KERAS_BACKEND": "torch", "TOKEN": "t", "JAX_PLATFORMS": "cpu"}
+    assert {name: merged[name] for name in expected} == expected
 
 
 @pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")

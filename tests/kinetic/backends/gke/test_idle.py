@@ -1,10 +1,10 @@
-"""LeaderWorkerSets of jobs that have ended: they would stay, and be billed."""
+"""LeaderWorkerSets of ended jobs are deleted: they would stay, and be billed."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from kinetic.jobs.status import View, look
 from kinetic.jobs.wait import Pace
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.testing.fakes import FakeBackend, FakeStore, a_record, create_outcome
-from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import ClusterUnreachableError, NotPermittedError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
@@ -32,53 +31,23 @@ RECORD = a_record(backend="pathways", workload="LeaderWorkerSet", k8s_name="kn-t
 ENDED = Outcome(job_id=RECORD.job_id, status="succeeded")
 
 
-class Serving:
-    """A cluster with the LeaderWorkerSet of a job."""
+Clusters = Callable[..., Any]
 
-    identity = Identity(server="https://cluster", namespace="team", context="the context")
 
-    def __init__(
-        self, store: FakeStore | None = None, *errors: Exception, kind: str = "LeaderWorkerSet"
-    ) -> None:
-        self.kind = kind
-        container = {"name": "kinetic", "command": [Flag.STORE, str(store and store.location)]}
-        template = {"spec": {"containers": [container]}}
-        self.workload = {
-            "kind": kind,
-            "metadata": {
-                "name": RECORD.k8s_name,
-                "uid": "1",
-                "labels": {JOB_ID: RECORD.job_id},
-                "creationTimestamp": "2026-11-22T10:00:00Z",
-            },
-            "spec": {"template": template}
-            if kind == "Job"
-            else {
-                "replicas": 1,
-                "leaderWorkerTemplate": {"size": 1, "workerTemplate": template},
-            },
-        }
-        self.errors = list(errors)
-        self.deleted: list[str] = []
-        self.asked = 0
-
-    def now(self) -> datetime:
-        return datetime(2026, 11, 22, 10, tzinfo=UTC)
-
-    def within(self, seconds: float) -> Serving:
-        return self
-
-    def list(self, kind: str, **selectors: object) -> list[Manifest]:
-        return [self.workload] if kind == self.kind and not self.deleted else []
-
-    def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
-        self.asked += 1
-        return self.workload if kind == self.kind and not self.deleted else None
-
-    def delete(self, kind: str, name: str, *, uid: str) -> None:
-        if self.errors:
-            raise self.errors.pop(0)
-        self.deleted.append(uid)
+def a_workload(store: FakeStore | None = None, *, kind: str = "LeaderWorkerSet") -> Manifest:
+    container = {"name": "kinetic", "command": [Flag.STORE, str(store and store.location)]}
+    template = {"spec": {"containers": [container]}}
+    size = {"replicas": 1, "leaderWorkerTemplate": {"size": 1, "workerTemplate": template}}
+    return {
+        "kind": kind,
+        "metadata": {
+            "name": RECORD.k8s_name,
+            "uid": "1",
+            "labels": {JOB_ID: RECORD.job_id},
+            "creationTimestamp": "2026-11-22T10:00:00Z",
+        },
+        "spec": {"template": template} if kind == "Job" else size,
+    }
 
 
 def ended(store: FakeStore | None = None) -> FakeStore:
@@ -87,9 +56,11 @@ def ended(store: FakeStore | None = None) -> FakeStore:
     return store
 
 
-def test_a_list_of_jobs_deletes_what_has_its_outcome_and_nothing_else(tmp_path: Path) -> None:
+def test_a_list_of_jobs_deletes_the_workloads_of_ended_jobs(
+    cluster_with: Clusters, tmp_path: Path
+) -> None:
     store = FakeStore()
-    cluster: Any = Serving(store)
+    cluster = cluster_with(a_workload(store))
     backend = ClusterBackend(cluster, store, tmp_path, None, {})
 
     backend.collect_left({RECORD.job_id})
@@ -101,22 +72,23 @@ def test_a_list_of_jobs_deletes_what_has_its_outcome_and_nothing_else(tmp_path: 
 
 @pytest.mark.parametrize("kind", ["Job", "LeaderWorkerSet"])
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_job_without_machines_ends_what_holds_them_after_another_job(
-    tmp_path: Path, kind: str, begun: bool
+def test_a_job_without_machines_deletes_a_workload_that_holds_them_after_its_end(
+    cluster_with: Clusters, tmp_path: Path, kind: str, begun: bool
 ) -> None:
     store = FakeStore()
-    cluster: Any = Serving(store)
+    cluster = cluster_with(a_workload(store))
     times = [100.0]
     backend = ClusterBackend(cluster, store, tmp_path, None, {}, clock=lambda: times[0])
     waiting = a_record(job_id="v5p-8-train-20261122-101501-7654321", workload=kind)
-    labels = {**cluster.workload["metadata"]["labels"], JOB_ID: waiting.job_id}
-    metadata = {**cluster.workload["metadata"], "name": waiting.k8s_name, "labels": labels}
-    workload = {**cluster.workload, "kind": kind, "metadata": metadata}
+    workload = a_workload(store)
+    workload["kind"] = kind
+    workload["metadata"] |= {"name": waiting.k8s_name, "labels": {JOB_ID: waiting.job_id}}
     ready = {"type": "PodScheduled", "status": "True"}
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
     def explain(condition: dict[str, str]) -> list[str]:
-        pod = {"metadata": {**metadata, "name": "p"}, "status": {"conditions": [condition]}}
+        metadata = {**workload["metadata"], "name": "p"}
+        pod = {"metadata": metadata, "status": {"conditions": [condition]}}
         backend.explain(waiting, observation_of(workload, [pod], begun=begun))
         return cluster.deleted
 
@@ -128,27 +100,28 @@ def test_a_job_without_machines_ends_what_holds_them_after_another_job(
     assert explain(refused) == ["1"]
 
 
-def test_an_outcome_that_was_found_releases_the_workload_once(tmp_path: Path) -> None:
-    store = ended()
-    cluster: Any = Serving()
-    backend = ClusterBackend(cluster, store, tmp_path, None, {})
+def test_a_workload_is_released_once_after_its_outcome(
+    cluster_with: Clusters, tmp_path: Path
+) -> None:
+    cluster = cluster_with(a_workload())
+    backend = ClusterBackend(cluster, ended(), tmp_path, None, {})
 
     backend.release(a_record(workload="JobSet"))
-    assert cluster.asked == 0
+    assert cluster.requests == []
     backend.release(RECORD)
     backend.release(RECORD)
 
-    assert (cluster.deleted, cluster.asked) == (["1"], 1)
+    assert (cluster.deleted, cluster.requests) == (["1"], ["get LeaderWorkerSet"])
 
 
 @pytest.mark.parametrize(("status", "deleted"), [("cancelled", ["1"]), ("succeeded", [])])
 @pytest.mark.parametrize("looked_at", ["the job", "the list"])
-def test_a_look_at_a_cancelled_job_deletes_what_its_killed_cancel_left(
-    tmp_path: Path, status: str, deleted: list[str], looked_at: str
+def test_a_cancelled_job_whose_cancel_was_killed_is_deleted_later(
+    cluster_with: Clusters, tmp_path: Path, status: str, deleted: list[str], looked_at: str
 ) -> None:
     store = FakeStore()
     record = replace(RECORD, workload="Job")
-    cluster: Any = Serving(store, kind="Job")
+    cluster = cluster_with(a_workload(store, kind="Job"))
     services = Services(store, ClusterBackend(cluster, store, tmp_path, None, {}))
     create_outcome(store, replace(ENDED, status=status), None)
 
@@ -160,7 +133,7 @@ def test_a_look_at_a_cancelled_job_deletes_what_its_killed_cancel_left(
     assert cluster.deleted == deleted
 
 
-def test_a_look_at_an_ended_job_lets_the_backend_free_what_it_holds() -> None:
+def test_the_backend_is_asked_to_release_a_job_only_after_its_end() -> None:
     released = []
 
     class Releasing(FakeBackend):
@@ -177,24 +150,21 @@ def test_a_look_at_an_ended_job_lets_the_backend_free_what_it_holds() -> None:
     assert released == [RECORD.job_id]
 
 
-def test_a_forged_outcome_deletes_nothing_even_if_the_bucket_is_trusted(tmp_path: Path) -> None:
-    store, cluster = FakeStore(), Serving()
+def test_a_forged_outcome_deletes_nothing_even_if_the_bucket_is_trusted(
+    cluster_with: Clusters, tmp_path: Path
+) -> None:
+    store, cluster = FakeStore(), cluster_with(a_workload())
     signer = KeySigner(KeyFile(tmp_path), trusting=lambda: True)
     name = JobObjects(RECORD.job_id).outcome
-    forged, written = encode(ENDED), signer.sign(encode(ENDED), name)
+    signed = signer.sign(encode(ENDED), name)
 
-    def end() -> list[str]:
-        there: Any = cluster
-        IdleWorkloads(there, store, signer).end(RECORD.job_id, RECORD.k8s_name)
-        return cluster.deleted
-
-    store.write(name, forged)
-    assert end() == []
-    store.write(name, written)
-    assert end() == ["1"]
+    for outcome, deleted in ((encode(ENDED), []), (signed, ["1"])):
+        store.write(name, outcome)
+        IdleWorkloads(cluster, store, signer).end(RECORD.job_id, RECORD.k8s_name)
+        assert cluster.deleted == deleted
 
 
-def test_an_outage_of_the_store_does_not_delay_the_end_of_a_workload() -> None:
+def test_a_workload_is_deleted_after_an_outage_of_the_store(cluster_with: Clusters) -> None:
     class Failing(FakeStore):
         errors: ClassVar = [StoreUnavailableError("503")]
 
@@ -203,45 +173,54 @@ def test_an_outage_of_the_store_does_not_delay_the_end_of_a_workload() -> None:
                 raise self.errors.pop()
             return super().read(name, start=start, end=end)
 
-    cluster: Any = Serving()
+    cluster = cluster_with(a_workload())
     idle = IdleWorkloads(cluster, ended(Failing()), None, clock=lambda: 100.0)
-    idle.end(RECORD.job_id, RECORD.k8s_name)
-    assert cluster.deleted == []
-    idle.end(RECORD.job_id, RECORD.k8s_name)
 
-    assert cluster.deleted == ["1"]
+    for deleted in ([], ["1"]):
+        idle.end(RECORD.job_id, RECORD.k8s_name)
+        assert cluster.deleted == deleted
 
 
-def test_a_failed_deletion_is_tried_again_and_then_reported_with_the_command(
+OUTAGE = ClusterUnreachableError("It did not respond.")
+
+
+@pytest.mark.parametrize(
+    ("errors", "pauses", "deleted"),
+    [
+        ([OUTAGE] * 2, 2, ["1"]),
+        ([OUTAGE] * 3, 2, []),
+        ([NotPermittedError("Forbidden (403).")], 0, []),
+    ],
+)
+def test_a_failed_deletion_is_retried_and_then_reported_once_with_the_command(
+    cluster_with: Clusters,
     caplog: pytest.LogCaptureFixture,
+    errors: list[Exception],
+    pauses: int,
+    deleted: list[str],
 ) -> None:
-    def end(*errors: Exception) -> tuple[list[str], list[float]]:
-        cluster: Any = Serving(None, *errors)
-        pauses: list[float] = []
-        idle = IdleWorkloads(cluster, ended(), None, pause=pauses.append, clock=lambda: 100.0)
-        idle.end(RECORD.job_id, RECORD.k8s_name)
-        idle.end(RECORD.job_id, RECORD.k8s_name)
-        return cluster.deleted, pauses
+    cluster = cluster_with(a_workload(), errors=errors)
+    paused: list[float] = []
+    idle = IdleWorkloads(cluster, ended(), None, pause=paused.append, clock=lambda: 100.0)
 
-    outage = ClusterUnreachableError("It did not respond.")
     with caplog.at_level(logging.WARNING):
-        deleted, pauses = end(outage, outage)
-        assert (deleted, len(pauses), caplog.text) == (["1"], 2, "")
-        assert end(outage, outage, outage) == ([], pauses)
-        assert end(NotPermittedError("Forbidden (403).")) == ([], [])
-    command = delete_command("LeaderWorkerSet", RECORD.k8s_name, Serving.identity)
-    assert caplog.text.count(command) == 2
+        for _ in range(2):
+            idle.end(RECORD.job_id, RECORD.k8s_name)
+
+    assert (cluster.deleted, len(paused)) == (deleted, pauses)
+    command = delete_command("LeaderWorkerSet", RECORD.k8s_name, cluster.identity)
+    assert caplog.text.count(command) == (not deleted)
     assert command.endswith("-n team --context 'the context'")
 
 
-def test_a_job_whose_end_no_watch_shows_is_looked_at_after_a_share_of_its_time() -> None:
+def test_a_job_whose_end_is_not_watched_is_polled_after_a_share_of_its_time() -> None:
     now = 0.0
     pace = Pace(clock=lambda: now)
 
     def looks(seconds: float, *, kind: str, begun: bool) -> list[float]:
         """Return the pauses of a wait for that long."""
         nonlocal now
-        seen = observation_of(Serving(kind=kind).workload, (), begun=begun)
+        seen = observation_of(a_workload(kind=kind), (), begun=begun)
         pauses, until = [], now + seconds
         while now < until:
             pauses.append(pace.after(View(seen.status, seen=seen)))

@@ -1,8 +1,7 @@
-"""Settings of Pathways, as the components that are rendered."""
+"""Components of Pathways, by its settings."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -22,28 +21,20 @@ def components(home: Path, **environ: str) -> PathwaysComponents:
     return components_of(resolve({}, environ=named, user_home=home), STORE)
 
 
-def test_without_settings_they_are_googles_with_scratch_in_the_store(tmp_path: Path) -> None:
+def test_settings_that_are_left_out_have_the_defaults_of_google(tmp_path: Path) -> None:
     default = PathwaysComponents(scratch="gs://jobs/team/pathways-scratch")
 
     assert components(tmp_path) == default
-
-
-def test_a_tag_is_that_of_both_images_unless_they_are_named(tmp_path: Path) -> None:
-    found = components(tmp_path, tag="jax-0.10.0", proxy_image="example.com/proxy:1")
-
-    assert found.server_image.endswith("/pathways/server:jax-0.10.0")
-    assert found.proxy_image == "example.com/proxy:1"
-
-
-def test_resources_may_be_tiny_and_what_is_left_out_keeps_its_default(tmp_path: Path) -> None:
     found = components(
-        tmp_path, manager="cpu=10m,memory=16Mi", proxy="cpu=10m", worker="memory=32Mi"
-    )
-
+        tmp_path, manager="cpu=10m,memory=16Mi", proxy="cpu=10m", worker="memory=32Mi",
+        tag="jax-0.10.0", proxy_image="example.com/proxy:1",
+    )  # fmt: skip
     assert found.manager == Resources(cpu="10m", memory="16Mi")
     assert found.proxy == Resources(cpu="10m", memory="100G")
     assert found.worker == Resources(memory="32Mi")
-    assert found.function == PathwaysComponents(scratch="").function
+    assert found.function == default.function
+    assert found.server_image.endswith("/pathways/server:jax-0.10.0")
+    assert found.proxy_image == "example.com/proxy:1"
 
 
 def test_head_and_workers_are_placed_by_labels_and_taints(tmp_path: Path) -> None:
@@ -69,19 +60,12 @@ def test_head_and_workers_are_placed_by_labels_and_taints(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("tag", "server:jax"),
-        ("scratch", "/tmp"),
-        ("server_image", "https://example.com/server"),
-        ("manager", "8"),
-        ("manager", "cpus=8"),
-        ("proxy", "cpu=lots"),
-        ("head_selector", "pool"),
-        ("head_selector", "a b=c"),
-        ("head_tolerations", "team=vision:Never"),
-        ("head_topology", "a b"),
+        ("tag", "server:jax"), ("scratch", "/tmp"), ("server_image", "https://example.com/server"),
+        ("manager", "8"), ("manager", "cpus=8"), ("proxy", "cpu=lots"), ("head_selector", "pool"),
+        ("head_selector", "a b=c"), ("head_tolerations", "team=vision:Never"), ("head_topology", "a b"),
     ],
-)
-def test_a_setting_that_is_not_valid_is_named_with_its_source(
+)  # fmt: skip
+def test_an_invalid_setting_is_refused_with_its_source(
     tmp_path: Path, name: str, value: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -89,12 +73,3 @@ def test_a_setting_that_is_not_valid_is_named_with_its_source(
 
     assert f"pathways_{name} is {value!r} (KINETIC_PATHWAYS_{name.upper()})" in str(caught.value)
     assert caught.value.hint
-
-
-def test_they_may_be_in_a_profile(tmp_path: Path) -> None:
-    (tmp_path / ".kinetic").mkdir()
-    known = {"dev": {"project": "p", "zone": "z", "cluster": "c", "pathways_tag": "jax-0.10.0"}}
-    profiles = tmp_path / ".kinetic" / "profiles.json"
-    profiles.write_text(json.dumps({"current": "dev", "profiles": known}))
-
-    assert components(tmp_path).proxy_image.endswith("/proxy_server:jax-0.10.0")

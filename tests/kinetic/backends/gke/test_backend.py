@@ -1,0 +1,206 @@
+"""`ClusterBackend` and a cluster that refuses or lacks something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.backends.backend import Launch
+from kinetic.backends.gke.backend import ClusterBackend
+from kinetic.backends.gke.checks import check_request
+from kinetic.backends.gke.forms import form_on, warnings_of
+from kinetic.backends.gke.job_spec import ClusterEnvironment
+from kinetic.backends.gke.observation import observation_of
+from kinetic.data import Data
+from kinetic.errors import InvalidRequestError, SubmitError
+from kinetic.settings.settings import resolve
+from kinetic.submit.options import check_options
+from kinetic.submit.request import JobRequest, request_of
+from kinetic.testing.fakes import FakeStore, a_record
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.cluster.creation import Runner
+from kinetic_k8s.errors import (
+    ClusterError,
+    ConflictError,
+    InvalidManifestError,
+    NotPermittedError,
+    UnsupportedWorkloadError,
+)
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.workload import Form
+from kinetic_k8s.reading.queue import QUEUE
+from kinetic_payload.stores.store import Location
+
+Clusters = Callable[..., Any]
+BUCKET = Location("gs", "jobs")
+RECORD = a_record(backend="gke", accelerator="tpu-v5p-8", workload="JobSet", hosts=2)
+
+
+def train() -> None: ...
+
+
+def a_request(tmp_path: Path, **options: object) -> JobRequest:
+    values = {"accelerator": "v5p-8", "container_image": "image:1", "backend": "gke", **options}
+    checked = check_options(**values)
+    environ = {"KINETIC_KUBE_CONTEXT": "mine"}
+    settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
+    return request_of(checked, train, settings, environ={}, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("path", ["/kinetic/data/d0", "/kinetic/workspace/data"])
+def test_a_volume_inside_a_folder_of_the_pod_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidRequestError, match="/kinetic/") as caught:
+        check_request(a_request(tmp_path, volumes={path: Data("gs://photos/2026")}), BUCKET)
+
+    assert caught.value.hint
+
+
+def test_a_store_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+    check_request(a_request(tmp_path), BUCKET)
+    with pytest.raises(InvalidRequestError, match="Pods cannot reach the store /me/store"):
+        check_request(a_request(tmp_path), Location("folder", "/me/store"))
+
+
+def a_jobset(*conditions: str, job_id: str = RECORD.job_id) -> Manifest:
+    true = [{"type": each, "status": "True"} for each in conditions]
+    return {
+        "kind": "JobSet",
+        "metadata": {"name": RECORD.k8s_name, "uid": "1", "labels": {JOB_ID: job_id}},
+        "spec": {"replicatedJobs": []},
+        "status": {"conditions": true},
+    }
+
+
+def a_backend(cluster: Any, folder: Path) -> ClusterBackend:
+    return ClusterBackend(cluster, FakeStore(), folder, None, {})
+
+
+def forbidden() -> NotPermittedError:
+    return NotPermittedError("Could not delete it: forbidden (403).")
+
+
+@pytest.mark.parametrize("act", ["check_stop", "stop"])
+def test_a_refused_cancel_names_the_accelerator_that_is_still_billed(
+    cluster_with: Clusters, tmp_path: Path, act: str
+) -> None:
+    limits = {"timeout": 1, "poll_interval": 1} if act == "stop" else {}
+
+    def refused(jobset: Manifest) -> str:
+        cluster = cluster_with(jobset, errors=[forbidden()])
+        with pytest.raises(NotPermittedError, match="403") as caught:
+            getattr(a_backend(cluster, tmp_path), act)(RECORD, **limits)
+        return caught.value.message
+
+    assert "tpu-v5p-8 is still billed" in refused(a_jobset())
+    assert "billed" not in refused(a_jobset("Completed"))
+
+
+@pytest.mark.parametrize(
+    ("jobset", "error"),
+    [
+        (a_jobset(job_id="another job of the same name"), forbidden()),
+        (a_jobset(), InvalidManifestError("The webhook does not support dry run (400).")),
+        (a_jobset(), ConflictError("It has another uid.")),
+    ],
+    ids=["another job", "no dry run", "replaced"],
+)
+def test_other_errors_of_a_dry_run_do_not_prevent_a_cancel(
+    cluster_with: Clusters, tmp_path: Path, jobset: Manifest, error: ClusterError
+) -> None:
+    a_backend(cluster_with(jobset, errors=[error]), tmp_path).check_stop(RECORD)
+
+
+def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
+    cluster_with: Clusters, tmp_path: Path
+) -> None:
+    runner = Runner(digest="0" * 64, name="r.py", content=b"")
+    launch = Launch(
+        record=RECORD,
+        request=a_request(tmp_path),
+        environment=ClusterEnvironment("image:1", runner=runner),
+    )
+
+    with pytest.raises(SubmitError, match="does not serve JobSet"):
+        a_backend(cluster_with(not_served=["JobSet"]), tmp_path).start(launch)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "semantics", "served", "form"),
+    [
+        ("cpu", "gke", (), "job"),
+        ("v5p-8", "gke", ("JobSet",), "jobset"),
+        ("v5p-8", "gke", ("LeaderWorkerSet",), "indexed-job"),
+        ("v5p-8", "pathways", ("JobSet", "LeaderWorkerSet"), "pathways"),
+        ("v5p-8", "pathways", ("LeaderWorkerSet",), "pathways-lws"),
+        ("tpu-v5litepod-2x4", "pathways", ("JobSet",), "pathways"),
+        ("v5p-8", "pathways", (), None),
+    ],
+)
+def test_the_form_of_a_job_follows_from_the_kinds_that_the_cluster_serves(
+    cluster_with: Clusters,
+    accelerator: str,
+    semantics: Any,
+    served: tuple[str, ...],
+    form: Form | None,
+) -> None:
+    cluster = cluster_with(served=served)
+    parsed = parse_accelerator(accelerator)
+
+    if form is None:
+        with pytest.raises(UnsupportedWorkloadError, match="JobSet") as caught:
+            form_on(cluster, parsed, semantics)
+        assert caught.value.hint
+    else:
+        assert form_on(cluster, parsed, semantics) == form
+        assert bool(warnings_of(form)) is (form == "indexed-job")
+
+
+QUEUED = {
+    "kind": "Workload",
+    "metadata": {"name": "w", "uid": "2", "ownerReferences": [{"uid": "1"}]},
+    "spec": {"queueName": "research"},
+}
+NO_PODS = {
+    "kind": "Event",
+    "metadata": {"creationTimestamp": "2026-11-22T10:15:00Z"},
+    "involvedObject": {"kind": "Job", "name": "kn-train"},
+    "reason": "FailedCreate",
+    "message": "Error creating: exceeded quota: none",
+}
+
+
+@pytest.mark.parametrize(
+    ("admitted", "expected", "requests"),
+    [
+        (True, "exceeded quota: none", ["list Workload", "list Event"]),
+        (False, "waits in the queue 'research'", ["list Workload", "list LocalQueue"]),
+    ],
+)
+def test_a_queued_job_without_pods_is_explained_with_two_requests(
+    cluster_with: Clusters, tmp_path: Path, admitted: bool, expected: str, requests: list[str]
+) -> None:
+    state = {"status": str(admitted), "type": "Admitted"}
+    short = {"status": str(admitted), "type": "QuotaReserved", "message": "insufficient quota"}
+    queued = {**QUEUED, "status": {"conditions": [state, short]}}
+    created, labels = datetime.now(UTC).isoformat(), {QUEUE: "research"}
+    job = {
+        "metadata": {
+            "name": "kn-train",
+            "uid": "1",
+            "labels": labels,
+            "creationTimestamp": created,
+        },
+        "spec": {"suspend": not admitted},
+    }
+    cluster = cluster_with(queued, NO_PODS, served=["Workload"], one_namespace=True)
+    backend = a_backend(cluster, tmp_path)
+
+    for first in (["list Workload"], []):  # The first look asks for those of all namespaces, too.
+        cluster.requests.clear()
+        assert expected in backend.explain(RECORD, observation_of(job, [])).reason
+        assert cluster.requests == [*first, *requests]

@@ -1,0 +1,223 @@
+"""Workloads that killed submits left in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinetic.backends.gke.backend import ClusterBackend
+from kinetic.backends.gke.left import LEFT_AGE, Left, created_at, needs_of, stores_of
+from kinetic.backends.gke.observation import observation_of
+from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.workloads import Workloads
+from kinetic.testing.fakes import FakeStore, a_record
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import HELD, JOB_ID
+from kinetic_k8s.reading.queue import QUEUE
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import encode
+from kinetic_payload.stores.store import Location
+
+BUCKET = Location("gs", "jobs")
+RECORD = a_record(backend="gke")
+
+
+def a_workload(**metadata: Any) -> Manifest:
+    container = {
+        "name": "kinetic",
+        "command": ["python3", "/app/runner.py", "--store", str(BUCKET)],
+        "envFrom": [{"secretRef": {"name": "job-env"}}, {"secretRef": {"name": "users-own"}}],
+    }
+    pod = {"containers": [container], "volumes": [{"configMap": {"name": "kn-runner-1"}}]}
+    own = {"name": "job", "uid": "1", "creationTimestamp": "2026-11-22T10:00:00Z"}
+    return {
+        "kind": "JobSet",
+        "metadata": {**own, "labels": {JOB_ID: RECORD.job_id}, **metadata},
+        "spec": {
+            "replicatedJobs": [
+                {"name": "worker", "template": {"spec": {"template": {"spec": pod}}}}
+            ]
+        },
+    }
+
+
+SECRET = {"kind": "Secret", "metadata": {"name": "job-env"}}
+RUNNER = {"kind": "ConfigMap", "metadata": {"name": "kn-runner-1"}}
+Clusters = Callable[..., Any]
+
+
+def left_in(cluster: Any, store: FakeStore | None = None) -> Left:
+    observer = Observer(cluster, store or FakeStore(), None)
+    return Left(
+        cluster=cluster,
+        workloads=Workloads(cluster),
+        observer=observer,
+        store=BUCKET,
+        reported=set(),
+    )
+
+
+def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
+    assert stores_of(a_workload()) == {"gs://jobs"}
+    assert needs_of(a_workload()) == {("Secret", "job-env"), ("ConfigMap", "kn-runner-1")}
+
+
+def test_workloads_of_other_stores_and_parts_of_workloads_are_not_found(
+    cluster_with: Clusters,
+) -> None:
+    other = a_workload(uid="2")
+    pod = other["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["command"] = ["python3", "--store", "gs://another"]
+    part = a_workload(uid="3", ownerReferences=[{"kind": "JobSet", "name": "job"}])
+    cluster = cluster_with(a_workload(), other, part, not_served=["LeaderWorkerSet"])
+    left = left_in(cluster)
+
+    assert [one["metadata"]["uid"] for one in left.find()] == ["1"]
+    left.find()
+    assert cluster.requests.count("list LeaderWorkerSet") == 1
+
+
+def test_a_list_is_reused_for_seconds_unless_a_workload_was_deleted(
+    cluster_with: Clusters,
+) -> None:
+    there, now = a_workload(), [0.0]
+    cluster = cluster_with()
+    workloads = Workloads(cluster, clock=lambda: now[0])
+
+    def known_after(seconds: float, *, deleted: bool = False) -> bool:
+        cluster.objects = [there]
+        workloads.list()
+        cluster.objects = []
+        if deleted:
+            workloads.forget()
+        now[0] += seconds
+        found = workloads.recent()
+        assert workloads.recent() == []
+        return found == [there]
+
+    assert known_after(9)
+    assert not known_after(11)
+    assert not known_after(1, deleted=True)
+
+
+@pytest.mark.parametrize(
+    ("objects", "seconds", "claimed", "removed"),
+    [
+        ([RUNNER], 1, False, True),
+        ([RUNNER], -1, False, False),
+        ([RUNNER], 1, True, False),
+        ([RUNNER, SECRET], 1, False, False),
+    ],
+    ids=["killed", "less than an hour old", "begun", "complete"],
+)
+def test_a_workload_whose_objects_are_missing_is_removed_after_an_hour(
+    cluster_with: Clusters,
+    caplog: pytest.LogCaptureFixture,
+    objects: list[Manifest],
+    seconds: float,
+    claimed: bool,
+    removed: bool,
+) -> None:
+    workload, store = a_workload(), FakeStore()
+    if claimed:
+        claim = Claim(job_id=RECORD.job_id, attempt=1, host=0, hostname="p", pid=1, claimed_at=1.0)
+        store.write(JobObjects(RECORD.job_id).claim(1, 0), encode(claim))
+    cluster = cluster_with(workload, *objects)
+
+    left_in(cluster, store).remove([workload], created_at(workload) + LEFT_AGE + seconds)
+
+    assert (cluster.deleted == ["1"]) is removed
+    assert ("Secret job-env" in caplog.text) is removed
+
+
+@pytest.mark.parametrize("time", ["2026-11-22T10:59:00Z", ""])
+def test_the_age_of_a_workload_is_measured_by_the_clock_of_the_cluster(
+    cluster_with: Clusters, caplog: pytest.LogCaptureFixture, time: str
+) -> None:
+    workload = a_workload()
+    cluster = cluster_with(workload, time=time)
+
+    left_in(cluster).remove([workload], created_at(workload) + 2 * LEFT_AGE)
+
+    assert cluster.deleted == []
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "suspend", "removed"),
+    [
+        ({}, {HELD: "true"}, True, True),
+        ({}, {HELD: "true"}, False, False),
+        ({}, {}, True, False),
+        ({QUEUE: "team"}, {HELD: "true"}, True, False),
+    ],
+)
+def test_a_workload_that_its_submit_never_resumed_is_removed_unless_it_is_in_a_queue(
+    cluster_with: Clusters,
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    suspend: bool,
+    removed: bool,
+) -> None:
+    workload = a_workload(annotations=annotations)
+    workload["metadata"]["labels"] |= labels
+    workload["spec"]["suspend"] = suspend
+    cluster = cluster_with(workload, SECRET, RUNNER)
+
+    left_in(cluster).remove([workload], created_at(workload) + LEFT_AGE + 1)
+
+    assert (cluster.deleted == ["1"]) is removed
+
+
+def test_jobs_that_run_or_have_ended_cost_one_request_together(cluster_with: Clusters) -> None:
+    running, ended = a_workload(), a_workload(uid="2")
+    ended["metadata"]["labels"] = {JOB_ID: "another"}
+    ended["status"] = {"conditions": [{"type": "Completed", "status": "True"}]}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "pod", "uid": "3", "labels": {JOB_ID: RECORD.job_id}},
+        "status": {"containerStatuses": [{"name": "kinetic", "state": {"running": {}}}]},
+    }
+    cluster = cluster_with(running, ended, pod)
+
+    left_in(cluster).remove([running, ended], created_at(running) + LEFT_AGE + 1)
+
+    assert cluster.requests == ["list Pod"]
+
+
+def test_each_call_examines_another_part_of_many_pending_jobs(cluster_with: Clusters) -> None:
+    many = [a_workload(uid=str(number)) for number in range(45)]
+    cluster = cluster_with(*many)
+    later = created_at(many[0]) + LEFT_AGE + 1
+
+    left_in(cluster).remove(many, later)
+    assert len(cluster.deleted) == 20
+    cluster.objects = list(many)
+    left_in(cluster).remove(many, later + 20)
+    assert len(set(cluster.deleted)) == len(cluster.deleted) > 20
+
+
+def test_a_wait_removes_a_job_whose_submit_was_killed_and_rarely_checks_for_that(
+    cluster_with: Clusters, tmp_path: Path
+) -> None:
+    now, passed = datetime.now(UTC), [0.0]
+
+    def removed(*ages: timedelta) -> bool:
+        cluster = cluster_with(RUNNER, time=now.isoformat())
+        backend = ClusterBackend(cluster, FakeStore(), tmp_path, None, {}, clock=lambda: passed[0])
+        for age in ages:
+            workload = a_workload(creationTimestamp=(now - age).isoformat())
+            cluster.objects = [RUNNER, workload]
+            backend.explain(RECORD, observation_of(workload, ()))
+            passed[0] += 60
+        return bool(cluster.deleted)
+
+    hour, minute = timedelta(hours=1), timedelta(minutes=1)
+    assert not removed(hour - minute)
+    assert removed(hour + minute)
+    assert not removed(hour - minute, hour + minute)
