@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from kinetic_runner.bundle import bundle_for
+
 PARENT = """
 import sys
 from kinetic_runner.parent.main import run_with
@@ -131,6 +133,26 @@ def alive(pid: int) -> bool:
             return False
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
     return state.stdout.strip()[:1] not in ("", "Z")
+
+
+# Slices are constants from Python 3.14 on, and sets have another order with another hash seed.
+CONSTANTS = b"A = {1, 'b', None}; B = A in {2.5, 'b'}; C = 'xyz'[1:2] + 'a constant'; D = 1 << 70, ()"
+
+
+@pytest.fixture(scope="session")
+def light() -> dict[str, bytes]:
+    """The files that the client adds to `bundle`."""
+    return {
+        "light/kinetic/__init__.py": b"ORIGIN = 'light'\n",
+        "light/kinetic/py.typed": b"",
+        "light/constants.py": CONSTANTS,
+    }
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory, light: dict[str, bytes]) -> Path:
+    """The runner's bundle with bytecode: building it takes seconds."""
+    return bundle_for(tmp_path_factory.mktemp("cache"), light)
 
 
 @pytest.fixture
