@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
+from kinetic_payload.calls.call import CallHeader
+from kinetic_payload.calls.unpickle import python_version
 from kinetic_runner.bundle import bundle_for
 
 PARENT = """
@@ -136,7 +139,9 @@ def alive(pid: int) -> bool:
 
 
 # Slices are constants from Python 3.14 on, and sets have another order with another hash seed.
-CONSTANTS = b"A = {1, 'b', None}; B = A in {2.5, 'b'}; C = 'xyz'[1:2] + 'a constant'; D = 1 << 70, ()"
+CONSTANTS = (
+    b"A = {1, 'b', None}; B = A in {2.5, 'b'}; C = 'xyz'[1:2] + 'a constant'; D = 1 << 70, ()"
+)
 
 
 @pytest.fixture(scope="session")
@@ -153,6 +158,28 @@ def light() -> dict[str, bytes]:
 def bundle(tmp_path_factory: pytest.TempPathFactory, light: dict[str, bytes]) -> Path:
     """The runner's bundle with bytecode: building it takes seconds."""
     return bundle_for(tmp_path_factory.mktemp("cache"), light)
+
+
+@pytest.fixture
+def header_of() -> Callable[..., CallHeader]:
+    """Return what makes the header of a call; it takes what differs."""
+
+    def make(**changes: Any) -> CallHeader:
+        header = {
+            "python": python_version(),
+            "cloudpickle": cloudpickle.__version__,
+            "kinetic": "0.1.0",
+            "function": "train",
+            "module": "train",
+            "context_digest": None,
+            "paths": (),
+            "cwd": "",
+            "main": None,
+            "main_kind": "interactive",
+        }
+        return CallHeader(**{**header, **changes})
+
+    return make
 
 
 @pytest.fixture

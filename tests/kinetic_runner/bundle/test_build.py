@@ -27,23 +27,12 @@ def for_clusters(bundle: Path, light: dict[str, bytes]) -> Path:
 class Job:
     """A job that is one call, and its runs from a bundle."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, header: CallHeader) -> None:
         self.folder = folder
+        self.header = header
 
     def run(self, function: object, bundle: Path | str, python=sys.executable, *flags, cwd=None):
-        header = CallHeader(
-            python=".".join(map(str, sys.version_info[:3])),
-            cloudpickle=cloudpickle.__version__,
-            kinetic="0",
-            function="f",
-            module="__main__",
-            context_digest=None,
-            paths=(),
-            cwd="",
-            main=None,
-            main_kind="interactive",
-        )
-        payload = header.encode() + b"\n" + cloudpickle.dumps((function, (), {}))
+        payload = self.header.encode() + b"\n" + cloudpickle.dumps((function, (), {}))
         (self.folder / "store/job").mkdir(parents=True)
         (self.folder / "store/job/payload.pkl").write_bytes(payload)
         command = [python, "-u", *flags, bundle, "--store", self.folder / "store", "--job", "job"]
@@ -59,8 +48,8 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
-    return Job(tmp_path)
+def job(tmp_path: Path, header_of) -> Job:
+    return Job(tmp_path, header_of())
 
 
 def test_the_bundle_is_the_same_in_every_process(bundle, light):

@@ -164,9 +164,7 @@ def test_a_function_that_finishes_within_the_grace_keeps_its_value(stopping: Sto
 @pytest.mark.parametrize(
     ("function", "end"), [("returns", "Returned value"), ("fails", "Raised division by zero")]
 )
-def test_a_stop_at_any_moment_after_the_end_changes_nothing(
-    function: str, end: str
-) -> None:
+def test_a_stop_at_any_moment_after_the_end_changes_nothing(function: str, end: str) -> None:
     script = Path(__file__).parent / "projects" / "stopped_at_every_line.py"
     command = [sys.executable, str(script), function]
 

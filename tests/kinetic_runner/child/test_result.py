@@ -32,7 +32,9 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.mark.parametrize(
-    "value", [{"loss": 0.5}, [b"a" * INLINE_LIMIT, b"b" * 3_000_000, "tail"]], ids=["small", "large"]
+    "value",
+    [{"loss": 0.5}, [b"a" * INLINE_LIMIT, b"b" * 3_000_000, "tail"]],
+    ids=["small", "large"],
 )
 def test_a_small_value_is_in_the_result_and_a_large_one_is_an_object(
     store: Store, value: Any

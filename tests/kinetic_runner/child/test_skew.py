@@ -1,6 +1,6 @@
 import pytest
 
-from kinetic_runner.child.skew import Fingerprint, leading, skews_of
+from kinetic_runner.child.skew import Fingerprint, import_note, leading, skews_of
 
 HERE = Fingerprint("3.11.7", "3.1.2", "linux-x86_64")
 
@@ -33,3 +33,21 @@ def test_a_failure_begins_with_the_differences_and_ends_with_advice() -> None:
     assert "TypeError: code() takes 18 arguments" in text
     assert "run the job with Python 3.12" in text
     assert leading((), "boom") == "boom"
+
+
+@pytest.mark.parametrize(
+    ("error", "platform", "noted"),
+    [
+        (ImportError("no _fast"), "darwin-arm64", True),
+        (OSError("libfast.so: invalid ELF header"), "darwin-arm64", True),
+        (OSError("no such file"), "darwin-arm64", False),
+        (ValueError("bad learning rate"), "darwin-arm64", False),
+        (ImportError("no _fast"), "", False),
+    ],
+)
+def test_a_module_that_cannot_be_loaded_may_be_of_the_other_platform(
+    error: Exception, platform: str, noted: bool
+) -> None:
+    note = import_note(skews_of(HERE._replace(platform=platform), HERE), error)
+
+    assert ("macOS arm64" in (note or "")) is noted
