@@ -53,7 +53,7 @@ SECONDS = 900.0
 SCRIPT = Path(__file__).parent / "projects" / "evicted.py"
 KINDS = ("Job", "JobSet", "Pod", "Secret", "Service")
 LOST = re.compile("may be missing|did not arrive|broke off:|are left out")
-"""What the log says where it has a gap."""
+"""Texts of the log where it has a gap."""
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def test_a_bundle_holds_what_runs_and_in_one_form_bytecode_beside_it(bundle, for
         assert all(whole.read(name) == small.read(name) for name in small.namelist())
 
 
-def test_what_the_bundle_leaves_out_exists_and_is_not_in_it(bundle):
+def test_modules_that_the_bundle_leaves_out_exist_and_are_not_in_it(bundle):
     names = zipfile.ZipFile(bundle).namelist()
 
     for name in _LEFT_OUT:

@@ -250,7 +250,7 @@ def do_nothing(job: Job, _: Task) -> None:
         (do_nothing, {"main": "../../x"}, "environment", "outside"),
     ],
 )
-def test_what_is_missing_or_was_changed_fails_its_phase_and_is_never_used(
+def test_input_that_is_missing_or_was_changed_fails_its_phase_and_is_never_used(
     job: Job,
     prepare: Callable[[Job, Task], None],
     header: dict[str, Any],

@@ -32,7 +32,7 @@ def load_dataset(*args, **kwargs):
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Let a library of this version be installed, whose loading does this."""
+    """Return a function that installs a library of this version, which runs *body* when it loads a set."""
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME"):
         monkeypatch.delenv(name, raising=False)
 

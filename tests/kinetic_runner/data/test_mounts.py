@@ -68,7 +68,7 @@ def there(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new() -> Path:
-    """A path at the root of the file system that no other test, and nobody else, uses."""
+    """A path at the root of the file system that nothing else uses."""
     return Path(f"/kinetic-test-{os.getpid()}-{os.urandom(4).hex()}")
 
 
@@ -123,7 +123,7 @@ os.scandir = listed
 """
 
 
-def test_what_vanishes_while_its_folder_is_mirrored_is_no_part_of_it(
+def test_entries_that_vanish_while_their_folder_is_mirrored_are_left_out(
     folder: Path, there: Path, tmp_path: Path
 ) -> None:
     (there / "file").touch()
@@ -195,7 +195,7 @@ print(ls(seen))
 
 
 @views
-def test_what_is_mounted_below_a_view_is_seen_and_not_written_to(
+def test_mounts_below_a_view_are_visible_and_read_only(
     folder: Path, tmp_path: Path, new: Path
 ) -> None:
     shown = tmp_path / "shown"
