@@ -474,51 +474,29 @@ def test_sigterm_lets_the_function_clean_up_and_is_reported(job: Job) -> None:
     assert "undisturbed" not in run.reports
 
 
-@pytest.mark.parametrize("fails", ["", "1 / 0"])
-def test_a_forked_process_that_leaves_the_function_reports_and_stores_nothing(
-    job: Job, fails: str
-) -> None:
-    job.code = (
-        "import os\ndef train():\n    pid = os.fork()\n"
-        "    if pid: print('exit code', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
-        f"    else:\n        {fails}\n        return b'c' * 1_000_000\n"
-        "    return b'p' * 1_000_000\n"
-    )
+FORK = "pid = os.fork()\n{0}if pid: print('exit code', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+FORKS = {
+    "in the function": FORK.format("    ") + "    return (b'p' if pid else b'c') * 1_000_000\n",
+    "and fails there": FORK.format("    ") + "    return b'p' * (1_000_000 if pid else 1 // 0)\n",
+    "while modules are imported": "return (b'p' if pid else b'c') * 1_000_000\n" + FORK.format(""),
+    "while the value is pickled": (
+        "return Value()\nclass Value:\n  def __reduce__(self):\n    "
+        f"{FORK.format('    ')}    return bytes, ((b'p' if pid else b'c') * 1_000_000,)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", FORKS.values(), ids=FORKS)
+def test_a_process_that_user_code_forks_reports_and_stores_nothing(job: Job, code: str) -> None:
+    job.code = f"import os\ndef train():\n    {code}"
 
     run = job.run()
 
     assert pickle.loads(job.store.read(run.outcome["value"]["name"])) == b"p" * 1_000_000
-    assert run.phases.count("report") == 1
-    assert ("Error" in run.output) == bool(fails)
-    assert run.output.endswith(f"exit code {int(bool(fails))}\n")
-
-
-def test_a_process_that_is_forked_while_modules_are_imported_does_not_run_the_job(job: Job) -> None:
-    job.code = (
-        "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\n"
-        "def train(): print('once'); return pid\n"
-    )
-
-    run = job.run()
-
-    assert run.outcome["succeeded"]
-    assert run.output == "once\n"
-
-
-def test_a_process_that_is_forked_while_the_value_is_pickled_stores_nothing(job: Job) -> None:
-    job.code = (
-        "import os\n"
-        "class Value:\n"
-        "    def __reduce__(self):\n"
-        "        pid = os.fork()\n"
-        "        if pid: os.waitpid(pid, 0)\n"
-        "        return bytes, (b'p' * 1_000_000 if pid else b'c' * 1_000_000,)\n"
-        "def train(): return Value()\n"
-    )
-
-    value = job.run().outcome["value"]
-
-    assert pickle.loads(job.store.read(value["name"])) == b"p" * 1_000_000
+    assert run.phases.count("report") == run.output.count("exit code") == 1
+    fails = "1 // 0" in code
+    assert ("ZeroDivisionError" in run.output) == fails
+    assert run.output.endswith(f"exit code {int(fails)}\n")
 
 
 @pytest.mark.parametrize(
