@@ -212,9 +212,15 @@ class Hostile(Exception):
     __repr__ = __str__
 
 
+class Changes(Exception):
+    def __reduce__(self) -> Any:
+        return Changes, ("after",)
+
+
 @pytest.mark.parametrize(
     ("error", "text", "why"),
     [
+        (Changes("before"), "before", "message differs"),
         (ValueError("held", threading.Lock()), "held", "lock"),
         (Hostile(), "Hostile", "KeyboardInterrupt"),
         (SystemExit(3), "SystemExit: 3", "SystemExit is not raised again"),
