@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
+
+from kinetic_payload.calls.call import CallHeader
+from kinetic_payload.calls.unpickle import python_version
+from kinetic_runner.bundle import bundle_for
 
 PARENT = """
 import sys
@@ -131,6 +136,50 @@ def alive(pid: int) -> bool:
             return False
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
     return state.stdout.strip()[:1] not in ("", "Z")
+
+
+# Slices are constants from Python 3.14 on, and sets have another order with another hash seed.
+CONSTANTS = (
+    b"A = {1, 'b', None}; B = A in {2.5, 'b'}; C = 'xyz'[1:2] + 'a constant'; D = 1 << 70, ()"
+)
+
+
+@pytest.fixture(scope="session")
+def light() -> dict[str, bytes]:
+    """The files that the client adds to `bundle`."""
+    return {
+        "light/kinetic/__init__.py": b"ORIGIN = 'light'\n",
+        "light/kinetic/py.typed": b"",
+        "light/constants.py": CONSTANTS,
+    }
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory, light: dict[str, bytes]) -> Path:
+    """The runner's bundle with bytecode: building it takes seconds."""
+    return bundle_for(tmp_path_factory.mktemp("cache"), light)
+
+
+@pytest.fixture
+def header_of() -> Callable[..., CallHeader]:
+    """Return what makes the header of a call; it takes what differs."""
+
+    def make(**changes: Any) -> CallHeader:
+        header = {
+            "python": python_version(),
+            "cloudpickle": cloudpickle.__version__,
+            "kinetic": "0.1.0",
+            "function": "train",
+            "module": "train",
+            "context_digest": None,
+            "paths": (),
+            "cwd": "",
+            "main": None,
+            "main_kind": "interactive",
+        }
+        return CallHeader(**{**header, **changes})
+
+    return make
 
 
 @pytest.fixture

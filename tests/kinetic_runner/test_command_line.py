@@ -1,4 +1,4 @@
-"""What the runner's command line may say."""
+"""The runner's command line."""
 
 from __future__ import annotations
 
@@ -9,30 +9,27 @@ from kinetic_payload.layout import Flag
 from kinetic_runner.command_line import Arguments, parse_arguments
 
 LEAST = [Flag.STORE, "/store", Flag.JOB, "j", Flag.PAYLOAD_DIGEST, "d", f"{Flag.WORKSPACE}=/w"]
-PARSED = Arguments(store="/store", job="j", payload_digest="d", workspace="/w")
+PARSED = {"store": "/store", "job": "j", "payload_digest": "d", "workspace": "/w"}
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "values"),
     [
         ([], {}),
         ([Flag.ATTEMPT, "2", f"{Flag.HOSTS}=4"], {"attempt": 2, "hosts": 4}),
         ([Flag.TIMEOUT, "1.5", Flag.GRACE, "0"], {"timeout": 1.5, "grace": 0.0}),
-        ([Flag.TIMEOUT, "1e-05"], {"timeout": 1e-05}),
-        ([Flag.PRIVATE_MOUNTS], {"private_mounts": True}),
-        ([Flag.KEEP_INPUTS], {"keep_inputs": True}),
+        ([Flag.TIMEOUT, "1e-05", Flag.PRIVATE_MOUNTS], {"timeout": 1e-05, "private_mounts": True}),
         ([Flag.RETRIES, "0", Flag.PREEMPTIONS, "3"], {"retries": 0, "preemptions": 3}),
-        ([Flag.END_MARKER], {"end_marker": True}),
-        ([Flag.IDLE], {"idle": True}),
-        ([Flag.DEBUG_PORT, "0"], {"debug_port": 0}),  # any free one
+        ([Flag.KEEP_INPUTS, Flag.END_MARKER], {"keep_inputs": True, "end_marker": True}),
+        ([Flag.IDLE, Flag.DEBUG_PORT, "0"], {"idle": True, "debug_port": 0}),  # any free port
     ],
 )
-def test_flags_are_read_with_a_space_or_an_equals_sign(more: list[str], said: dict) -> None:
-    assert parse_arguments([*LEAST, *more]) == Arguments(**{**vars(PARSED), **said})
+def test_flags_have_a_space_or_an_equals_sign(more: list[str], values: dict) -> None:
+    assert parse_arguments([*LEAST, *more]) == Arguments(**{**PARSED, **values})
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "message"),
     [
         (LEAST[2:], Flag.STORE),
         ([*LEAST, "--colour", "red"], "'--colour' is not a flag"),
@@ -45,6 +42,6 @@ def test_flags_are_read_with_a_space_or_an_equals_sign(more: list[str], said: di
         ([*LEAST, Flag.TIMEOUT, "١"], "seconds"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_its_flag(argv: list[str], said: str) -> None:
-    with pytest.raises(InvalidRequestError, match=said):
+def test_an_impossible_command_line_is_refused_with_its_flag(argv: list[str], message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message):
         parse_arguments(argv)

@@ -6,11 +6,6 @@ from kinetic_payload.errors import InvalidRequestError
 from kinetic_runner.hosts import Host, host_of, restarts_of, tpu_variables
 
 
-def test_without_a_word_there_is_one_host_and_it_leads():
-    assert host_of({}) == Host(0, 1, None)
-    assert host_of({}).leader
-
-
 @pytest.mark.parametrize(
     ("environment", "index"),
     [
@@ -23,7 +18,7 @@ def test_without_a_word_there_is_one_host_and_it_leads():
         ({"JOB_COMPLETION_INDEX": "1", "LWS_WORKER_INDEX": "2"}, 1),
     ],
 )
-def test_the_index_is_what_the_platform_says_and_kinetic_wins(environment, index):
+def test_the_platform_gives_the_index_and_kinetics_variable_wins(environment, index):
     host = host_of(environment, hosts=4)
 
     assert host.index == index
@@ -38,6 +33,7 @@ def test_count_and_coordinator_may_come_from_the_environment():
     }
 
     assert host_of(environment) == Host(1, 2, "127.0.0.1:4000")
+    assert host_of({}) == Host(0, 1, None)
 
 
 @pytest.mark.parametrize(
@@ -53,16 +49,15 @@ def test_count_and_coordinator_may_come_from_the_environment():
         ({}, 2, "no variable names"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(environment, hosts, named):
+def test_an_impossible_value_is_refused_with_its_variable(environment, hosts, named):
     with pytest.raises(InvalidRequestError, match=named):
         host_of(environment, hosts=hosts)
 
 
-def test_several_hosts_count_the_restarts_of_all_if_something_does() -> None:
+def test_several_hosts_read_the_restarts_of_all_if_the_platform_counts_them() -> None:
     assert restarts_of({"KINETIC_RESTART_ATTEMPT": "4"}, Host(0, 2)) == 4
     assert restarts_of({"KINETIC_RESTART_ATTEMPT": "4"}, Host()) is None
-    for said in ({}, {"KINETIC_RESTART_ATTEMPT": ""}):
-        assert restarts_of(said, Host(0, 2)) is None
+    assert restarts_of({"KINETIC_RESTART_ATTEMPT": ""}, Host(0, 2)) is None
     with pytest.raises(InvalidRequestError, match="KINETIC_RESTART_ATTEMPT"):
         restarts_of({"KINETIC_RESTART_ATTEMPT": "-1"}, Host(0, 2))
 
@@ -73,19 +68,15 @@ TPU_HOST = {"KINETIC_HOST_NAMES": "j-0.j,j-1.j", "KINETIC_DEVICES": "tpu:4"}
 @pytest.mark.parametrize(
     ("environment", "found"),
     [
-        (TPU_HOST, {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "j-0.j,j-1.j"}),
-        # One alone is not what GKE does.
-        (
-            {**TPU_HOST, "TPU_WORKER_ID": "0"},
-            {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "j-0.j,j-1.j"},
-        ),
-        ({**TPU_HOST, "TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b"}, {}),
-        ({**TPU_HOST, "KINETIC_DEVICES": "gpu:8"}, {}),
-        ({**TPU_HOST, "KINETIC_PATHWAYS": "jax-0.10.0"}, {}),
-        ({"KINETIC_DEVICES": "tpu:4"}, {}),
+        (TPU_HOST, True),
+        ({**TPU_HOST, "TPU_WORKER_ID": "0"}, True),  # GKE sets both.
+        ({**TPU_HOST, "TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b"}, False),
+        ({**TPU_HOST, "KINETIC_DEVICES": "gpu:8"}, False),
+        ({**TPU_HOST, "KINETIC_PATHWAYS": "jax-0.10.0"}, False),
+        ({"KINETIC_DEVICES": "tpu:4"}, False),
     ],
 )
-def test_the_tpu_runtime_finds_the_other_hosts(
-    environment: dict[str, str], found: dict[str, str]
-) -> None:
-    assert tpu_variables(environment, 1) == found
+def test_the_tpu_runtime_finds_the_other_hosts(environment: dict[str, str], found: bool) -> None:
+    variables = {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "j-0.j,j-1.j"}
+
+    assert tpu_variables(environment, 1) == (variables if found else {})

@@ -1,4 +1,4 @@
-"""Evictions of the pods of jobs on the test bed, and whether what follows is the truth."""
+"""Evictions of the pods of jobs on the test bed, and whether what follows is right."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.soak.places import Place, Submitter
+from tests.soak.places import Place, Submitter, print_failure
 from urllib3.exceptions import HTTPError
 
 from kinetic.testing import eventually
@@ -53,7 +53,7 @@ SECONDS = 900.0
 SCRIPT = Path(__file__).parent / "projects" / "evicted.py"
 KINDS = ("Job", "JobSet", "Pod", "Secret", "Service")
 LOST = re.compile("may be missing|did not arrive|broke off:|are left out")
-"""What the log says where it has a gap."""
+"""Texts of the log where it has a gap."""
 
 
 @dataclass(frozen=True)
@@ -133,16 +133,16 @@ class Evicted:
 
 @dataclass
 class Facts:
-    """What is known of a job without Kinetic's word, and that word."""
+    """What is known of a job without Kinetic, and what Kinetic reports."""
 
     evicted: list[Evicted] = field(default_factory=list)
     claims: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     """The claims and reports that were seen in the bucket, by attempt and host."""
     ends: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     marks: set[tuple[str, int, int]] = field(default_factory=set)
-    """What the function noted: that it `ran`, `failed`, `ended`; with attempt and host."""
+    """Marks that the function wrote: `ran`, `failed`, `ended`; with attempt and host."""
     outcomes: int = 0
-    said: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
 
     def attempts_of(self, pod: Evicted) -> set[int]:
@@ -160,11 +160,11 @@ class Facts:
         return "reported" if "terminated" in reasons else "had ended" if reasons else "no report"
 
 
-def untruths(plan: Plan, facts: Facts) -> Iterator[str]:
-    """Iterate over all that is not as it must be."""
-    said = facts.said
-    if said.get("right") is not True:
-        yield f"no right value: {said.get('error', said)}"
+def problems_of(plan: Plan, facts: Facts) -> Iterator[str]:
+    """Iterate over all problems of a job."""
+    reported = facts.reported
+    if reported.get("right") is not True:
+        yield f"no right value: {reported.get('error', reported)}"
     if facts.outcomes != 1:
         yield f"{facts.outcomes} outcomes were written"
     evicted = set().union(*map(facts.attempts_of, facts.evicted))
@@ -174,16 +174,16 @@ def untruths(plan: Plan, facts: Facts) -> Iterator[str]:
         yield f"attempts {without} were followed by another one without a reason"
     if len(failed) != plan.fails:
         yield f"the function failed in the attempts {failed}"
-    if "reports" in said:
-        yield from untrue_reports(facts, evicted, failed)
+    if "reports" in reported:
+        yield from report_problems(facts, evicted, failed)
     yield from log_problems(plan, facts)
 
 
-def untrue_reports(facts: Facts, evicted: set[int], failed: set[int]) -> Iterator[str]:
+def report_problems(facts: Facts, evicted: set[int], failed: set[int]) -> Iterator[str]:
     """Iterate over what is wrong in the attempts that `outcome()` reports."""
     reasons: dict[int, set[str]] = {}
-    last = max(n for n, *_ in facts.said["reports"])
-    for n, host, reason, phase, hostname in facts.said["reports"]:
+    last = max(n for n, *_ in facts.reported["reports"])
+    for n, host, reason, phase, hostname in facts.reported["reports"]:
         reasons.setdefault(n, set()).add(reason)
         word = f"attempt {n} of host {host}: {reason} in {phase} on {hostname}"
         # A claim names the pod, a report the host name of its container, if any: both are the same for a Job.
@@ -198,12 +198,12 @@ def untrue_reports(facts: Facts, evicted: set[int], failed: set[int]) -> Iterato
         }
         if not true.get(reason):
             yield f"{word}, which is not true: {sorted(facts.marks)}, evicted {sorted(evicted)}"
-    if facts.said["status"] != "SUCCEEDED" or "returned" not in reasons[last]:
-        yield f"{facts.said['status']}, but attempt {last}: {reasons[last]}"
+    if facts.reported["status"] != "SUCCEEDED" or "returned" not in reasons[last]:
+        yield f"{facts.reported['status']}, but attempt {last}: {reasons[last]}"
     own = {n for n, found in reasons.items() if "exception" in found}
     if failed - evicted - own:
         yield f"the failure of attempt {failed} is not reported"
-    message = facts.said["message"]
+    message = facts.reported["message"]
     numbers = {word: set(map(int, re.findall(rf"Attempt (\d+) {word}", message)))
                for word in ("failed", "was preempted")}  # fmt: skip
     if numbers["failed"] != own - {last}:
@@ -284,8 +284,8 @@ class Round:
         plan = self.plan
         client = self._client({**given, "way": "submit" if plan.way == "attach" else plan.way})
         self._collector = client if plan.way != "attach" else None
-        self._wait(lambda: self.job_id or client.heard("error"))
-        assert self.job_id, client.said
+        self._wait(lambda: self.job_id or client.message("error"))
+        assert self.job_id, client.messages
         for number in range(len(plan.evictions) + 2):
             if self._collector is None and plan.attached <= number:
                 client.end(60)
@@ -299,11 +299,11 @@ class Round:
         assert collector is not None
         self._wait(lambda: collector.process.poll() is not None)
         collector.end(5)
-        for each in collector.said:
-            self.facts.said |= each
-        self.facts.log = [*collector.lines, *collector.errors.splitlines()]
+        for each in collector.messages:
+            self.facts.reported |= each
+        self.facts.log = [*collector.log, *collector.errors.splitlines()]
         self.facts.outcomes = self._outcomes()
-        self.problems += untruths(plan, self._known())
+        self.problems += problems_of(plan, self._known())
         left = self.server.names("jobs", f"{self.job_id}/")
         if left:
             self.problems.append(f"left in the bucket: {left}")
@@ -343,9 +343,8 @@ class Round:
                 self._evicted.add(view.uid)
                 self._least = (view.restarts or 0) + 1
                 if planned.late:
-                    with suppress(
-                        AssertionError
-                    ):  # The kubelet may be slow, or be restarted by other tests.
+                    # The kubelet may be slow, or be restarted by other tests.
+                    with suppress(AssertionError):
                         self._wait(lambda: not self._lives(view, ending=True), 60)
         except HTTPError:
             return False  # The cluster does not respond.
@@ -391,9 +390,7 @@ class Round:
         def found() -> Any:
             try:
                 return (self._known(), self._is_over(), holds())[-1]
-            except (
-                UnavailableError
-            ):  # The cluster does not respond: other tests stop it, for instance.
+            except UnavailableError:  # Other tests may stop the cluster.
                 return None
 
         return eventually(found, seconds, every=0.1)
@@ -465,7 +462,7 @@ def prepared(folder: Path) -> Iterator[Ground]:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the rounds that were asked for, print a table, return whether any was not as it must be."""
+    """Run the rounds that were asked for, print a table, return whether any failed."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, prepared(Path(folder)) as ground:
 
@@ -484,7 +481,7 @@ def run(given: argparse.Namespace) -> int:
             numbers = range(given.first, given.first + given.rounds)
             rounds = [one for one in pool.map(run_one, numbers) if one is not None]
     print(_table(rounds))
-    right = sum(one.facts.said.get("right") is True for one in rounds)
+    right = sum(one.facts.reported.get("right") is True for one in rounds)
     evicted = sum(len(one.facts.evicted) for one in rounds)
     seconds = time.monotonic() - began
     print(f"{len(rounds)} jobs, {evicted} evictions, {right} right values, {seconds:.0f} s")
@@ -498,11 +495,7 @@ def _report(one: Round, seed: int) -> None:
         f"{plan.number} {one.job_id} {plan} → {ends or 'no eviction'}", file=sys.stderr, flush=True
     )
     if one.problems:
-        again = f"python -m tests.soak evictions --seed {seed} --first {plan.number} --rounds 1"
-        print(
-            f"FAILED {one.job_id}: {' '.join('; '.join(one.problems).split())} | {again}",
-            flush=True,
-        )
+        print_failure(one.problems, one.job_id, f"evictions --seed {seed}", plan.number)
         print(*facts.log, f"{facts}", sep="\n", file=sys.stderr, flush=True)
 
 

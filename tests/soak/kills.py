@@ -1,23 +1,46 @@
-"""Kills of one process of a job at one moment, and whether what follows is the truth."""
+"""Kills of one process of a job at one moment, and whether what follows is right."""
 
 from __future__ import annotations
 
+import argparse
 import random
-import signal
+import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 import psutil
-from tests.soak.places import Place, Submitter, ended_processes, is_right, supervisor_of
+from tests.soak.places import (
+    Place,
+    Submitter,
+    ended_processes,
+    is_right,
+    print_failure,
+    supervisor_of,
+)
 
 import kinetic
 from kinetic.errors import JobFailedError
 from kinetic.job_status import JobStatus
-from kinetic.testing import eventually, kill_hard
+from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
 
+STORES = {"folder": ["folder"], "bucket": ["bucket"], "both": ["folder", "bucket"]}
+FUNCTION_ENDS = "within 12 ms of the function's end"
+FUNCTION_ENDED = "after the function"
+OF_JOB = (
+    "at random",
+    "in the function",
+    FUNCTION_ENDS,
+    FUNCTION_ENDED,
+    "while the value is stored",
+    "before the report",
+    "between report and outcome",
+)
 MOMENTS: dict[str, tuple[str, ...]] = {
     "submitter": (
         "at random",
@@ -27,59 +50,20 @@ MOMENTS: dict[str, tuple[str, ...]] = {
         "between report and outcome",
         "during its clean-up",
     ),
-    "supervisor": (
-        "at random",
-        "in the function",
-        "within 12 ms of the function's end",
-        "after the function",
-        "while the value is stored",
-        "before the report",
-        "between report and outcome",
-    ),
-    "runner": (
-        "at random",
-        "in the function",
-        "within 12 ms of the function's end",
-        "after the function",
-        "while the value is stored",
-        "before the report",
-        "between report and outcome",
-    ),
-    "child": (
-        "at random",
-        "in the function",
-        "within 12 ms of the function's end",
-        "while the value is stored",
-    ),
+    "supervisor": OF_JOB,
+    "runner": OF_JOB,
+    "child": ("at random", "in the function", FUNCTION_ENDS, "while the value is stored"),
 }
-"""In a folder nothing can be held: there a moment is when what comes before it was seen."""
-
-HELD = {
-    "before the record": "handle.json",
-    "while the value is stored": "host-0.pkl",
-    "before the report": "host-0.json",
-    "between report and outcome": "outcome.json",
+WRITES = {
+    "before the record": ("handle.json", "payload.pkl"),
+    "while the value is stored": ("host-0.pkl", "host-0.pkl"),
+    "before the report": ("host-0.json", "host-0.pkl"),
+    "between report and outcome": ("outcome.json", "host-0.json"),
 }
-"""The object whose first write a bucket holds, and fails once the victim is dead."""
-
-SEEN = {
-    "before the record": "payload.pkl",
-    "while the value is stored": "host-0.pkl",
-    "before the report": "host-0.pkl",
-    "between report and outcome": "host-0.json",
-}
-"""After which object in a folder the victim is killed."""
-
-KEPT = frozenset(
-    {
-        "after the function",
-        "while the value is stored",
-        "before the report",
-        "between report and outcome",
-    }
-)
-"""When a supervisor may die without any loss: the function has ended, and its runner lives."""
-
+"""The object whose first write a bucket holds, and fails once the victim is dead; and, in a folder, where
+nothing can be held, the object after which the victim is killed."""
+KEPT = (FUNCTION_ENDED, *list(WRITES)[1:])
+"""When a supervisor may be killed without any loss: the function has ended, and its runner lives."""
 SECONDS = 150.0
 """For a job to end after its kill, on a busy machine."""
 
@@ -104,20 +88,6 @@ class Kill:
         return f"{self.store}: {self.victim} of host {self.host} {self.moment} + {self.delay:.4f} s ({job})"
 
 
-@dataclass
-class Told:
-    """How a round ended."""
-
-    ending: str = ""
-    killed: bool = True
-    problems: list[str] = field(default_factory=list)
-    lost: bool = False
-    wrong: bool = False
-    processes: bool = False
-    orphans: bool = False
-    job_id: str = ""
-
-
 def draw(seed: int, number: int, *, stores: list[str], victims: list[str]) -> Kill:
     """Choose the kill of a round; all moments of all victims in turn, the rest at random."""
     rng = random.Random(f"{seed}-{number}")
@@ -128,13 +98,9 @@ def draw(seed: int, number: int, *, stores: list[str], victims: list[str]) -> Ki
     if moment == "at random":
         # Of the life of a submitter, or of a job.
         delay = rng.uniform(0, 2.5 if victim == "submitter" else 1.2)
-    elif moment in (
-        "within 12 ms of the function's end",
-        "during its clean-up",
-        "after the record",
-    ):
+    elif moment in (FUNCTION_ENDS, "during its clean-up", "after the record"):
         delay = rng.uniform(0, 0.012)
-    # What a folder is seen to hold before the report is the value: a large one.
+    # In a folder the value is the object before the report: a large one.
     large = moment in ("while the value is stored", "before the report") or rng.random() < 0.3
     return Kill(
         number=number,
@@ -150,137 +116,125 @@ def draw(seed: int, number: int, *, stores: list[str], victims: list[str]) -> Ki
     )
 
 
+@dataclass
 class Round:
-    """One kill, in a place."""
+    """One kill, in a place, and how it ended."""
 
-    def __init__(self, place: Place, kill: Kill) -> None:
-        self.place = place
-        self.kill = kill
-        self.told = Told()
-        self.marks = place.folder / f"marks-{kill.number}-{time.time_ns()}"
-        self._release: Callable[[], None] = lambda: None
+    place: Place
+    kill: Kill
+    job_id: str = ""
+    ending: str = ""
+    killed: bool = True
+    problems: list[str] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    """What kinds of problems there are: `lost`, `wrong`, `processes` and `orphans` are counted."""
 
-    def run(self) -> Told:
-        """Submit, kill, and look."""
+    def __post_init__(self) -> None:
+        self.marks = self.place.folder / f"marks-{self.kill.number}-{time.time_ns()}"
+
+    def fail(self, problem: str, kind: str = "") -> None:
+        self.problems.append(problem)
+        self.kinds.add(kind)
+
+    def run(self) -> None:
+        """Submit, kill, and check all that is left of the job."""
         kill = self.kill
         self.marks.mkdir()
-        by_submitter = kill.victim == "submitter"
-        stopping = kill.moment == "after the function"
         plan = {
             "number": kill.number, "hosts": kill.hosts, "retries": kill.retries, "size": kill.size,
             "seconds": 3.0 if kill.moment == "in the function" else kill.seconds,
-            "stopping": stopping, "marks": str(self.marks), "waiting": by_submitter, "window": 0,
+            "stopping": kill.moment == FUNCTION_ENDED, "marks": str(self.marks),
+            "waiting": kill.victim == "submitter", "window": 0,
         }  # fmt: skip
-        hits = self._hold()
-        submitter = self.place.submit(plan)
+        with self._held_write() as held:
+            submitter = self.place.submit(plan)
+            try:
+                if kill.victim == "submitter":
+                    self._kill_submitter(submitter, held)
+                else:
+                    self._kill_other(submitter, held)
+            except BaseException:
+                submitter.process.kill()
+                raise
+        if not submitter.end(60):
+            self.fail("the submitter did not end")
+        self._check(submitter)
+
+    @contextmanager
+    def _held_write(self) -> Iterator[Callable[[], object]]:
+        """Let a bucket hold the write of this moment; provide what tells whether the moment has come."""
+        held, before = WRITES.get(self.kill.moment, ("", ""))
+        server = self.place.server
+        if server is None or not held:
+            yield lambda: any(name.endswith(f"/{before}") for name in self.place.of_jobs())
+            return
+        fault = server.faults.add(method="POST", name=f"*/{held}", times=1, held=True, status=503)
         try:
-            if by_submitter:
-                self._kill_submitter(submitter, hits)
-            else:
-                self._kill_other(submitter, hits)
+            yield lambda: fault.hits
         finally:
-            self._release()
-            ended = submitter.end(60)
-        if not ended:
-            self.told.problems.append("the submitter did not end")
-        self._look(submitter)
-        return self.told
-
-    def _hold(self) -> Callable[[], object]:
-        """Have a bucket hold the write of this moment; return what tells that the moment has come."""
-        moment, server = self.kill.moment, self.place.server
-        if moment not in HELD:
-            return lambda: True
-        if server is None:
-            return lambda: any(name.endswith(f"/{SEEN[moment]}") for name in self.place.of_jobs())
-        fault = server.faults.add(
-            method="POST", name=f"*/{HELD[moment]}", times=1, held=True, status=503
-        )
-
-        def release() -> None:
             fault.release()
-
-        self._release = release
-        return lambda: fault.hits
 
     def _marked(self, what: str) -> bool:
         return len(list(self.marks.glob(f"{what}-1-*"))) == self.kill.hosts
 
-    def _kill_submitter(self, submitter: Submitter, hits: Callable[[], object]) -> None:
-        moment = self.kill.moment
-
-        def has_come() -> object:
-            if submitter.process.poll() is not None:
-                return True
-            if moment == "after the record":
-                return any(name.endswith("/handle.json") for name in self.place.of_jobs())
-            if moment == "in the function":
-                return self._marked("began")
-            if moment == "during its clean-up":
-                return submitter.heard("right") is not None
-            return hits()
-
-        if moment != "at random":
-            self._until(has_come)
+    def _kill_submitter(self, submitter: Submitter, held: Callable[[], object]) -> None:
+        has_come = {
+            "after the record": lambda: any(
+                name.endswith("/handle.json") for name in self.place.of_jobs()
+            ),
+            "in the function": lambda: self._marked("began"),
+            "during its clean-up": lambda: submitter.message("right") is not None,
+        }.get(self.kill.moment, held)
+        if self.kill.moment != "at random":
+            self._until(lambda: submitter.process.poll() is not None or has_come())
         _wait(self.kill.delay)
-        self.told.killed = submitter.process.poll() is None
+        self.killed = submitter.process.poll() is None
         submitter.process.kill()
         submitter.process.wait()
 
-    def _kill_other(self, submitter: Submitter, hits: Callable[[], object]) -> None:
+    def _kill_other(self, submitter: Submitter, held: Callable[[], object]) -> None:
         kill = self.kill
-        job_id = eventually(lambda: submitter.heard("job") or submitter.heard("error"))
-        self.told.job_id = job_id
+        self.job_id = eventually(lambda: submitter.message("job") or submitter.message("error"))
         supervisor: psutil.Process | None = None
-        names = JobObjects(job_id)
         while supervisor is None:
-            supervisor = supervisor_of(job_id)
-            if supervisor is None and self.place.has(names.outcome):
-                self.told.killed = False
+            supervisor = supervisor_of(self.job_id)
+            if supervisor is None and self.place.has(JobObjects(self.job_id).outcome):
+                self.killed = False
                 return
         runners: list[psutil.Process] = []
 
-        def inner() -> list[psutil.Process]:
-            return [child for runner in runners for child in runner.children()]
+        def has_ended() -> bool:
+            runners[:] = supervisor.children()
+            children = [child for runner in runners for child in runner.children()]
+            return len(children) == kill.hosts and all(
+                child.status() == psutil.STATUS_ZOMBIE for child in children
+            )
 
-        def has_come() -> object:
-            if not supervisor.is_running():
-                return True
-            if kill.moment == "in the function":
-                return self._marked("began")
-            if kill.moment.startswith("within"):
-                return self._marked("ended")
-            if kill.moment == "after the function":
-                runners[:] = supervisor.children()
-                found = inner()
-                return len(found) == kill.hosts and all(
-                    child.status() == psutil.STATUS_ZOMBIE for child in found
-                )
-            return hits()
-
+        has_come = {
+            "in the function": lambda: self._marked("began"),
+            FUNCTION_ENDS: lambda: self._marked("ended"),
+            FUNCTION_ENDED: has_ended,
+        }.get(kill.moment, held)
+        victim: psutil.Process | None = None
         try:
             if kill.moment != "at random":
-                # Found before the moment where nothing is held: a search takes longer than that.
+                # Look for the victim before the moment where nothing is held: it takes longer than that.
                 eventually(lambda: self._marked("began") or not supervisor.is_running())
                 runners[:] = supervisor.children()
-                early = self._victim(supervisor, runners)
-                self._until(has_come)
-            else:
-                early = None
+                victim = self._victim(supervisor, runners)
+                self._until(lambda: not supervisor.is_running() or has_come())
             _wait(kill.delay)
-            if early is None:
+            if victim is None:
                 runners[:] = supervisor.children()
-                early = self._victim(supervisor, runners)
-            self.told.killed = early is not None and early.is_running()
-            if early is not None and self.told.killed:
-                early.kill()
+                victim = self._victim(supervisor, runners)
+            self.killed = victim is not None and victim.is_running()
+            if victim is not None and self.killed:
+                victim.kill()
         except psutil.NoSuchProcess:
-            self.told.killed = False
+            self.killed = False
         for runner in runners:
-            try:
+            with suppress(psutil.NoSuchProcess):
                 runner.resume()
-            except psutil.NoSuchProcess:
-                continue
 
     def _victim(
         self, supervisor: psutil.Process, runners: list[psutil.Process]
@@ -290,97 +244,79 @@ class Round:
         if self.kill.host >= len(runners):
             return None
         runner = sorted(runners, key=lambda one: one.pid)[self.kill.host]
-        if self.kill.victim == "runner":
-            return runner
-        return next(iter(runner.children()), None)
+        return runner if self.kill.victim == "runner" else next(iter(runner.children()), None)
 
     def _until(self, has_come: Callable[[], object]) -> None:
         deadline = time.monotonic() + 60
         while not has_come():
             if time.monotonic() > deadline:
-                self.told.problems.append("the moment did not come")
+                self.fail("the moment did not come")
                 return
             time.sleep(0.0005)  # noqa: TID251
 
-    def _look(self, submitter: Submitter) -> None:
-        """Look at all that there is of the job, and whether it may be so."""
-        told = self.told
-        error = submitter.heard("error")
-        if error is not None:
-            told.problems.append(f"the submitter raised {error}: {submitter.said}")
-        if submitter.heard("right") is False:
-            told.wrong = True
-            told.problems.append("a wrong value reached the submitter")
+    def _check(self, submitter: Submitter) -> None:
+        """Check all that there is of the job."""
+        if (error := submitter.message("error")) is not None:
+            self.fail(f"the submitter raised {error}: {submitter.messages}")
+        if submitter.message("right") is False:
+            self.fail("the submitter got a wrong value", "wrong")
         with self.place.entered():
             found = self.place.job_ids()
             with_record = [one for one in found if self.place.has(JobObjects(one).handle)]
             for job_id in with_record:
-                told.job_id = job_id
-                self._look_at(job_id)
+                self._check_job(job_id)
             if not with_record:
-                told.ending = "nothing" if submitter.heard("right") is None else "value, cleaned up"
+                right = submitter.message("right")
+                self.ending = "nothing" if right is None else "value, cleaned up"
                 if self.kill.victim != "submitter":
-                    told.lost = True
-                    told.problems.append("no record of the job is left")
+                    self.fail("no record of the job is left", "lost")
             for job_id in found:
-                left = ended_processes(job_id)
-                if left:
-                    told.processes = True
-                    told.problems.append(left)
+                if left := ended_processes(job_id):
+                    self.fail(left, "processes")
                 if job_id in with_record:
                     kinetic.attach(job_id).cleanup()
-            orphans = self.place.left()
-            if orphans:
-                told.orphans = True
-                told.problems.append(f"left a day later: {orphans}")
+            if orphans := self.place.left():
+                self.fail(f"left a day later: {orphans}", "orphans")
 
-    def _look_at(self, job_id: str) -> None:
-        told, kill = self.told, self.kill
+    def _check_job(self, job_id: str) -> None:
+        self.job_id = job_id
         handle = kinetic.attach(job_id)
-        reason = ""
-        value: Any = None
+        reason, value, expected = "", None, JobStatus.FAILED
         try:
             value = handle.result(timeout=SECONDS, cleanup=False)
-            told.ending = "value"
+            self.ending, expected = "value", JobStatus.SUCCEEDED
         except JobFailedError as error:
-            told.ending, reason = "failed", str(error)
+            self.ending, reason = "failed", str(error)
         except Exception as error:
-            told.ending, reason = type(error).__name__, str(error)
-            told.problems.append(f"{type(error).__name__}: {error}")
-        outcome = handle.outcome()
-        if told.ending == "value":
-            if not is_right(value, kill.number, kill.size):
-                told.wrong = True
-                told.problems.append(f"a wrong value: {value!r:.200}")
-            if handle.status() is not JobStatus.SUCCEEDED:
-                told.problems.append(f"a value, but {handle.status()}")
+            self.ending, reason = type(error).__name__, str(error)
+            self.fail(f"{type(error).__name__}: {error}")
+        outcome, status = handle.outcome(), handle.status()
+        if status is not expected:
+            self.fail(f"the end is {self.ending!r}, but the status is {status}")
+        if self.ending == "value":
+            if not is_right(value, self.kill.number, self.kill.size):
+                self.fail(f"a wrong value: {value!r:.200}", "wrong")
             return
-        if handle.status() is not JobStatus.FAILED:
-            told.problems.append(f"no value, but {handle.status()}")
         complete = [
-            number
+            f"all hosts of attempt {number} reported success"
             for number, reports in outcome.attempts.items()
-            if len(reports) == kill.hosts and all(report.succeeded for report in reports)
+            if len(reports) == self.kill.hosts and all(report.succeeded for report in reports)
         ]
-        why = (
-            f"all hosts of attempt {complete[0]} reported success" if complete else self._promise()
-        )
-        if why:
-            told.lost = True
-            told.problems.append(f"no value, although {why}: {reason}")
+        if why := (complete or [self._promise()])[0]:
+            self.fail(f"no value, although {why}: {reason}", "lost")
 
     def _promise(self) -> str:
         """Return why there must be a value even where not all hosts have reported one; or nothing."""
         kill = self.kill
-        if not self.told.killed:
+        if not self.killed:
             return "nothing was killed"
         if kill.victim == "submitter":
             return "the job had begun" if any(self.marks.iterdir()) else ""
         if kill.victim == "supervisor":
-            seen = kill.store == "bucket" or kill.moment == "after the function"
-            # With more hosts than one the others' functions may not have ended at that moment.
-            ended = kill.hosts == 1 or kill.moment == "after the function"
-            return "the function had ended" if seen and ended and kill.moment in KEPT else ""
+            exact = kill.store == "bucket" or kill.moment == FUNCTION_ENDED
+            # The functions of several hosts may not all have ended at the other moments.
+            ended = kill.hosts == 1 or kill.moment == FUNCTION_ENDED
+            return "the function had ended" if exact and ended and kill.moment in KEPT else ""
         return "there was another attempt" if kill.retries else ""
 
 
@@ -390,11 +326,61 @@ def _wait(seconds: float) -> None:
         time.sleep(left if left > 0.02 else 0)  # noqa: TID251
 
 
-def end_all(place: Place) -> None:
-    """Kill what a round that was broken off left running."""
+def _end_all(place: Place) -> None:
+    """Kill what a failed round left running."""
     for job_id in place.job_ids():
-        supervisor = supervisor_of(job_id)
-        if supervisor is not None:
-            supervisor.send_signal(signal.SIGKILL)
-            kill_hard(supervisor.pid)
+        if (supervisor := supervisor_of(job_id)) is not None:
+            supervisor.kill()
         ended_processes(job_id, 0.1)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the rounds that were asked for, print a table, return whether any failed."""
+    victims = given.victim or list(MOMENTS)
+    chosen = "".join(f" --victim {victim}" for victim in given.victim or ())
+    rounds: list[Round] = []
+    began = time.monotonic()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="soak-")))
+        places = {
+            kind: stack.enter_context(Place(folder / kind, kind)) for kind in STORES[given.store]
+        }
+        for number in range(given.first, given.first + given.rounds):
+            if time.monotonic() - began > 60 * given.minutes:
+                break
+            kill = draw(given.seed, number, stores=list(places), victims=victims)
+            one = Round(places[kill.store], kill)
+            rounds.append(one)
+            try:
+                one.run()
+            except Exception as error:
+                one.fail(f"{type(error).__name__}: {error}")
+            late = "" if one.killed else " (it had ended before)"
+            print(f"{number} {kill} → {one.ending}{late}", file=sys.stderr, flush=True)
+            if one.problems:
+                _end_all(one.place)
+                options = f"--seed {given.seed} --store {given.store}{chosen}"
+                print_failure(one.problems, f"{kill} {one.job_id}", f"kills {options}", number)
+                # The next round must not see what a failed one left.
+                new = Place(folder / f"{kill.store}-{number + 1}", kill.store)
+                places[kill.store] = stack.enter_context(new)
+    print(_table(rounds))
+    print(f"{len(rounds)} rounds in {time.monotonic() - began:.0f} s")
+    return any(one.problems for one in rounds)
+
+
+def _table(rounds: list[Round]) -> str:
+    lines = [
+        "| killed | when | kills | value | failed, said so | nothing, nor left a day later | lost | wrong | processes left | orphans left |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    keys = dict.fromkeys((one.kill.victim, one.kill.moment) for one in rounds)
+    for key in [*keys, ("all", "")]:
+        those = [one for one in rounds if key in ((one.kill.victim, one.kill.moment), ("all", ""))]
+        endings = Counter(one.ending.partition(",")[0] for one in those if one.killed)
+        kinds = Counter(kind for one in those for kind in one.kinds)
+        figures = [sum(one.killed for one in those)]
+        figures += [endings[ending] for ending in ("value", "failed", "nothing")]
+        figures += [kinds[kind] for kind in ("lost", "wrong", "processes", "orphans")]
+        lines.append(f"| {key[0]} | {key[1]} | {' | '.join(map(str, figures))} |")
+    return "\n".join(lines)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -37,18 +37,27 @@ def is_right(value: Any, number: int, size: int) -> bool:
     return bool(value == wanted)
 
 
+def print_failure(problems: Sequence[str], what: str, command: str, number: int | None) -> None:
+    """Print a failure as one line that ends with the command that repeats it."""
+    rounds = "" if number is None else f" --first {number} --rounds 1"
+    text = " ".join("; ".join(problems).split())
+    print(f"FAILED {what}: {text} | python -m tests.soak {command}{rounds}", flush=True)
+
+
 class Submitter:
-    """A process that runs a script of `projects`, and what it has said so far."""
+    """A process that runs a script of `projects`, and its output so far."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        self.said: list[dict[str, Any]] = []
-        self.lines: list[str] = []
-        """What it printed besides: the log of its job."""
+        self.messages: list[dict[str, Any]] = []
+        """The lines of JSON that it printed."""
+        self.log: list[str] = []
+        """The other lines."""
         self.errors = ""
         self._readers = [
-            threading.Thread(target=self._read_lines), threading.Thread(target=self._read_errors)
-        ]  # fmt: skip
+            threading.Thread(target=self._read_lines),
+            threading.Thread(target=self._read_errors),
+        ]
         for reader in self._readers:
             reader.start()
 
@@ -56,17 +65,17 @@ class Submitter:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             try:
-                self.said.append(json.loads(line))
+                self.messages.append(json.loads(line))
             except ValueError:  # Or it was killed in the middle of a line.
-                self.lines.append(line.removesuffix("\n"))
+                self.log.append(line.removesuffix("\n"))
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
         self.errors = self.process.stderr.read()
 
-    def heard(self, what: str) -> Any:
-        """Return what it has said of *what*, or None."""
-        return next((one[what] for one in self.said if what in one), None)
+    def message(self, name: str) -> Any:
+        """Return the value of *name* in its messages, or None."""
+        return next((one[name] for one in self.messages if name in one), None)
 
     def end(self, seconds: float) -> bool:
         """Wait for its end, and kill it when the time is up; return whether it ended by itself."""
@@ -83,7 +92,7 @@ class Submitter:
 
 
 class Place:
-    """A project, a home and a store: a folder, or a bucket of a server of its own, at the address *host*."""
+    """A project, a home and a store: a folder, or a bucket of its own server at the address *host*."""
 
     def __init__(
         self,
@@ -141,7 +150,7 @@ class Place:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Have this process be a client of the place."""
+        """Make this process a client of the place."""
         os.environ.update(self.environment)  # noqa: TID251
         try:
             yield
@@ -154,7 +163,7 @@ class Place:
         return open_store(parse_location(self.environment["KINETIC_STORE"]))
 
     def names(self) -> list[str]:
-        """Return what lies in the store, without asking it."""
+        """Return the names of all objects in the store, without a request to it."""
         if self.server is not None:
             return self.server.names("jobs")
         root = self.folder / "store"
@@ -163,7 +172,7 @@ class Place:
         ]  # fmt: skip
 
     def of_jobs(self) -> list[str]:
-        """Return the names of the objects of jobs, and of what is neither theirs nor shared."""
+        """Return the names of all objects that are not shared by jobs."""
         shared = (*RESERVED_PREFIXES, ".kinetic-store/")
         return [name for name in self.names() if not name.startswith(shared)]
 
@@ -180,7 +189,7 @@ class Place:
         return []
 
     def job_ids(self) -> list[str]:
-        """Return the ids of the jobs of which anything is there."""
+        """Return the ids of the jobs that have an object or a folder."""
         folders = [name for name in self.kept_folders() if not name.startswith(".")]
         return sorted({*(name.partition("/")[0] for name in self.of_jobs()), *folders})
 
@@ -223,7 +232,7 @@ def supervisor_of(job_id: str) -> psutil.Process | None:
 
 
 def ended_processes(job_id: str, seconds: float = 30.0) -> str:
-    """Wait until no process of a job is left; kill what is, and return what to say of it."""
+    """Wait until no process of a job is left; kill those that are, and return the problem."""
     try:
         eventually(lambda: not processes_of(job_id), seconds)
     except AssertionError:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.soak.places import Place, ended_processes
+from tests.soak.places import Place, Submitter, ended_processes, print_failure
 
 from kinetic_payload.layout import JobObjects
 
@@ -22,7 +22,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "look for the data": {"operation": "objects.get*", "name": "data-markers/*"},
     "list the data": {"operation": "objects.list"},
     "send the data": {"operation": "objects.insert*", "name": "*/packs/*"},
-    "vouch for the data": {"operation": "objects.insert*", "name": "data-markers/*"},
+    "mark the data": {"operation": "objects.insert*", "name": "data-markers/*"},
     "send the call": {"operation": "objects.insert*", "name": "*/payload.pkl"},
     "record": {"operation": "objects.insert*", "name": "*/handle.json"},
     "claim": {"operation": "objects.insert*", "name": "*.claim"},
@@ -64,65 +64,57 @@ SECONDS = 240.0
 """For a submitter to end."""
 
 Case = tuple[int, str, str, float]
+COLUMNS = {"value": "value", "error": "one clear error", "not hit": "not hit", "FAILED": "failures"}
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the cases that were asked for, print a table, return whether any was not as it must be."""
-    cases: list[Case] = [
-        (0, step, fault, window)
+    """Run the cases that were asked for, print a table, return whether any failed."""
+    chosen = [
+        (step, fault, window)
         for step in given.step or STEPS
         for fault in given.fault or FAULTS
         for window in given.window or WINDOWS
     ]
-    random.Random(given.seed).shuffle(cases)
+    random.Random(given.seed).shuffle(chosen)
     end = None if given.rounds is None else given.first + given.rounds
-    cases = [(number, *case[1:]) for number, case in enumerate(cases)][given.first : end]
+    cases: list[Case] = [(number, *case) for number, case in enumerate(chosen)][given.first : end]
     began = time.monotonic()
 
-    def run_one(case: Case) -> tuple[str, str]:
-        if time.monotonic() - began > 60 * given.minutes:
-            return "not run", ""
-        return _told(Path(folder), case)
+    def run_one(case: Case) -> str:
+        late = time.monotonic() - began > 60 * given.minutes
+        return "not run" if late else _ending_of(Path(folder), case)
 
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as folder,
         ThreadPoolExecutor(given.at_once) as pool,
     ):
-        found = list(pool.map(run_one, cases))
-    lines = [
-        "| fault | seconds | cases | value | one clear error | not hit | failures |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    together = [one for one in zip(cases, found, strict=True) if one[1][0] != "not run"]
-    for fault, window in sorted({(case[2], case[3]) for case in cases}):
-        ends = Counter(end for case, (end, _) in together if case[2:] == (fault, window))
-        lines.append(_line(fault, f"{window:g}", ends))
-    lines.append(_line("all", "", Counter(end for _, (end, _) in together)))
-    print("\n".join(lines))
-    print(f"{len(together)} cases in {time.monotonic() - began:.0f} s")
-    return any(problem for _, problem in found)
+        endings = dict(zip(cases, pool.map(run_one, cases), strict=True))
+    print(
+        f"| fault | seconds | cases | {' | '.join(COLUMNS.values())} |\n|---|---|---|---|---|---|---|"
+    )
+    for key in [*sorted({case[2:] for case in cases}), ("all", "")]:
+        counts = Counter(end for case, end in endings.items() if key in (case[2:], ("all", "")))
+        del counts["not run"]
+        figures = [counts.total(), *(counts[ending] for ending in COLUMNS)]
+        print(f"| {key[0]} | {key[1] and f'{key[1]:g}'} | {' | '.join(map(str, figures))} |")
+    ran = sum(ending != "not run" for ending in endings.values())
+    print(f"{ran} cases in {time.monotonic() - began:.0f} s")
+    return "FAILED" in endings.values()
 
 
-def _line(fault: str, seconds: str, ends: Counter[str]) -> str:
-    figures = [ends.total(), *(ends[one] for one in ("value", "error", "not hit", "FAILED"))]
-    return f"| {fault} | {seconds} | {' | '.join(map(str, figures))} |"
-
-
-def _told(folder: Path, case: Case) -> tuple[str, str]:
+def _ending_of(folder: Path, case: Case) -> str:
+    """Run a case and print its end; return the key of its column."""
     number, step, fault, window = case
     try:
         ending, note = _run(folder, case)
-        problem = note if ending == "FAILED" else ""
     except Exception as error:
-        ending, note, problem = "FAILED", "", f"{type(error).__name__}: {error}"
-    if problem:
-        again = f"--step {step!r} --fault {fault!r} --window {window:g}"
-        print(
-            f"FAILED {' '.join(problem.split())} | python -m tests.soak faults {again}", flush=True
-        )
+        ending, note = "FAILED", f"{type(error).__name__}: {error}"
+    if ending == "FAILED":
+        again = f"faults --step {step!r} --fault {fault!r} --window {window:g}"
+        print_failure([note], fault, again, None)
     text = f"{number} {fault} for {window:g} s at {step!r} → {ending} {note}"
     print(text, file=sys.stderr, flush=True)
-    return ending, problem
+    return ending
 
 
 def _run(folder: Path, case: Case) -> tuple[str, str]:
@@ -140,34 +132,35 @@ def _run(folder: Path, case: Case) -> tuple[str, str]:
         submitter = place.submit(plan)
         ended = submitter.end(SECONDS)
         place.server.faults.clear()
-        said, job_id = submitter.said, submitter.heard("job")
+        messages, job_id = submitter.messages, submitter.message("job")
         if not ended:
-            return "FAILED", f"the submitter did not end: {said}"
-        left = ended_processes(job_id) if job_id else ""
-        if left:
+            return "FAILED", f"the submitter did not end: {messages}"
+        if job_id and (left := ended_processes(job_id)):
             return "FAILED", left
-        unrecorded = [
-            name for name in place.of_jobs()
-            if not place.has(JobObjects(name.partition("/")[0]).handle)
-        ]  # fmt: skip
-        error = next((one for one in said if "error" in one), None)
-        if submitter.heard("right") is False or submitter.heard("later") is False:
-            return "FAILED", f"a wrong value: {said}"
+        if False in (submitter.message("right"), submitter.message("later")):
+            return "FAILED", f"a wrong value: {messages}"
+        error = next((one for one in messages if "error" in one), None)
         if error is None:
-            if not submitter.heard("cleaned"):
-                return "FAILED", f"no word: {said} {submitter.errors[-500:]}"
-            if unrecorded:
-                return "FAILED", f"left after a clean-up: {unrecorded}"
-            return ("value" if planned.hits else "not hit"), ""
+            return _success(place, submitter, hit=bool(planned.hits))
         text = f"{error['error']}: {error['message']}"
         if not (error["known"] and error["message"] and error["hint"]):
             return "FAILED", f"no clear error: {text}"
         if "Traceback" in submitter.errors:
             return "FAILED", f"more than one error: {submitter.errors[-500:]}"
-        if submitter.heard("right"):
+        if submitter.message("right"):
             return "error", f"of clean-up, after the value: {text}"
-        if job_id is not None and submitter.heard("later") is None:
-            began = any(place.folder.glob("ended-*"))
-            if began or step in FINISHED:
-                return "FAILED", f"the value is lost: {text}, then {said[-1]}"
+        function_ended = any(place.folder.glob("ended-*")) or step in FINISHED
+        if job_id is not None and submitter.message("later") is None and function_ended:
+            return "FAILED", f"the value is lost: {text}, then {messages[-1]}"
         return "error", text
+
+
+def _success(place: Place, submitter: Submitter, *, hit: bool) -> tuple[str, str]:
+    if not submitter.message("cleaned"):
+        return "FAILED", f"it ended early: {submitter.messages} {submitter.errors[-500:]}"
+    unrecorded = [
+        name for name in place.of_jobs() if not place.has(JobObjects(name.partition("/")[0]).handle)
+    ]
+    if unrecorded:
+        return "FAILED", f"left after a clean-up: {unrecorded}"
+    return ("value" if hit else "not hit"), ""

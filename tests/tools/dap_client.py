@@ -17,10 +17,10 @@ class Editor:
         self._passed: list[dict[str, Any]] = []
         self._sent = 0
         self.ask("initialize", adapterID="debugpy", pathFormat="path", linesStartAt1=True)
-        self.tell("attach", **configuration)
+        self.send("attach", **configuration)
         self.event("initialized")
 
-    def tell(self, command: str, **arguments: Any) -> int:
+    def send(self, command: str, **arguments: Any) -> int:
         self._sent += 1
         body = {"seq": self._sent, "type": "request", "command": command, "arguments": arguments}
         data = json.dumps(body).encode()
@@ -28,7 +28,7 @@ class Editor:
         return self._sent
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        number = self.tell(command, **arguments)
+        number = self.send(command, **arguments)
         message = self._next(type="response", request_seq=number)
         assert message["success"], message
         return message.get("body") or {}
@@ -54,7 +54,7 @@ class Editor:
         thread = self.event("stopped")["threadId"]
         top = self.ask("stackTrace", threadId=thread, levels=1)["stackFrames"][0]
         seen = self.ask("evaluate", expression="x", frameId=top["id"], context="watch")["result"]
-        self.tell("continue", threadId=thread)
+        self.send("continue", threadId=thread)
         return top["source"]["path"], top["line"], seen
 
     def _read(self) -> dict[str, Any]:

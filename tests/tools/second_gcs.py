@@ -1,4 +1,4 @@
-"""fake-gcs-server, a bucket server that nobody here wrote, as its PyPI package brings it."""
+"""fake-gcs-server, a bucket server of another project, from its PyPI package."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ def second_server(folder: Path, host: str = "127.0.0.1") -> Iterator[str]:
     (folder / "bucket").mkdir(parents=True)
     command = [program, "-scheme", "http", "-host", host, "-log-level", "info"]
     command += ["-backend", "filesystem", "-filesystem-root", folder]
-    said = folder.with_suffix(".log")
+    log = folder.with_suffix(".log")
     while True:
-        address = f"{host}:{_free_port(host)}"
-        named = ["-port", address.partition(":")[2], "-public-host", address]
-        named += ["-external-url", f"http://{address}"]
+        with socket.socket() as probe:
+            probe.bind((host, 0))
+            port = str(probe.getsockname()[1])
+        address = ["-port", port, "-public-host", f"{host}:{port}"]
+        address += ["-external-url", f"http://{host}:{port}"]
         with (
-            said.open("wb") as log,
-            subprocess.Popen([*command, *named], stdout=log, stderr=log) as process,
+            log.open("wb") as output,
+            subprocess.Popen([*command, *address], stdout=output, stderr=output) as process,
         ):
             try:
-                if _has_started(process, said):
-                    yield f"http://{address}"
+                if _has_started(process, log):
+                    yield f"http://{host}:{port}"
                     return
             finally:
                 process.kill()
@@ -51,21 +53,13 @@ def _binary() -> Path | None:
     return next((path for path in sorted(folder.glob("fake-gcs-server*")) if path.is_file()), None)
 
 
-def _free_port(host: str) -> int:
-    """Return a port that is free now; somebody else may take it before it is used."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _has_started(process: subprocess.Popen[bytes], said: Path) -> bool:
-    """Wait until the server says so; False: somebody else took its port meanwhile."""
+def _has_started(process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Wait until the server has started; return False if its port was taken meanwhile."""
     until = time.monotonic() + 60
-    while "server started at" not in (words := said.read_text()):
-        if process.poll() is not None and "address already in use" in said.read_text():
+    while "server started at" not in (text := log.read_text()):
+        if process.poll() is not None and "address already in use" in log.read_text():
             return False
         if process.poll() is not None or time.monotonic() > until:
-            raise AssertionError(f"It did not start: {words}")
+            raise AssertionError(f"It did not start: {text}")
         threading.Event().wait(0.01)
     return True

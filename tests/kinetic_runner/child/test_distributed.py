@@ -4,21 +4,12 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import kinetic_payload
-import kinetic_runner
 from kinetic_runner.child.distributed import DistributedError, Slice, join, wait_for_addresses
-
-SOURCES = [str(Path(str(p.__file__)).parents[1]) for p in (kinetic_runner, kinetic_payload)]
-START = (
-    f"import sys; sys.path[:0] = {SOURCES!r}\n"
-    "from kinetic_runner.child.distributed import Slice, prepare\n"
-)
 
 
 class Jax:
@@ -32,31 +23,41 @@ class Jax:
             initialize=self.initialize, is_initialized=lambda: self.joined
         )
 
-    def initialize(self, heartbeat_timeout_seconds: int = 100, **kwargs: Any) -> None:
+    def initialize(
+        self,
+        heartbeat_timeout_seconds: int = 100,
+        initialization_timeout: int = 300,
+        **kwargs: Any,
+    ) -> None:
         if self.fails:
             raise RuntimeError("connection refused")
-        self.calls.append({**kwargs, "heartbeat_timeout_seconds": heartbeat_timeout_seconds})
+        timeouts = {
+            "heartbeat_timeout_seconds": heartbeat_timeout_seconds,
+            "initialization_timeout": initialization_timeout,
+        }
+        self.calls.append({**kwargs, **timeouts})
         self.joined = True
 
 
 class EarlierJax(Jax):
-    """A version whose hosts cannot be told how long to do without heartbeats."""
+    """A version without these timeouts."""
 
     def initialize(self, **kwargs: Any) -> None:  # type: ignore[override]
-        super().initialize(**kwargs)
         assert "heartbeat_timeout_seconds" not in kwargs
+        super().initialize(**kwargs)
 
 
-def a_slice() -> Slice:
-    return Slice("127.0.0.1:9000", hosts=2, host=1)
+ON_ONE_MACHINE = Slice("127.0.0.1:9000", hosts=2, host=1)
 
 
-def test_the_values_are_passed_explicitly_and_the_service_stays_on_loopback() -> None:
-    jax = Jax()
+def joined(slice_: Slice, *addresses: str, jax: Jax | None = None) -> Jax:
+    jax = jax or Jax()
+    join(jax, slice_, addresses_of=lambda _: list(addresses))
+    return jax
 
-    join(jax, a_slice())
 
-    assert jax.calls == [
+def test_on_one_machine_all_values_are_passed_and_the_coordinator_listens_on_loopback() -> None:
+    assert joined(ON_ONE_MACHINE).calls == [
         {
             "coordinator_address": "127.0.0.1:9000",
             "coordinator_bind_address": "127.0.0.1:9000",
@@ -64,60 +65,39 @@ def test_the_values_are_passed_explicitly_and_the_service_stays_on_loopback() ->
             "process_id": 1,
             "cluster_detection_method": "deactivate",
             "heartbeat_timeout_seconds": 315360000,
+            "initialization_timeout": 300,
         }
     ]
+    assert joined(ON_ONE_MACHINE, jax=EarlierJax()).joined
 
 
-def test_an_earlier_jax_and_a_cluster_keep_their_own_heartbeats() -> None:
-    earlier, cluster = EarlierJax(), Jax()
+@pytest.mark.parametrize(("debugged", "seconds"), [(False, 300), (True, 315360000)])
+def test_on_a_cluster_heartbeats_keep_their_limit_and_a_debugged_leader_has_none(
+    debugged: bool, seconds: int
+) -> None:
+    slice_ = Slice("job-0.svc:8476", hosts=2, host=1, debugged=debugged)
 
-    join(earlier, a_slice())
-    join(cluster, Slice("job-0.svc:8476", hosts=2, host=1), addresses_of=lambda _: [])
+    (call,) = joined(slice_).calls
 
-    assert earlier.joined
-    assert [call["heartbeat_timeout_seconds"] for call in cluster.calls] == [100]
-
-
-def test_no_host_gives_up_a_leader_that_is_debugged() -> None:
-    class Waiting(Jax):
-        def initialize(  # type: ignore[override]
-            self, initialization_timeout: int = 300, **kwargs: Any
-        ) -> None:
-            super().initialize(initialization_timeout=initialization_timeout, **kwargs)
-
-    jax, debugged = Waiting(), Waiting()
-
-    join(jax, Slice("job-0.svc:8476", hosts=2, host=1), addresses_of=lambda _: [])
-    leader = Slice("job-0.svc:8476", hosts=2, host=1, debugged=True)
-    join(debugged, leader, addresses_of=lambda _: [])
-
-    assert jax.calls[0]["initialization_timeout"] == 300
-    assert debugged.calls[0]["initialization_timeout"] > 86_400
+    assert call["heartbeat_timeout_seconds"] == 100
+    assert call["initialization_timeout"] == seconds
 
 
-def test_the_users_own_call_does_no_harm() -> None:
-    jax = Jax()
-    join(jax, a_slice())
+def test_calls_of_the_user_do_nothing_until_the_hosts_have_left() -> None:
+    jax = joined(ON_ONE_MACHINE)
 
     jax.distributed.initialize()
     jax.distributed.initialize("10.0.0.1:1", 4, 3)
-
     assert len(jax.calls) == 1
 
-
-def test_after_a_shutdown_the_hosts_can_join_again() -> None:
-    jax = Jax()
-    join(jax, a_slice())
     jax.joined = False
-
     jax.distributed.initialize(initialization_timeout=5)
-
     assert jax.calls[1] == {**jax.calls[0], "initialization_timeout": 5}
 
 
 def test_a_host_that_cannot_join_names_itself_and_the_coordinator() -> None:
     with pytest.raises(DistributedError, match=r"Host 1 of 2 .* 127\.0\.0\.1:9000"):
-        join(Jax(fails=True), a_slice())
+        joined(ON_ONE_MACHINE, jax=Jax(fails=True))
 
 
 def own_addresses() -> list[str]:
@@ -128,70 +108,51 @@ def own_addresses() -> list[str]:
     return []
 
 
-def test_a_cluster_listens_where_its_hosts_reach_it() -> None:
-    bound = []
-    for host in range(2):
-        jax = Jax()
-        found = ["127.0.1.1", "192.0.2.1", *own_addresses()]
-        join(jax, Slice("job-0.svc:8476", hosts=2, host=host), addresses_of=lambda _, f=found: f)
-        bound.append(jax.calls[0].get("coordinator_bind_address"))
+def test_on_a_cluster_the_leader_listens_where_the_other_hosts_reach_it() -> None:
+    addresses = ["127.0.1.1", "192.0.2.1", *own_addresses()]
+    bound = [
+        joined(Slice("job-0.svc:8476", hosts=2, host=host), *addresses)
+        .calls[0]
+        .get("coordinator_bind_address")
+        for host in range(2)
+    ]
 
     # Not at an address that is another machine's, nor where only this one reaches it.
     assert bound == [f"{own_addresses()[0]}:8476" if own_addresses() else None, None]
 
 
-def test_a_name_may_get_its_address_late_but_not_never() -> None:
+@pytest.mark.parametrize(
+    ("has_address_at", "look_up_takes", "gives_up_at"),
+    [(1.05, 0.0, None), (1e9, 0.0, 30.0), (30.0, 40.0, None)],
+    ids=["late", "never", "after a look-up that took too long"],
+)
+def test_a_name_may_get_its_address_late_but_not_never(
+    has_address_at: float, look_up_takes: float, gives_up_at: float | None
+) -> None:
     now = 0.0
 
     def pause(seconds: float) -> None:
         nonlocal now
         now += seconds
 
-    def look_up(name: str, _: None) -> list[Any]:
-        if now < 1.05:
+    def look_up(_name: str, _: None) -> list[Any]:
+        if now < has_address_at:
+            pause(look_up_takes)
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, None, 0, "", ("10.0.0.7", 0))]
 
     more: Any = {"pause": pause, "clock": lambda: now, "look_up": look_up}
-    assert wait_for_addresses("job-0.svc", **more) == ["10.0.0.7"]
-    now = -100.0
-    with pytest.raises(DistributedError, match=r"job-0\.svc, has no address after 30 s.*not known"):
-        wait_for_addresses("job-0.svc", **more)
-    assert now == pytest.approx(-70.0, abs=0.2)
-
-
-def test_a_first_look_up_that_takes_too_long_is_repeated() -> None:
-    now = 0.0
-
-    def look_up(_name: str, _: None) -> list[Any]:
-        nonlocal now
-        if now == 0:
-            now = 40.0
-            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-        return [(socket.AF_INET, None, 0, "", ("10.0.0.7", 0))]
-
-    more: Any = {"pause": lambda _: None, "clock": lambda: now, "look_up": look_up}
-    assert wait_for_addresses("job-0.svc", **more) == ["10.0.0.7"]
-
-
-def test_nothing_imports_jax_by_itself() -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"{START}prepare(Slice('127.0.0.1:1', 2, 0))\nprint('jax' in sys.modules)",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stdout == "False\n"
+    if gives_up_at is None:
+        assert wait_for_addresses("job-0.svc", **more) == ["10.0.0.7"]
+    else:
+        with pytest.raises(DistributedError, match=r"job-0\.svc, has no address after 30 s.*known"):
+            wait_for_addresses("job-0.svc", **more)
+        assert now == pytest.approx(gives_up_at, abs=0.2)
 
 
 @pytest.fixture
 def nameless_machine() -> list[str]:
-    """Return what runs a command on a machine whose own name has no address: nothing, if nobody may."""
+    """Return a command that runs another one on a machine whose own name has no address, if this user may."""
     enter = ["unshare", "--map-root-user", "--uts"]
     nameless = [*enter, "sh", "-c", 'hostname nowhere.invalid && exec "$@"', "sh"]
     may = sys.platform == "linux" and not subprocess.run([*nameless, "true"]).returncode
@@ -209,18 +170,21 @@ def test_two_processes_see_each_others_devices_whatever_the_machine_is_called(
     kept.bind(("127.0.0.1", 0))
     address = f"127.0.0.1:{kept.getsockname()[1]}"
     code = (
-        f"{START}host = int(sys.argv[1])\nprepare(Slice({address!r}, 2, host))\n"
+        "import sys; from kinetic_runner.child.distributed import Slice, prepare\n"
+        f"host = int(sys.argv[1])\nprepare(Slice({address!r}, 2, host))\n"
+        "assert 'jax' not in sys.modules\n"
         "import jax\nfrom jax.distributed import initialize\ninitialize()\n"
         "print(jax.process_index(), jax.process_count(), jax.device_count(), jax.local_device_count())"
     )
+    environment = {
+        **os.environ,  # noqa: TID251 - the same, and a shape
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    }
     hosts = [
         subprocess.Popen(
             [*nameless_machine, sys.executable, "-c", code, str(host)],
-            env={
-                **os.environ,  # noqa: TID251 - the same, and a shape
-                "JAX_PLATFORMS": "cpu",
-                "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-            },
+            env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -74,8 +74,8 @@ def test_a_job_leaves_what_a_script_leaves(runner) -> None:
 
         printed = {"script": script.stdout.decode(), "job": job.output.decode()}
         left = {kind: contents(folder) for kind, folder in folders.items()}
-        said = printed["job"].replace("failed: \n", "")  # The runner of these tests says so.
-        assert (said, left["job"]) == (printed["script"], left["script"]), name
+        output = printed["job"].replace("failed: \n", "")  # The runner of these tests prints it.
+        assert (output, left["job"]) == (printed["script"], left["script"]), name
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -100,7 +100,7 @@ def test_archives_that_were_not_closed_can_be_read(runner) -> None:
     assert gzip.decompress((folder / "packed.gz").read_bytes()) == b"content"
 
 
-def test_threads_that_do_not_end_are_named_and_keep_nothing_else_from_its_end(runner) -> None:
+def test_threads_that_do_not_end_are_named_and_all_else_is_finished(runner) -> None:
     path = runner.folder / "file"
 
     done = runner.run(
@@ -120,7 +120,7 @@ def test_threads_that_do_not_end_are_named_and_keep_nothing_else_from_its_end(ru
     assert path.read_text() == "flushed"
 
 
-def test_a_file_that_a_thread_is_stuck_in_keeps_no_other_from_its_content(runner) -> None:
+def test_a_file_that_a_thread_is_stuck_in_does_not_cost_another_its_content(runner) -> None:
     fifo, path = runner.folder / "fifo", runner.folder / "file"
 
     done = runner.run(
@@ -136,7 +136,7 @@ def test_a_file_that_a_thread_is_stuck_in_keeps_no_other_from_its_content(runner
         threading.Thread(target=write, daemon=True).start()
         began.wait()
         """,
-        linger=6,
+        linger=3,
     )
 
     assert (done.code, done.outcome["succeeded"]) == (0, True)

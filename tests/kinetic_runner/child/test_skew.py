@@ -1,52 +1,53 @@
 import pytest
 
-from kinetic_runner.child.skew import Fingerprint, leading, skews_of
+from kinetic_runner.child.skew import Fingerprint, import_note, leading, skews_of
 
-
-def here(python: str = "3.11.7", cloudpickle: str = "3.1.2") -> Fingerprint:
-    return Fingerprint(python, cloudpickle)
+HERE = Fingerprint("3.11.7", "3.1.2", "linux-x86_64")
 
 
 @pytest.mark.parametrize(
-    ("client", "differences"),
+    ("client", "silent"),
     [
-        (here(), 0),
-        (here(python="3.11.2"), 0),
-        (here(cloudpickle="3.1.0"), 0),
-        (here(python="3.12.1"), 1),
-        (here(cloudpickle="2.2.1"), 1),
-        (here(python="3.1.0", cloudpickle="3.0.0"), 2),
-        (here(python=""), 0),
+        (HERE, []),
+        (Fingerprint("3.11.2", "3.1.0"), []),
+        (Fingerprint("", "3.1.2"), []),
+        (Fingerprint("3.12.1", "3.1.2"), [False]),
+        (Fingerprint("3.11.7", "2.2.1"), [False]),
+        (Fingerprint("3.1.0", "3.0.0"), [False, False]),
+        (HERE._replace(platform="darwin-arm64"), [True]),
+        (HERE._replace(platform="linux-aarch64"), [True]),
     ],
 )
-def test_only_minor_versions_matter_to_a_pickle(client: Fingerprint, differences: int) -> None:
-    assert len(skews_of(client, here())) == differences
+def test_minor_versions_matter_and_another_platform_only_to_a_failure(
+    client: Fingerprint, silent: list[bool]
+) -> None:
+    assert [skew.silent for skew in skews_of(client, HERE)] == silent
 
 
-def test_a_failure_begins_with_the_skew_and_ends_with_what_to_do() -> None:
-    text = leading(skews_of(here(python="3.12.1"), here()), "TypeError: code() takes 18 arguments")
+def test_a_failure_begins_with_the_differences_and_ends_with_advice() -> None:
+    skews = skews_of(HERE._replace(python="3.12.1"), HERE)
+
+    text = leading(skews, "TypeError: code() takes 18 arguments")
 
     assert text.startswith("The call was written by Python 3.12 and is read by Python 3.11")
     assert "TypeError: code() takes 18 arguments" in text
     assert "run the job with Python 3.12" in text
-
-
-def test_without_a_skew_the_failure_speaks_for_itself() -> None:
     assert leading((), "boom") == "boom"
 
 
 @pytest.mark.parametrize(
-    ("client", "here", "silent"),
+    ("error", "platform", "noted"),
     [
-        ("darwin-arm64", "linux-x86_64", [True]),
-        ("linux-aarch64", "linux-x86_64", [True]),
-        ("linux-x86_64", "linux-x86_64", []),
-        ("", "linux-x86_64", []),
+        (ImportError("no _fast"), "darwin-arm64", True),
+        (OSError("libfast.so: invalid ELF header"), "darwin-arm64", True),
+        (OSError("no such file"), "darwin-arm64", False),
+        (ValueError("bad learning rate"), "darwin-arm64", False),
+        (ImportError("no _fast"), "", False),
     ],
 )
-def test_another_platform_matters_only_to_a_failure(
-    client: str, here: str, silent: list[bool]
+def test_a_module_that_cannot_be_loaded_may_be_of_the_other_platform(
+    error: Exception, platform: str, noted: bool
 ) -> None:
-    skews = skews_of(Fingerprint("", "", client), Fingerprint("", "", here))
+    note = import_note(skews_of(HERE._replace(platform=platform), HERE), error)
 
-    assert [skew.silent for skew in skews] == silent
+    assert ("macOS arm64" in (note or "")) is noted

@@ -7,13 +7,14 @@ import pytest
 
 from kinetic_payload.lifeline import STOP
 
+INSTALL = """
+from kinetic_runner.child.stop_requests import Stopping
+stopping = Stopping.install(task.stop_fd, task.stop_file)
+"""
 TAKEN = """
 import ctypes
-from kinetic_runner.child.stop_requests import Stopping
-
 libc = ctypes.CDLL(None)
 nothing = ctypes.cast(libc.abs, ctypes.c_void_p)
-stopping = Stopping.install(task.stop_fd, task.stop_file)
 {before}
 for number in {numbers}:
     libc.signal(int(number), nothing)
@@ -29,11 +30,12 @@ finally:
 """
 ONE = "[signal.SIGTERM]"
 BOTH = "[signal.SIGTERM, signal.SIGURG]"
-FOREVER = "100000"
+LIMITS = ("--timeout", "0.1", "--grace", "100000")
 
 
 def taken(runner, numbers: str, before: str = "") -> str:
-    return TAKEN.format(numbers=numbers, mark=str(runner.folder / "there"), before=before)
+    mark = str(runner.folder / "there")
+    return INSTALL + TAKEN.format(numbers=numbers, mark=mark, before=before)
 
 
 @pytest.mark.parametrize("numbers", ["[]", ONE, BOTH])
@@ -41,7 +43,7 @@ def test_a_supervisor_stops_a_function_at_once_whatever_native_code_has_taken(ru
     read_end, write_end = os.pipe()
     process = runner.start(
         taken(runner, numbers),
-        *("--grace", FOREVER, "--lifeline", str(read_end)),
+        *("--grace", "100000", "--lifeline", str(read_end)),
         phase="data",
         pass_fds=[read_end],
     )
@@ -59,23 +61,22 @@ def test_a_supervisor_stops_a_function_at_once_whatever_native_code_has_taken(ru
 
 CLOSE = "os.closerange(3, 4096)"
 REUSE = CLOSE + "; held = [open('/dev/zero') for _ in range(30)]"
-KEEP = "os.fork() or time.sleep(600)\n" + CLOSE  # Somebody reads the pipe still, or could.
+KEEP = "os.fork() or time.sleep(600)\n" + CLOSE  # Another process still has the pipe.
 
 
 @pytest.mark.parametrize(
     ("numbers", "before"), [(ONE, ""), (BOTH, ""), (ONE, CLOSE), (ONE, REUSE), (ONE, KEEP)]
 )
-def test_a_time_limit_stops_it_as_well(runner, numbers, before):
+def test_a_time_limit_stops_a_function_whatever_was_done_to_the_pipe(runner, numbers, before):
     watched = f"{before}\nstopping.requests.watch()" if before else ""  # As after `import jax`.
-    limits = ("--timeout", "0.1", "--grace", FOREVER)
-    done = runner.run(taken(runner, numbers, watched), *limits, phase="data")
+    done = runner.run(taken(runner, numbers, watched), *LIMITS, phase="data")
 
     assert done.outcome["reason"] == "timeout"
     assert b"tidied up" in done.log
 
 
 def test_a_preempted_function_has_most_of_the_grace_and_is_stopped_before_its_end(runner):
-    process = runner.start(taken(runner, BOTH), "--grace", "15", phase="data")
+    process = runner.start(taken(runner, BOTH), "--grace", "8", phase="data")
     runner.wait_for(runner.folder / "there")
 
     process.terminate()
@@ -88,61 +89,40 @@ def test_a_preempted_function_has_most_of_the_grace_and_is_stopped_before_its_en
 
 def test_a_handler_of_the_users_is_called_in_place_of_ours(runner):
     handler = "signal.signal(signal.SIGTERM, lambda *_: print('saved', flush=True) or os._exit(0))"
-    limits = ("--timeout", "0.1", "--grace", FOREVER)
-    done = runner.run(taken(runner, BOTH, handler), *limits, phase="data")
+    done = runner.run(taken(runner, BOTH, handler), *LIMITS, phase="data")
 
     assert done.log.endswith(b"saved\n")
 
 
-def test_where_sigterm_is_as_usual_the_users_handler_is_called_once(runner):
-    done = runner.run(
-        """
-        from kinetic_runner.child.stop_requests import Stopping
-        stopping = Stopping.install(task.stop_fd, task.stop_file)
-        signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
-        tell({"phase": "call"})
-        time.sleep(600)
-        """,
-        *("--timeout", "0.1", "--grace", "1"),
-        phase="data",
-    )
+def test_where_native_code_has_taken_nothing_a_handler_of_the_users_is_called_once(runner):
+    body = """
+signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
+tell({"phase": "call"})
+time.sleep(600)
+"""
+    done = runner.run(INSTALL + body, "--timeout", "0.1", "--grace", "1", phase="data")
 
     assert done.outcome["signal"] == signal.SIGKILL
     assert done.log.count(b"saving") == 1
 
 
-def test_a_forked_process_is_stopped_by_nothing_that_its_parent_is_asked(runner):
-    done = runner.run(
-        """
-        from kinetic_runner.child.stop_requests import Stopping
-        stopping = Stopping.install(task.stop_fd, task.stop_file)
-        child = os.fork()
-        if not child:
-            os.kill(os.getpid(), signal.SIGURG)
-            os._exit(7)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        """
-    )
+def test_signals_of_a_forked_process_are_its_own(runner):
+    body = """
+child = os.fork()
+if not child:
+    os.kill(os.getpid(), signal.SIGURG)  # A request to the parent does not stop it.
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+ends = set()
+for _ in range(100):  # SIGTERM may come before the process has begun.
+    child = os.fork()
+    if not child:
+        time.sleep(600)
+        os._exit(7)
+    os.kill(child, signal.SIGTERM)
+    ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(ends, signal.pthread_sigmask(signal.SIG_BLOCK, []))
+"""
+    done = runner.run(INSTALL + body, "--timeout", "60")
 
-    assert done.log == b"7\n"
-
-
-def test_a_forked_process_that_is_ended_before_it_has_begun_ends(runner):
-    done = runner.run(
-        """
-        from kinetic_runner.child.stop_requests import Stopping
-        Stopping.install(task.stop_fd, task.stop_file)
-        ends = set()
-        for _ in range(100):
-            child = os.fork()
-            if not child:
-                time.sleep(600)
-                os._exit(7)
-            os.kill(child, signal.SIGTERM)
-            ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        print(ends, signal.pthread_sigmask(signal.SIG_BLOCK, []))
-        """,
-        *("--timeout", "60"),
-    )
-
-    assert done.log == b"{-15} set()\n"
+    assert done.log == b"7\n{-15} set()\n"

@@ -7,19 +7,17 @@ import threading
 import pytest
 
 LARGE = 4_000_000
-
 WRITE = """
 import os, signal, sys
 from kinetic_runner.child.streams import write_completely
 
-before = [(s.name, s.mode, s.encoding, s.errors, s.isatty(), type(s)) for s in (sys.stdout, sys.stderr)]
+def streams(): return [(s.name, s.mode, s.encoding, s.errors, s.isatty(), type(s)) for s in (sys.stdout, sys.stderr)]
+before = streams()
 write_completely()
-assert before == [(s.name, s.mode, s.encoding, s.errors, s.isatty(), type(s)) for s in (sys.stdout, sys.stderr)]
+assert before == streams()
 assert sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
-
 text = "x" * int(sys.argv[1])
 """
-
 INTERRUPTED = """
 signal.signal(signal.SIGALRM, lambda *_: interruptions.append(1))
 interruptions = []
@@ -28,17 +26,18 @@ signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
 signal.setitimer(signal.ITIMER_REAL, 0)
 assert interruptions
 """
-
 WRITES = {
     "print": "print(text)",
     "bytes": "sys.stdout.buffer.write(text.encode() + b'\\n')",
     "numbers": "import array; sys.stdout.buffer.write(array.array('I', [2021161080]) * (len(text) // 4)); print()",
     "error": "print(text, file=sys.stderr)",
 }
+CODES = {name: INTERRUPTED.format(write=write) for name, write in WRITES.items()}
+CODES["not blocking"] = "os.set_blocking(1, False); print(text)"
 
 
-def written(code: str) -> bytes:
-    """Return what a Python without buffers writes, whose reader comes when it has been interrupted."""
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+def test_output_without_buffers_is_complete_however_often_it_is_interrupted(code: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", WRITE + code, str(LARGE)],
         stdout=subprocess.PIPE,
@@ -49,19 +48,11 @@ def written(code: str) -> bytes:
         data = stream.read1(1)
         threading.Event().wait(0.1)  # The pipe is full; signals come.
         data += stream.read()
+
     assert process.returncode == 0, data[-2000:]
-    return data
+    assert data == b"x" * LARGE + b"\n"
 
 
-@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_what_is_written_is_whole_however_often_it_is_interrupted(write: str) -> None:
-    assert written(INTERRUPTED.format(write=write)) == b"x" * LARGE + b"\n"
-
-
-def test_what_is_written_is_whole_where_it_must_not_block() -> None:
-    assert written("os.set_blocking(1, False); print(text)") == b"x" * LARGE + b"\n"
-
-
-def test_what_has_a_buffer_keeps_it() -> None:
+def test_a_stream_with_a_buffer_keeps_it() -> None:
     code = "import sys; from kinetic_runner.child.streams import write_completely as w; old = sys.stdout; w()"
     subprocess.run([sys.executable, "-I", "-c", f"{code}; assert sys.stdout is old"], check=True)

@@ -16,18 +16,7 @@ def error_of(function: Any) -> BaseException:
     return end.error
 
 
-def test_the_text_begins_with_the_users_own_frame() -> None:
-    def train() -> None:
-        raise ValueError("bad learning rate")
-
-    lines = text_of(error_of(train)).splitlines()
-
-    assert lines[0] == "Traceback (most recent call last):"
-    assert lines[1].endswith("in train")
-    assert lines[-1] == "ValueError: bad learning rate"
-
-
-def test_causes_contexts_notes_and_groups_are_told() -> None:
+def test_a_text_begins_with_the_users_frame_and_contains_causes_groups_and_notes() -> None:
     def train() -> None:
         try:
             raise KeyError("lr")
@@ -40,11 +29,8 @@ def test_causes_contexts_notes_and_groups_are_told() -> None:
 
     for piece in ("KeyError: 'lr'", "direct cause", "ValueError: one", "TypeError: two", "step 7"):
         assert piece in text
+    assert "in train" in text.splitlines()[1]
     assert "kinetic_runner/child/call.py" not in text
-
-
-def test_an_error_of_ours_needs_no_frames_and_a_bug_of_ours_does() -> None:
-    assert text_of(IntegrityError("the digest differs")).splitlines()[-1].endswith("differs")
 
 
 def test_a_deep_recursion_is_cut_in_the_middle() -> None:
@@ -57,6 +43,7 @@ def test_a_deep_recursion_is_cut_in_the_middle() -> None:
     text = text_of(error_of(lambda: odd(0)))
 
     assert len(text) < TEXT_LIMIT + 200
+    assert text.count(", in even\n") <= 100
     assert "left out" in text.splitlines()[0]
     assert "RecursionError" in text.splitlines()[-1]
 
@@ -97,6 +84,6 @@ def test_a_cycle_of_causes_ends() -> None:
     assert "two" in text_of(one)
 
 
-def test_types_are_named_with_their_module_but_builtins_without() -> None:
+def test_types_are_named_with_their_module_unless_they_are_builtins() -> None:
     assert type_name(ValueError()) == "ValueError"
     assert type_name(IntegrityError("x")) == "kinetic_payload.errors.IntegrityError"

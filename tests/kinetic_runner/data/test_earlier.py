@@ -1,18 +1,28 @@
-"""What is taken over of an earlier attempt; with whole attempts in `test_pipeline`."""
+"""What is reused of an earlier attempt; with whole attempts in `test_pipeline`."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kinetic_payload.data.references import DataRef
-from kinetic_payload.project.snapshot import tree_of
+from kinetic_payload.data.upload import ensure_data
+from kinetic_payload.testing import MemoryStore
 from kinetic_runner.data.earlier import EarlierFiles
+
+
+def a_ref(source: Path, *, is_dir: bool) -> DataRef:
+    digest = ensure_data(MemoryStore(), source)
+    return DataRef(
+        key="d0", kind="local", source="one.csv", is_dir=is_dir, name="one.csv", digest=digest
+    )
 
 
 @pytest.fixture
@@ -25,28 +35,55 @@ def left(tmp_path: Path) -> EarlierFiles:
     return earlier
 
 
-@pytest.mark.parametrize(("content", "taken"), [(b"call", True), (b"other", False)])
-def test_a_file_is_taken_over_if_it_has_its_digest(
-    left: EarlierFiles, tmp_path: Path, content: bytes, taken: bool
+@pytest.mark.parametrize(("content", "reused"), [(b"call", True), (b"other", False)])
+def test_a_file_is_reused_if_it_has_its_digest(
+    left: EarlierFiles, tmp_path: Path, content: bytes, reused: bool
 ) -> None:
     path = tmp_path / "payload"
 
-    assert left.take_file(path, digest=hashlib.sha256(content).hexdigest()) is taken
-    assert path.exists() is taken
+    assert left.take_file(path, digest=hashlib.sha256(content).hexdigest()) is reused
+    assert path.exists() is reused
     assert left.take_file(tmp_path / "never there") is False
 
 
-def test_a_file_of_data_is_taken_over_from_where_it_was_mounted(
+@pytest.mark.parametrize(
+    ("change", "reused"),
+    [
+        (lambda data: None, True),
+        (lambda data: (data / "one.csv").write_text("spoiled"), False),
+        (lambda data: (data / "one.csv").chmod(0o600), False),
+        (lambda data: (data / "more").mkdir(), False),
+        (lambda data: (data.rename(f"{data}-away"), data.symlink_to(f"{data}-away")), False),
+    ],
+    ids=["nothing", "content", "mode", "more", "link"],
+)
+def test_data_is_reused_if_nothing_of_it_was_changed(
+    left: EarlierFiles, tmp_path: Path, change: Callable[[Path], object], reused: bool
+) -> None:
+    source = tmp_path / "source"
+    (source / "folder").mkdir(parents=True)
+    (source / "link").symlink_to("one.csv")
+    (source / "one.csv").write_text("1,2")
+    (source / "one.csv").chmod(0o644)
+    ref = a_ref(source, is_dir=True)
+    path = tmp_path / "data" / "d0"
+    shutil.copytree(source, path)
+    left.put_aside()
+
+    change(tmp_path / ".earlier" / "data" / "d0")
+
+    assert left.take_data(ref, tmp_path / "d0", was_at=path) is reused
+    assert (tmp_path / "d0").exists() is reused
+
+
+def test_a_file_of_data_is_reused_once_from_where_it_was_mounted(
     left: EarlierFiles, tmp_path: Path
 ) -> None:
-    mounted = tmp_path / "data" / "d0" / "one.csv"
     source = tmp_path / "source"
     source.mkdir()
     (source / "one.csv").write_text("1,2")
-    ref = DataRef(
-        key="d0", kind="local", source="one.csv", is_dir=False, name="one.csv",
-        digest=tree_of(source).digest,
-    )  # fmt: skip
+    ref = a_ref(source, is_dir=False)
+    mounted = tmp_path / "data" / "d0" / "one.csv"
 
     assert left.take_data(ref, tmp_path / "one.csv", was_at=mounted)
     assert (tmp_path / "one.csv").read_text() == "1,2"
@@ -54,9 +91,7 @@ def test_a_file_of_data_is_taken_over_from_where_it_was_mounted(
     assert not left.take_data(ref, tmp_path / "again", was_at=Path("/elsewhere/one.csv"))
 
 
-def test_what_came_before_the_earlier_attempt_goes_when_that_is_put_aside(
-    left: EarlierFiles, tmp_path: Path
-) -> None:
+def test_only_the_last_attempts_files_are_kept(left: EarlierFiles, tmp_path: Path) -> None:
     (tmp_path / "new").touch()
     left.put_aside()
 
@@ -95,7 +130,7 @@ for _ in range(3):
 """
 
 
-def test_what_cannot_be_removed_disturbs_no_later_attempt(tmp_path: Path) -> None:
+def test_files_that_cannot_be_removed_do_not_disturb_later_attempts(tmp_path: Path) -> None:
     enter = ["unshare", "--map-root-user", "--mount"]
     if sys.platform != "linux" or subprocess.run([*enter, "true"], capture_output=True).returncode:
         pytest.skip("no mounts for users here")

@@ -66,18 +66,18 @@ def ask(request):
             time.sleep(0.1)
 
 
-def tell(**what):
+def report(**what):
     print(json.dumps(what), flush=True)
 
 
 def collected(job):
-    """Return the value of a job, with its log on stdout; tell how its attempts ended, and clean it up."""
+    """Return the value of a job, with its log on stdout; report how its attempts ended, and clean it up."""
     value = job.result(cleanup=False, stream_logs=True)
     outcome = job.outcome()
-    told = [
+    attempts = [
         (host.attempt, host.host, host.reason, host.phase, host.hostname) for host in outcome.hosts
     ]
-    tell(reports=told, message=outcome.message, status=job.status().value)
+    report(reports=attempts, message=outcome.message, status=job.status().value)
     job.cleanup()
     return value
 
@@ -104,15 +104,15 @@ def main(plan):
         if plan["way"] == "call":
             value = run(plan)
         elif plan["way"] == "submit":
-            tell(job=run.run_async(plan).job_id)
+            report(job=run.run_async(plan).job_id)
             return
         elif plan["way"] == "await":
             value = asyncio.run(awaited(run.run_async(plan)))
         else:
             value = collected(kinetic.attach(plan["job"]))
-        tell(right=value == random.Random(plan["number"]).randbytes(plan["size"]))
+        report(right=value == random.Random(plan["number"]).randbytes(plan["size"]))
     except Exception as error:
-        tell(error=f"{type(error).__name__}: {error}")
+        report(error=f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Submit one call, wait for its value, clean up; say each as a line of JSON."""
+"""Submit one call, wait for its value, clean up; report each step as a line of JSON."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def work(plan, data=None):
     print("in the function", flush=True)
     time.sleep(plan["seconds"])
     if plan["stopping"] and attempt == "1":
-        # The runner hears nothing more until it is continued: not that we end, nor that anybody died.
+        # Until it is continued, the runner notices neither our end nor that of another process.
         os.kill(os.getppid(), signal.SIGSTOP)
     value = {
         "number": plan["number"],
@@ -30,7 +30,7 @@ def work(plan, data=None):
     return value
 
 
-def tell(**what):
+def report(**what):
     print(json.dumps(what), flush=True)
 
 
@@ -50,15 +50,15 @@ def main(plan):
     job = None
     try:
         job = run.run_async(plan, *(map(kinetic.Data, plan.get("data", ()))))
-        tell(job=job.job_id)
+        report(job=job.job_id)
         if plan["waiting"]:
             if plan["window"]:
                 job = kinetic.attach(job.job_id)  # Which reads the record.
-            tell(right=is_right(job.result(cleanup=False), plan))
+            report(right=is_right(job.result(cleanup=False), plan))
             job.cleanup()
-            tell(cleaned=True)
+            report(cleaned=True)
     except Exception as error:
-        tell(
+        report(
             error=type(error).__name__,
             message=getattr(error, "message", str(error)),
             hint=getattr(error, "hint", None),
@@ -67,9 +67,9 @@ def main(plan):
         if job is not None:
             time.sleep(plan["window"])
             try:
-                tell(later=is_right(kinetic.attach(job.job_id).result(cleanup=False), plan))
+                report(later=is_right(kinetic.attach(job.job_id).result(cleanup=False), plan))
             except Exception as error:
-                tell(later_error=type(error).__name__, message=str(error))
+                report(later_error=type(error).__name__, message=str(error))
 
 
 if __name__ == "__main__":
