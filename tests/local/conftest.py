@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,11 +65,28 @@ class Project:
         self.write("main.py", text)
         return self.output("main.py", *args, **environment)
 
+    def json(self, name: str, *args: str, **environment: str) -> Any:
+        """Run a script, which must succeed, and return what its last line means as JSON."""
+        return json.loads(self.output(name, *args, **environment).splitlines()[-1])
+
     def output(self, name: str, *args: str, **environment: str) -> str:
         """Run a script, which must succeed, and return what it printed."""
         done = self.run(name, *args, **environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+def project_in(
+    folder: Path,
+    warm: Callable[[Path], Path],
+    end_processes_below: Callable[[Path], object],
+    copy_project: Callable[[str, Path], None],
+) -> Iterator[Project]:
+    root = folder / "project"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
+    yield Project(root, warm(folder / "home"), copy_project)
+    end_processes_below(folder)
 
 
 @pytest.fixture
@@ -77,8 +96,17 @@ def project(
     end_processes_below: Callable[[Path], object],
     copy_project: Callable[[str, Path], None],
 ) -> Iterator[Project]:
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
-    yield Project(root, warm(tmp_path / "home"), copy_project)
-    end_processes_below(tmp_path)
+    yield from project_in(tmp_path, warm, end_processes_below, copy_project)
+
+
+@pytest.fixture(scope="module")
+def shared_project(
+    tmp_path_factory: pytest.TempPathFactory,
+    warm: Callable[[Path], Path],
+    end_processes_below: Callable[[Path], object],
+    copy_project: Callable[[str, Path], None],
+) -> Iterator[Project]:
+    """A project whose jobs several tests of a module look at."""
+    yield from project_in(
+        tmp_path_factory.mktemp("shared"), warm, end_processes_below, copy_project
+    )
