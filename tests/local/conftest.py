@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -40,12 +41,10 @@ class Project:
         kept.pop("PYTHONUNBUFFERED", None)
         return {**kept, "KINETIC_HOME": str(self.home), "KINETIC_BACKEND": "local"}
 
-    def start(
-        self, name: str, *args: str, cwd: Path | None = None, **environment: str
-    ) -> subprocess.Popen[str]:
+    def start(self, name: str, *args: str, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, name if cwd is None else str(self.root / name), *args],
-            cwd=cwd or self.root,
+            [sys.executable, name, *args],
+            cwd=self.root,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -56,9 +55,33 @@ class Project:
     def run(
         self, name: str, *args: str, cwd: Path | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        process = self.start(name, *args, cwd=cwd, **environment)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        script = name if cwd is None else str(self.root / name)
+        return self.execute(sys.executable, script, *args, cwd=cwd, **environment)
+
+    def execute(
+        self,
+        *command: str,
+        cwd: Path | str | None = None,
+        text: str = "",
+        umask: int = -1,
+        **environment: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the folder, or in *cwd*, with *text* as its input."""
+        return subprocess.run(
+            command,
+            cwd=cwd or self.root,
+            env={**self.environment, **environment},
+            input=text,
+            umask=umask,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            check=False,
+        )
+
+    def cli(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run the command line."""
+        return self.execute(sys.executable, "-m", "kinetic_cli", *args)
 
     def script(self, text: str, *args: str, **environment: str) -> str:
         """Write `main.py`, run it, and return what it printed; it must succeed."""
@@ -74,6 +97,16 @@ class Project:
         done = self.run(name, *args, **environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+def unprivileged(*command: str) -> list[str]:
+    """Return *command* such that it is denied what its user may not do, also if that is root."""
+    if os.getuid() != 0:
+        return list(command)
+    less = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
+    if not shutil.which("setpriv") or subprocess.run([*less, "true"], check=False).returncode:
+        pytest.skip("root, and no setpriv to be less")
+    return [*less, *command]
 
 
 def project_in(

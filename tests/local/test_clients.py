@@ -1,4 +1,4 @@
-"""Submitters: many at once, in odd places, without permissions or disk space, killed at any moment."""
+"""Submitters: many at once, in odd places, without permissions, killed at any moment."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ import pytest
 
 from kinetic.testing import eventually
 
+from .conftest import unprivileged
+
 BLOCKING = """
 import kinetic, os, sys, time
 
@@ -35,25 +37,9 @@ if __name__ == "__main__":
 
 def listed(project) -> dict[str, str]:
     """Return the status of each job, as the command line prints it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kinetic_cli", "jobs", "list", "--json"],
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    done = project.cli("jobs", "list", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
     return {job["job_id"]: job["status"] for job in json.loads(done.stdout)}
-
-
-def unprivileged(*command: str) -> list[str]:
-    """Return *command* such that it is denied what its user may not do, also if that is root."""
-    if os.getuid() != 0:
-        return list(command)
-    less = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
-    if not shutil.which("setpriv") or subprocess.run([*less, "true"], check=False).returncode:
-        pytest.skip("root, and no setpriv to be less")
-    return [*less, *command]
 
 
 # Many at once.
@@ -193,20 +179,13 @@ def test_from_the_root_and_from_a_deleted_folder(project) -> None:
     script = str(project.root / "main.py")
     code = f"import os, runpy; os.rmdir({str(gone)!r}); runpy.run_path({script!r}, run_name='__main__')"
 
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=gone,
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = project.execute(sys.executable, "-c", code, cwd=gone)
 
     assert "ConfigurationError: The working directory of this process was deleted" in done.stderr
     assert "Change to a folder that is there" in done.stderr
 
 
-# Without permissions or disk space.
+# Without permissions.
 
 
 def test_a_read_only_project_is_shipped_and_an_unreadable_file_is_named(project) -> None:
@@ -215,13 +194,9 @@ def test_a_read_only_project_is_shipped_and_an_unreadable_file_is_named(project)
     run = unprivileged(sys.executable, "main.py")
     project.root.chmod(0o555)
     try:
-        readable = subprocess.run(
-            run, cwd=project.root, env=project.environment, capture_output=True, text=True
-        )
+        readable = project.execute(*run)
         secret.chmod(0)
-        unreadable = subprocess.run(
-            run, cwd=project.root, env=project.environment, capture_output=True, text=True
-        )
+        unreadable = project.execute(*run)
     finally:
         project.root.chmod(0o755)
 
@@ -233,12 +208,8 @@ def test_a_read_only_project_is_shipped_and_an_unreadable_file_is_named(project)
 def test_a_home_that_cannot_be_written_is_refused_with_advice(project) -> None:
     project.write("main.py", WHERE)
     project.home.chmod(0o555)
-    locked = subprocess.run(
-        unprivileged(sys.executable, "main.py"),
-        cwd=project.root,
-        env={**project.environment, "KINETIC_HOME": str(project.home / "below")},
-        capture_output=True,
-        text=True,
+    locked = project.execute(
+        *unprivileged(sys.executable, "main.py"), KINETIC_HOME=str(project.home / "below")
     )
     in_the_way = project.run("main.py", KINETIC_HOME=str(project.root / "main.py"))
 
@@ -247,48 +218,6 @@ def test_a_home_that_cannot_be_written_is_refused_with_advice(project) -> None:
     for done in (locked, in_the_way):
         assert "another folder" in done.stderr.splitlines()[-1]
         assert "KINETIC_HOME" in done.stderr.splitlines()[-1]
-
-
-def on_a_disk_of(size: str, folder: Path, *command: str) -> list[str]:
-    """Return *command* such that it alone sees a small disk at *folder*."""
-    if not shutil.which("unshare"):
-        pytest.skip("no private mounts here")
-    folder.mkdir(exist_ok=True)
-    mount = f'mount -t tmpfs -o mode=700,size={size} none "$0" && exec "$@"'
-    return ["unshare", "--mount", "sh", "-c", mount, str(folder), *command]
-
-
-@pytest.mark.parametrize("size", ["100k", "600k"])
-def test_a_submit_to_a_full_disk_fails_and_leaves_nothing(project, size: str) -> None:
-    project.write(
-        "main.py",
-        """
-        import os
-        import kinetic
-        from kinetic.jobs.discover import list_jobs
-
-        @kinetic.run(accelerator="cpu")
-        def work():
-            return os.urandom(4_000_000)
-
-        if __name__ == "__main__":
-            try:
-                work.run_async().result()
-            except kinetic.KineticError as error:
-                print(type(error).__name__, error)
-            print("left", len(list_jobs()))
-    """,
-    )
-    command = on_a_disk_of(size, project.home, sys.executable, "main.py")
-    if subprocess.run([*command[:-2], "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no private mounts here")
-
-    done = subprocess.run(
-        command, cwd=project.root, env=project.environment, capture_output=True, text=True
-    )
-
-    assert "KINETIC_HOME" in done.stdout, done.stdout + done.stderr
-    assert done.stdout.endswith("left 0\n")
 
 
 # Killed, hung up, interrupted.
@@ -311,12 +240,7 @@ def test_submits_killed_at_any_moment_are_listed_as_they_ended_and_can_be_cleane
 
     eventually(lambda: set(listed(project).values()) <= {"SUCCEEDED", "FAILED"})
 
-    done = subprocess.run(
-        [sys.executable, "-c", "import kinetic; [job.cleanup() for job in kinetic.list_jobs()]"],
-        env=project.environment,
-        capture_output=True,
-        text=True,
-    )
+    done = project.run("-c", "import kinetic; [job.cleanup() for job in kinetic.list_jobs()]")
     assert done.returncode == 0, done.stderr
     assert listed(project) == {}
     assert [name for name in os.listdir(project.home / "jobs") if not name.startswith(".")] == []

@@ -1,40 +1,52 @@
-"""Disks that fill up while a job runs: reported first, with advice, and no value is lost."""
+"""Disks that are full at a submit or fill up under a job: reported with advice, and no value is lost."""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 
-def on_a_small_disk(project, where: Path, *args: str, script: str) -> str:
-    """Run *script* where a disk of 3 MB lies at *where*, and return what it printed."""
+def on_a_small_disk(project, where: Path, *args: str, script: str, size: str = "3m") -> str:
+    """Run *script* where a small disk lies at *where*, and return what it printed."""
     where.mkdir(exist_ok=True)
-    mount = [
-        "unshare",
-        "--mount",
-        "sh",
-        "-c",
-        'mount -t tmpfs -o size=3m,mode=700 none "$0" && exec "$@"',
-    ]
-    if (
-        not shutil.which("unshare")
-        or subprocess.run([*mount, str(where), "true"], capture_output=True).returncode
-    ):
+    mount = f'mount -t tmpfs -o size={size},mode=700 none "$0" && exec "$@"'
+    command = ["unshare", "--mount", "sh", "-c", mount, str(where)]
+    if not shutil.which("unshare") or project.execute(*command, "true").returncode:
         pytest.skip("no private mounts here")
     store = {"KINETIC_STORE": str(where)} if where != project.home else {}
-    done = subprocess.run(
-        [*mount, str(where), sys.executable, script, *args],
-        cwd=project.root,
-        env={**project.environment, **store, "FULL": str(where)},
-        capture_output=True,
-        text=True,
-    )
+    done = project.execute(*command, sys.executable, script, *args, **store, FULL=str(where))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize("size", ["100k", "600k"])
+def test_a_submit_to_a_full_disk_fails_and_leaves_nothing(project, size: str) -> None:
+    project.write(
+        "main.py",
+        """
+        import os
+        import kinetic
+        from kinetic.jobs.discover import list_jobs
+
+        @kinetic.run(accelerator="cpu")
+        def work():
+            return os.urandom(4_000_000)
+
+        if __name__ == "__main__":
+            try:
+                work.run_async().result()
+            except kinetic.KineticError as error:
+                print(type(error).__name__, error)
+            print("left", len(list_jobs()))
+    """,
+    )
+    shown = on_a_small_disk(project, project.home, script="main.py", size=size)
+
+    assert "KINETIC_HOME" in shown, shown
+    assert shown.endswith("left 0\n")
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,8 @@ def test_code_of_a_command_or_of_standard_input_runs_with_the_projects_modules(
     project.write("near.py", "def near(): return 'near'")
     code = f"{DECORATED.replace('x + 1', 'x, near()')}\nfrom near import near\nprint(work(1))"
 
-    done = subprocess.run(
-        [sys.executable, start, *([code] if start == "-c" else [])],
-        input=code,
-        cwd=project.root,
-        env=project.environment,
-        capture_output=True,
-        text=True,
-    )
+    arguments = [start, code] if start == "-c" else [start]
+    done = project.execute(sys.executable, *arguments, text=code)
 
     assert lines(done) == ["((1, 'near'), '__main__')"]
 
@@ -120,13 +114,13 @@ def test_code_typed_at_home_or_at_the_root_travels_without_files_with_one_notice
     project.write("requirements.txt", "no-such-package")  # of whatever lies at home
     arguments = ["-i", "-q"] if start == "prompt" else ["-c", AT_HOME]
 
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        input=re.sub(r"(\n    .*\n)(?=\n?\S)", r"\1\n", AT_HOME).replace("\n\n\n", "\n\n"),
+    done = project.execute(
+        sys.executable,
+        *arguments,
+        text=re.sub(r"(\n    .*\n)(?=\n?\S)", r"\1\n", AT_HOME).replace("\n\n\n", "\n\n"),
         cwd=project.root if where == "home" else "/",
-        env={**project.environment, "HOME": str(project.root), "PYTHONPATH": str(project.root)},
-        capture_output=True,
-        text=True,
+        HOME=str(project.root),
+        PYTHONPATH=str(project.root),
     )
 
     notices = [line for line in done.stderr.splitlines() if "no files are shipped" in line]
@@ -161,36 +155,37 @@ if __name__ == "__main__":
 # Where the function lies, and what it finds there.
 
 
-def test_a_namespace_package_of_a_src_layout_finds_folder_and_arguments_of_its_script(
+def test_a_script_finds_its_folder_its_arguments_and_a_namespace_package_of_a_src_layout(
     project,
 ) -> None:
     project.write(
         "src/company/team/jobs.py",
+        "from company.deep.more import helper\ndef near(x): return helper(x), __name__",
+    )
+    project.write("src/company/deep/more.py", "def helper(x): return -x")
+    project.write(
+        "scripts/run.py",
         """
         import kinetic, os, sys
-        from company.deep.more import helper
+        from company.team.jobs import near
 
         @kinetic.run(accelerator="cpu")
         def work():
             script, *arguments = sys.argv
-            return (helper(1), __name__, open("notes.txt").read(), os.path.basename(os.getcwd()),
+            return (near(1), open("notes.txt").read(), os.path.basename(os.getcwd()),
                     os.path.basename(script), os.path.exists(script), arguments)
+
+        print(work())
         """,
     )
-    project.write("src/company/deep/more.py", "def helper(x): return -x")
-    project.write("scripts/run.py", "from company.team.jobs import work\nprint(work())")
     project.write("inner/deep/notes.txt", "read me")
 
-    done = subprocess.run(
-        [sys.executable, "../../scripts/run.py", "--lr", "3"],
-        cwd=project.root / "inner" / "deep",
-        env={**project.environment, "PYTHONPATH": str(project.root / "src")},
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "../../scripts/run.py", "--lr", "3"]
+    source, folder = str(project.root / "src"), project.root / "inner" / "deep"
+    done = project.execute(*command, cwd=folder, PYTHONPATH=source)
 
     assert lines(done) == [
-        "(-1, 'company.team.jobs', 'read me', 'deep', 'run.py', True, ['--lr', '3'])"
+        "((-1, 'company.team.jobs'), 'read me', 'deep', 'run.py', True, ['--lr', '3'])"
     ]
 
 
@@ -206,13 +201,7 @@ def test_a_project_with_its_own_environment_inside_uses_that(project) -> None:
     call = DECORATED.replace("x + 1", "third.main()")
     project.write("run.py", f"import third\n{call}print(work(1), sys.prefix)")
 
-    done = subprocess.run(
-        [environment / "bin" / "python", "run.py"],
-        cwd=project.root,
-        env=project.environment,
-        capture_output=True,
-        text=True,
-    )
+    done = project.execute(str(environment / "bin" / "python"), "run.py")
 
     assert lines(done) == [f"('third', '__main__') {environment}"]
 
@@ -289,7 +278,7 @@ def test_kinetic_in_a_job_is_the_installed_one_and_calls_simply_run(project) -> 
         print(*work(), sep="\\n")
     """)
 
-    same, inside, data = printed.splitlines()[:3]
+    same, inside, *_, data = printed.splitlines()
     assert same == "True"
     assert inside.startswith("NotInsideJobError")
     assert data.startswith("DataError Data('digits.csv') was not shipped with this call")

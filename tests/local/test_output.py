@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -89,13 +88,8 @@ def test_a_value_is_returned_although_the_output_cannot_be_shown(
 ) -> None:
     project.write("wörk.py", BLOCKING.replace("é", "é" if encoding == "utf-8" else "✓"))
 
-    subprocess.run(
-        ["sh", "-c", f"{sys.executable} wörk.py {streams}"],
-        cwd=project.root,
-        env={**project.environment, "PYTHONIOENCODING": encoding},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    command = f"{sys.executable} wörk.py {streams}"
+    project.execute("sh", "-c", command, PYTHONIOENCODING=encoding)
 
     assert (project.root / "value").read_text() == "42"
 

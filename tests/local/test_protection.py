@@ -14,8 +14,7 @@ import pytest
 from kinetic.errors import ConfigurationError
 from kinetic.settings.home import check_home
 
-from .conftest import Project
-from .test_clients import unprivileged
+from .conftest import Project, unprivileged
 
 OTHER_USER = 65534
 
@@ -39,16 +38,6 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def kinetic(project: Project, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kinetic_cli", *args],
-        env=project.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def refusal(home: Path) -> ConfigurationError:
     with pytest.raises(ConfigurationError) as caught:
         check_home(str(home))
@@ -69,15 +58,7 @@ def test_under_every_umask_a_job_runs_and_its_files_are_private(
     project.write("main.py", JOB)
     project.home = project.home / "below" / "new"
 
-    command = unprivileged(sys.executable, "main.py")
-    done = subprocess.run(
-        command,
-        cwd=project.root,
-        env=project.environment,
-        umask=umask,
-        capture_output=True,
-        text=True,
-    )
+    done = project.execute(*unprivileged(sys.executable, "main.py"), umask=umask)
     assert done.stdout == "value\n", done.stderr
 
     (theirs,) = (project.home / "jobs").glob("*/host-0/project")
@@ -99,8 +80,8 @@ def test_a_home_that_others_may_write_to_is_refused_by_every_command(project: Pr
 
     refusals = [
         project.run("main.py"),
-        kinetic(project, "jobs", "list"),
-        kinetic(project, "profile", "create", "mine", "--backend", "local"),
+        project.cli("jobs", "list"),
+        project.cli("profile", "create", "mine", "--backend", "local"),
     ]
 
     for done in refusals:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -81,10 +80,8 @@ def test_without_the_list_of_processes_nothing_is_started(project: Any) -> None:
         'mount -t tmpfs none /proc && "$@"',
         "",
     ]
-    if subprocess.run([*enter, "true"], capture_output=True).returncode:
+    if project.execute(*enter, "true").returncode:
         pytest.skip("no mounts for users here")
     command = [*enter, sys.executable, str(project.write("main.py", CALL))]
 
-    printed = subprocess.check_output(command, env=project.environment, cwd=project.root, text=True)
-
-    assert "needs /proc" in printed
+    assert "needs /proc" in project.execute(*command).stdout
