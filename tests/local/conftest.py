@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +108,18 @@ def unprivileged(*command: str) -> list[str]:
     if not shutil.which("setpriv") or subprocess.run([*less, "true"], check=False).returncode:
         pytest.skip("root, and no setpriv to be less")
     return [*less, *command]
+
+
+def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], *needs: str) -> None:
+    """Write a wheel of pure Python with *files* that requires *needs*."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {need}\n" for need in needs)
+    tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    whole = {**files, f"{info}/METADATA": metadata, f"{info}/WHEEL": tags, f"{info}/RECORD": ""}
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in whole.items():
+            wheel.writestr(path, text)
 
 
 def project_in(

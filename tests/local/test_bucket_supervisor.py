@@ -33,7 +33,6 @@ from kinetic_payload.testing import MemoryStore
 from kinetic_payload.testing.gcs import GcsServer
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
-KEY = bytes(range(32))
 BEHIND = timedelta(hours=1)
 """How far the clock that judges leases is behind, so that none expires by itself on a slow machine."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from typing import Any
+
+from .conftest import write_wheel
 
 SCRIPT = """
 import json
@@ -37,15 +38,11 @@ if __name__ == "__main__":
 def test_jobs_share_one_environment_that_holds_only_what_the_project_requires(
     project: Any,
 ) -> None:
-    wheel = project.root / "wheels" / "stranger-1.0-py3-none-any.whl"
-    wheel.parent.mkdir()
-    info = "stranger-1.0.dist-info"
-    tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    with zipfile.ZipFile(wheel, "w") as files:
-        files.writestr("kinetic/__init__.py", "raise RuntimeError('a stranger')")
-        files.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
-        files.writestr(f"{info}/WHEEL", tags)
-        files.writestr(f"{info}/RECORD", "")
+    wheels = project.root / "wheels"
+    wheels.mkdir()
+    write_wheel(
+        wheels, "stranger", "1.0", {"kinetic/__init__.py": "raise RuntimeError('a stranger')"}
+    )
     project.write("uv.toml", "no-index = true\nfind-links = ['wheels']\n")
     project.write(
         "pyproject.toml", '[project]\nname = "x"\nversion = "1"\ndependencies = ["stranger>=1"]\n'

@@ -79,8 +79,6 @@ def test_bundle_and_folder_of_a_job_are_kept_as_long_as_its_record(tmp_path: Pat
     store.delete(JobObjects(launch.record.job_id).handle)
     collect(home, store, NOW)
     assert not folder.exists()
-    age(used)
-    collect(home, store, NOW)
     assert {*Path(home.bundles).iterdir()} == {fresh, again}
     assert not keep(home, tmp_path / "bundles" / "none")
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import traceback
-import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +27,8 @@ from kinetic.backends.local.environments import (
 )
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.uv import find_uv
+
+from .conftest import write_wheel
 
 MADE = ["pip compile", "venv --no-project", "pip install"]
 """The runs of uv that make one environment."""
@@ -54,15 +55,7 @@ class Project:
         self.environ = {"PATH": str(counting.parent), "HOME": str(folder), "UV_OFFLINE": "1"}
 
     def wheel(self, name: str, *needs: str, version: str = "1.0") -> None:
-        info = f"{name}-{version}.dist-info"
-        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        metadata += "".join(f"Requires-Dist: {need}\n" for need in needs)
-        tags = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        with zipfile.ZipFile(self.wheels / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{name}.py", f"version = {version!r}\n")
-            wheel.writestr(f"{info}/METADATA", metadata)
-            wheel.writestr(f"{info}/WHEEL", tags)
-            wheel.writestr(f"{info}/RECORD", "")
+        write_wheel(self.wheels, name, version, {f"{name}.py": f"version = {version!r}\n"}, *needs)
 
     def require(self, *lines: str) -> None:
         text = "\n".join(("--no-index", "--find-links wheels", *lines))
