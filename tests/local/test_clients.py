@@ -101,7 +101,7 @@ def test_home_and_store_may_have_any_name_and_are_no_part_of_the_project(project
     project.root = project.root.parent / os.fsdecode(b"a project" + not_unicode)
     project.write("pyproject.toml", "")
     name = os.fsdecode(b"h\xc3\xbc 'with' \"$quotes\"\nnew line" + not_unicode)
-    project.home = project.root / name
+    project.home = project.home.rename(project.root / name)
 
     # A relative home is below where the process began. The second time home and store exist.
     for home in (name, str(project.home)):
@@ -158,7 +158,10 @@ SUBMITTED_BY_NOBODY = """
 """
 
 
-def test_a_user_without_a_home_folder_has_jobs_in_the_home_that_is_named(nobody) -> None:
+def test_a_user_without_a_home_folder_has_jobs_in_the_home_that_is_named(project, nobody) -> None:
+    home = project.home.rename(project.root / "home")
+    for path in (home, *home.rglob("*")):
+        os.chown(path, 54321, -1)
     done = nobody(SUBMITTED_BY_NOBODY, KINETIC_HOME="home")
     assert done.stdout == "54321\n", done.stderr
 

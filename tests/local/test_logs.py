@@ -215,11 +215,12 @@ def test_an_attempt_that_begins_and_ends_while_a_follower_looks_is_not_missed(
 
     def ended() -> bool:
         if latest_attempt(folder) == 1:
-            a_folder(tmp_path, b"in 2\n", attempt=2)
+            a_folder(tmp_path, b"in 2\nand more\n", attempt=2)
         return True
 
-    lines = follow_lines(folder, 1, tail=None, ended=ended, pause=lambda _: None)
-    assert texts(lines) == ["[kinetic] Attempt 1 ended. Attempt 2 begins.", "in 2"]
+    # The tail is that of the attempt with which the follower begins.
+    lines = follow_lines(folder, 1, tail=1, ended=ended, pause=lambda _: None)
+    assert texts(lines) == ["[kinetic] Attempt 1 ended. Attempt 2 begins.", "in 2", "and more"]
 
 
 class Written:
