@@ -284,7 +284,7 @@ def test_a_folder_that_cannot_be_read_does_not_end_the_collection(tmp_path: Path
     left = JobObjects(a_job("left")).payload
     store.write(left, b"")
     age(tmp_path / "store" / left)
-    Path(home.bundles).write_text("Somebody put a file here.")
+    Path(home.bundles).write_text("A file in the place of a folder.")
 
     collect(home, store, NOW)
 

@@ -210,7 +210,7 @@ def test_for_a_bucket_an_environment_has_a_client_of_buckets_too(project: Projec
     assert version(environment, "google_cloud_storage") == "2.9"
 
 
-def test_settings_of_uv_decide_what_is_installed(project: Project) -> None:
+def test_settings_of_uv_decide_which_version_is_installed(project: Project) -> None:
     project.require("alpha")
     before = project.ensure()
     (project.root / "pyproject.toml").write_text(
@@ -392,7 +392,7 @@ def test_a_thread_that_waits_for_an_attempt_whose_uv_is_killed_makes_the_environ
     assert version(made, "alpha") == "2.0"
 
 
-def test_a_killed_maker_blocks_nobody_and_its_uv_damages_nothing(project: Project) -> None:
+def test_a_killed_maker_delays_no_other_process_and_its_uv_damages_nothing(project: Project) -> None:
     project.require("alpha")
     started, released = project.folder / "started", project.folder / "released"
     os.mkfifo(started)

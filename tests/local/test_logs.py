@@ -43,7 +43,7 @@ def test_the_tail_of_a_large_log_is_read_from_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_tail_is_what_splitting_everything_would_give(seed: int) -> None:
+def test_the_tail_is_the_end_of_all_lines_however_the_log_is_read(seed: int) -> None:
     rand = random.Random(seed)
     text = "".join(
         rand.choice(["x" * rand.choice([0, 1, 70_000]), "\n"]) for _ in range(rand.randrange(12))
@@ -292,7 +292,7 @@ def test_following_a_stored_log_may_begin_near_its_end(tail: int, expected: list
     assert [line.text for line in log.lines(tail)] == expected
 
 
-def test_following_a_stored_log_goes_over_to_the_next_attempt_and_says_why() -> None:
+def test_a_followed_stored_log_continues_with_the_next_attempt_and_the_reason() -> None:
     log = Written({"1/0/0": b"first\n"}, {"2/0/0": b"second\n"}, {}, retries=1)
     report = HostOutcome(
         job_id=log.record.job_id, attempt=1, host=0, succeeded=False, reason="exception",

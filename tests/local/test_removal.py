@@ -132,10 +132,10 @@ def test_a_clean_up_warns_of_files_it_had_to_leave(tmp_path: Path) -> None:
         from kinetic_payload.stores.folder.store import FolderStore
 
         backend = LocalBackend(Path({str(tmp_path)!r}), FolderStore(Path({str(tmp_path)!r}, "store")))
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             backend.remove(a_record(job_id={record.job_id!r}), timeout=60, poll_interval=0.1)
-        print(*(one.message for one in said), list(backend.list()))
+        print(*(one.message for one in caught), list(backend.list()))
         """,
     )
 

@@ -26,19 +26,19 @@ def meet(*hosts, where="at work"):
 
 
 def fail_with(*hosts):
-    # None of them is gone, which is a reason to stop the others, before all have said why they fail.
+    # None of them is gone, which is a reason to stop the others, before all have reported why they fail.
     meet(0, 1, 2, 3)
     atexit.register(meet, *hosts, where="at the end")
 
 
 def end(job):
     try:
-        said = repr(job.result(timeout=100, cleanup=False))
+        found = repr(job.result(timeout=100, cleanup=False))
         notes = []
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        found = f"{type(error).__name__}: {error}"
         notes = [note for note in getattr(error, "__notes__", ()) if "traceback" not in note]
-    return [said, notes, {one.host: one.reason for one in job.outcome().hosts}]
+    return [found, notes, {one.host: one.reason for one in job.outcome().hosts}]
 
 
 def await_leader():
@@ -87,9 +87,9 @@ def outputs(job):
 
 
 def ended(job):
-    said = end(job)
+    found = end(job)
     messages = [one.message for one in job.outcome().hosts]
-    return [*said, messages, sorted(path.name for path in outputs(job).iterdir())]
+    return [*found, messages, sorted(path.name for path in outputs(job).iterdir())]
 
 
 @on_four_hosts
@@ -139,8 +139,9 @@ def work(how):
                 return
             await_marks(folder(), "0 ended")
             raise ValueError("the culprit")
-        while True:
+        while how == "compute":
             hosts.sync_global_devices("again")
+        time.sleep(600)
     finally:
         if how == "raise":
             tidy_up()
