@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -392,7 +392,9 @@ def test_a_thread_that_waits_for_an_attempt_whose_uv_is_killed_makes_the_environ
     assert version(made, "alpha") == "2.0"
 
 
-def test_a_killed_maker_delays_no_other_process_and_its_uv_damages_nothing(project: Project) -> None:
+def test_a_killed_maker_delays_no_other_process_and_its_uv_damages_nothing(
+    project: Project,
+) -> None:
     project.require("alpha")
     started, released = project.folder / "started", project.folder / "released"
     os.mkfifo(started)
@@ -433,65 +435,40 @@ def test_a_failing_build_is_shown_with_its_output_and_line_and_leaves_nothing(
     assert project.kept() == []
 
 
-class Published:
-    """The wheels of a project on a web server, where files can vanish."""
-
-    def __init__(self, project: Project, server: FileServer) -> None:
-        self.project = project
-        self.server = server
-        del project.environ["UV_OFFLINE"]
-        project.environ["UV_HTTP_RETRIES"] = "0"
-        self.publish()
-
-    def publish(self) -> None:
-        """Publish what is in the project's folder of wheels, and forget what was downloaded."""
-        files = {path.name: path.read_bytes() for path in self.project.wheels.iterdir()}
-        page = "".join(f"<a href='{name}'>{name}</a>" for name in files)
-        self.server.files.clear()
-        self.server.files |= {f"/links/{name}": data for name, data in files.items()}
-        self.server.add("/links/", f"<html><body>{page}</body></html>".encode())
-        self.project.environ["UV_CACHE_DIR"] = str(self.project.folder / os.urandom(4).hex())
-
-    def require(self, *lines: str) -> None:
-        text = "\n".join(("--no-index", f"--find-links {self.server.url('/links/')}", *lines))
-        (self.project.root / "requirements.txt").write_text(text)
-
-
-@pytest.fixture
-def published(project: Project) -> Iterator[Published]:
-    with running_file_server() as server:
-        yield Published(project, server)
-
-
-def test_if_no_version_fits_any_more_the_output_of_uv_is_printed_once(
-    project: Project, published: Published
+def test_if_a_file_of_the_kept_lock_has_vanished_another_one_is_installed_while_one_fits(
+    project: Project,
 ) -> None:
-    published.require("alpha==2.0")
-    remove_environment(project.home, project.ensure().digest)
-    (project.wheels / "alpha-2.0-py3-none-any.whl").unlink()
-    published.publish()
+    del project.environ["UV_OFFLINE"]
+    project.environ["UV_HTTP_RETRIES"] = "0"
+    reports: list[str] = []
 
-    with pytest.raises(InstallError) as caught:
-        project.ensure()
+    with running_file_server() as server:
+        links = f"--find-links {server.url('/links/')}"
+        (project.root / "requirements.txt").write_text(f"--no-index\n{links}\nalpha\n")
+        for expected in ("2.0", "1.0"):
+            publish(project, server)
+            environment = project.ensure(report=reports.append)
+            assert version(environment, "alpha") == expected
+            assert project.ensure().digest == environment.digest
+            remove_environment(project.home, environment.digest)
+            (project.wheels / f"alpha-{expected}-py3-none-any.whl").unlink()
+        (line,) = [line for line in reports if "vanished" in line]
+        assert "alpha 2.0 (not on 127.0.0.1:" in line
+
+        publish(project, server)
+        with pytest.raises(InstallError) as caught:
+            project.ensure()
 
     printed = "".join(traceback.format_exception(caught.value))
     assert printed.count("error: ") == 1
     assert caught.value.places == (f"{project.root}/requirements.txt:3",)
 
 
-def test_if_a_file_of_the_kept_lock_has_vanished_another_one_is_installed(
-    project: Project, published: Published
-) -> None:
-    published.require("alpha")
-    before = project.ensure()
-    remove_environment(project.home, before.digest)
-    (project.wheels / "alpha-2.0-py3-none-any.whl").unlink()
-    published.publish()
-    reports: list[str] = []
-
-    environment = project.ensure(report=reports.append)
-
-    assert version(environment, "alpha") == "1.0"
-    (line,) = [line for line in reports if "vanished" in line]
-    assert "alpha 2.0 (not on 127.0.0.1:" in line
-    assert project.ensure().digest == environment.digest
+def publish(project: Project, server: FileServer) -> None:
+    """Publish the project's folder of wheels on *server*, and forget downloaded files."""
+    files = {path.name: path.read_bytes() for path in project.wheels.iterdir()}
+    page = "".join(f"<a href='{name}'>{name}</a>" for name in files)
+    server.files.clear()
+    server.files |= {f"/links/{name}": data for name, data in files.items()}
+    server.add("/links/", f"<html><body>{page}</body></html>".encode())
+    project.environ["UV_CACHE_DIR"] = str(project.folder / os.urandom(4).hex())

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 
-def test_classes_that_libraries_know_are_the_same_in_a_job(project) -> None:
+def test_classes_that_libraries_know_are_the_same_in_a_job_or_refused_by_name(project) -> None:
     project.copy("pytrees")
 
-    here, there = project.json("main.py")
+    here, there, refusal = project.json("main.py")
 
     assert len(here) == 46
     assert there == here
-
-
-def test_a_class_whose_registration_cannot_travel_is_refused_by_name(project) -> None:
-    project.copy("pytrees/refused.py")
-
-    printed = project.output("refused.py")
-
-    assert (
-        "The class Paths of __main__ cannot be pickled by value: it is a pytree of JAX" in printed
+    assert "The class Refused of __main__ cannot be pickled by value: it is a pytree of JAX" in (
+        refusal
     )
-    assert "Move the class into a module of the project" in printed
+    assert "Move the class into a module of the project" in refusal
     assert list((project.home / "jobs").glob("*")) == []
