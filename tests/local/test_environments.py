@@ -108,13 +108,13 @@ def test_an_environment_holds_the_projects_packages_and_cloudpickle_and_is_reuse
     environment = project.ensure(report=reports.append)
     prefix = environment.python.parents[1]
     assert prefix.parent == project.home / "environments" / environment.digest
+    assert list(prefix.rglob("alpha*.pyc"))
     code = (
         "import alpha, cloudpickle, sys; print(alpha.version, cloudpickle.__version__, sys.prefix)"
     )
     assert run(environment, code) == f"1.0 {cloudpickle.__version__} {prefix}"
     code = "import importlib.util as u; print(u.find_spec('msgspec'), u.find_spec('kinetic'))"
     assert run(environment, code) == "None None"
-    assert list(prefix.rglob("alpha*.pyc"))
     assert project.runs() == MADE
 
     mark = prefix.parent / LAST_USED
@@ -303,12 +303,12 @@ def start(project: Project, root: Path, path: Path, **environ: str) -> subproces
     )
 
 
-def slow_uv(project: Project, action: str) -> Path:
-    """Return a folder with a uv that runs *action* in the shell before it resolves or installs."""
+def slow_uv(project: Project, action: str, before: str = "compile") -> Path:
+    """Return a folder with a uv that runs *action* in the shell before it resolves, or installs."""
     slow = project.folder / "slow" / "uv"
     slow.parent.mkdir()
     slow.write_text(
-        f'#!/bin/sh\nif [ "$2" = pip ] ; then {action} ; fi\nexec {project.folder}/bin/uv "$@"\n'
+        f'#!/bin/sh\nif [ "$2 $3" = "pip {before}" ] ; then {action} ; fi\nexec {project.folder}/bin/uv "$@"\n'
     )
     slow.chmod(0o755)
     return slow.parent
@@ -399,7 +399,7 @@ def test_a_killed_maker_delays_no_other_process_and_its_uv_damages_nothing(
     started, released = project.folder / "started", project.folder / "released"
     os.mkfifo(started)
     os.mkfifo(released)
-    slow = slow_uv(project, f"exec 9> {started}; echo >&9; read x < {released}")
+    slow = slow_uv(project, f"exec 9> {started}; echo >&9; read x < {released}", "install")
     temporary = project.folder / "tmp"
     temporary.mkdir()
     maker = start(project, project.root, slow, TMPDIR=str(temporary))
