@@ -102,7 +102,7 @@ def ended_below(folder: Path) -> list[str]:
     return ended
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def end_processes_below() -> Callable[[Path], object]:
     """Return what kills the processes that name something below a folder or have a file open there."""
     return ended_below
@@ -135,7 +135,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory, with_bytecode: bool) -> Calla
     return put
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def copy_project(request: pytest.FixtureRequest) -> Callable[[str, Path], None]:
     """Return what copies a fixture project, a file or folder of `projects` beside the test, to a folder.
 

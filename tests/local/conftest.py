@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,12 +42,10 @@ class Project:
         kept.pop("PYTHONUNBUFFERED", None)
         return {**kept, "KINETIC_HOME": str(self.home), "KINETIC_BACKEND": "local"}
 
-    def start(
-        self, name: str, *args: str, cwd: Path | None = None, **environment: str
-    ) -> subprocess.Popen[str]:
+    def start(self, name: str, *args: str, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, name if cwd is None else str(self.root / name), *args],
-            cwd=cwd or self.root,
+            [sys.executable, name, *args],
+            cwd=self.root,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -54,20 +56,83 @@ class Project:
     def run(
         self, name: str, *args: str, cwd: Path | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        process = self.start(name, *args, cwd=cwd, **environment)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        script = name if cwd is None else str(self.root / name)
+        return self.execute(sys.executable, script, *args, cwd=cwd, **environment)
+
+    def execute(
+        self,
+        *command: str,
+        cwd: Path | str | None = None,
+        text: str = "",
+        umask: int = -1,
+        **environment: str,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the folder, or in *cwd*, with *text* as its input."""
+        return subprocess.run(
+            command,
+            cwd=cwd or self.root,
+            env={**self.environment, **environment},
+            input=text,
+            umask=umask,
+            capture_output=True,
+            text=True,
+            errors="backslashreplace",
+            check=False,
+        )
+
+    def cli(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """Run the command line."""
+        return self.execute(sys.executable, "-m", "kinetic_cli", *args)
 
     def script(self, text: str, *args: str, **environment: str) -> str:
         """Write `main.py`, run it, and return what it printed; it must succeed."""
         self.write("main.py", text)
         return self.output("main.py", *args, **environment)
 
+    def json(self, name: str, *args: str, **environment: str) -> Any:
+        """Run a script, which must succeed, and return what its last line means as JSON."""
+        return json.loads(self.output(name, *args, **environment).splitlines()[-1])
+
     def output(self, name: str, *args: str, **environment: str) -> str:
         """Run a script, which must succeed, and return what it printed."""
         done = self.run(name, *args, **environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+def unprivileged(*command: str) -> list[str]:
+    """Return *command* such that it is denied what its user may not do, also if that is root."""
+    if os.getuid() != 0:
+        return list(command)
+    less = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
+    if not shutil.which("setpriv") or subprocess.run([*less, "true"], check=False).returncode:
+        pytest.skip("root, and no setpriv to be less")
+    return [*less, *command]
+
+
+def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], *needs: str) -> None:
+    """Write a wheel of pure Python with *files* that requires *needs*."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {need}\n" for need in needs)
+    tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    whole = {**files, f"{info}/METADATA": metadata, f"{info}/WHEEL": tags, f"{info}/RECORD": ""}
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in whole.items():
+            wheel.writestr(path, text)
+
+
+def project_in(
+    folder: Path,
+    warm: Callable[[Path], Path],
+    end_processes_below: Callable[[Path], object],
+    copy_project: Callable[[str, Path], None],
+) -> Iterator[Project]:
+    root = folder / "project"
+    root.mkdir()
+    (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
+    yield Project(root, warm(folder / "home"), copy_project)
+    end_processes_below(folder)
 
 
 @pytest.fixture
@@ -77,8 +142,17 @@ def project(
     end_processes_below: Callable[[Path], object],
     copy_project: Callable[[str, Path], None],
 ) -> Iterator[Project]:
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "pyproject.toml").write_text("[project]\nname = 'users-project'\nversion = '1'\n")
-    yield Project(root, warm(tmp_path / "home"), copy_project)
-    end_processes_below(tmp_path)
+    yield from project_in(tmp_path, warm, end_processes_below, copy_project)
+
+
+@pytest.fixture(scope="module")
+def shared_project(
+    tmp_path_factory: pytest.TempPathFactory,
+    warm: Callable[[Path], Path],
+    end_processes_below: Callable[[Path], object],
+    copy_project: Callable[[str, Path], None],
+) -> Iterator[Project]:
+    """A project whose jobs several tests of a module look at."""
+    yield from project_in(
+        tmp_path_factory.mktemp("shared"), warm, end_processes_below, copy_project
+    )

@@ -3,73 +3,90 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from typing import Any
 
+from .conftest import write_wheel
+
 SCRIPT = """
-import json, sys
+import json
 import kinetic
+from steps import step
 
 @kinetic.run(accelerator="cpu", container_image="bundled")
 def work(number):
-    import alpha
-
-    def has(name):
-        try:
-            __import__(name)
-        except ImportError:
-            return False
-        return True
-
-    return [number, alpha.version, sys.prefix, has("pytest")]
+    import importlib.metadata, importlib.util, sys
+    from kinetic import JobHandle
+    try:
+        kinetic.list_jobs()
+    except kinetic.NotInsideJobError:
+        refused = True
+    return {
+        "number": step(number),
+        "stranger": importlib.metadata.version("stranger"),
+        "prefix": sys.prefix,
+        "refused": refused,
+        "kinetic": kinetic.__file__,
+        "more": [name for name in ("pytest", "msgspec") if importlib.util.find_spec(name)],
+    }
 
 if __name__ == "__main__":
-    jobs = [work.run_async(number) for number in range(int(sys.argv[1]))]
+    jobs = [work.run_async(number) for number in range(2)]
     print(json.dumps([job.result() for job in jobs]))
 """
 
 
-def a_wheel(project: Any, name: str, version: str) -> None:
-    folder = project.root / "wheels"
-    folder.mkdir(exist_ok=True)
-    info = f"{name}-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{name}.py", f"version = {version!r}\n")
-        wheel.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
-        wheel.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        wheel.writestr(f"{info}/RECORD", "")
-
-
-def test_ten_jobs_share_one_environment_that_holds_what_is_required_alone(project) -> None:
-    a_wheel(project, "alpha", "2.0")
-    project.write("requirements.txt", "--no-index\n--find-links wheels\nalpha\n")
-    project.write("main.py", SCRIPT)
-    first, second = (project.start("main.py", "5") for _ in range(2))
-
-    ends = [process.communicate() for process in (first, second)]
-
-    found = [one for out, _ in ends for one in json.loads(out)]
-    assert sorted(number for number, *_ in found) == sorted([*range(5), *range(5)])
-    assert {version for _, version, *_ in found} == {"2.0"}
-    [prefix] = {prefix for _, _, prefix, *_ in found}
-    assert prefix.startswith(str(project.home / "environments"))
-    assert {has_pytest for *_, has_pytest in found} == {False}
-
-
-def test_a_project_with_nothing_but_a_pyproject_names_its_dependencies_there(project) -> None:
-    a_wheel(project, "alpha", "1.0")
+def test_jobs_share_one_environment_that_holds_only_what_the_project_requires(
+    project: Any,
+) -> None:
+    wheels = project.root / "wheels"
+    wheels.mkdir()
+    write_wheel(
+        wheels, "stranger", "1.0", {"kinetic/__init__.py": "raise RuntimeError('a stranger')"}
+    )
+    project.write("uv.toml", "no-index = true\nfind-links = ['wheels']\n")
     project.write(
-        "pyproject.toml", '[project]\nname = "x"\nversion = "1"\ndependencies = ["alpha>=1"]\n'
+        "pyproject.toml", '[project]\nname = "x"\nversion = "1"\ndependencies = ["stranger>=1"]\n'
+    )
+    project.write(
+        "steps.py",
+        """
+        import kinetic
+
+        @kinetic.run(accelerator="cpu", container_image="bundled")
+        def step(x, handle: kinetic.JobHandle | None = None):
+            return x + 1
+        """,
     )
     project.write("main.py", SCRIPT)
 
-    project.write("uv.toml", "no-index = true\nfind-links = ['wheels']\n")
-    done = project.run("main.py", "1")
+    submitters = [project.start("main.py") for _ in range(2)]
+    ends = [submitter.communicate() for submitter in submitters]
 
-    assert done.returncode == 0, done.stderr
-    [[_, version, *_]] = json.loads(done.stdout)
-    assert version == "1.0"
+    assert [submitter.returncode for submitter in submitters] == [0, 0], ends
+    found = [one for out, _ in ends for one in json.loads(out)]
+    assert sorted(one["number"] for one in found) == [1, 1, 2, 2]
+    [prefix] = {one["prefix"] for one in found}
+    assert prefix.startswith(str(project.home / "environments"))
+    for one in found:
+        assert (one["stranger"], one["refused"], one["more"]) == ("1.0", True, [])
+        # The distribution's package of that name is not ours.
+        assert "/light/kinetic/__init__.py" in one["kinetic"]
+
+
+def test_code_typed_in_the_home_folder_requires_nothing_of_the_files_there(project: Any) -> None:
+    project.write("requirements.txt", "no-such-package-anywhere==1")
+    code = """
+import kinetic, os
+
+@kinetic.run(accelerator="cpu", container_image="bundled")
+def work():
+    return os.listdir()
+
+job = work.run_async()
+print(job.result(), job.image_uri.partition(":")[0])
+"""
+
+    done = project.run("-c", code, HOME=str(project.root))
+
+    assert done.stdout == "[] environment\n", done.stderr
+    assert len([line for line in done.stderr.splitlines() if "no files are shipped" in line]) == 1

@@ -1,4 +1,4 @@
-"""Data of local jobs that is not copied out of this machine's files: buckets, and views of what lies here."""
+"""Data of local jobs that is not copied from this machine's files: buckets, and views of folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ views = pytest.mark.skipif(why_not_read_only() is not None, reason="no views her
 
 @pytest.fixture
 def sets(project: Any) -> Iterator[GcsServer]:
-    """Serve a bucket of somebody else's; jobs are kept in a folder."""
+    """Serve a bucket of data; jobs are kept in a folder."""
     with GcsServer() as server:
         server.create_bucket("sets")
         yield server
@@ -35,7 +35,7 @@ def put(server: GcsServer, name: str, data: bytes) -> None:
 
 
 @volumes
-def test_folders_and_objects_of_a_bucket_arrive_anywhere_in_the_arguments_and_at_paths(
+def test_folders_and_objects_of_a_bucket_are_provided_in_arguments_and_as_volumes(
     project: Any, sets: GcsServer
 ) -> None:
     for name in ("digits/train/1", "digits/train/2", "digits/test/3", "models/weights.h5"):
@@ -57,64 +57,8 @@ def test_folders_and_objects_of_a_bucket_arrive_anywhere_in_the_arguments_and_at
     assert sets.requests.count(operation="objects.get.media", name="digits/train/1") == 1
 
 
-def test_what_is_missing_in_a_bucket_is_refused_before_anything_is_made(
-    project: Any, sets: GcsServer
-) -> None:
-    put(sets, "digits/1", b"1")
-    project.write(
-        "main.py",
-        """
-        import kinetic
-
-        @kinetic.run(accelerator="cpu")
-        def work(path): ...
-
-        if __name__ == "__main__":
-            work(kinetic.Data("gs://sets/digits"))
-        """,
-    )
-
-    done = project.run("main.py", **sets.environment)
-
-    assert done.returncode == 1
-    assert "gs://sets/digits is not an object, but there is a folder of that name" in done.stderr
-    assert "For the folder write gs://sets/digits/" in done.stderr
-    assert not list((project.home / "store").glob("*/handle.json"))
-
-
-def test_what_vanishes_before_the_job_looks_is_an_outcome_of_the_phase_data(
-    project: Any, sets: GcsServer
-) -> None:
-    put(sets, "digits/1", b"1")
-    put(sets, "digits/2", b"2")
-    sets.faults.add(operation="objects.get.media", name="digits/2", status=404)
-
-    printed = project.script(
-        """
-        import json
-        import kinetic
-
-        @kinetic.run(accelerator="cpu")
-        def work(path): ...
-
-        if __name__ == "__main__":
-            job = work.run_async(kinetic.Data("gs://sets/digits/"))
-            try:
-                job.result()
-            except Exception as error:
-                print(json.dumps([type(error).__name__, str(error)]))
-        """,
-        **sets.environment,
-    )
-
-    kind, message = json.loads(printed)
-    assert kind == "JobFailedError"
-    assert "Kinetic could not provide the call's data: The data 'gs://sets/digits/'" in message
-    assert "gs://sets/digits/2 disappeared while it was being downloaded." in message
-
-
 @views
-def test_a_folder_of_any_size_is_shown_where_it_lies_and_nothing_of_it_is_read_or_copied(
+def test_a_folder_of_any_size_is_shown_read_only_in_place_and_not_copied(
     project: Any,
 ) -> None:
     project.write("big/sub/x", "hello")
@@ -141,29 +85,8 @@ def test_a_folder_of_any_size_is_shown_where_it_lies_and_nothing_of_it_is_read_o
         "refused": ["EROFS"] * 5,
     }
     assert not (project.home / "store" / "data").exists()
-    # It is gone with the job, and what was shown is not.
+    # The view is gone with the job, the folder is not.
     assert not where.exists()
     assert not Path(f"/kinetic-test-{os.getpid()}").exists()
     assert sorted(os.listdir(project.root / "big")) == ["one.bin", "sub"]
     assert (project.root / "big" / "sub" / "x").read_text() == "hello"
-
-
-def test_a_bucket_is_not_mounted_here_and_the_advice_comes_before_any_work(project: Any) -> None:
-    project.write(
-        "main.py",
-        """
-        import kinetic
-
-        @kinetic.run(accelerator="cpu", volumes={"/data": kinetic.Data("gs://sets/a/", fuse=True)})
-        def work(): ...
-
-        if __name__ == "__main__":
-            work()
-        """,
-    )
-
-    done = project.run("main.py")
-
-    assert done.returncode == 1
-    assert "A local job cannot mount a bucket" in done.stderr
-    assert "Leave fuse=True out" in done.stderr

@@ -25,26 +25,23 @@ def run(name: str, home: Path, *arguments: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_a_killed_training_goes_on_from_its_last_checkpoint(tmp_path: Path) -> None:
-    said = run("checkpoints.py", tmp_path / "home")
-    assert "attempt 2 begins at step 30" in said
-
-
-def test_the_same_training_keeps_its_checkpoints_where_it_is_told(tmp_path: Path) -> None:
-    said = run("checkpoints.py", tmp_path / "home", KINETIC_OUTPUT_DIR=str(tmp_path / "kept"))
-    assert "attempt 2 begins at step 30" in said
+def test_a_killed_training_resumes_from_its_last_checkpoint_in_the_folder_for_outputs(
+    tmp_path: Path,
+) -> None:
+    printed = run("checkpoints.py", tmp_path / "home", KINETIC_OUTPUT_DIR=str(tmp_path / "kept"))
+    assert "attempt 2 begins at step 30" in printed
     kept = sorted(path.name for path in (tmp_path / "kept" / "broken").iterdir())
     assert kept == ["000050.npz", "000060.npz"]
 
 
-def test_the_same_training_keeps_its_checkpoints_in_a_bucket(tmp_path: Path) -> None:
+def test_a_killed_training_resumes_from_its_last_checkpoint_in_a_bucket(tmp_path: Path) -> None:
     with GcsServer() as server:
         server.create_bucket("jobs")
-        said = run(
+        printed = run(
             "checkpoints.py", tmp_path / "home", KINETIC_STORE="gs://jobs", **server.environment
         )
         kept = server.names("jobs")
-    assert "attempt 2 begins at step 30" in said
+    assert "attempt 2 begins at step 30" in printed
     saved = [name.partition("/broken/")[2] for name in kept if name.startswith("outputs/")]
     assert [name for name in saved if name] == ["000050.npz", "000060.npz"]
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a submit: the job runs and its id is told, or nothing of it is left."""
+"""Ctrl-C at any line of a submit: the job runs and its id is printed, or nothing of it is left."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from kinetic_payload.processes import marked
 @pytest.mark.parametrize(
     ("how", "begin", "every"),
     # Packaging and upload are long and made in pieces; what starts the job is short and delicate.
-    [("run_async", "_start", 67), ("run_async", "_spawn", 11), ("call", "_spawn", 17)],
+    [("run_async", "_start", 97), ("run_async", "_spawn", 23), ("call", "_spawn", 37)],
 )
-def test_ctrl_c_takes_a_job_back_or_says_which_one_goes_on(
+def test_ctrl_c_takes_a_job_back_or_names_the_one_that_goes_on(
     project, how: str, begin: str, every: int
 ) -> None:
     gate, last = project.root.parent / "gate", 1000  # There are fewer lines than that.
     project.copy("interrupted.py")
     done = project.run("interrupted.py", how, begin, str(gate), "1", str(last), str(every))
     assert done.returncode == 0, done.stderr
-    told = set(re.findall(r"(?:goes on|keeps running): +(cpu-work-\S+)", done.stderr))
+    named = set(re.findall(r"(?:goes on|keeps running): +(cpu-work-\S+)", done.stderr))
 
-    assert {path.name for path in (project.home / "jobs").iterdir()} <= told
+    assert {path.name for path in (project.home / "jobs").iterdir()} <= named
     stored = {path.name for path in (project.home / "store").iterdir()}
-    assert {name for name in stored if name.startswith("cpu-work-")} <= told
+    assert {name for name in stored if name.startswith("cpu-work-")} <= named
     running = marked(f"KINETIC_HOME={project.home}")
-    assert {psutil.Process(pid).environ()["KINETIC_JOB_ID"] for pid in running} == told
+    assert {psutil.Process(pid).environ()["KINETIC_JOB_ID"] for pid in running} == named
 
-    assert told, "the last line of all comes after the start"
+    assert named, "the last line of all comes after the start"
     assert "stays behind" not in done.stderr
     gate.touch()
     project.write(
         "collect.py",
         "import kinetic, sys; print([kinetic.attach(j).result() for j in sys.argv[1:]])",
     )
-    assert project.run("collect.py", *told).stdout == f"{[1] * len(told)}\n"
+    assert project.run("collect.py", *named).stdout == f"{[1] * len(named)}\n"
 
 
-def test_signals_within_the_block_arrive_at_its_end_and_those_ignored_never() -> None:
+def test_signals_in_the_block_are_deferred_to_its_end_and_ignored_ones_stay_ignored() -> None:
     came: list[str] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGALRM)}
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
@@ -89,7 +89,7 @@ def interrupted(came: list[str]) -> None:
         came.append("the end")
 
 
-def test_in_another_thread_there_is_nothing_to_put_off() -> None:
+def test_in_another_thread_nothing_is_deferred() -> None:
     entered = threading.Event()
 
     def enter() -> None:

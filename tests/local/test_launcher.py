@@ -1,4 +1,4 @@
-"""What a launch finds in `KINETIC_HOME`, and what it makes of it."""
+"""The runner's bundle in `KINETIC_HOME`, which a launch writes or replaces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUNDLE = b"a runner" * 10_000
         lambda data: data + b"?",
     ],
 )
-def test_a_bundle_that_is_not_what_its_name_says_is_replaced(tmp_path: Path, damage) -> None:
+def test_a_bundle_that_does_not_have_its_digest_is_replaced(tmp_path: Path, damage) -> None:
     home = Home(str(tmp_path))
     path = Path(ensure_bundle(home, BUNDLE))
     path.write_bytes(damage(BUNDLE))
@@ -34,7 +34,7 @@ def test_a_bundle_that_is_not_what_its_name_says_is_replaced(tmp_path: Path, dam
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_bundle_that_is_whole_is_left_alone(tmp_path: Path) -> None:
+def test_a_whole_bundle_is_kept(tmp_path: Path) -> None:
     home = Home(str(tmp_path))
     path = Path(ensure_bundle(home, BUNDLE))
     before = path.stat()
@@ -57,11 +57,11 @@ except OSError as error:
 """
 
 
-def test_a_bundle_for_which_there_is_no_room_does_not_appear(tmp_path: Path) -> None:
+def test_a_bundle_that_does_not_fit_on_the_disk_is_not_left_in_part(tmp_path: Path) -> None:
     # A limit on files' sizes cuts a write short as a full disk does.
-    said = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", _FULL, str(tmp_path)], capture_output=True, text=True, check=True
     )
 
-    assert "File too large" in said.stdout
+    assert "File too large" in done.stdout
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size] == []

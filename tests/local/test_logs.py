@@ -33,17 +33,17 @@ def texts(lines: object) -> list[str]:
     return [line.text for line in lines]  # type: ignore[attr-defined]
 
 
-def test_the_tail_of_a_gigabyte_is_read_from_its_end(tmp_path: Path) -> None:
+def test_the_tail_of_a_large_log_is_read_from_its_end(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, b"")
     with open(folder.log(1, 0), "wb") as stream:
-        stream.truncate(1 << 30)  # A hole: whoever reads all of it takes seconds.
+        stream.truncate(1 << 30)  # A hole: to read all of it takes seconds.
         stream.seek(0, 2)
         stream.write("\nlast but one\nlast é".encode())
     assert texts(read_lines(folder, 1, tail=2)) == ["last but one", "last é"]
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_tail_is_what_splitting_everything_would_give(seed: int) -> None:
+def test_the_tail_is_the_end_of_all_lines_however_the_log_is_read(seed: int) -> None:
     rand = random.Random(seed)
     text = "".join(
         rand.choice(["x" * rand.choice([0, 1, 70_000]), "\n"]) for _ in range(rand.randrange(12))
@@ -58,7 +58,7 @@ def test_the_tail_is_what_splitting_everything_would_give(seed: int) -> None:
 
 
 ENDLESS = 300
-"""MiB of a line that never ends: more than anybody wants to have in memory."""
+"""MiB of a line that never ends: too much for memory."""
 
 
 class Endless(MemoryStore):
@@ -93,7 +93,7 @@ def endless_folder(path: Path, end: bytes = b"") -> JobFolder:
 
 @pytest.fixture
 def little_memory() -> Iterator[None]:
-    """Whatever is done in the test takes no more memory than a few of the longest lines."""
+    """The test may take no more memory than a few of the longest lines."""
     tracemalloc.start()
     yield
     peak = tracemalloc.get_traced_memory()[1]
@@ -133,24 +133,15 @@ def test_a_line_that_never_ends_is_followed_piece_by_piece(tmp_path: Path) -> No
     assert sum(len(line.text) for line in stored) == (ENDLESS + 1) << 20
 
 
-def test_hosts_speak_in_turn_and_the_tail_is_aligned_at_the_end(tmp_path: Path) -> None:
-    folder = a_folder(tmp_path, b"a1\na2\na3\n", b"b1\nb2\n")
+def test_lines_of_the_hosts_alternate_and_their_tails_end_together(tmp_path: Path) -> None:
+    nothing = JobFolder(str(tmp_path / "gone"))
+    assert list(read_lines(nothing, 2)) == list(read_lines(nothing, 2, tail=5)) == []
+    a_folder(tmp_path, b"old\n", attempt=9)
+    folder = a_folder(tmp_path, b"a1\na2\na3\n", b"b1\nb2\n", attempt=10)
     assert texts(read_lines(folder, 2)) == ["a1", "b1", "a2", "b2", "a3"]
     assert texts(read_lines(folder, 2, tail=4)) == ["a2", "b1", "a3", "b2"]
     assert texts(read_lines(folder, 2, tail=100)) == ["a1", "a2", "b1", "a3", "b2"]
-    assert list(read_lines(folder, 2, tail=1)) == [LogLine("a3", 0, 1)]
-
-
-def test_only_the_latest_attempt_is_read(tmp_path: Path) -> None:
-    a_folder(tmp_path, b"old\n", attempt=9)
-    folder = a_folder(tmp_path, b"new\n", attempt=10)
-    assert list(read_lines(folder, 1)) == [LogLine("new", 0, 10)]
-
-
-def test_a_job_without_a_log_has_no_lines(tmp_path: Path) -> None:
-    folder = JobFolder(str(tmp_path / "gone"))
-    assert list(read_lines(folder, 2)) == list(read_lines(folder, 2, tail=5)) == []
-    assert list(follow_lines(folder, 1, tail=None, ended=lambda: True, pause=lambda _: None)) == []
+    assert list(read_lines(folder, 2, tail=1)) == [LogLine("a3", 0, 10)]
 
 
 def test_a_follower_loses_nothing_however_the_bytes_arrive(tmp_path: Path) -> None:
@@ -204,7 +195,7 @@ def test_a_log_reads_alike_live_and_stored_wherever_it_is_cut(tmp_path: Path) ->
         assert tail == texts(stored_lines(store, "j", tail=count)) == live[len(live) - count :]
 
 
-def test_what_is_written_just_before_the_end_is_delivered(tmp_path: Path) -> None:
+def test_a_line_written_just_before_the_end_is_delivered(tmp_path: Path) -> None:
     folder = a_folder(tmp_path, b"first\n")
 
     def ended() -> bool:
@@ -224,24 +215,12 @@ def test_an_attempt_that_begins_and_ends_while_a_follower_looks_is_not_missed(
 
     def ended() -> bool:
         if latest_attempt(folder) == 1:
-            a_folder(tmp_path, b"in 2\n", attempt=2)
+            a_folder(tmp_path, b"in 2\nand more\n", attempt=2)
         return True
 
-    lines = follow_lines(folder, 1, tail=None, ended=ended, pause=lambda _: None)
-    assert texts(lines) == ["[kinetic] Attempt 1 ended. Attempt 2 begins.", "in 2"]
-
-
-def test_a_follower_begins_with_the_tail_it_was_asked_for(tmp_path: Path) -> None:
-    folder = a_folder(tmp_path, b"1\n2\n3\n4")
-    lines = follow_lines(folder, 1, tail=2, ended=lambda: True, pause=lambda _: None)
-    assert texts(lines) == ["3", "4"]
-
-
-def test_a_line_that_never_ends_does_not_fill_the_memory(tmp_path: Path) -> None:
-    folder = a_folder(tmp_path, b"=" * 3_000_000)
-    lines = list(follow_lines(folder, 1, tail=None, ended=lambda: True, pause=lambda _: None))
-    assert "".join(texts(lines)) == "=" * 3_000_000
-    assert len(lines) > 1
+    # The tail is that of the attempt with which the follower begins.
+    lines = follow_lines(folder, 1, tail=1, ended=ended, pause=lambda _: None)
+    assert texts(lines) == ["[kinetic] Attempt 1 ended. Attempt 2 begins.", "in 2", "and more"]
 
 
 class Written:
@@ -313,7 +292,7 @@ def test_following_a_stored_log_may_begin_near_its_end(tail: int, expected: list
     assert [line.text for line in log.lines(tail)] == expected
 
 
-def test_following_a_stored_log_goes_over_to_the_next_attempt_and_says_why() -> None:
+def test_a_followed_stored_log_continues_with_the_next_attempt_and_the_reason() -> None:
     log = Written({"1/0/0": b"first\n"}, {"2/0/0": b"second\n"}, {}, retries=1)
     report = HostOutcome(
         job_id=log.record.job_id, attempt=1, host=0, succeeded=False, reason="exception",

@@ -1,110 +1,116 @@
-"""Modules that only the function imports, and that did not travel: what the exception says of them."""
+"""Modules that a job did not find: the note on its exception names the place and the way to ship them."""
 
 from __future__ import annotations
 
-import json
-import sys
+import re
+from pathlib import Path
 from typing import Any
 
+import pytest
 
-def test_an_exception_says_where_the_module_lies_and_what_would_ship_it(project) -> None:
-    place = project.write("../shared/helper.py", "raise RuntimeError('imported here')\n")
-    project.write("pack/secret.py", "raise RuntimeError('imported here')\n")
-    project.write(".gitignore", "secret.py\n")
-    project.write("deep/elsewhere.py", "raise RuntimeError('imported here')\n")
-    project.write("steps.py", "def work():\n    import helper\n")
-    project.write("pack/__init__.py", "")
-    root, shared = project.root, place.resolve().parent
-    project.copy("missing_modules.py")
-    printed = project.output("missing_modules.py", PYTHONPATH=str(shared))
-    ended: dict[str, Any] = json.loads(printed.splitlines()[-1])
+from kinetic.jobs.missing_modules import Project, note_on
+from kinetic_payload.errors import KineticError
 
-    at = f"The module 'helper' lies at {shared}/helper.py on this machine, outside the project that"
-    ways = (
-        "move it into the project",
-        "import it at the top of the script or notebook",
-        f"KINETIC_PACKAGE_ROOT={shared.parent}",
-    )
-    for name, kind in (
-        ("outside", "ModuleNotFoundError"),
-        ("wrapped", "RuntimeError"),
-        ("work", "ModuleNotFoundError"),
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a project; the modules there and beside it must not be imported to find them."""
+    root = tmp_path / "project"
+    for name in (
+        "project/pack/secret_module.py",
+        "project/deep/module_elsewhere.py",
+        "shared/module_outside.py",
     ):
-        assert ended[name][0] == kind
-        (note,) = ended[name][1]
-        assert note.startswith(f"{at} was shipped, {root}.")
-        assert all(way in note for way in ways)
-    assert "left out of the snapshot" in ended["ignored"][1][0]
-    assert f"!/pack/secret.py into {root}/.kineticignore" in ended["ignored"][1][0]
-    assert f"{root}/deep/elsewhere.py" in ended["late"][1][0]
-    assert "not on sys.path" in ended["late"][1][0]
-    assert ended["nowhere"] == ["ModuleNotFoundError", []]
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("raise RuntimeError('imported here')\n")
+    (root / "pack" / "__init__.py").touch()
+    (root / ".gitignore").write_text("secret_module.py\n")
+    for folder in (root, root / "deep", tmp_path / "shared"):
+        monkeypatch.syspath_prepend(folder)
+    return root
 
 
-def test_the_advice_ships_it(project) -> None:
+def note(name: str, project: Project | None) -> str | None:
+    return note_on(ModuleNotFoundError(f"No module named {name!r}", name=name), project)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (
+            "module_outside",
+            [
+                "lies at {above}/shared/module_outside.py on this machine, outside the project",
+                "that was shipped, {above}/project.",
+                "move it into the project, import it at the top of the script or notebook",
+                "set KINETIC_PACKAGE_ROOT={above}, or install it",
+            ],
+        ),
+        (
+            "pack.secret_module",
+            [
+                "left out of the snapshot",
+                "!/pack/secret_module.py into {above}/project/.kineticignore",
+            ],
+        ),
+        ("module_elsewhere", ["{above}/project/deep/module_elsewhere.py", "not on sys.path"]),
+        ("pytest", [f"(pytest {pytest.__version__}) and not in the job's environment"]),
+        ("json", ["part of this machine's Python, but not of the job's Python"]),
+    ],
+)
+def test_a_note_names_the_place_of_the_module_and_how_to_ship_it(
+    root: Path, name: str, parts: list[str]
+) -> None:
+    found = note(name, Project(root))
+
+    assert found is not None
+    for part in parts:
+        assert part.format(above=root.parent) in found
+
+
+def test_without_knowledge_of_the_project_a_note_says_less(root: Path) -> None:
+    assert "into the job's project" in str(note("module_outside", None))
+    assert "no files were shipped" in str(note("module_outside", Project(None)))
+    assert note("no_such_module_of_anyone", None) is None
+
+
+def test_a_missing_module_is_found_among_causes_and_in_the_text_of_a_failure(root: Path) -> None:
+    wrapped = RuntimeError("no module")
+    wrapped.__cause__ = ModuleNotFoundError(name="module_outside")
+    failure = KineticError("It failed: No module named 'module_outside'.")
+
+    for error in (wrapped, failure):
+        assert "module_outside" in str(note_on(error, None))
+
+
+def test_a_job_without_a_module_fails_with_the_note_and_its_advice_ships_the_module(
+    project: Any,
+) -> None:
     place = project.write("../shared/helper.py", "VALUE = 42\n")
-    shared = place.resolve().parent
-    code = """
+    shared = str(place.resolve().parent)
+    project.write(
+        "main.py",
+        """
         import kinetic
-        {top}
+
         @kinetic.run(accelerator="cpu")
         def work():
             import helper
             return helper.VALUE
+
         print(work())
-    """
-    printed = project.script(
-        code.format(top=""), PYTHONPATH=str(shared), KINETIC_PACKAGE_ROOT=str(shared.parent)
-    )
-    assert printed == "42\n"
-    assert (
-        project.script(
-            code.format(top="import helper").replace("            import helper\n", "", 1),
-            PYTHONPATH=str(shared),
-        )
-        == "42\n"
-    )
-
-
-def test_a_package_that_the_jobs_environment_lacks_is_named_with_its_version(project) -> None:
-    project.write("requirements.txt", "")
-    project.write(
-        "steps.py",
-        """
-        import kinetic
-
-        @kinetic.run(accelerator="cpu", container_image="bundled")
-        def work():
-            import pytest
         """,
     )
-    done = project.run("-c", "import steps; steps.work()")
 
-    import pytest
+    failed = project.run("main.py", PYTHONPATH=shared)
 
-    assert (
-        f"The module 'pytest' is installed on this machine (pytest {pytest.__version__}) and not in "
-        "the job's environment: add it to the project's requirements."
-    ) in done.stderr
-
-
-def test_another_process_says_where_the_module_lies(project) -> None:
-    place = project.write("../shared/helper.py", "")
-    shared = str(place.resolve().parent)
-    job_id = project.script(
-        """
-        import kinetic
-
-        @kinetic.run(accelerator="cpu")
-        def work():
-            import helper
-
-        print(work.run_async().job_id)
-        """
-    ).strip()
-
-    code = f"import kinetic; kinetic.attach({job_id!r}).result()"
-    done = project.run("-c", code, PYTHONPATH=shared)
-
-    assert f"'helper' lies at {shared}/helper.py on this machine. To ship it" in done.stderr
-    assert "helper" not in sys.modules
+    assert f"The module 'helper' lies at {shared}/helper.py on this machine" in failed.stderr
+    advice = re.search(r"KINETIC_PACKAGE_ROOT=([^, ]+)", failed.stderr)
+    assert advice
+    assert project.run("main.py", PYTHONPATH=shared, KINETIC_PACKAGE_ROOT=advice[1]).stdout == (
+        "42\n"
+    )
+    attach = "import kinetic; [job] = kinetic.list_jobs(); job.result()"
+    elsewhere = project.run("-c", attach, PYTHONPATH=shared)
+    assert f"'helper' lies at {shared}/helper.py on this machine. To ship it" in elsewhere.stderr

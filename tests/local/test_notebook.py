@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,13 +21,13 @@ Hook = Callable[[str], bool]
 
 
 class Client(nbclient.NotebookClient):
-    """Executes cells; acts once on a cell's output, as soon as *when* says so of it."""
+    """Executes cells; acts once, as soon as *when* returns true for the output of a cell."""
 
     when: Hook | None = None
 
     def process_message(self, msg: Any, cell: Any, cell_index: int) -> Any:
         output = super().process_message(msg, cell, cell_index)
-        if self.when is not None and self.when(said(cell)):
+        if self.when is not None and self.when(output_of(cell)):
             self.when = None
             self.act()
         return output
@@ -35,7 +36,7 @@ class Client(nbclient.NotebookClient):
         self.interrupting = asyncio.ensure_future(self.km.interrupt_kernel())
 
 
-def said(cell: Any, *streams: str) -> str:
+def output_of(cell: Any, *streams: str) -> str:
     """Return what *cell* wrote, on all streams or only on some."""
     return "".join(
         output.text
@@ -53,9 +54,7 @@ class Notebook:
     def cell(
         self, code: str, *, when: Hook | None = None, act: Callable[[], object] | None = None
     ) -> Any:
-        """Execute a cell; interrupt it, or do something else, *when* its output is like that."""
-        import textwrap
-
+        """Execute a cell; interrupt it, or *act* otherwise, once *when* returns true for its output."""
         cells = self.client.nb.cells
         cells.append(nbformat.v4.new_code_cell(textwrap.dedent(code).strip()))
         self.client.when, self.client.act = when, act or self.client.interrupt
@@ -63,16 +62,18 @@ class Notebook:
 
     def stdout(self, code: str) -> str:
         """Execute a cell and return what it printed."""
-        return said(self.cell(code), "stdout")
+        return output_of(self.cell(code), "stdout")
 
 
-@pytest.fixture
-def notebook(project, tmp_path, monkeypatch) -> Iterator[Notebook]:
-    for name, folder in (("IPYTHONDIR", "ipython"), ("JUPYTER_RUNTIME_DIR", "runtime")):
-        monkeypatch.setenv(name, str(tmp_path / folder))
-    with running(project) as notebook:
-        notebook.cell("import kinetic")
-        yield notebook
+@pytest.fixture(scope="module")
+def notebook(shared_project: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    """One kernel for all tests: each cleans up its jobs, and shares no names with the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):
+            patch.setenv(name, str(tmp_path_factory.mktemp("jupyter")))
+        with running(shared_project) as notebook:
+            notebook.cell("import kinetic, os, time")
+            yield notebook
 
 
 @contextmanager
@@ -130,155 +131,123 @@ def test_cells_share_functions_and_the_value_is_of_the_cells_own_class(notebook)
     assert redefined == "101\n"
 
 
-def test_a_notebook_in_the_home_directory_ships_no_files_and_says_so(notebook) -> None:
-    notebook.cell("""
-        import os
-        os.environ["HOME"] = os.getcwd()
-
-        def shift(x):
-            return x + 1
-    """)
-
+def test_a_notebook_in_the_home_directory_ships_no_files_with_one_notice(notebook) -> None:
     cell = notebook.cell("""
-        @kinetic.run(accelerator="cpu")
-        def work(x):
-            return shift(x), os.listdir()
+        home, os.environ["HOME"] = os.environ["HOME"], os.getcwd()
 
-        print(work(1))
+        def shifted(x):
+            return x + 1
+
+        @kinetic.run(accelerator="cpu")
+        def without_files(x):
+            return shifted(x), os.listdir()
+
+        print(without_files(1))
+        os.environ["HOME"] = home
     """)
 
-    assert "(2, [])" in said(cell, "stdout")
-    assert said(cell, "stderr").count("no files are shipped") == 1
+    assert "(2, [])" in output_of(cell, "stdout")
+    assert output_of(cell, "stderr").count("no files are shipped") == 1
 
 
-def test_progress_and_the_log_are_the_output_of_the_cell(notebook, project) -> None:
-    go = project.home / "go"
+def test_progress_and_the_log_are_the_output_of_the_cell(notebook, shared_project) -> None:
+    go = shared_project.home / "go on"
     cell = notebook.cell(
         f"""
-        import os, sys, time
+        import sys
 
         @kinetic.run(accelerator="cpu")
-        def work(go):
+        def talk(go):
             while not os.path.exists(go):
                 time.sleep(0.02)
             print("from the job [bold]")
             print("to stderr", file=sys.stderr)
             return 1
 
-        work({str(go)!r})
+        talk({str(go)!r})
         """,
         when=lambda text: "kinetic: running\n" in text,
         act=go.touch,
     )
 
-    assert "from the job [bold]\nto stderr\n" in said(cell, "stdout")
-    assert "kinetic: running\n" in said(cell, "stderr")
-    assert "\x1b" not in said(cell)
+    assert "from the job [bold]\nto stderr\n" in output_of(cell, "stdout")
+    assert "kinetic: running\n" in output_of(cell, "stderr")
+    assert "\x1b" not in output_of(cell)
     assert cell.outputs[-1].data["text/plain"] == "1"
 
 
 def test_an_exception_class_of_a_cell_is_caught_as_that_class(notebook) -> None:
-    notebook.cell("""
+    printed = notebook.stdout("""
         class Sad(Exception):
             def __init__(self, a, b):
                 super().__init__(f"{a} and {b}")
                 self.b = b
 
         @kinetic.run(accelerator="cpu")
-        def work():
+        def fail():
             raise Sad(1, 2)
-    """)
 
-    printed = notebook.stdout("""
         try:
-            work()
+            fail()
         except Sad as error:
             print("caught", error.b)
             print(*error.__notes__)
+        kinetic.list_jobs()[0].cleanup()
     """)
 
     assert "caught 2" in printed
-    assert "in work" in printed
     assert "raise Sad(1, 2)" in printed  # the line of the cell, though the job has no such file
 
 
-def test_a_cell_awaits_handles_while_others_are_made(notebook) -> None:
-    printed = notebook.stdout("""
-        import asyncio
-
-        @kinetic.run(accelerator="cpu")
-        def square(x):
-            return x * x
-
-        print(await square.run_async(3))
-        async def get(job):
-            return await job
-        print(await asyncio.gather(*(get(square.run_async(x)) for x in range(3))))
-        print(square(4))
-    """)
-
-    assert printed.startswith("9\n[0, 1, 4]\n")
-    assert printed.endswith("16\n")
-
-
-def test_modules_beside_the_notebook_are_imported_in_the_job(notebook, project) -> None:
-    project.write(
+def test_a_cell_awaits_handles_and_their_jobs_find_modules_and_pools(
+    notebook, shared_project
+) -> None:
+    shared_project.write(
         "helper.py", "import threading\nLOCK = threading.Lock()\ndef double(x): return 2 * x"
     )
-    project.write("notes.txt", "read me")
+    shared_project.write("notes.txt", "read me")
 
     printed = notebook.stdout("""
-        import helper
+        import asyncio, helper, multiprocessing
         from helper import double
-
-        @kinetic.run(accelerator="cpu")
-        def work(x):
-            return double(x), helper.LOCK.locked(), open("notes.txt").read(), __name__
-
-        print(work(4))
-    """)
-
-    assert printed == "(8, False, 'read me', '__main__')\n"
-
-
-def test_pools_in_a_cells_function_find_the_cells_functions(notebook) -> None:
-    printed = notebook.stdout("""
-        import multiprocessing
 
         def square(x):
             return x * x
 
         @kinetic.run(accelerator="cpu")
-        def work():
+        def look(x):
+            return double(x), helper.LOCK.locked(), open("notes.txt").read(), __name__
+
+        @kinetic.run(accelerator="cpu")
+        def pooled():
             with multiprocessing.get_context("fork").Pool(2) as pool:
                 return pool.map(square, [1, 2, 3])
 
-        print(work())
+        async def get(job):
+            return await job
+        print(await asyncio.gather(get(look.run_async(4)), get(pooled.run_async())))
+        for job in kinetic.list_jobs():
+            job.cleanup()
     """)
 
-    assert printed == "[1, 4, 9]\n"
+    assert printed == "[(8, False, 'read me', '__main__'), [1, 4, 9]]\n"
 
 
-def test_interrupting_a_blocking_call_says_how_to_come_back_and_the_job_goes_on(
-    notebook, project
+def test_an_interrupted_call_prints_how_to_come_back_and_the_job_goes_on(
+    notebook, shared_project
 ) -> None:
-    notebook.cell("""
-        import os, time
-        from kinetic import JobStatus
-
-        @kinetic.run(accelerator="cpu", capture_env_vars=["GO"])
-        def work():
-            print("up", flush=True)
-            while not os.path.exists(os.environ["GO"]):
-                time.sleep(0.02)
-            return "went on"
-    """)
-    go = project.home / "go"
+    go = shared_project.home / "go"
     cell = notebook.cell(
         f"""
-        os.environ["GO"] = {str(go)!r}
+        @kinetic.run(accelerator="cpu")
+        def wait(go):
+            print("up", flush=True)
+            while not os.path.exists(go):
+                time.sleep(0.02)
+            return "went on"
+
         try:
-            work()
+            wait({str(go)!r})
         except KeyboardInterrupt as error:
             print("interrupted")
         job, = kinetic.list_jobs()
@@ -287,12 +256,12 @@ def test_interrupting_a_blocking_call_says_how_to_come_back_and_the_job_goes_on(
         when=lambda text: "up\n" in text,
     )
 
-    *_, interrupted, last = said(cell, "stdout").splitlines()
+    *_, interrupted, last = output_of(cell, "stdout").splitlines()
     job_id, status = last.split()
     assert (interrupted, status) == ("interrupted", "RUNNING")
-    assert f'kinetic.attach("{job_id}").result()' in said(cell, "stderr")
-    assert f"kinetic jobs cancel {job_id}" in said(cell, "stderr")
-    assert "[y/N]" not in said(cell)
+    assert f'kinetic.attach("{job_id}").result()' in output_of(cell, "stderr")
+    assert f"kinetic jobs cancel {job_id}" in output_of(cell, "stderr")
+    assert "[y/N]" not in output_of(cell)
 
     go.touch()
     assert notebook.stdout(f"print(kinetic.attach({job_id!r}).result())") == "went on\n"
@@ -302,16 +271,14 @@ def test_an_uncaught_interrupt_ends_the_cell_and_the_job_can_be_cancelled(notebo
     with pytest.raises(nbclient.exceptions.CellExecutionError, match="KeyboardInterrupt"):
         notebook.cell(
             """
-            import time
-
             @kinetic.run(accelerator="cpu")
-            def work():
-                print("up", flush=True)
+            def sleep():
+                print("asleep", flush=True)
                 time.sleep(600)
 
-            work()
+            sleep()
             """,
-            when=lambda text: "up\n" in text,
+            when=lambda text: "asleep\n" in text,
         )
 
     printed = notebook.stdout("""
@@ -321,6 +288,7 @@ def test_an_uncaught_interrupt_ends_the_cell_and_the_job_can_be_cancelled(notebo
             job.result()
         except kinetic.JobCancelledError:
             print("cancelled")
+        job.cleanup()
     """)
 
     assert printed.endswith("cancelled\n")

@@ -1,9 +1,7 @@
-"""What functions print, and what they leave running, through real jobs."""
+"""Output of functions, their streams, and the processes that they leave running, through real jobs."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,85 +11,60 @@ import pytest
 
 from kinetic.testing import eventually
 
+Ends = dict[str, dict[str, Any]]
 
-def ends(project: Any, cases: str) -> dict[str, dict[str, Any]]:
-    project.copy("output")
-    printed = project.output(cases)
-    found: dict[str, dict[str, Any]] = json.loads(printed.splitlines()[-1])
+
+@pytest.fixture(scope="module")
+def ends(shared_project: Any) -> Ends:
+    """What came of each function in `projects/output.py`."""
+    shared_project.copy("cases.py")
+    shared_project.copy("output.py")
+    found: Ends = shared_project.json("output.py")
     return found
 
 
-def test_every_way_to_write_reaches_the_log_and_its_followers_whole(project) -> None:
-    said = ends(project, "written.py")
-
-    many = said["many"]["followed"]
-    assert many == [str(number) for number in range(100_000)]
-    assert said["many"]["log"].splitlines() == many
-    assert said["binary"]["log"].startswith("\x00\x01")
-    assert said["no_end"]["log"] == "no newline\n"
-    assert said["no_end"]["followed"] == ["no newline"]
-    assert said["no_end_and_an_error"]["log"].endswith("ValueError: after it\n")
-    assert said["logging_module"]["log"] == "INFO:root:[info] hello [/x]\n"
-    assert said["bar"]["log"] == "\r0%\r25%\r50%\r75%\r100%\n"
-    assert said["below_python"]["log"] == "from C\nfrom Python\nfrom the system\n"
-    assert said["from_a_child"]["log"] == "out\nerr\n"
-    assert "".join(said["one_long_line"]["followed"]) == "x" * 3_000_000
-    assert said["unicode"]["followed"][0].startswith("é✓😀 \u2028 \x85 \x0c")
+def test_every_line_is_in_the_log_and_followed(ends: Ends) -> None:
+    assert ends["many"]["followed"] == [str(number) for number in range(100_000)]
+    assert ends["many"]["log"].splitlines() == ends["many"]["followed"]
+    assert ends["bytes_of_any_kind"]["followed"][-1] == "no end"
 
 
-def test_a_terminal_that_cannot_show_a_character_sees_an_escape(project) -> None:
-    printed = project.script(
-        """
-        import kinetic
-
-        @kinetic.run(accelerator="cpu")
-        def work():
-            print("é")
-
-        if __name__ == "__main__":
-            job = work.run_async()
-            job.logs(follow=True)
-            job.result(stream_logs=True)
-            work()
-    """,
-        PYTHONIOENCODING="ascii",
-    )
-
-    assert printed == "\\xe9\n" * 3
+def test_bytes_of_any_kind_are_in_the_log(ends: Ends) -> None:
+    log, followed = ends["bytes_of_any_kind"]["log"], ends["bytes_of_any_kind"]["followed"]
+    assert log.startswith("\x00\x01")
+    assert "\né✓😀 \u2028 \x85 \x0c" in log
+    assert "x" * 3_000_000 in "".join(followed)
+    assert log.endswith("\r0%\r25%\r50%\r75%\r100%\nno end\n")
 
 
-def test_streams_that_user_code_closed_or_took_away_cost_nothing(project) -> None:
-    said = ends(project, "closed.py")
-
-    assert {name: end["value"] for name, end in said.items()} == {
-        "closed": 1,
-        "closed_and_an_error": "ValueError('x')",
-        "descriptors_closed": 1,
-        "taken_away": 1,
-        "reads_input": "EOFError('EOF when reading a line')",
-        "environment_cleared": 1,
-        "folder_removed": 1,
-    }
+def test_output_of_native_code_and_of_children_is_in_the_log(ends: Ends) -> None:
+    assert ends["below_python"]["log"] == "from C\nfrom Python\nfrom the system\nout\nerr\n"
 
 
-def test_what_a_function_leaves_running_neither_holds_up_its_end_nor_survives_it(
-    project,
+def test_functions_that_close_or_remove_what_they_were_given_end_as_usual(ends: Ends) -> None:
+    assert ends["closed"]["text"] == "x"
+    assert ends["descriptors_closed"]["value"] == 1
+    assert ends["all_taken_away"]["value"] == 1
+    assert ends["reads_input"]["raised"] == "EOFError"
+
+
+def test_processes_that_a_function_leaves_running_neither_delay_its_end_nor_survive_it(
+    ends: Ends,
 ) -> None:
-    said = ends(project, "left_running.py")
-
-    assert said.pop("pool")["value"] == [1, 2]
-    assert all(end["value"] > 0 for end in said.values()), said
-    assert not any("exit handlers took more than" in end["log"] for end in said.values())
-    eventually(lambda: not any(psutil.pid_exists(end["value"]) for end in said.values()))
+    assert ends["pool"]["value"] == [1, 2]
+    pids = [*ends["left_running"]["value"], ends["fork"]["value"]]
+    assert min(pids) > 0
+    assert not any("exit handlers took more than" in end["log"] for end in ends.values())
+    eventually(lambda: not any(map(psutil.pid_exists, pids)))
 
 
 BLOCKING = """
-import kinetic, pathlib, sys
+import kinetic, pathlib
 
 @kinetic.run(accelerator="cpu")
 def work():
     for number in range(2000):
-        print("line", number)
+        print("line é", number)
     return 42
 
 if __name__ == "__main__":
@@ -104,26 +77,38 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     ("streams", "encoding"),
     [
-        ("2> /dev/full", "utf-8"),
-        ("> /dev/full", "utf-8"),
         ("> /dev/full 2>&1", "utf-8"),
-        (">&-", "utf-8"),
-        ("2>&-", "utf-8"),
         ("2>&1 | true", "utf-8"),
+        ("<&- >&- 2>&-", "utf-8"),
         ("2>&1", "latin-1:strict"),
     ],
 )
-def test_a_value_comes_home_also_where_nobody_hears_of_the_job(
-    project, streams: str, encoding: str
+def test_a_value_is_returned_although_the_output_cannot_be_shown(
+    project: Any, streams: str, encoding: str
 ) -> None:
-    project.write("wörk.py", BLOCKING)
+    project.write("wörk.py", BLOCKING.replace("é", "é" if encoding == "utf-8" else "✓"))
 
-    subprocess.run(
-        ["sh", "-c", f"{sys.executable} wörk.py {streams}"],
-        cwd=project.root,
-        env={**project.environment, "PYTHONIOENCODING": encoding},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    command = f"{sys.executable} wörk.py {streams}"
+    project.execute("sh", "-c", command, PYTHONIOENCODING=encoding)
 
     assert (project.root / "value").read_text() == "42"
+
+
+def test_a_terminal_that_cannot_show_a_character_shows_an_escape(project: Any) -> None:
+    printed = project.script(
+        """
+        import kinetic
+
+        @kinetic.run(accelerator="cpu")
+        def work():
+            print("é")
+
+        if __name__ == "__main__":
+            job = work.run_async()
+            job.logs(follow=True)
+            job.result(stream_logs=True)
+    """,
+        PYTHONIOENCODING="ascii",
+    )
+
+    assert printed == "\\xe9\n" * 2

@@ -1,8 +1,7 @@
-"""What the local backend refuses, and when."""
+"""Requests that the local backend refuses, and when."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ def work() -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"container_image": "prebuilt"}, "'bundled'"),
         ({"container_image": "me/image:1"}, "me/image:1"),
@@ -25,8 +24,8 @@ def work() -> None: ...
         ({"accelerator": "tpu-v5p-4096"}, "Try the same code on a smaller slice"),
     ],
 )
-def test_what_the_laptop_cannot_run_is_refused_before_anything_is_packaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], said: str
+def test_a_request_that_this_machine_cannot_run_is_refused_before_anything_is_packaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, object], message: str
 ) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("KINETIC_HOME", str(home))
@@ -36,7 +35,7 @@ def test_what_the_laptop_cannot_run_is_refused_before_anything_is_packaged(
     with pytest.raises(InvalidRequestError) as caught:
         function.run_async()
 
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert caught.value.hint
     assert not list(home.glob("store/*/*"))
 
@@ -81,10 +80,8 @@ def test_without_the_list_of_processes_nothing_is_started(project: Any) -> None:
         'mount -t tmpfs none /proc && "$@"',
         "",
     ]
-    if subprocess.run([*enter, "true"], capture_output=True).returncode:
+    if project.execute(*enter, "true").returncode:
         pytest.skip("no mounts for users here")
     command = [*enter, sys.executable, str(project.write("main.py", CALL))]
 
-    said = subprocess.check_output(command, env=project.environment, cwd=project.root, text=True)
-
-    assert "needs /proc" in said
+    assert "needs /proc" in project.execute(*command).stdout

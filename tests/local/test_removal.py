@@ -1,4 +1,4 @@
-"""Folders that user code wrote into, removed by a user without privileges."""
+"""Removal of folders that user code wrote into, by a user without privileges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOBODY = 65_534
 
 
 def as_a_user(code: str, folder: Path) -> str:
-    """Run *code* in *folder* as somebody who is not root; return what it printed."""
+    """Run *code* in *folder* as a user who is not root; return what it printed."""
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
     script = f"""
@@ -37,7 +37,7 @@ if os.geteuid() == 0:
     return done.stdout
 
 
-def test_read_only_folders_go_and_what_links_lead_to_stays(tmp_path: Path) -> None:
+def test_read_only_folders_are_removed_and_targets_of_links_are_kept(tmp_path: Path) -> None:
     printed = as_a_user(
         """
         os.makedirs("job/a/b")
@@ -57,7 +57,7 @@ def test_read_only_folders_go_and_what_links_lead_to_stays(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another user's files need root to make")
-def test_what_belongs_to_another_user_stays_and_is_named(tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_kept_and_named(tmp_path: Path) -> None:
     theirs = tmp_path / "job" / "inner" / "of-root"
     theirs.mkdir(parents=True)
     (theirs / "file").touch()
@@ -71,7 +71,7 @@ def test_what_belongs_to_another_user_stays_and_is_named(tmp_path: Path) -> None
     assert [*tmp_path.rglob("*")] == [theirs.parent.parent, theirs.parent, theirs, theirs / "file"]
 
 
-def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_is_removed_and_its_target_is_kept(tmp_path: Path) -> None:
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "file").touch()
     (tmp_path / "job").symlink_to("theirs")
@@ -79,6 +79,7 @@ def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path: Path) -> None:
     assert remove_tree(str(tmp_path / "job")) == ()
 
     assert [*tmp_path.rglob("*")] == [tmp_path / "theirs", tmp_path / "theirs" / "file"]
+    assert remove_tree(str(tmp_path / "job")) == (), "it is gone already"
 
 
 def where_it_is_mounted(theirs: Path, inside: Path, code: str) -> str:
@@ -115,7 +116,7 @@ def test_nothing_is_removed_where_a_file_system_is_mounted(tmp_path: Path) -> No
     assert (theirs / "file").exists()
 
 
-def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
+def test_a_clean_up_warns_of_files_it_had_to_leave(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     record = a_launch(store, "pass").record
     workspace = Path(Home(str(tmp_path)).job(record.job_id).workspace(0))
@@ -131,10 +132,10 @@ def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
         from kinetic_payload.stores.folder.store import FolderStore
 
         backend = LocalBackend(Path({str(tmp_path)!r}), FolderStore(Path({str(tmp_path)!r}, "store")))
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             backend.remove(a_record(job_id={record.job_id!r}), timeout=60, poll_interval=0.1)
-        print(*(one.message for one in said), list(backend.list()))
+        print(*(one.message for one in caught), list(backend.list()))
         """,
     )
 
@@ -143,11 +144,7 @@ def test_a_clean_up_says_what_it_had_to_leave(tmp_path: Path) -> None:
     assert (tmp_path / "theirs" / "file").exists()
 
 
-def test_a_folder_that_is_gone_already_is_no_failure(tmp_path: Path) -> None:
-    assert remove_tree(str(tmp_path / "gone")) == ()
-
-
-def test_what_an_interrupted_removal_left_goes_with_the_next(tmp_path: Path) -> None:
+def test_leftovers_of_an_interrupted_removal_are_removed_by_the_next(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
     record = a_launch(store, "pass").record
     backend, job = LocalBackend(tmp_path, store), Home(str(tmp_path)).job(record.job_id)

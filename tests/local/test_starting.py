@@ -1,4 +1,4 @@
-"""What another process does to a job in the moment in which it is started."""
+"""Jobs that another process ends in the moment in which they are started."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("act", "said"),
+    ("act", "expected"),
     [("cancel", "JobCancelledError False\nTrue 1\n"), ("clean up", "SubmitError True\nFalse 0\n")],
 )
-def test_a_job_that_is_ended_while_it_starts_does_not_run(project, act: str, said: str) -> None:
+def test_a_job_that_is_ended_while_it_starts_does_not_run(project, act: str, expected: str) -> None:
     project.copy("disturbed.py")
 
-    assert project.output("disturbed.py", act) == said
+    assert project.output("disturbed.py", act) == expected
     assert not (project.root / "ran").exists()

@@ -1,110 +1,67 @@
-"""Whatever a function returns, raises or dies of: what comes home, through real jobs.
-
-Each test submits all its cases at once from one script, which prints what came of them as JSON.
-"""
+"""Values, exceptions and exits of functions, through real jobs of one script."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import pytest
 
-def ends(project: Any, cases: str) -> dict[str, dict[str, Any]]:
-    project.copy("values")
-    printed = project.output(cases)
-    found: dict[str, dict[str, Any]] = json.loads(printed.splitlines()[-1])
+Ends = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def ends(shared_project: Any) -> Ends:
+    """What came of each function in `projects/values.py`."""
+    shared_project.copy("cases.py")
+    shared_project.copy("values.py")
+    shared_project.write("elsewhere.py", "class Odd(Exception):\n    pass\n")
+    found: Ends = shared_project.json("values.py")
     return found
 
 
-def test_values_come_home_and_what_cannot_is_named(project) -> None:
-    said = ends(project, "returned.py")
-
-    assert said["nothing"]["value"] == "None"
-    assert said["own"]["value"] == "Own"
-    assert said["its_class"]["value"] == "<class '__main__.Own'>"
-    assert said["text"]["value"].startswith("'xxx")
-    assert said["half_a_pair"]["value"] == "'a\\udcffb'"
-    assert said["function"]["value"] == "<built-in function len>"
-    assert {name: end["raised"] for name, end in said.items() if "raised" in end} == {
-        "generator": "JobFailedError",
-        "deep_down": "JobFailedError",
-        "coroutine": "AwaitableResultError",
-        "too_deep": "JobFailedError",
-    }
-    assert "value is a generator" in said["generator"]["said"]
-    assert "Pass a list of its items" in said["generator"]["notes"][0]
-    assert "value['a'][1]['lock'] is a _thread.lock" in said["deep_down"]["said"]
-    assert "asyncio.run" in said["coroutine"]["said"]
-    assert "nested too deeply" in said["too_deep"]["notes"][0]
+def test_values_are_returned_and_unpicklable_ones_are_named(ends: Ends) -> None:
+    assert ends["own"]["value"] == "Own"
+    assert ends["text"]["value"] == "a\udcffb" + "x" * 3_000_000
+    assert ends["unpicklable"]["raised"] == "JobFailedError"
+    assert "value['a'][1]['lock'] is a _thread.lock" in ends["unpicklable"]["text"]
+    assert ends["coroutine"]["raised"] == "AwaitableResultError"
+    assert "asyncio.run" in ends["coroutine"]["text"]
 
 
-def test_exceptions_come_home_as_themselves_or_as_text(project) -> None:
-    said = ends(project, "raised.py")
-
-    assert {name: end["raised"] for name, end in said.items()} == {
-        "needs": "Needs",
-        "with_lock": "RemoteError",
-        "unloadable": "RemoteError",
-        "speechless": "Speechless",
-        "group": "ExceptionGroup",
-        "chained": "ValueError",
-        "half_a_pair": "ValueError",
-        "markup": "ValueError",
-        "stop_iteration": "StopIteration",
-        "recursion": "RecursionError",
-        "memory": "MemoryError",
-    }
-    for name, end in said.items():
-        assert f"in {name}" in "\n".join(end["notes"]), end
-    assert "__main__.WithLock: held" in said["with_lock"]["said"]
-    assert "__main__.Unloadable: hm" in said["unloadable"]["said"]
-    assert "Needs: 4: x" in "\n".join(said["group"]["notes"])
-    assert said["chained"]["notes"][0] == "a note of mine"
-    assert "ZeroDivisionError" in said["chained"]["notes"][1]
-    assert said["half_a_pair"]["said"] == "bad \udcff name"
-    assert said["markup"]["said"] == "[red]not markup[/red] [/x] \x1b[31m"
+def test_exceptions_are_raised_as_themselves_or_as_text(ends: Ends) -> None:
+    raised = {name: end.get("raised") for name, end in ends.items()}
+    assert (raised["needs"], ends["needs"]["text"]) == ("Needs", "3: so")
+    assert "Remote traceback" in "\n".join(ends["needs"]["notes"])
+    assert "in needs" in "\n".join(ends["needs"]["notes"])
+    assert raised["with_lock"] == "RemoteError"
+    assert "__main__.WithLock: held" in ends["with_lock"]["text"]
+    assert raised["speechless"] == "Speechless"
+    assert raised["chained"] == "ExceptionGroup"
+    assert ends["chained"]["text"] == "[red] \udcff (1 sub-exception)"
+    assert ends["chained"]["notes"][0] == "a note of mine"
+    assert "Needs: 4: x" in ends["chained"]["notes"][1]
+    assert "ZeroDivisionError" in ends["chained"]["notes"][1]
 
 
-def test_ways_to_leave_without_an_exception_are_told_apart(project) -> None:
-    said = ends(project, "left.py")
-
-    assert said["zero"] == said["none"] == {"value": "None"}
-    assert "sys.exit(3)" in said["three"]["said"]
-    assert "sys.exit: no such file" in said["words"]["said"]
-    # It must not look like a Ctrl-C of whoever collects it.
-    assert said["interrupt"]["raised"] == "RemoteError"
-    assert "exit code 7" in said["at_once"]["said"]
-    assert "SIGSEGV" in said["segfault"]["said"]
-    assert "SIGABRT" in said["abort"]["said"]
-    assert "SIGKILL" in said["killed"]["said"]
-    assert "SIGTERM" in said["told"]["said"]
+def test_an_exception_whose_class_is_missing_here_is_text_with_its_traceback(ends: Ends) -> None:
+    assert ends["only_there"]["raised"] == "RemoteError"
+    assert "elsewhere.Odd: only there" in ends["only_there"]["text"]
+    assert "raise Odd" in "\n".join(ends["only_there"]["notes"])
 
 
-def test_an_exception_whose_class_is_missing_here_is_told_in_full(project) -> None:
-    project.write("elsewhere.py", "class Odd(Exception):\n    pass\n")
-    printed = project.script("""
-        import os, sys
-        import kinetic
-
-        @kinetic.run(accelerator="cpu")
-        def work():
-            from elsewhere import Odd
-            raise Odd("only there")
-
-        if __name__ == "__main__":
-            job = work.run_async()
-            sys.modules["elsewhere"] = None
-            try:
-                job.result(timeout=100)
-            except kinetic.RemoteError as error:
-                print(error.remote_type, "|", error.remote_message, "|", isinstance(error, RuntimeError))
-                print("raise Odd" in error.remote_traceback, error.job_id == job.job_id)
-    """)
-
-    assert printed.splitlines() == ["elsewhere.Odd | only there | True", "True True"]
+def test_ends_without_a_value_are_told_apart(ends: Ends) -> None:
+    assert "sys.exit: no such file" in ends["left"]["text"]
+    # It must not look like a Ctrl-C in the process that collects it.
+    assert ends["interrupt"]["raised"] == "RemoteError"
+    assert "SIGKILL" in ends["killed"]["text"]
+    assert "SIGTERM" in ends["terminated"]["text"]
 
 
-def test_a_large_value_is_held_once_here_and_once_there(project) -> None:
+def test_a_job_may_open_more_files_than_the_shell_that_submits_it(ends: Ends) -> None:
+    assert ends["limits"]["value"] == [9000, 9000]
+
+
+def test_a_large_value_is_held_once_here_and_once_in_the_job(project: Any) -> None:
     printed = project.script("""
         import resource, sys
         import kinetic
@@ -127,52 +84,7 @@ def test_a_large_value_is_held_once_here_and_once_there(project) -> None:
             print("here", peak() - before)
     """)
 
-    said = dict(line.split() for line in printed.splitlines())
-    assert said["length"] == "200000000"
-    assert float(said["grew"]) < 50
-    assert float(said["here"]) < 300
-
-
-def test_a_job_may_open_more_files_than_the_shell_that_submits_it(project) -> None:
-    printed = project.script("""
-        import resource
-        import kinetic
-
-        @kinetic.run(accelerator="cpu")
-        def limits():
-            return resource.getrlimit(resource.RLIMIT_NOFILE)
-
-        if __name__ == "__main__":
-            for hard in (9000, 700):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
-                print(*limits())
-    """)
-
-    assert printed.splitlines() == ["9000 9000", "700 700"]
-
-
-def test_large_arguments_are_measured_and_arrive(project) -> None:
-    project.write(
-        "main.py",
-        """
-        import pickle
-        import kinetic
-
-        class Array:
-            # As arrays do, it hands its memory over in one piece.
-            def __init__(self, data): self.data = bytearray(data)
-            def __reduce_ex__(self, protocol): return Array, (pickle.PickleBuffer(self.data),)
-
-        @kinetic.run(accelerator="cpu")
-        def work(array):
-            return len(array.data)
-
-        if __name__ == "__main__":
-            print(work.run_async(Array(bytes(60_000_000))).result())
-    """,
-    )
-    done = project.run("main.py")
-
-    assert done.stdout == "60000000\n", done.stderr
-    assert "UserWarning: The call of work pickles to 60.0 MB" in done.stderr
-    assert "main.py:15: UserWarning" in done.stderr
+    measured = dict(line.split() for line in printed.splitlines())
+    assert measured["length"] == "200000000"
+    assert float(measured["grew"]) < 50
+    assert float(measured["here"]) < 300

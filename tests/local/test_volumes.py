@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,25 @@ import pytest
 from kinetic_runner.data.mounts import why_not_private
 
 
+@pytest.fixture
+def covered() -> Iterator[Path]:
+    """A folder of this machine with a file, at whose path a volume is asked for."""
+    there = Path(f"/var/kinetic-test-{os.getpid()}")
+    try:
+        there.mkdir()
+    except OSError:
+        pytest.skip("not allowed to make a folder outside of /tmp")
+    (there / "mine").write_text("mine")
+    yield there
+    for path in there.iterdir():
+        path.unlink()
+    there.rmdir()
+
+
 @pytest.mark.skipif(why_not_private() is not None, reason="no private mounts here")
-def test_volumes_appear_for_the_function_and_its_children_and_not_on_the_machine(project) -> None:
+def test_volumes_appear_for_the_function_and_its_children_and_not_on_the_machine(
+    project, covered: Path
+) -> None:
     project.write("set/a/b.txt", "b")
     project.write("set/c.txt", "c")
     project.write("other/d.txt", "d")
@@ -20,12 +38,13 @@ def test_volumes_appear_for_the_function_and_its_children_and_not_on_the_machine
     project.copy("volumes.py")
     name = f"kinetic-test-{os.getpid()}"
 
-    done = project.run("volumes.py", name)
+    done = project.run("volumes.py", name, str(covered))
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "set": ["a", "c.txt", "new"],
         "other": ["d.txt"],
+        "covered": ["d.txt", "mine"],
         "file": "{}",
         "argument": ["a", "c.txt"],
         "apart": True,
@@ -34,37 +53,6 @@ def test_volumes_appear_for_the_function_and_its_children_and_not_on_the_machine
     }
     assert not [path for path in Path("/").iterdir() if path.name.startswith(name)]
     assert sorted(path.name for path in (project.root / "set").iterdir()) == ["a", "c.txt"]
-    # The same data is uploaded once, for the argument and for the volume.
+    assert {path.name: path.read_text() for path in covered.iterdir()} == {"mine": "mine"}
+    # The same data is uploaded once, for the argument and for the volumes.
     assert len(list((project.home / "store" / "data-markers").iterdir())) == 3
-
-
-@pytest.mark.skipif(why_not_private() is not None, reason="no private mounts here")
-def test_what_is_at_the_path_on_the_machine_is_covered_and_left_as_it_was(
-    project, tmp_path: Path
-) -> None:
-    there = Path(f"/var/kinetic-test-{os.getpid()}")
-    try:
-        there.mkdir()
-    except OSError:
-        pytest.skip("not allowed to make a folder outside of /tmp")
-    try:
-        (there / "mine").write_text("mine")
-        project.write("set/theirs", "theirs")
-        printed = project.script(f"""
-            import os
-            import kinetic
-
-            @kinetic.run(accelerator="cpu", volumes={{{str(there)!r}: kinetic.Data("set")}})
-            def work():
-                open({str(there / "mine")!r}, "w").write("changed")
-                return sorted(os.listdir({str(there)!r}))
-
-            if __name__ == "__main__":
-                print(work.run_async().result(timeout=60))
-        """)
-        assert printed == "['mine', 'theirs']\n"
-        assert {path.name: path.read_text() for path in there.iterdir()} == {"mine": "mine"}
-    finally:
-        for path in there.iterdir():
-            path.unlink()
-        there.rmdir()

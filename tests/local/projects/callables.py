@@ -1,4 +1,7 @@
 import functools
+import json
+
+import lib
 
 import kinetic
 
@@ -12,16 +15,9 @@ class Counter:
     def add(self, x):
         return self.start + x
 
-    def __call__(self, x):
-        return self.start * x
-
     @remote
     def method(self, x):
         return self.start - x
-
-
-def multiply(x, y):
-    return x * y
 
 
 def outer(factor):
@@ -31,13 +27,15 @@ def outer(factor):
     return inner
 
 
-print(remote(functools.partial(multiply, 3))(4))
-print(remote(Counter(10).add)(1))
-print(remote(Counter(10))(2))
-print(Counter(10).method(3))
-print(Counter.method(Counter(20), 3))
-print(remote(lambda x: x + 1)(1))
-print(remote(outer(5))(2))
-print(remote(functools.partial(outer(5)))(3))
-job = Counter(1).method.run_async(2)
-print(job.result(), job.func_name)
+if __name__ == "__main__":
+    model = lib.Model()
+    model.rate = 3
+    jobs = [
+        remote(functools.partial(outer(5))).run_async(2),
+        remote(Counter(10).add).run_async(1),
+        Counter(1).method.run_async(2),
+        model.fit.run_async(2),
+        lib.called.run_async(3),
+        lib.short.run_async(4),
+    ]
+    print(json.dumps([[job.result() for job in jobs], jobs[2].func_name]))

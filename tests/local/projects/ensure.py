@@ -9,20 +9,21 @@ from kinetic_images.errors import InstallError
 root, home, path = sys.argv[1:]
 
 
-def say(*words):
+def report(*words):
     os.write(1, (" ".join(map(str, words)) + chr(10)).encode())
 
 
 def ensure():
     try:
-        ensure_environment(
+        made = ensure_environment(
             Path(root),
             home=Path(home),
             environ={"PATH": path, "HOME": home, "UV_OFFLINE": "1"},
-            report=say,
+            report=report,
         )
+        report("python", made.python)
     except InstallError as error:
-        say("places", *error.places, "alpha>=99" in error.message)
+        report("places", *error.places, "alpha>=99" in error.message)
 
 
 threads = [threading.Thread(target=ensure) for _ in range(2)]

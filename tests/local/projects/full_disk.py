@@ -34,7 +34,7 @@ def work(how, full):
     return random.Random(7).randbytes(200_000)
 
 
-def said(job):
+def message_of(job):
     outcome = job.outcome()
     return outcome.message if outcome.status.value == "RUNNING" else ""
 
@@ -48,7 +48,7 @@ if __name__ == "__main__":
     how = sys.argv[1]
     job = work.run_async(how, FULL)
     first = "no space is left" if how == "value" else "is full: 0 MiB"
-    words = eventually(lambda: first in said(job) and said(job))
+    words = eventually(lambda: first in message_of(job) and message_of(job))
     print("status:", words)
     listed = subprocess.run(
         [sys.executable, "-m", "kinetic_cli", "jobs", "list"], capture_output=True, text=True

@@ -1,5 +1,5 @@
+import json
 import multiprocessing
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
@@ -21,8 +21,7 @@ def put(queue, x):
     queue.put(triple(x))
 
 
-@kinetic.run(accelerator="cpu")
-def work(method):
+def pooled(method):
     context = multiprocessing.get_context(method)
     with ProcessPoolExecutor(2, mp_context=context) as pool:
         items = list(pool.map(square, [Item(1), Item(2)]))
@@ -31,8 +30,17 @@ def work(method):
     process.start()
     answer = queue.get()
     process.join()
-    return items, all(isinstance(item, Item) for item in items), answer, process.exitcode
+    return items == [Item(1), Item(4)], answer, process.exitcode
+
+
+@kinetic.run(accelerator="cpu")
+def work():
+    from joblib import Parallel, delayed
+
+    found = {method: pooled(method) for method in ("fork", "spawn", "forkserver")}
+    found["joblib"] = Parallel(n_jobs=2)(delayed(square)(item) for item in [Item(3)]) == [Item(9)]
+    return found
 
 
 if __name__ == "__main__":
-    print(work(sys.argv[1]))
+    print(json.dumps(work()))

@@ -10,6 +10,7 @@ import time
 import kinetic
 
 on_four_hosts = kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke")
+on_two_hosts = kinetic.run(accelerator="v4-8", backend="local-gke")
 
 
 def host():
@@ -25,19 +26,19 @@ def meet(*hosts, where="at work"):
 
 
 def fail_with(*hosts):
-    # None of them is gone, which is a reason to stop the others, before all have said why they fail.
+    # None of them is gone, which is a reason to stop the others, before all have reported why they fail.
     meet(0, 1, 2, 3)
     atexit.register(meet, *hosts, where="at the end")
 
 
 def end(job):
     try:
-        said = repr(job.result(timeout=100, cleanup=False))
+        found = repr(job.result(timeout=100, cleanup=False))
         notes = []
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"
+        found = f"{type(error).__name__}: {error}"
         notes = [note for note in getattr(error, "__notes__", ()) if "traceback" not in note]
-    return [said, notes, {one.host: one.reason for one in job.outcome().hosts}]
+    return [found, notes, {one.host: one.reason for one in job.outcome().hosts}]
 
 
 def await_leader():
@@ -86,28 +87,9 @@ def outputs(job):
 
 
 def ended(job):
-    said = end(job)
+    found = end(job)
     messages = [one.message for one in job.outcome().hosts]
-    return [*said, messages, sorted(path.name for path in outputs(job).iterdir())]
-
-
-@on_four_hosts
-def hello():
-    print("hello from", host(), "of", os.environ["KINETIC_HOST_COUNT"])
-    return host(), "jax" in sys.modules
-
-
-def followed():
-    job = hello.run_async()
-    lines = [line.shown for line in job.log_lines(follow=True)]
-    value = job.result(timeout=60, cleanup=False)
-    return [value, lines, job.logs(), job.tail(1)]
-
-
-@on_four_hosts
-def everywhere():
-    fail_with(0, 1, 2, 3)
-    raise ValueError(f"host {host()}")
+    return [*found, messages, sorted(path.name for path in outputs(job).iterdir())]
 
 
 @on_four_hosts
@@ -119,28 +101,20 @@ def two():
     time.sleep(600)
 
 
-@on_four_hosts
-def worker():
-    meet(0, 1, 2, 3)
-    if host() == 2:
-        os._exit(3)
-    time.sleep(600)
-
-
 def failing():
-    return [end(function.run_async()) for function in (everywhere, two, worker)]
+    return end(two.run_async())
 
 
-@on_four_hosts
+@on_two_hosts
 def late():
-    if host() == 3:
+    if host() == 1:
         job = os.path.join(os.environ["KINETIC_HOME"], "store", os.environ["KINETIC_JOB_ID"])
         while not os.path.exists(os.path.join(job, "attempts", "1", "host-0.json")):
             time.sleep(0.01)
         raise ValueError("late")
 
 
-@kinetic.run(accelerator="tpu-v5litepod-16", backend="local-gke", retries=1)
+@kinetic.run(accelerator="v4-8", backend="local-gke", retries=1)
 def again():
     if host() == 1 and os.environ["KINETIC_ATTEMPT"] == "1":
         raise ValueError("once")
@@ -149,22 +123,6 @@ def again():
 
 def failing_later():
     return [end(late.run_async()), end(again.run_async())]
-
-
-@on_four_hosts
-def culprit():
-    import jax
-    from jax.experimental import multihost_utils
-
-    assert (jax.process_count(), jax.device_count()) == (4, 16)
-    multihost_utils.sync_global_devices("together")
-    if host() == 2:
-        raise ValueError("the culprit")
-    multihost_utils.sync_global_devices("never")
-
-
-def failing_in_jax():
-    return [end(culprit.run_async())]
 
 
 def work(how):
@@ -185,7 +143,7 @@ def work(how):
             hosts.sync_global_devices("again")
         time.sleep(600)
     finally:
-        if how in ("raise", "sleep"):
+        if how == "raise":
             tidy_up()
         else:
             mark("tidied up")
@@ -193,14 +151,11 @@ def work(how):
 
 
 def stopped():
-    on_two_hosts = {"accelerator": "v4-8", "backend": "local-gke"}
-    running = kinetic.run(**on_two_hosts)(work).run_async("compute")
+    running = on_two_hosts(work).run_async("compute")
     await_marks(outputs(running), "0 at work", "1 at work")
     running.cancel()
-    ends = [ended(running)]
-    for how, more in (("sleep", {"timeout": 10}), ("raise", {}), ("return", {}), ("early", {})):
-        ends.append(ended(kinetic.run(**on_two_hosts, **more)(work).run_async(how)))
-    return ends
+    others = (on_two_hosts(work).run_async(how) for how in ("raise", "return", "early"))
+    return [ended(running), *map(ended, others)]
 
 
 @kinetic.run(accelerator="v4-8", backend="local-gke", retries=1)

@@ -6,11 +6,12 @@ import sys
 import kinetic
 
 DATA = kinetic.Data("set")
-NAME = sys.argv[1]
+NAME, COVERED = sys.argv[1:]
 VOLUMES = {
     f"/{NAME}": DATA,
     f"/{NAME}-deep/down": kinetic.Data("other"),
     f"/{NAME}-file": kinetic.Data("config.json"),
+    COVERED: kinetic.Data("other"),
 }
 
 
@@ -18,10 +19,13 @@ VOLUMES = {
 def work(argument):
     with open(f"/{NAME}/new", "w") as stream:
         stream.write("written")
+    with open(f"{COVERED}/mine", "w") as stream:
+        stream.write("changed")
     listed = subprocess.run(["ls", f"/{NAME}"], capture_output=True, text=True).stdout.split()
     return {
         "set": sorted(os.listdir(f"/{NAME}")),
         "other": os.listdir(f"/{NAME}-deep/down"),
+        "covered": sorted(os.listdir(COVERED)),
         "file": open(f"/{NAME}-file/config.json").read(),
         "argument": sorted(os.listdir(argument)),
         "apart": argument != f"/{NAME}",

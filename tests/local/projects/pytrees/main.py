@@ -583,13 +583,39 @@ def job(*arguments):
     return facts(*arguments), Encoder(jnp.ones(1)), Params(1.0), made_inside()
 
 
-if __name__ == "__main__":
-    if sys.argv[1:] == ["here"]:
-        found, encoder, params = facts(*arguments()), Encoder(jnp.ones(1)), Params(1.0)
-        made = made_inside()
-    else:
-        found, encoder, params, made = job(*arguments())
+class Refused:
+    def __init__(self, x):
+        self.x = x
+
+
+tree_util.register_pytree_with_keys(
+    Refused,
+    lambda it: (((tree_util.DictKey("x"), it.x),), None),
+    lambda _, children: Refused(*children),
+    lambda it: ((it.x,), None),
+)
+
+
+@kinetic.run(accelerator="cpu")
+def leaves():
+    return jax.tree.leaves(Refused(1))
+
+
+def refusal():
+    try:
+        leaves()
+    except kinetic.KineticError as error:
+        return str(error)
+
+
+def lines(found, encoder, params, made):
     found["home"] = type(encoder) is Encoder, tree(encoder), type(params) is Params, tree(params)
     found["made"] = [tree(value) for value in made]
     for name, fact in found.items():
-        print(name, re.sub(" at 0x[0-9a-f]+", "", json.dumps(fact)))
+        yield f"{name} " + re.sub(" at 0x[0-9a-f]+", "", json.dumps(fact))
+
+
+if __name__ == "__main__":
+    here = facts(*arguments()), Encoder(jnp.ones(1)), Params(1.0), made_inside()
+    there = job(*arguments())
+    print(json.dumps([*(list(lines(*found)) for found in (here, there)), refusal()]))
