@@ -53,18 +53,6 @@ def test_every_package_is_in_one_layer_and_there_is_room(sizes: list[int], room:
     assert groups == plan(*reversed(packages), room=room)
 
 
-def test_a_small_package_changes_only_the_shared_layer() -> None:
-    packages = [a_package("big", LARGE), a_package("a", 1)]
-    sizes = {each.sha256: each.size or 0 for each in packages}
-
-    before = plan_layers(packages, sizes, room=9, bytecode="x")
-    after = plan_layers([*packages, a_package("b")], sizes, room=9, bytecode="x")
-
-    assert before[0].key == after[0].key
-    assert before[1].key != after[1].key
-    assert [layer.title for layer in after] == ["big 1", "2 packages"]
-
-
 def test_the_key_follows_from_everything_that_changes_the_bytes_and_from_nothing_else() -> None:
     package = a_package("a")
     key = layer_key([package], bytecode=None)
