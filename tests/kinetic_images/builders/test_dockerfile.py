@@ -14,13 +14,13 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import pytest
 from building import a_recipe, package
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.pylock import Pylock
+from wheel_maker import locked, make_wheel
 
 from kinetic_images.builders.dockerfile import install
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
@@ -73,7 +73,7 @@ def test_a_context_is_the_one_that_was_reviewed(name: str, recipe: Recipe) -> No
         assert (GOLDEN / f"{name}.{file}").read_text() == made
 
 
-def test_the_lock_says_what_other_tools_understand() -> None:
+def test_the_lock_is_one_that_other_tools_read() -> None:
     made = pylock([SDIST, REPOSITORY, ARCHIVE, package()], "3.11")
 
     lock = Pylock.from_dict(tomllib.loads(made))
@@ -134,30 +134,12 @@ def test_an_archive_does_not_depend_on_this_machine(tmp_path: Path) -> None:
 
 def a_wheel(folder: Path, **fields: Any) -> LockedPackage:
     """Return a wheel in *folder*, with a command, a data file and a package."""
-    path = folder / "demo-1.0-py3-none-any.whl"
-    info = "demo-1.0.dist-info"
     files = {
         "demo/__init__.py": "def main():\n    print('runs')\n",
-        "demo-1.0.data/data/share/demo/x.txt": "x",
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": "[console_scripts]\ndemo-command = demo:main\n",
+        "{data}/data/share/demo/x.txt": "x",
     }
-    with ZipFile(path, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-        archive.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in files))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    return LockedPackage(
-        **{
-            "name": "demo",
-            "version": "1.0",
-            "file": path.name,
-            "sha256": digest,
-            "address": path.as_uri(),
-            **fields,
-        }
-    )
+    wheel = make_wheel(folder, files, entry_points="[console_scripts]\ndemo-command = demo:main\n")
+    return replace(locked(wheel), **fields)
 
 
 def test_files_of_this_machine_travel_with_the_context(tmp_path: Path) -> None:

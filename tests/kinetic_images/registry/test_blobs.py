@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.registry.oci import digest_of
-from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
 from kinetic_images.testing.registry import RegistryServer
 from kinetic_payload.threads import Stopped, stoppable
@@ -99,26 +97,12 @@ def test_a_blob_that_is_not_there_or_unreachable_is_an_error(
         file.read()
 
 
-def test_a_blob_is_copied_from_one_registry_to_another(
-    registry: Registry, repository: Repository, digest: str
-) -> None:
-    with RegistryServer() as second:
-        target = registry.repository(f"{second.host}/kn/copy")
-        target.upload(
-            digest, len(DATA), lambda: repository.open_blob(digest, len(DATA)), lambda _: None
-        )
-
-        assert target.blob(digest) == DATA
-
-
-def test_a_reader_ends_with_the_work_of_its_thread(
+def test_a_reader_that_is_stopped_ends_before_the_registry_responds(
     server: RegistryServer, repository: Repository, digest: str
 ) -> None:
     server.faults.add(method="GET", stall=30.0)
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    before = time.monotonic()
 
     with stoppable(stop.is_set), pytest.raises(Stopped):
         repository.open_blob(digest, len(DATA))
-    assert time.monotonic() - before < 1.3

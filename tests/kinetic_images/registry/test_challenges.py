@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +52,6 @@ def test_any_header_is_read(header: str) -> None:
 
 
 @pytest.mark.parametrize("part", ['a="', "a=", "a ,", '\\"'])
-def test_a_huge_header_takes_no_time(part: str) -> None:
-    before = time.monotonic()
-    parse_challenges("Bearer " + part * 100_000)
-    assert time.monotonic() - before < 2
+@pytest.mark.timeout(120)  # In quadratic time, it takes hours.
+def test_a_huge_header_is_read_in_linear_time(part: str) -> None:
+    parse_challenges("Bearer " + part * 500_000)

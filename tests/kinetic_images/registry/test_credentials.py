@@ -3,7 +3,6 @@ from __future__ import annotations
 import base64
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -177,7 +176,6 @@ def test_a_broken_helper_is_named_and_its_output_is_not_shown(
     if script is not None:
         helper("broken", script)
     write_docker_config({"credHelpers": {"h.io": "broken"}})
-    before = time.monotonic()
 
     with pytest.raises(RegistryLoginError) as caught:
         credentials(environ, helper_limit=0.3).login("h.io")
@@ -185,7 +183,6 @@ def test_a_broken_helper_is_named_and_its_output_is_not_shown(
     assert cause in caught.value.message
     assert "h.io" in (caught.value.hint or "")
     assert "hunter2" not in str(caught.value)
-    assert time.monotonic() - before < 10
 
 
 @pytest.mark.parametrize("name", ["../../x", "x\0"])
@@ -197,18 +194,16 @@ def test_a_helper_is_no_path(
         credentials(environ).login("h.io")
 
 
-def test_a_helper_that_waits_ends_with_the_work_of_its_thread(
+def test_a_helper_that_waits_ends_if_the_login_is_stopped(
     environ: dict[str, str], write_docker_config: Write, helper: Callable[[str, str], None]
 ) -> None:
     helper("slow", "sleep 60")
     write_docker_config({"credsStore": "slow"})
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
-    before = time.monotonic()
 
     with stoppable(stop.is_set), pytest.raises(Stopped):
         credentials(environ).login("h.io")
-    assert time.monotonic() - before < 5
 
 
 def test_google_is_asked_for_its_own_registries_only_and_after_docker(
