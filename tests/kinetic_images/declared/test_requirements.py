@@ -23,22 +23,13 @@ HERE = Place("requirements.txt", 7)
         ("foo (>=1)", "foo>=1"),
         ("six;python_version<'3'", 'six ; python_version < "3"'),
         ("six --hash=sha256:b --hash sha256:a", "six --hash=sha256:a --hash=sha256:b"),
-        (
-            "x @ git+https://u:p@h/x.git@main#subdirectory=a",
-            "x @ git+https://h/x.git@main#subdirectory=a",
-        ),
+        ("x @ git+https://u:p@h/x.git@main#subdirectory=a", "x @ git+https://h/x.git@main#subdirectory=a"),
         ("x@https://h/x-1.zip ; os_name=='posix'", 'x @ https://h/x-1.zip ; os_name == "posix"'),
-        (
-            "https://u:p@h/pkg_x-1.0-py3-none-any.whl",
-            "pkg-x @ https://h/pkg_x-1.0-py3-none-any.whl",
-        ),
-        (
-            "git+https://h/x.git#egg=Some_Name[q]",
-            "some-name[q] @ git+https://h/x.git#egg=Some_Name[q]",
-        ),
+        ("https://u:p@h/pkg_x-1.0-py3-none-any.whl", "pkg-x @ https://h/pkg_x-1.0-py3-none-any.whl"),
+        ("git+https://h/x.git#egg=Some_Name[q]", "some-name[q] @ git+https://h/x.git#egg=Some_Name[q]"),
         ("git+https://h/x.git", "git+https://h/x.git"),
     ],
-)
+)  # fmt: skip
 def test_spellings_of_the_same_become_the_same_line(text: str, canonical: str) -> None:
     assert parse_requirement(text, HERE).canonical == canonical
 

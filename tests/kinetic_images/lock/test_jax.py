@@ -47,17 +47,11 @@ def test_each_accelerator_gets_its_own(
         (["jax==0.7.2"], ["jax[tpu]==0.7.2"]),
         (["jax[cuda12,xprof]<0.8", "jaxlib"], ["jax[tpu,xprof]<0.8"]),
         (["jaxlib<0.8"], ["jax[tpu]", "jaxlib<0.8"]),
-        (
-            ["jax==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"],
-            ["jax[tpu]==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"],
-        ),
+        (["jax==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"], ["jax[tpu]==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"]),
         (["libtpu-nightly==1"], ["jax[tpu]==0.10.2"]),
-        (
-            ["jax @ https://h/jax-1-py3-none-any.whl"],
-            ["jax[tpu] @ https://h/jax-1-py3-none-any.whl"],
-        ),
+        (["jax @ https://h/jax-1-py3-none-any.whl"], ["jax[tpu] @ https://h/jax-1-py3-none-any.whl"]),
     ],
-)
+)  # fmt: skip
 def test_a_version_that_the_user_named_is_kept(
     tmp_path: Path, lines: list[str], expected: list[str]
 ) -> None:

@@ -95,17 +95,11 @@ def test_the_hash_of_a_line_decides_between_wheels_of_one_version(project: Proje
         (["alpha==1.0 --hash=sha256:" + "0" * 64], r"requirements\.txt:3: the SHA-256 of alpha-1"),
         (["alpha==1.0 --hash=md5:" + "0" * 32], r"requirements\.txt:3: alpha has .* no SHA-256"),
         (["--require-hashes", "alpha==1.0"], r"requirements\.txt:4: .* alpha has no hash"),
-        (
-            ["--require-hashes", "alpha --hash=sha256:" + "0" * 64],
-            r"requirements\.txt:4: .* alpha has no exact version",
-        ),
-        (
-            ["--require-hashes", "beta==1.0 --hash=sha256:{beta}"],
-            r"requirements\.txt: .* no hash of alpha==1\.0",
-        ),
+        (["--require-hashes", "alpha --hash=sha256:" + "0" * 64], r"requirements\.txt:4: .* alpha has no exact version"),
+        (["--require-hashes", "beta==1.0 --hash=sha256:{beta}"], r"requirements\.txt: .* no hash of alpha==1\.0"),
         (["", "alpha[nope]"], r"requirements\.txt:4: alpha has no extra named 'nope'"),
     ],
-)
+)  # fmt: skip
 def test_a_package_that_cannot_be_verified_is_refused_by_its_line(
     project: Project, lines: list[str], message: str
 ) -> None:

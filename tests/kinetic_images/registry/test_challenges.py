@@ -26,21 +26,12 @@ from kinetic_images.registry.challenges import Challenge, parse_challenges
                 ),
             ),
         ),
-        (
-            'BEARER Realm = token , error="x\\"y", Basic realm=b',
-            (
-                Challenge("bearer", {"realm": "token", "error": 'x"y'}),
-                Challenge("basic", {"realm": "b"}),
-            ),
-        ),
-        (
-            'Negotiate, Basic realm="b"',
-            (Challenge("negotiate"), Challenge("basic", {"realm": "b"})),
-        ),
+        ('BEARER Realm = token , error="x\\"y", Basic realm=b', (Challenge("bearer", {"realm": "token", "error": 'x"y'}), Challenge("basic", {"realm": "b"}))),
+        ('Negotiate, Basic realm="b"', (Challenge("negotiate"), Challenge("basic", {"realm": "b"}))),
         ('Bearer realm="a",realm="b"', (Challenge("bearer", {"realm": "a"}),)),
         ('Bearer realm="never ends', (Challenge("bearer"), Challenge("never"), Challenge("ends"))),
     ],
-)
+)  # fmt: skip
 def test_challenges_are_read(header: str, expected: tuple[Challenge, ...]) -> None:
     assert parse_challenges(header) == expected
 
