@@ -24,13 +24,6 @@ def digest(server: RegistryServer) -> str:
     return server.storage.add_blob("kn/image", DATA)
 
 
-def test_a_blob_is_read_as_a_file(repository: Repository, digest: str) -> None:
-    with repository.open_blob(digest, len(DATA)) as file:
-        assert file.read(10) == DATA[:10]
-        assert file.read() == DATA[10:]
-        assert file.read() == b""
-
-
 @pytest.mark.parametrize("status", [None, 503])
 def test_a_broken_connection_is_continued_where_it_broke(
     server: RegistryServer, repository: Repository, digest: str, status: int | None
@@ -40,7 +33,9 @@ def test_a_broken_connection_is_continued_where_it_broke(
         server.faults.add(method="GET", status=status)
 
     with repository.open_blob(digest, len(DATA)) as file:
-        assert file.read() == DATA
+        assert file.read(10) == DATA[:10]
+        assert file.read() == DATA[10:]
+        assert file.read() == b""
     assert server.requests.matching(method="GET")[1].headers["range"].startswith("bytes=")
 
 
@@ -64,23 +59,18 @@ def test_a_server_without_ranges_sends_the_blob_again(
     assert len(server.requests.matching(method="GET")) <= 3
 
 
-def test_other_bytes_than_those_of_the_digest_are_refused(
-    server: RegistryServer, repository: Repository, digest: str
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [({"page": b"other"}, None), ({"endless": True}, "more than its 3000000 bytes")],
+)
+def test_other_or_more_bytes_than_the_descriptor_names_are_refused(
+    server: RegistryServer, repository: Repository, digest: str, fault: dict[str, Any], cause: str | None
 ) -> None:
-    server.faults.add(method="GET", page=b"other")
-
-    with repository.open_blob(digest, len(DATA)) as file, pytest.raises(InvalidImageError):
-        file.read()
-
-
-def test_a_blob_with_more_bytes_than_its_size_is_refused(
-    server: RegistryServer, repository: Repository, digest: str
-) -> None:
-    server.faults.add(method="GET", endless=True)
+    server.faults.add(method="GET", **fault)
 
     with (
         repository.open_blob(digest, len(DATA)) as file,
-        pytest.raises(InvalidImageError, match="more than its 3000000 bytes"),
+        pytest.raises(InvalidImageError, match=cause),
     ):
         file.read()
 

@@ -63,7 +63,7 @@ def test_the_image_of_the_wanted_architecture_is_read(
     assert found["arm64"].config.labels == {"l": "v"}
 
 
-def test_an_image_of_another_architecture_is_refused_with_those_that_exist(
+def test_a_missing_image_is_named_and_one_of_another_architecture_with_those_that_exist(
     server: RegistryServer, repository: Repository
 ) -> None:
     server.add_image("kn/image", "single")
@@ -73,9 +73,6 @@ def test_an_image_of_another_architecture_is_refused_with_those_that_exist(
         repository.image("single", "arm64")
     with pytest.raises(ImageNotFoundError, match=r"but for: linux/amd64, linux/s390x\."):
         repository.image("both", "arm64")
-
-
-def test_a_missing_image_is_named(server: RegistryServer, repository: Repository) -> None:
     with pytest.raises(ImageNotFoundError, match=rf"There is no image {server.host}/kn/image:1\."):
         repository.image("1", "amd64")
     with pytest.raises(ImageNotFoundError, match=f"kn/image@{OTHER}"):

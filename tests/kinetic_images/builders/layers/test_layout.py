@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.builders.layers.layout import environment, finder_files, separate_environment
+from kinetic_images.builders.layers.layout import finder_files, separate_environment
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = "import sys, json; print(json.dumps([sys.path, sorted(vars(sys.modules['__main__']))]))"
@@ -94,14 +94,6 @@ def test_the_finder_is_where_debian_and_slim_images_look() -> None:
     }
 
 
-def test_our_programs_come_first_on_the_path() -> None:
-    assert environment({"PATH": "/a:/b"}) == {"PATH": "/opt/kn/bin:/a:/b"}
-    assert environment({})["PATH"].startswith("/opt/kn/bin:/usr/local/sbin:")
-
-
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [({}, None), ({"VIRTUAL_ENV": "/venv"}, "/venv"), ({"CONDA_PREFIX": "/conda"}, "/conda")],
-)
-def test_an_environment_of_the_base_is_named(env: dict[str, str], expected: str | None) -> None:
-    assert separate_environment(env) == expected
+def test_an_environment_of_the_base_is_named() -> None:
+    assert separate_environment({}) is None
+    assert separate_environment({"CONDA_PREFIX": "/conda"}) == "/conda"
