@@ -180,18 +180,15 @@ def test_an_engine_that_cannot_be_used_is_refused_before_anything_is_uploaded(
         docker.builder.check(a_recipe(), IMAGE)
 
 
-def test_an_image_that_exists_is_not_built(docker: Program) -> None:
-    docker.images.known["0123abc"] = "sha256:known"
+def test_an_image_that_exists_is_not_built_and_not_pushed(docker: Program) -> None:
+    docker.behave("(here / 'pushed').touch()")
+    assert docker.build() == DIGEST  # It appeared during the build.
+    assert not any(call.startswith("push") for call in docker.calls)
 
+    docker.images.known["0123abc"] = "sha256:known"
+    (docker.folder / "context.tar").unlink()
     assert docker.build() == "sha256:known"
     assert not (docker.folder / "context.tar").exists()
-
-
-def test_an_image_that_appeared_meanwhile_is_adopted(docker: Program) -> None:
-    docker.behave("(here / 'pushed').touch()")
-
-    assert docker.build() == DIGEST
-    assert not any(call.startswith("push") for call in docker.calls)
 
 
 def test_secrets_reach_the_build_and_are_not_printed(docker: Program) -> None:
@@ -223,30 +220,26 @@ def test_a_refused_push_is_an_error_and_leaves_no_tag(docker: Program) -> None:
     assert docker.calls[-1] == f"image rm {IMAGE}"
 
 
-def test_a_stopped_build_ends_docker(docker: Program) -> None:
+@pytest.mark.parametrize("error", [Stopped, KeyboardInterrupt])
+def test_a_build_that_is_stopped_or_interrupted_ends_docker(
+    docker: Program, error: type[BaseException]
+) -> None:
     docker.behave("(here / 'pid').write_text(str(os.getpid())); time.sleep(60)")
+    pid, main = docker.folder / "pid", threading.get_ident()
 
-    pid = docker.folder / "pid"
-    with pytest.raises(Stopped), stoppable(lambda: pid.exists() and bool(pid.read_text())):
+    def is_building() -> bool:
+        return pid.exists() and bool(pid.read_text()) and "#1 starts" in docker.lines
+
+    def interrupt() -> None:
+        until(is_building)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    if error is KeyboardInterrupt:
+        threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(error), stoppable(lambda: error is Stopped and is_building()):
         docker.build()
 
     until(lambda: not alive(int(pid.read_text())))
-
-
-def test_ctrl_c_ends_docker(docker: Program) -> None:
-    docker.behave("(here / 'pid').write_text(str(os.getpid())); time.sleep(60)")
-    main = threading.main_thread().ident
-
-    def interrupt() -> None:
-        until(lambda: (docker.folder / "pid").exists() and "#1 starts" in docker.lines)
-        assert main is not None
-        signal.pthread_kill(main, signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        docker.build()
-
-    until(lambda: not alive(int((docker.folder / "pid").read_text())))
 
 
 def alive(pid: int) -> bool:

@@ -234,7 +234,7 @@ def test_a_pylock_that_uv_exported_may_contain_the_project_itself(project: Proje
     assert versions(project) == {"alpha": "1.0"}
 
 
-def test_another_folder_in_a_pylock_is_refused_by_name(project: Project) -> None:
+def test_another_folder_in_a_pylock_is_refused_by_its_name(project: Project) -> None:
     project.wheel("alpha")
     declare(project, "alpha")
     (project.root / "pylock.toml").write_text(

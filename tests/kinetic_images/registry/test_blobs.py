@@ -64,7 +64,11 @@ def test_a_server_without_ranges_sends_the_blob_again(
     [({"page": b"other"}, None), ({"endless": True}, "more than its 3000000 bytes")],
 )
 def test_other_or_more_bytes_than_the_descriptor_names_are_refused(
-    server: RegistryServer, repository: Repository, digest: str, fault: dict[str, Any], cause: str | None
+    server: RegistryServer,
+    repository: Repository,
+    digest: str,
+    fault: dict[str, Any],
+    cause: str | None,
 ) -> None:
     server.faults.add(method="GET", **fault)
 
