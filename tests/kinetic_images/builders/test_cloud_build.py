@@ -51,6 +51,9 @@ def test_an_image_is_built_and_its_digest_is_that_of_the_registry(cloud: Cloud) 
     assert digest == cloud.steps.pushed[IMAGE]
     assert set(cloud.steps.pushed) == {IMAGE, CACHE}
     assert cloud.only.status.name == "SUCCESS"
+    requests = len(cloud.builds.requests)
+    assert cloud.build() == digest  # The image that exists is adopted.
+    assert len(cloud.builds.requests) == requests
 
 
 def test_the_source_is_named_by_its_contents_and_uploaded_once(cloud: Cloud) -> None:
@@ -81,14 +84,6 @@ def test_a_full_disk_is_named_and_not_taken_for_an_unreadable_file(
 
     assert not isinstance(caught.value, BuildInputError)
     assert "TMPDIR" in str(caught.value.hint)
-
-
-def test_an_image_that_exists_is_adopted_without_a_build(cloud: Cloud) -> None:
-    cloud.steps.pushed[IMAGE] = "sha256:known"
-
-    assert cloud.build() == "sha256:known"
-    assert cloud.builds.requests == []
-    assert cloud.buckets.names("builds") == []
 
 
 def test_the_log_is_reported_while_the_build_runs(cloud: Cloud) -> None:
@@ -158,32 +153,19 @@ def test_steps_log_in_to_another_registry_and_push_with_a_secret(cloud: Cloud) -
     assert "pa55" not in str(seen) + str(cloud.only)
 
 
-def test_a_secret_that_the_build_may_not_read_is_named(cloud: Cloud) -> None:
-    login = RegistryLogin(
-        host="registry.test", user="me", secret_version="projects/p/secrets/none/versions/1"
-    )
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_build_that_runs_or_waits_too_long_is_a_timeout(cloud: Cloud, queued: bool) -> None:
+    if queued:
+        cloud.builds.hold()
+    else:
+        cloud.program.append(lambda step: not step.stopped.wait(20))
+    limit = {"queue_limit" if queued else "timeout": timedelta(seconds=1)}
 
-    with pytest.raises(
-        BuildServicePermissionError, match="projects/p/secrets/none/versions/1"
-    ) as caught:
-        cloud.build(registry_login=login)
-    assert "roles/secretmanager.secretAccessor" in str(caught.value.hint)
-
-
-def test_a_build_that_takes_too_long_is_a_timeout(cloud: Cloud) -> None:
-    cloud.program.append(lambda step: not step.stopped.wait(20))
-
-    with pytest.raises(BuildTimeoutError, match=r"within 0:00:01") as caught:
-        cloud.build(timeout=timedelta(seconds=1))
+    with pytest.raises(BuildTimeoutError) as caught:
+        cloud.build(**limit)
     assert isinstance(caught.value, TimeoutError)
-
-
-def test_a_build_that_stays_in_the_queue_is_reported_and_expires(cloud: Cloud) -> None:
-    cloud.builds.hold()
-
-    with pytest.raises(BuildTimeoutError, match="waited in the queue"):
-        cloud.build(queue_limit=timedelta(seconds=1))
-    assert "The build waits in the queue of Cloud Build." in cloud.lines
+    assert ("waited in the queue" if queued else "within 0:00:01") in caught.value.message
+    assert ("The build waits in the queue of Cloud Build." in cloud.lines) is queued
 
 
 @pytest.mark.parametrize("queued", [False, True])
@@ -338,8 +320,8 @@ def test_a_wrong_setting_is_refused_by_name(
     assert hint in str(caught.value)
 
 
-def test_no_google_credentials_is_a_login_error(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+def test_missing_google_credentials_are_a_login_error(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing.json"))
 
@@ -347,20 +329,25 @@ def test_no_google_credentials_is_a_login_error(
         cloud.build(endpoint=None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "role"),
-    [
-        ("PUSH_NOT_AUTHORIZED", "roles/artifactregistry.writer"),
-        ("LOGGING_FAILURE", "roles/storage.objectUser"),
-    ],
-)
-def test_a_role_that_the_account_of_builds_lacks_is_named(
-    cloud: Cloud, kind: str, role: str
-) -> None:
-    cloud.steps.refusal = Refused(kind, "denied: Permission")
+NONE = "projects/p/secrets/none/versions/1"
 
-    with pytest.raises(BuildServicePermissionError, match="denied: Permission") as caught:
-        cloud.build()
+
+@pytest.mark.parametrize(
+    ("refusal", "message", "role"),
+    [
+        (Refused("PUSH_NOT_AUTHORIZED", "denied: Permission"), "denied: Permission", "roles/artifactregistry.writer"),
+        (Refused("LOGGING_FAILURE", "denied: Permission"), "denied: Permission", "roles/storage.objectUser"),
+        (None, NONE, "roles/secretmanager.secretAccessor"),
+    ],
+)  # fmt: skip
+def test_a_role_that_the_account_of_builds_lacks_is_named(
+    cloud: Cloud, refusal: Refused | None, message: str, role: str
+) -> None:
+    cloud.steps.refusal = refusal
+    login = RegistryLogin(host="registry.test", user="me", secret_version=NONE)
+
+    with pytest.raises(BuildServicePermissionError, match=message) as caught:
+        cloud.build(registry_login=None if refusal else login)
 
     assert role in str(caught.value)
 

@@ -41,6 +41,13 @@ def versions(project: Project, **more: tuple[str, ...]) -> dict[str, str]:
     return {package.name: package.version for package in project.lock(HERE, **more).packages}
 
 
+OPTIONAL = (
+    '[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
+    '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
+)
+CHOSEN = '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n'
+
+
 def test_uv_lock_keeps_its_versions_also_for_what_kinetic_adds(project: Project) -> None:
     for name in ("alpha", "beta"):
         project.wheel(name, "1.0")
@@ -128,17 +135,12 @@ def test_uv_lock_of_the_workspace_holds_for_a_member(project: Project) -> None:
 
 
 def test_extras_and_groups_that_the_project_requests_are_locked_too(project: Project) -> None:
-    for name in ("alpha", "beta", "gamma", "delta"):
+    names = ("alpha", "beta", "gamma", "delta")
+    for name in names:
         project.wheel(name, "1.0")
-    declare(
-        project,
-        "alpha",
-        more='[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
-        '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
-        '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n',
-    )
+    declare(project, "alpha", more=OPTIONAL + CHOSEN)
     uv(project, "lock")
-    for name in ("alpha", "beta", "gamma", "delta"):
+    for name in names:
         project.wheel(name, "2.0")
     assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
 
@@ -192,12 +194,6 @@ def test_a_stale_pylock_is_refused_by_the_line_that_it_does_not_fit(
         project.lock(HERE)
 
 
-OPTIONAL = (
-    '[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
-    '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
-)
-
-
 def test_extras_and_groups_that_the_project_requests_are_read_from_a_pylock(
     project: Project,
 ) -> None:
@@ -218,8 +214,7 @@ def test_extras_and_groups_that_the_project_requests_are_read_from_a_pylock(
         )
         project.wheel(name, "2.0")
     (project.root / "pylock.toml").write_text(text)
-    chosen = '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n'
-    declare(project, "alpha", more=OPTIONAL + chosen)
+    declare(project, "alpha", more=OPTIONAL + CHOSEN)
     assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
 
 
