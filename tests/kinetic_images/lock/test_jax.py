@@ -37,6 +37,9 @@ def test_each_accelerator_gets_its_own(
     found = replaced(tmp_path, "numpy", category=category, python=python)
     assert (*found.preferences, *found.additions) == (expected,)
     assert found.notes == ()
+    if category != "tpu":  # A libtpu is of no use.
+        found = replaced(tmp_path, "libtpu==0.0.1", category=category, python=python)
+        assert (found.preferences, found.additions) == ((expected,), ())
 
 
 @pytest.mark.parametrize(
@@ -90,11 +93,6 @@ def test_a_mark_counts_in_a_pyproject_too(tmp_path: Path, array: str, kept: bool
     found = with_accelerator_jax(read_dependencies(tmp_path / "pyproject.toml"), "tpu", "3.11")
     names = [line.name for line in found.dependencies.requirements]
     assert ("jax" in names, found.notes == ()) == (kept, kept)
-
-
-def test_a_libtpu_is_of_no_use_without_a_tpu(tmp_path: Path) -> None:
-    found = replaced(tmp_path, "libtpu==0.0.1", category="cpu")
-    assert (found.preferences, found.additions) == (("jax==0.10.2",), ())
 
 
 def test_an_override_keeps_what_the_accelerator_needs(tmp_path: Path) -> None:
