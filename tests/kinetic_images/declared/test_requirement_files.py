@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kinetic_images.declared.requirement_files import RequirementSet, read_requirements
 from kinetic_images.errors import DependencyError
@@ -106,15 +104,3 @@ def test_a_line_that_cannot_be_obeyed_is_refused_by_file_and_line(
     with pytest.raises(DependencyError, match=place) as caught:
         declared(text, **others)
     assert "hunter2" not in str(caught.value)
-
-
-names = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
-
-
-@given(
-    st.lists(names, unique=True, max_size=6),
-    st.sampled_from(["\n", "\r\n", "\n\n", "  # why\n", " \\\n  >=1\n"]),
-)
-def test_any_names_are_found_whatever_stands_between_them(wanted: list[str], between: str) -> None:
-    read = declared("".join(f"{name}{between}" for name in wanted))
-    assert [one.name for one in read.requirements] == wanted

@@ -86,13 +86,10 @@ def test_a_password_in_a_name_is_not_in_the_error(text: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-COMPONENTS = st.from_regex(r"[a-z0-9]{1,8}([._-][a-z0-9]{1,8})?", fullmatch=True)
-
-
 @given(
     st.sampled_from(["docker.io", "ghcr.io", "localhost", "127.0.0.1:5000", "[::1]:5000", "h:1"]),
-    st.lists(COMPONENTS, min_size=2, max_size=4),
-    st.none() | st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True),
+    st.lists(st.sampled_from(["a", "1b", "a__b-c.d", "a---b"]), min_size=2, max_size=4),
+    st.none() | st.sampled_from(["1", "_A.b-c", "x" * 128]),
     st.none() | st.just(DIGEST),
 )
 def test_the_text_of_a_reference_is_read_as_the_same_reference(

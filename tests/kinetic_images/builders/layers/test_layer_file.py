@@ -16,10 +16,10 @@ files = st.dictionaries(
     st.text(
         st.characters(exclude_characters="/\0", exclude_categories=("Cs",)),
         min_size=1,
-        max_size=150,
+        max_size=120,
     ).filter(lambda name: name not in (".", "..")),
     st.binary(max_size=2000),
-    max_size=6,
+    max_size=3,
 )
 
 

@@ -39,7 +39,7 @@ def test_large_wheels_have_their_own_layers_and_small_ones_share_the_last() -> N
     assert plan(*small, *large) == [["x"], ["y"], ["z"], ["a", "b", "unknown"]]
 
 
-@given(st.lists(st.integers(0, 3 * LARGE), max_size=90), st.integers(1, 70))
+@given(st.lists(st.integers(0, 3 * LARGE), max_size=20), st.integers(1, 15))
 def test_every_package_is_in_one_layer_and_there_is_room(sizes: list[int], room: int) -> None:
     packages = [a_package(f"{number}", size) for number, size in enumerate(sizes)]
 
