@@ -1,4 +1,4 @@
-"""A published base image is used as it is; a job installs only what the image does not contain."""
+"""A published base image is used as it is; a job installs only packages that the image lacks."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def world(packages: PackageServer, project: Project, server: RegistryServer) -> 
     ],
     ids=["one is missing", "complete", "older versions fit", "one does not fit", "no list"],
 )
-def test_only_what_the_image_does_not_contain_is_installed(
+def test_only_packages_that_the_image_lacks_are_installed(
     world: World,
     contained: dict[str, str] | None,
     required: list[str],

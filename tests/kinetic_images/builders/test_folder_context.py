@@ -51,7 +51,7 @@ def test_patterns_are_those_of_docker(lines: list[str], path: str, expected: boo
     assert ignored_by(lines)(path) is expected
 
 
-def test_a_folder_is_sent_with_links_and_modes_and_without_what_is_ignored(tmp_path: Path) -> None:
+def test_a_folder_is_sent_with_links_and_modes_and_without_ignored_files(tmp_path: Path) -> None:
     ignore = {".dockerignore": "secret\nDockerfile\n"}
     dockerfile = a_folder(tmp_path, src__run="x", secret="no", **ignore)
     (tmp_path / "src/run").chmod(0o755)

@@ -1,4 +1,4 @@
-"""What a pyproject.toml declares is taken, what is not read is noted."""
+"""Declarations of a pyproject.toml are read by line, and others are noted."""
 
 from __future__ import annotations
 

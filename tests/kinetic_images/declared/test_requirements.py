@@ -42,7 +42,7 @@ def test_the_line_for_the_installer_has_the_credentials_and_not_the_mark() -> No
 
 
 @pytest.mark.parametrize("text", ["foo=1", "six ; python_versio<'3'", "not a name", "six -r x"])
-def test_what_is_no_requirement_is_named_by_file_and_line(text: str) -> None:
+def test_an_invalid_requirement_is_named_by_file_and_line(text: str) -> None:
     with pytest.raises(DependencyError, match=r"^requirements\.txt:7: "):
         parse_requirement(text, HERE)
 

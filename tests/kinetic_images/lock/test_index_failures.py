@@ -1,4 +1,4 @@
-"""uv's words about an index lead to the place that names it."""
+"""Output of uv about an index leads to the place that names it."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_mark_counts_in_a_pyproject_too(tmp_path: Path, array: str, kept: bool
     assert ("jax" in names, found.notes == ()) == (kept, kept)
 
 
-def test_an_override_keeps_what_the_accelerator_needs(tmp_path: Path) -> None:
+def test_an_override_keeps_the_extra_of_the_accelerator(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text('override-dependencies = ["jax==0.9.0"]\n')
     found = replaced(tmp_path, "flax")
     assert [line.line for line in found.dependencies.overrides] == ["jax[tpu]==0.9.0"]

@@ -48,7 +48,7 @@ OPTIONAL = (
 CHOSEN = '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n'
 
 
-def test_uv_lock_keeps_its_versions_also_for_what_kinetic_adds(project: Project) -> None:
+def test_uv_lock_keeps_its_versions_also_for_additions_of_kinetic(project: Project) -> None:
     for name in ("alpha", "beta"):
         project.wheel(name, "1.0")
     declare(project, "alpha", "beta ; sys_platform == 'darwin'")

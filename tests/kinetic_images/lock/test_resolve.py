@@ -1,4 +1,4 @@
-"""Exactly one file of each package is chosen for the target, and what does not fit is refused."""
+"""Exactly one file of each package is chosen for the target, and a file that does not fit is refused."""
 
 from __future__ import annotations
 

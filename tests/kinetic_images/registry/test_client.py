@@ -33,7 +33,7 @@ from kinetic_images.testing.registry import Access, RegistryServer, User
         ({"stall": 9.0}, RegistryUnavailableError),
     ],
 )
-def test_no_failure_says_that_something_does_not_exist(
+def test_no_failure_is_taken_for_a_missing_image(
     server: RegistryServer,
     environ: Mapping[str, str],
     fault: dict[str, Any],

@@ -42,7 +42,7 @@ def test_a_source_that_does_not_compile_has_none(source: bytes) -> None:
     assert compiled(source, "/x.py") is None
 
 
-def test_docstrings_and_assertions_stay_whatever_this_process_was_started_with() -> None:
+def test_docstrings_and_assertions_stay_with_any_options_of_this_process() -> None:
     made = compiled(b'"""Doc."""\nassert x\n', "/x.py") or b""
 
     assert b"Doc." in made

@@ -205,7 +205,9 @@ def test_metadata_names_every_file_and_only_files_that_exist(tmp_path: Path) -> 
     assert (kn / "site/demo-1.0.dist-info/INSTALLER").read_text() == "kinetic\n"
 
 
-def test_bytecode_is_what_py_compile_writes_for_the_path_in_the_image(tmp_path: Path) -> None:
+def test_bytecode_is_that_of_py_compile_for_the_path_in_the_image_and_replaces_that_of_a_wheel(
+    tmp_path: Path,
+) -> None:
     cached = f"demo/__pycache__/__init__.{sys.implementation.cache_tag}.pyc"
     files = {"demo/__init__.py": "def f(x):\n    return x + 1\n", cached: b"of the wheel"}
     members = extracted(layer_of(make_wheel(tmp_path, files), bytecode=True), tmp_path / "image")

@@ -46,7 +46,7 @@ def slow_wheel(folder: Path) -> Path:
     return make_wheel(folder, {f"demo{each}.py": module for each in range(8)}, name="slow")
 
 
-def test_a_worker_writes_what_this_process_would_write(tmp_path: Path) -> None:
+def test_a_worker_writes_the_same_layer_as_this_process(tmp_path: Path) -> None:
     wheels = [make_wheel(tmp_path / f"{number}", name=f"p{number}") for number in range(6)]
     before = children()
 
