@@ -19,15 +19,6 @@ from kinetic_images.testing.registry.storage import StoredManifest
 OTHER = digest_of(b"other")
 
 
-def test_looking_for_an_image_that_has_not_changed_is_one_request(
-    server: RegistryServer, repository: Repository
-) -> None:
-    digest = server.add_image("kn/image", "1")
-
-    assert repository.digest("1") == digest
-    assert server.requests.lines == ["HEAD /v2/kn/image/manifests/1 200"]
-
-
 def test_a_name_selects_the_repository_and_its_tag_is_ignored(registry: Registry) -> None:
     repository = registry.repository(f"ghcr.io/kn/image:other@{OTHER}")
     assert str(repository) == "ghcr.io/kn/image"

@@ -18,7 +18,7 @@ from kinetic_images.registry.repository import Repository
 from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.registry import Access, RegistryServer, User
 from kinetic_images.testing.registry.contract import push
-from kinetic_payload.threads import Stopped, parallel_map, stoppable
+from kinetic_payload.threads import Stopped, stoppable
 
 DATA = os.urandom(1_000_000)
 UPLOADS = "/v2/kn/image/blobs/uploads/*"
@@ -223,10 +223,3 @@ def test_memory_does_not_depend_on_the_size_of_a_blob(server: RegistryServer) ->
 
     grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert int(grown) < 10_000  # KiB
-
-
-def test_many_threads_share_a_client(server: RegistryServer, repository: Repository) -> None:
-    contents = [os.urandom(10_000) for _ in range(40)]
-
-    digests = parallel_map(lambda data: push(repository, data), contents, threads=8)
-    assert server.storage.blobs("kn/image") == set(digests)
