@@ -1,11 +1,10 @@
 """What is read here and handed to uv resolves as uv would resolve the files as they are.
 
-Outside of CI, for more cases: `python tests/kinetic_images/test_against_uv.py COUNT [FIRST_SEED]`.
+Outside of CI, for more cases: `PYTHONPATH=tests/tools python tests/kinetic_images/test_against_uv.py COUNT [FIRST_SEED]`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -13,16 +12,16 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
-import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from locked_project import write_wheel
+from package_server import running_package_server
 
 from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError, InstallError
@@ -52,29 +51,21 @@ NEEDS = {
 }
 
 
-class Silent(SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 class World:
     """A public and a private index and a folder of links, as files and over HTTP; and a uv."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, web: str) -> None:
         self.folder = folder
+        self.web = web
         self.hashes: dict[str, str] = {}
         for place, packages in (("public", PUBLIC), ("private", PRIVATE), ("my links", LINKS)):
             for name, versions in packages.items():
+                page = folder / place / "simple" / name / "index.html"
+                page.parent.mkdir(parents=True)
+                files = [f"{name}-{version}-py3-none-any.whl" for version in versions]
+                page.write_text("".join(f'<a href="../../files/{f}">{f}</a>\n' for f in files))
                 for version in versions:
-                    self._wheel(folder / place / "files", name, version)
-        for place in ("public", "private"):
-            self._simple(folder / place)
-        handler = partial(Silent, directory=str(folder))
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.web = f"http://127.0.0.1:{self.server.server_address[1]}"
+                    self._wheel(place, name, version)
         home = folder / "home"
         home.mkdir()
         self.environ = {
@@ -88,37 +79,21 @@ class World:
         }
         self.program = find_uv().program
 
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-
     def uv(self, environ: Mapping[str, str]) -> Uv:
         return Uv(self.program, uv_environment(environ))
 
-    def _wheel(self, folder: Path, name: str, version: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        info = f"{name}-{version}.dist-info"
-        needs = "".join(f"Requires-Dist: {one}\n" for one in NEEDS.get(f"{name}-{version}", ()))
-        if "extra" in needs:
-            needs += "Provides-Extra: x\nProvides-Extra: y-z\n"
-        path = folder / f"{name}-{version}-py3-none-any.whl"
-        with zipfile.ZipFile(path, "w") as wheel:
-            for file, text in (
-                ("METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}"),
-                ("WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
-                ("RECORD", ""),
-            ):
-                wheel.writestr(zipfile.ZipInfo(f"{info}/{file}"), text)
-        self.hashes[f"{folder.parent.name}/{name}-{version}"] = hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
+    def _wheel(self, place: str, name: str, version: str) -> None:
+        path = self.folder / place / "files" / f"{name}-{version}-py3-none-any.whl"
+        needs = NEEDS.get(f"{name}-{version}", ())
+        extras = ("x", "y-z") if "extra" in str(needs) else ()
+        digest = write_wheel(path, name, version, *needs, extras=extras)
+        self.hashes[f"{place}/{name}-{version}"] = digest
 
-    def _simple(self, folder: Path) -> None:
-        for path in sorted((folder / "files").iterdir()):
-            page = folder / "simple" / path.name.partition("-")[0] / "index.html"
-            page.parent.mkdir(parents=True, exist_ok=True)
-            with page.open("a") as stream:
-                stream.write(f'<a href="../../files/{path.name}">{path.name}</a>\n')
+
+@contextmanager
+def running_world(folder: Path) -> Iterator[World]:
+    with running_package_server(folder) as server:
+        yield World(folder, server.url.rstrip("/"))
 
 
 @dataclass
@@ -262,21 +237,9 @@ class Generator:
         if self.maybe(0.6):
             blank = self.blank()
             specifier = self.one(
-                "==1.0",
-                ">=0.9",
-                "<9",
-                "<2",
-                "~=1.0",
-                "!=2.0",
-                ">=1.0,<2.0",
-                f">=1.0 ,{blank}<9",
-                "==1.*",
-                "===1.0",
-                f">{blank}0.1",
-                "(>=1.0)",
-                ">=0.9a0",
-                "!=1.5,>0.5",
-            )
+                "==1.0", ">=0.9", "<9", "<2", "~=1.0", "!=2.0", ">=1.0,<2.0", f">=1.0 ,{blank}<9",
+                "==1.*", "===1.0", f">{blank}0.1", "(>=1.0)", ">=0.9a0", "!=1.5,>0.5",
+            )  # fmt: skip
             written += blank + specifier
         if self.maybe(0.35):
             written += self.blank() + self.marker()
@@ -286,38 +249,23 @@ class Generator:
         quote = self.one("'", '"')
         minor = VERSION.rpartition(".")[0]
         marker = self.one(
-            f"python_version >= {quote}3.9{quote}",
-            f"python_version<{quote}3.9{quote}",
-            f"python_version == '{minor}'",
-            f"python_version != '{minor}.*'",
-            f"python_version ~= '{minor}'",
-            f"python_version in '3.7 {minor}'",
-            f"python_version not in '3.7 {minor}'",
-            f"'{minor}' <= python_version",
-            f"python_full_version > {quote}{minor}.0{quote}",
-            f"python_full_version < '{minor}.1'",
-            f"python_full_version == '{VERSION}'",
-            f"python_full_version != '{VERSION}'",
+            f"python_version >= {quote}3.9{quote}", f"python_version<{quote}3.9{quote}",
+            f"python_version == '{minor}'", f"python_version != '{minor}.*'",
+            f"python_version ~= '{minor}'", f"python_version in '3.7 {minor}'",
+            f"python_version not in '3.7 {minor}'", f"'{minor}' <= python_version",
+            f"python_full_version > {quote}{minor}.0{quote}", f"python_full_version < '{minor}.1'",
+            f"python_full_version == '{VERSION}'", f"python_full_version != '{VERSION}'",
             f"python_full_version <= '{minor}.99' and python_full_version >= '{VERSION}'",
-            f"implementation_version >= '{minor}.1'",
-            "sys_platform == 'win32'",
-            f"sys_platform == {quote}{sys.platform}{quote}",
-            f"'{sys.platform[:3]}' in sys_platform",
+            f"implementation_version >= '{minor}.1'", "sys_platform == 'win32'",
+            f"sys_platform == {quote}{sys.platform}{quote}", f"'{sys.platform[:3]}' in sys_platform",
             "sys_platform not in 'win32 cygwin'",
             "os_name == 'posix' and (python_version < '3' or platform_system != 'Windows')",
-            "platform_python_implementation == 'CPython'",
-            "implementation_name != 'cpython'",
-            "platform_release >= '1'",
-            "platform_release == ''",
-            "platform_version != ''",
-            f"platform_machine == '{os.uname().machine}'",
-            "extra == 'x'",
-            "extra != 'x'",
-            "python_version < '3' and extra == 'x'",
-            "python_version > '3' or extra == 'x'",
-            "os.name == 'posix'",
-            "sys.platform == 'win32'",
-        )
+            "platform_python_implementation == 'CPython'", "implementation_name != 'cpython'",
+            "platform_release >= '1'", "platform_release == ''", "platform_version != ''",
+            f"platform_machine == '{os.uname().machine}'", "extra == 'x'", "extra != 'x'",
+            "python_version < '3' and extra == 'x'", "python_version > '3' or extra == 'x'",
+            "os.name == 'posix'", "sys.platform == 'win32'",
+        )  # fmt: skip
         return f";{self.blank()}{marker}"
 
     def hashes(self) -> str:
@@ -470,23 +418,15 @@ class Generator:
 
     def setting_lines(self, folder: str) -> str:
         top = [
-            'prerelease = "allow"',
-            'resolution = "lowest-direct"',
-            'resolution = "lowest"',
+            'prerelease = "allow"', 'resolution = "lowest-direct"', 'resolution = "lowest"',
             'constraint-dependencies = ["alpha<2", "mine ; python_version < \'3\'"]',
             'override-dependencies = ["alpha==1.0"]',
             "override-dependencies = [\"alpha==1.5 ; python_version < '3'\"]",
-            'exclude-dependencies = ["alpha"]',
-            'index-strategy = "unsafe-best-match"',
-            'build-constraint-dependencies = ["alpha<2"]',
-            'no-binary-package = ["gamma"]',
-            "managed = false",
-            "environments = [\"sys_platform == 'linux'\"]",
-            "offline = false",
-            'prerelease-package = {alpha = "allow"}',
-            "no-build = true",
-            "upgrade = true",
-        ]
+            'exclude-dependencies = ["alpha"]', 'index-strategy = "unsafe-best-match"',
+            'build-constraint-dependencies = ["alpha<2"]', 'no-binary-package = ["gamma"]',
+            "managed = false", "environments = [\"sys_platform == 'linux'\"]", "offline = false",
+            'prerelease-package = {alpha = "allow"}', "no-build = true", "upgrade = true",
+        ]  # fmt: skip
         chosen = self.random.sample(top, self.random.randint(0, 2))
         keys = {line.partition(" ")[0]: line for line in chosen}
         if any("environments" in key or "managed" in key for key in keys):
@@ -586,9 +526,8 @@ def differing(world: World, seed: int) -> str | None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    made = World(tmp_path_factory.mktemp("world"))
-    yield made
-    made.close()
+    with running_world(tmp_path_factory.mktemp("world")) as made:
+        yield made
 
 
 def test_generated_files_resolve_as_they_do_for_uv_itself(world: World) -> None:
@@ -653,20 +592,6 @@ def test_a_private_name_is_never_taken_from_the_public_index(
         assert found == ["mine==1.5"]
 
 
-def test_only_the_nearest_project_above_decides_on_the_workspace(
-    world: World, tmp_path: Path
-) -> None:
-    outer = "[tool.uv.workspace]\nmembers = ['a/*']\n[tool.uv.sources]\nmine = {index = 'p'}\n"
-    outer += f"[[tool.uv.index]]\nname = 'p'\nurl = '{world.web}/private/simple'\nexplicit = true\n"
-    texts = {"pyproject.toml": outer, "a/pyproject.toml": "", "a/project/pyproject.toml": LISTS}
-    written(tmp_path, texts)
-    assert ours(world, tmp_path / "a") == by_uv(
-        world,
-        Case(source="pyproject.toml", environ={"XDG_CONFIG_HOME": f"{tmp_path}/a/config"}),
-        tmp_path / "a",
-    )
-
-
 @pytest.mark.parametrize(
     "files",
     [
@@ -675,8 +600,8 @@ def test_only_the_nearest_project_above_decides_on_the_workspace(
         {"requirements.txt": "mine", "uv.toml": "[[index]]\nurl = 'wheels'\nformat = 'flat'"},
     ],
 )
-@pytest.mark.parametrize("name", ["a#b", "a #b", "${HOME}", "100%20"])
-def test_relative_folders_hold_whatever_the_project_is_called(
+@pytest.mark.parametrize("name", ["a #b", "${HOME}", "100%20"])
+def test_relative_folders_hold_with_any_name_of_the_project(
     world: World, tmp_path: Path, name: str, files: dict[str, str]
 ) -> None:
     texts = {f"project/{file}": text for file, text in files.items()}
@@ -685,66 +610,53 @@ def test_relative_folders_hold_whatever_the_project_is_called(
     assert ours(world, tmp_path / name, HOME="/nowhere") == ["mine==1.5"]
 
 
+P = "[[tool.uv.index]]\nname = 'p'\nurl = '{web}/private/simple'\nexplicit = true\n"
+FROM_P = "[tool.uv.sources]\nmine = {index = 'p'}\n"
+ADDRESS = "mine @ ${WEB}/private/files/mine-1.0-py3-none-any.whl"
+
+
 @pytest.mark.parametrize(
-    ("setting", "chosen"),
+    ("files", "chosen"),
     [
-        ("prerelease = 'allow'", "alpha==3.0a1"),
-        ("constraint-dependencies = ['alpha<2']", "alpha==1.5"),
-        ("override-dependencies = ['alpha==1.0']", "alpha==1.0"),
-        ("resolution = 'lowest'", "alpha==1.0"),
-        ("prerelease-package = {alpha = 'allow'}", "alpha==3.0a1"),
-        ("[tool.uv.pip]\nprerelease = 'allow'", "alpha==3.0a1"),
+        *(({"requirements.txt": "alpha", "pyproject.toml": f"[tool.uv]\n{setting}\n"}, [f"alpha=={version}"]) for setting, version in (
+            ("prerelease = 'allow'", "3.0a1"),
+            ("constraint-dependencies = ['alpha<2']", "1.5"),
+            ("override-dependencies = ['alpha==1.0']", "1.0"),
+            ("resolution = 'lowest'", "1.0"),
+            ("prerelease-package = {alpha = 'allow'}", "3.0a1"),
+            ("[tool.uv.pip]\nprerelease = 'allow'", "3.0a1"),
+        )),
+        # An override takes the place of a marker, too.
+        ({"requirements.txt": "alpha ; sys_platform == 'win32'\nmine ; sys_platform == 'win32'", "uv.toml": "override-dependencies = ['alpha<2', \"mine ; sys_platform == 'win32'\"]"}, ["alpha==1.5"]),
+        # Settings may name variables in addresses.
+        ({"requirements.txt": "mine", "uv.toml": f"constraint-dependencies = ['{ADDRESS}']"}, [ADDRESS]),
+        ({"requirements.txt": "mine", "uv.toml": f"override-dependencies = ['{ADDRESS}']"}, [ADDRESS]),
+        # An explicit index serves what is assigned to it and nothing else.
+        ({"pyproject.toml": PROJECT + 'dependencies = ["mine", "alpha"]\n' + FROM_P + P}, ["alpha==2.0", "mine==1.5"]),
+        # Only the nearest project above decides on the workspace.
+        ({"../../pyproject.toml": "[tool.uv.workspace]\nmembers = ['a/*']\n" + FROM_P + P, "../pyproject.toml": "", "pyproject.toml": LISTS}, ["mine==9.0"]),
     ],
-)
-def test_settings_that_choose_are_obeyed(
-    world: World, tmp_path: Path, setting: str, chosen: str
+)  # fmt: skip
+def test_settings_decide_as_they_do_for_uv(
+    world: World, tmp_path: Path, files: dict[str, str], chosen: list[str]
 ) -> None:
-    files = {"requirements.txt": "alpha", "pyproject.toml": f"[tool.uv]\n{setting}\n"}
-    written(tmp_path, {f"project/{name}": text for name, text in files.items()})
-    assert ours(world, tmp_path) == [chosen]
-
-
-def test_an_override_takes_the_place_of_a_marker_too(world: World, tmp_path: Path) -> None:
-    marked = "alpha ; sys_platform == 'win32'\nmine ; sys_platform == 'win32'\n"
-    override = (
-        "[tool.uv]\noverride-dependencies = ['alpha<2', \"mine ; sys_platform == 'win32'\"]\n"
-    )
-    texts = {"requirements.txt": marked, "pyproject.toml": override}
-    written(tmp_path, {f"project/{name}": text for name, text in texts.items()})
-    assert ours(world, tmp_path) == ["alpha==1.5"]
-
-
-@pytest.mark.parametrize("key", ["constraint-dependencies", "override-dependencies"])
-def test_settings_may_name_variables_in_addresses(world: World, tmp_path: Path, key: str) -> None:
-    address = "${WEB}/private/files/mine-1.0-py3-none-any.whl"
-    texts = {"requirements.txt": "mine", "uv.toml": f"{key} = ['mine @ {address}']"}
-    written(tmp_path, {f"project/{name}": text for name, text in texts.items()})
-    found = ours(world, tmp_path, WEB=world.web)
-    case = Case(source="requirements.txt", environ={"WEB": world.web})
-    assert found == by_uv(world, case, tmp_path)
-    assert "mine-1.0" in str(found)
-
-
-def test_an_explicit_index_serves_what_is_assigned_to_it_and_nothing_else(
-    world: World, tmp_path: Path
-) -> None:
-    text = PROJECT + 'dependencies = ["mine", "alpha"]\n'
-    text += "[tool.uv.sources]\nmine = {index = 'p'}\n"
-    text += f"[[tool.uv.index]]\nname = 'p'\nurl = '{world.web}/private/simple'\nexplicit = true\n"
-    written(tmp_path, {"project/pyproject.toml": text})
-    assert ours(world, tmp_path) == ["alpha==2.0", "mine==1.5"]
+    texts = {f"project/{name}": text.replace("{web}", world.web) for name, text in files.items()}
+    found = ours(world, written(tmp_path / "b" / "a", texts), WEB=world.web)
+    assert found == [one.replace("${WEB}", world.web) for one in chosen]
 
 
 def main(count: int, first: int = 0) -> int:
     """Compare *count* cases from the seed *first* on, and print those that differ."""
     differences = 0
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(3) as pool:
-        world = World(Path(folder))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_world(Path(folder)) as world,
+        ThreadPoolExecutor(3) as pool,
+    ):
         for one in pool.map(partial(differing, world), range(first, first + count)):
             if one:
                 differences += 1
                 print(one, end="\n\n", flush=True)
-        world.close()
     print(f"{differences} of {count} differ")
     return min(differences, 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,6 @@ REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.
 
 
 @pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with RegistryServer() as running:
-        yield running
-
-
-@pytest.fixture
 def inspect(tmp_path: Path) -> Callable[..., InspectedImage]:
     def look(uri: str, *, machine: Machine = "x86_64") -> InspectedImage:
         return inspect_image(uri, python="3.11", machine=machine, registry=REGISTRY, home=tmp_path)
@@ -35,7 +29,7 @@ def inspect(tmp_path: Path) -> Callable[..., InspectedImage]:
 Inspect = Callable[..., InspectedImage]
 
 
-def test_it_is_pinned_to_the_digest_that_its_tag_has_now(
+def test_an_image_is_pinned_to_the_digest_that_its_tag_has_now(
     server: RegistryServer, inspect: Inspect
 ) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1", Env=["PYTHON_VERSION=3.11.9"])
@@ -55,7 +49,7 @@ def test_it_is_pinned_to_the_digest_that_its_tag_has_now(
         (["PYTHON_VERSION=3.13.1"], "has Python 3.13, and this process runs Python 3.11"),
     ],
 )
-def test_what_is_doubtful_is_noted(
+def test_a_doubtful_python_is_noted(
     server: RegistryServer, inspect: Inspect, env: list[str], note: str
 ) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1", Env=env)
@@ -63,7 +57,7 @@ def test_what_is_doubtful_is_noted(
     assert note in found
 
 
-def test_one_that_is_missing_or_for_another_processor_is_refused(
+def test_an_image_that_is_missing_or_unusable_is_refused(
     server: RegistryServer, inspect: Inspect
 ) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1")
@@ -73,19 +67,15 @@ def test_one_that_is_missing_or_for_another_processor_is_refused(
         inspect(uri, machine="aarch64")
     with pytest.raises(InvalidReferenceError):
         inspect("Not An Image")
-
-
-def test_one_without_python_is_refused_each_time(server: RegistryServer, inspect: Inspect) -> None:
-    uri = push_image(
-        server.host, REGISTRY, tag="v1", files=["usr/bin/python2", "python3/a"], Env=[]
-    )
-    for _ in range(2):
+    files = ["usr/bin/python2", "python3/a"]
+    uri = push_image(server.host, REGISTRY, tag="v1", files=files, Env=[])
+    for _ in range(2):  # Each time: it is not kept.
         with pytest.raises(ImageNotFoundError, match="base:v1 contains no python3"):
             inspect(uri)
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500])
-def test_if_the_registry_cannot_be_asked_it_is_used_as_named_with_a_warning(
+def test_if_the_registry_cannot_be_asked_an_image_is_used_as_named_with_a_warning(
     server: RegistryServer, inspect: Inspect, status: int
 ) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1")

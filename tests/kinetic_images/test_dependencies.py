@@ -1,8 +1,9 @@
-"""The right file is found, and its digest changes exactly when what is asked for changes."""
+"""The right file is found, and its digest changes exactly when the requirements change."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,15 @@ from kinetic_images.errors import DependencyError
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 LINUX = "linux-x86_64"
+PROJECT = '[project]\nname = "My_App"\nversion = "1"\n'
 
 
 def project(folder: Path, **files: str) -> Path:
-    """Write *files*: `requirements` is requirements.txt, `pyproject` is pyproject.toml."""
+    """Write *files*: `requirements` is requirements.txt, `pyproject` and `uv` are TOML."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / (f"{name}.toml" if name == "pyproject" else f"{name}.txt")).write_text(text)
+        suffix = "toml" if name in ("pyproject", "uv") else "txt"
+        (folder / f"{name}.{suffix}").write_text(text)
     return folder
 
 
@@ -36,7 +39,14 @@ def digest(folder: Path, text: str, platform: str = LINUX, python: str = "3.11")
     return dependencies(folder, text).digest(platform, python)
 
 
-def test_requirements_come_before_pyproject_and_that_is_said(tmp_path: Path) -> None:
+def names(found: Dependencies) -> list[str]:
+    return [one.name for one in found.requirements]
+
+
+# The file
+
+
+def test_requirements_come_before_pyproject_with_a_note(tmp_path: Path) -> None:
     text = '[project]\nname = "a"\ndependencies = ["iniconfig"]\n'
     root = project(tmp_path / "p", requirements="six", pyproject=text)
     found = find_dependencies(root, home=tmp_path, environ={})
@@ -46,37 +56,29 @@ def test_requirements_come_before_pyproject_and_that_is_said(tmp_path: Path) -> 
     )
 
 
-def test_the_search_goes_up_from_the_entry_file_past_a_pyproject_of_tools(tmp_path: Path) -> None:
+def test_the_search_goes_up_to_the_root_of_the_repository_or_the_home_folder(
+    tmp_path: Path,
+) -> None:
     top = project(tmp_path / "p", requirements="six")
     inner = project(top / "src" / "app", pyproject="[tool.ruff]\n")
     (inner / "main.py").touch()
-    assert (
-        find_dependencies(inner / "main.py", home=tmp_path, environ={}).source
-        == top / "requirements.txt"
-    )
-
-
-def test_the_search_ends_at_the_root_of_the_repository(tmp_path: Path) -> None:
-    repository = project(project(tmp_path / "a", requirements="six") / "repository")
-    (repository / ".git").touch()  # A file, as in a worktree.
-    inner = project(repository / "inner")
+    assert find_source(inner / "main.py", home=tmp_path) == top / "requirements.txt"
+    assert find_source(inner, home=top) is None
+    assert find_source(top, home=top) == top / "requirements.txt"
+    (top / "src" / ".git").touch()  # A file, as in a worktree.
     assert find_source(inner, home=tmp_path) is None
 
 
-def test_the_search_ends_before_the_home_folder(tmp_path: Path) -> None:
-    home = project(tmp_path / "home", requirements="six")
-    inner = project(home / "inner")
-    assert find_source(inner, home=home) is None
-    assert find_source(home, home=home) == home / "requirements.txt"
-
-
-def test_a_project_without_declarations_says_so(tmp_path: Path) -> None:
+def test_a_project_without_declarations_has_a_note(tmp_path: Path) -> None:
     root = project(tmp_path / "p")
     (root / ".git").mkdir()
     found = find_dependencies(root, home=tmp_path, environ={})
     assert found.source is None
     assert str(root) in found.notes[0]
     assert found.digest(LINUX, "3.11") == Dependencies().digest(LINUX, "3.11")
+
+
+# The digest
 
 
 @pytest.mark.parametrize(
@@ -87,15 +89,12 @@ def test_a_project_without_declarations_says_so(tmp_path: Path) -> None:
         "A <2, >=1 # because\r\nB==1\r\n",
         "a<2,\\\n>=1\nb==1\nb==1",
         "a>=1,<2\nb==1\nwin ; sys_platform == 'win32'",
+        "-r more.txt\nb==1",
     ],
 )
-def test_spelling_changes_no_digest(tmp_path: Path, text: str) -> None:
+def test_spelling_and_files_change_no_digest(tmp_path: Path, text: str) -> None:
+    project(tmp_path / "1", more="a>=1,<2")
     assert digest(tmp_path / "1", text) == digest(tmp_path / "2", "a>=1,<2\nb==1")
-
-
-def test_an_include_has_the_digest_of_its_lines(tmp_path: Path) -> None:
-    included = dependencies(tmp_path / "1", "-r more.txt\nb==1", more="a")
-    assert included.digest(LINUX, "3.11") == digest(tmp_path / "2", "a\nb==1")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_an_include_has_the_digest_of_its_lines(tmp_path: Path) -> None:
         "a",
         "a --hash=sha256:aa\nb",
         "a @ https://h/a.zip\nb",
-        "a ; python_version > '3'\nb",
+        "a ; python_full_version != '3.11.4'\nb",
         "a # kn:keep\nb",
         "a\nb\n-i https://h/simple",
         "a\nb\n--pre",
@@ -121,16 +120,25 @@ def test_every_ingredient_changes_the_digest(tmp_path: Path, text: str) -> None:
     assert digest(tmp_path / "1", text) != digest(tmp_path / "2", "a\nb")
 
 
-def test_platform_and_python_are_ingredients_and_credentials_are_not(tmp_path: Path) -> None:
-    plain = digest(tmp_path, "a\n-i https://h/simple")
-    assert plain == digest(tmp_path, "a\n-i https://me:secret@h/simple")
-    assert plain != digest(tmp_path, "a\n-i https://h/simple", "linux-aarch64")
-    assert plain != digest(tmp_path, "a\n-i https://h/simple", python="3.12")
-
-
-def test_the_order_of_indexes_is_an_ingredient(tmp_path: Path) -> None:
+def test_target_settings_and_order_of_indexes_are_ingredients_and_credentials_are_not(
+    tmp_path: Path,
+) -> None:
+    plain = digest(tmp_path / "0", "a\n-i https://h/simple")
+    assert plain == digest(tmp_path / "0", "a\n-i https://me:secret@h/simple")
+    assert plain != digest(tmp_path / "0", "a\n-i https://h/simple", "linux-aarch64")
+    assert plain != digest(tmp_path / "0", "a\n-i https://h/simple", python="3.12")
     one, two = "--extra-index-url https://one\n", "--extra-index-url https://two\n"
-    assert digest(tmp_path, one + two) != digest(tmp_path, two + one)
+    assert digest(tmp_path / "0", one + two) != digest(tmp_path / "0", two + one)
+    plain = digest(tmp_path / "0", "a")
+    for setting in ("index-url = 'https://h'", "override-dependencies = ['a<1']"):
+        found = dependencies(tmp_path / "1", "a", pyproject=f"[tool.uv]\n{setting}\n")
+        assert found.digest(LINUX, "3.11") != plain
+    source = tmp_path / "0" / "requirements.txt"
+    found = read_dependencies(source, environ={"UV_INDEX": "https://me:secret@h"})
+    assert found.digest(LINUX, "3.11") != plain
+
+
+# Our own names, the project itself, and paths
 
 
 @pytest.mark.parametrize("name", sorted(DISTRIBUTIONS.values()))
@@ -138,7 +146,7 @@ def test_our_names_are_left_out_with_one_sentence_however_they_are_spelled(
     tmp_path: Path, name: str
 ) -> None:
     found = dependencies(tmp_path, f"six\n{name.upper().replace('-', '_')}==9 # ours\n")
-    assert [one.name for one in found.requirements] == ["six"]
+    assert names(found) == ["six"]
     assert [one.name for one in found.own] == [name]
     (note,) = found.notes
     assert note.startswith(f"requirements.txt:2: {name}==9 is not taken from an index: ")
@@ -150,58 +158,27 @@ def test_only_exactly_our_names_are_ours(tmp_path: Path) -> None:
     assert len(OWN_NAMES) == 6
 
 
-def test_the_project_itself_gives_way_to_what_it_depends_on(tmp_path: Path) -> None:
-    text = '[project]\nname = "a"\ndependencies = ["six"]\noptional-dependencies.gpu = ["cupy"]\n'
-    found = dependencies(tmp_path, "-e .[gpu]\niniconfig", pyproject=text)
-    assert [one.name for one in found.requirements] == ["iniconfig", "six", "cupy"]
+LISTED = '[project]\nname = "a"\ndependencies = ["six"]\noptional-dependencies.gpu = ["cupy"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "files", "expected"),
+    [
+        ("-e .[gpu]\niniconfig", {"pyproject": LISTED}, ["iniconfig", "six", "cupy"]),
+        ("-r deps/dev.txt", {"pyproject": LISTED, "deps/dev": "-e .\n"}, ["six"]),
+        ("-e .", {}, []),
+        ("-e .", {"pyproject": PROJECT}, []),
+    ],
+)
+def test_the_project_itself_gives_way_to_its_dependencies(
+    tmp_path: Path, text: str, files: dict[str, str], expected: list[str]
+) -> None:
+    (tmp_path / "deps").mkdir()
+    found = dependencies(tmp_path, text, **files)
+    assert names(found) == expected
     assert found.local == ()
-    assert "'-e .[gpu]' is the project itself" in found.notes[-1]
+    assert ("is the project itself" in found.notes[-1]) is True
     found.refuse_local()
-
-
-@pytest.mark.parametrize("line", ["-e ../other", "./wheels/x-1-py3-none-any.whl", "x @ ../x"])
-def test_another_path_is_refused_by_file_and_line(tmp_path: Path, line: str) -> None:
-    found = dependencies(tmp_path, f"six\n{line}\n")
-    with pytest.raises(DependencyError) as caught:
-        found.refuse_local()
-    assert f"{tmp_path}/requirements.txt:2: {line!r}" in caught.value.message
-    assert caught.value.hint is not None
-
-
-def test_a_path_whose_marker_is_false_here_is_nobodys_trouble(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, "./win.whl ; sys_platform == 'win32'\n")
-    found.for_target(LINUX, "3.11").refuse_local()
-
-
-def test_an_installers_words_lead_to_the_lines_and_common_words_do_not(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, "requests\nbuild\nmy_pkg>=99\n")
-    words = (
-        "error: No solution found when resolving dependencies\n"
-        "cause: Because only my-pkg<=1 is available and you require my-pkg>=99, we can conclude "
-        "that your requirements are unsatisfiable. hint: build requests failed"
-    )
-    assert found.named_in(words) == [(f"{tmp_path}/requirements.txt:3", "my-pkg>=99")]
-
-
-def test_build_settings_of_one_requirement_are_said_not_to_be_read(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, 'six --config-settings="a=b c" --hash=sha256:aa')
-    assert found.installer_lines() == ["six --hash=sha256:aa"]
-    assert found.notes == (
-        "requirements.txt:1: --config-settings was ignored: only pip has this option.",
-    )
-
-
-def test_lines_for_the_installer_find_local_folders_and_flags(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix")
-    assert found.installer_lines() == [
-        f"--find-links file://{tmp_path}/wheels",
-        "--index-url https://a:b@h",
-        "six",
-    ]
-    assert found.installer_arguments() == ["--prerelease=allow", "--allow-insecure-host=h"]
-
-
-PROJECT = '[project]\nname = "My_App"\nversion = "1"\n'
 
 
 def test_an_extra_of_the_project_within_its_extras_keeps_its_marker(tmp_path: Path) -> None:
@@ -215,11 +192,7 @@ def test_an_extra_of_the_project_within_its_extras_keeps_its_marker(tmp_path: Pa
         'cupy ; ((sys_platform == "linux") and (python_version < "3")) and (os_name == "posix")',
         'six ; os_name == "posix"',
     ]
-
-
-def test_an_extra_that_does_not_exist_is_noted(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, "-e .[gpux]", pyproject=PROJECT)
-    assert "'gpux'" in found.notes[0]
+    assert "'gpux'" in dependencies(tmp_path, "-e .[gpux]", pyproject=PROJECT).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -245,20 +218,121 @@ def test_a_project_whose_dependencies_only_its_build_can_tell_is_refused(
     assert caught.value.hint
 
 
-def test_the_project_itself_without_dependencies_is_left_out(tmp_path: Path) -> None:
-    assert dependencies(tmp_path / "1", "-e .").requirements == ()
-    assert dependencies(tmp_path / "2", "-e .", pyproject=PROJECT).requirements == ()
+@pytest.mark.parametrize("line", ["-e ../other", "./wheels/x-1-py3-none-any.whl", "x @ ../x"])
+def test_another_path_is_refused_by_file_and_line_if_its_marker_is_true(
+    tmp_path: Path, line: str
+) -> None:
+    found = dependencies(tmp_path, f"six\n{line}\n")
+    with pytest.raises(DependencyError) as caught:
+        found.refuse_local()
+    assert f"{tmp_path}/requirements.txt:2: {line!r}" in caught.value.message
+    assert caught.value.hint is not None
+    found = dependencies(tmp_path, "./win.whl ; sys_platform == 'win32'\n")
+    found.for_target(LINUX, "3.11").refuse_local()
 
 
-def test_the_project_itself_is_named_from_where_pip_runs_also_in_an_included_file(
+# What uv gets, and what it prints
+
+
+def test_lines_for_the_installer_have_local_folders_and_flags(tmp_path: Path) -> None:
+    found = dependencies(tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix")
+    assert found.installer_lines() == [
+        f"--find-links file://{tmp_path}/wheels",
+        "--index-url https://a:b@h",
+        "six",
+    ]
+    assert found.installer_arguments() == ["--prerelease=allow", "--allow-insecure-host=h"]
+    found = dependencies(tmp_path, 'six --config-settings="a=b c" --hash=sha256:aa')
+    assert found.installer_lines() == ["six --hash=sha256:aa"]
+    assert found.notes == (
+        "requirements.txt:1: --config-settings was ignored: only pip has this option.",
+    )
+
+
+def test_the_output_of_an_installer_leads_to_the_lines_and_common_words_do_not(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "deps").mkdir()
-    (tmp_path / "deps" / "dev.txt").write_text("-e .\n")
-    text = PROJECT + "dependencies = ['six']\n"
-    found = dependencies(tmp_path, "-r deps/dev.txt", pyproject=text)
-    assert [one.name for one in found.requirements] == ["six"]
-    assert found.local == ()
+    found = dependencies(tmp_path, "requests\nbuild\nmy_pkg>=99\n")
+    words = (
+        "error: No solution found when resolving dependencies\n"
+        "cause: Because only my-pkg<=1 is available and you require my-pkg>=99, we can conclude "
+        "that your requirements are unsatisfiable. hint: build requests failed"
+    )
+    assert found.named_in(words) == [(f"{tmp_path}/requirements.txt:3", "my-pkg>=99")]
+
+
+def test_a_marker_about_the_patch_version_stays_where_only_the_minor_is_known(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        "a ; python_full_version >= '3.11.4'",
+        "b ; python_full_version < '3.11'",
+        "c ; implementation_version == '3.11.2' and sys_platform == 'win32'",
+        "d ; platform_release >= '5'",
+    ]
+    found = dependencies(tmp_path, "\n".join(lines))
+    assert names(found.for_target(LINUX, "3.11")) == ["a", "d"]
+    assert names(found.for_target(LINUX, "3.11.3")) == ["d"]
+    assert found.for_target(LINUX, "3.11").installer_lines()[0] == (
+        'a ; python_full_version >= "3.11.4"'
+    )
+
+
+# Settings of uv
+
+
+OTHER = "no-index = true\nfind-links = ['x']\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "variable", "passed", "note"),
+    [
+        ({"uv": "index-url = 'https://h'\n"}, "", {"index-url": "https://h"}, "{here}/pyproject.toml: [tool.uv] was ignored: uv reads uv.toml instead."),
+        ({"other": OTHER}, "UV_CONFIG_FILE", {"no-index": True, "find-links": ["file://{here}/x"]}, None),
+        ({}, "UV_NO_CONFIG", {}, None),
+    ],
+    ids=["uv.toml", "UV_CONFIG_FILE", "UV_NO_CONFIG"],
+)  # fmt: skip
+def test_settings_in_another_place_replace_those_in_pyproject(
+    tmp_path: Path, files: dict[str, str], variable: str, passed: Any, note: str | None
+) -> None:
+    text = "[tool.uv]\nprerelease = 'allow'\n"
+    source = project(tmp_path, requirements="a", pyproject=text, **files) / "requirements.txt"
+    found = read_dependencies(
+        source, environ={variable: str(tmp_path / "other.txt") if files else "1"}
+    )
+    if "find-links" in passed:
+        passed = {**passed, "find-links": [f"file://{tmp_path}/x"]}
+    assert found.settings.passed == passed
+    assert found.notes == (() if note is None else (note.format(here=tmp_path),))
+
+
+def test_variables_that_choose_and_those_of_pip_are_ignored_with_a_note(tmp_path: Path) -> None:
+    source = project(tmp_path, requirements="a") / "requirements.txt"
+    environ = {"UV_PRERELEASE": "allow", "PIP_INDEX_URL": "https://h", "PIP_CERT": "/c"}
+    first, second = read_dependencies(source, environ=environ).notes
+    assert "UV_PRERELEASE was ignored" in first
+    assert "PIP_INDEX_URL was ignored" in second
+    assert "UV_DEFAULT_INDEX" in second
+
+
+def test_an_index_of_the_settings_precedes_that_of_the_file_with_a_note(tmp_path: Path) -> None:
+    settings = "[tool.uv]\nindex-url = 'https://o'"
+    found = dependencies(tmp_path, "a\n-i https://h", pyproject=settings)
+    assert found.notes == (
+        "requirements.txt:2: --index-url has no effect: as in uv, index-url in the settings of uv "
+        "takes precedence.",
+    )
+
+
+def test_overrides_and_constraints_have_the_rules_of_requirements(tmp_path: Path) -> None:
+    text = "[tool.uv]\noverride-dependencies = ['Kinetic==9', 'six==1']\nconstraint-dependencies = ['kinetic<1', 'x @ ./x.whl']\n"
+    found = dependencies(tmp_path, "six", pyproject=text)
+    assert [one.name for one in found.overrides] == ["six"]
+    assert found.constraints == ()
+    assert "the override of kinetic was ignored" in found.notes[0]
+    with pytest.raises(DependencyError, match=r"pyproject\.toml:3: 'x @ \./x\.whl'"):
+        found.refuse_local()
 
 
 def test_settings_of_two_projects_are_refused_as_uv_would_use_one_of_them(tmp_path: Path) -> None:
@@ -274,90 +348,8 @@ def test_settings_of_two_projects_are_refused_as_uv_would_use_one_of_them(tmp_pa
     assert found.settings.passed == {"index": [{"url": "https://h"}]}
 
 
-def test_settings_are_digested(tmp_path: Path) -> None:
-    plain = digest(tmp_path / "1", "a")
-    for number, setting in enumerate(
-        ("index-url = 'https://h'", "override-dependencies = ['a<1']", "prerelease = 'allow'"), 2
-    ):
-        text = f"[tool.uv]\n{setting}\n"
-        found = dependencies(tmp_path / str(number), "a", pyproject=text)
-        assert found.digest(LINUX, "3.11") != plain
-    found = read_dependencies(
-        tmp_path / "1" / "requirements.txt", environ={"UV_INDEX": "https://me:secret@h"}
-    )
-    assert found.digest(LINUX, "3.11") != plain
-
-
-def test_uv_toml_takes_the_place_of_settings_in_pyproject_and_that_is_said(tmp_path: Path) -> None:
-    (tmp_path / "uv.toml").write_text("index-url = 'https://h'\n")
-    found = dependencies(tmp_path, "a", pyproject="[tool.uv]\nprerelease = 'allow'\n")
-    assert found.settings.passed == {"index-url": "https://h"}
-    assert found.notes == (
-        f"{tmp_path}/pyproject.toml: [tool.uv] was ignored: uv reads uv.toml instead.",
-    )
-
-
-def test_variables_that_choose_and_those_of_pip_are_said_not_to_be_read(tmp_path: Path) -> None:
-    source = project(tmp_path, requirements="a") / "requirements.txt"
-    found = read_dependencies(
-        source, environ={"UV_PRERELEASE": "allow", "PIP_INDEX_URL": "https://h", "PIP_CERT": "/c"}
-    )
-    first, second = found.notes
-    assert "UV_PRERELEASE was ignored" in first
-    assert "PIP_INDEX_URL was ignored" in second
-    assert "UV_DEFAULT_INDEX" in second
-
-
-def test_a_file_of_settings_named_by_a_variable_takes_the_place_of_all(tmp_path: Path) -> None:
-    (tmp_path / "other.toml").write_text("no-index = true\nfind-links = ['x']\n")
-    text = "[tool.uv]\nprerelease = 'allow'\n"
-    source = project(tmp_path / "p", requirements="a", pyproject=text) / "requirements.txt"
-    other = {"UV_CONFIG_FILE": str(tmp_path / "other.toml")}
-    found = read_dependencies(source, environ=other)
-    assert found.settings.passed == {"no-index": True, "find-links": [f"file://{tmp_path}/x"]}
-    assert read_dependencies(source, environ={"UV_NO_CONFIG": "1"}).settings.passed == {}
-
-
-def test_an_index_that_comes_before_that_of_the_file_is_said(tmp_path: Path) -> None:
-    found = dependencies(
-        tmp_path, "a\n-i https://h", pyproject="[tool.uv]\nindex-url = 'https://o'"
-    )
-    assert found.notes == (
-        "requirements.txt:2: --index-url has no effect: as in uv, index-url in the settings of uv "
-        "takes precedence.",
-    )
-
-
-def test_overrides_and_constraints_of_ours_and_paths_are_handled_as_in_requirements(
-    tmp_path: Path,
-) -> None:
-    text = "[tool.uv]\noverride-dependencies = ['Kinetic==9', 'six==1']\nconstraint-dependencies = ['kinetic<1', 'x @ ./x.whl']\n"
-    found = dependencies(tmp_path, "six", pyproject=text)
-    assert [one.name for one in found.overrides] == ["six"]
-    assert found.constraints == ()
-    assert "the override of kinetic was ignored" in found.notes[0]
-    with pytest.raises(DependencyError, match=r"pyproject\.toml:3: 'x @ \./x\.whl'"):
-        found.refuse_local()
-
-
-def test_a_marker_about_the_patch_version_stays_where_only_the_minor_is_known(
-    tmp_path: Path,
-) -> None:
-    lines = [
-        "a ; python_full_version >= '3.11.4'",
-        "b ; python_full_version < '3.11'",
-        "c ; implementation_version == '3.11.2' and sys_platform == 'win32'",
-        "d ; platform_release >= '5'",
-    ]
-    found = dependencies(tmp_path, "\n".join(lines))
-    assert [one.name for one in found.for_target(LINUX, "3.11").requirements] == ["a", "d"]
-    assert [one.name for one in found.for_target(LINUX, "3.11.3").requirements] == ["d"]
-    assert found.for_target(LINUX, "3.11").installer_lines()[0] == (
-        'a ; python_full_version >= "3.11.4"'
-    )
-
-
 WORKSPACE = "[tool.uv.workspace]\nmembers = ['*']\n"
+MEMBER = '[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n'
 
 
 @pytest.mark.parametrize("inner", ["pyproject.toml", "uv.toml"])
@@ -365,10 +357,9 @@ WORKSPACE = "[tool.uv.workspace]\nmembers = ['*']\n"
 def test_settings_of_a_member_which_uv_passes_over_are_refused(
     tmp_path: Path, inner: str, outer: str
 ) -> None:
-    member = '[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n'
     settings = "index-url = 'https://h/b'\n"
     root = project(tmp_path, pyproject=outer)
-    folder = project(root / "m", pyproject=member)
+    folder = project(root / "m", pyproject=MEMBER)
     with (folder / inner).open("a") as file:
         file.write(f"[tool.uv]\n{settings}" if inner == "pyproject.toml" else settings)
     with pytest.raises(DependencyError, match="uv ignores") as caught:
@@ -387,8 +378,7 @@ def test_settings_of_a_member_which_uv_passes_over_are_refused(
 def test_settings_of_a_member_which_make_no_difference_are_not_refused(
     tmp_path: Path, settings: str
 ) -> None:
-    member = '[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n'
     project(tmp_path, pyproject=f"{WORKSPACE}[tool.uv]\nindex-url = 'https://h/a'\n")
-    folder = project(tmp_path / "m", pyproject=member + settings)
+    folder = project(tmp_path / "m", pyproject=MEMBER + settings)
     found = find_dependencies(folder, home=tmp_path, environ={})
     assert found.installer_settings() == '"index-url" = "https://h/a"\n'

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import socket
 import ssl
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,12 +82,10 @@ def test_a_download_slower_than_the_least_rate_is_an_error(
 ) -> None:
     url = index.add("/a.whl", DATA[:50])
     index.cut, index.drip = cuts, 0.1
-    began, policy = time.monotonic(), replace(EAGER, limit=0.5)
+    policy = replace(EAGER, limit=0.5)
 
     with pytest.raises(DownloadUnavailableError, match=r"only \d+ bytes in \d s"):
         a_downloader(policy=policy).fetch(url, Memory(), what="numpy 2.0")
-
-    assert time.monotonic() - began < 3
 
 
 @pytest.mark.parametrize("begun", [DATA[:1000], DATA], ids=["part", "all"])
@@ -99,21 +95,16 @@ def test_a_begun_download_is_completed(index: FileServer, begun: bytes) -> None:
     assert fetched(url, Memory(begun)) == DATA
 
 
-def test_a_server_without_ranges_sends_all_of_it_again(index: FileServer) -> None:
+def test_without_the_requested_range_all_of_it_is_sent_again(index: FileServer) -> None:
     url = index.add("/a.whl", DATA)
-    index.ranges, index.cut = False, [5000]
+    index.answers = [(206, {"Content-Range": f"bytes 7-9/{len(DATA)}"}, b"xyz")]
+    assert fetched(url, Memory(DATA[:1000])) == DATA
 
+    index.ranges, index.cut = False, [5000]
     assert fetched(url) == DATA
 
 
-def test_another_range_than_the_requested_one_is_not_used(index: FileServer) -> None:
-    url = index.add("/a.whl", DATA)
-    index.answers = [(206, {"Content-Range": f"bytes 7-9/{len(DATA)}"}, b"xyz")]
-
-    assert fetched(url, Memory(DATA[:1000])) == DATA
-
-
-@pytest.mark.parametrize("status", [408, 429, 500, 503])
+@pytest.mark.parametrize("status", [408, 500])
 def test_a_transient_failure_is_tried_again(index: FileServer, status: int) -> None:
     url = index.add("/a.whl", DATA)
     index.answers = [(status, {}, b"later")] * 2
@@ -161,13 +152,9 @@ def test_a_refusal_names_package_and_host_and_no_secret(
 
 
 def test_a_server_that_is_not_there_is_an_error_without_the_address() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-
-    with pytest.raises(
-        DownloadUnavailableError, match=rf"127\.0\.0\.1:{port}: .*tried for 2 s"
-    ) as error:
-        fetched(f"http://127.0.0.1:{port}/a.whl?x={SECRET}")
+    url = f"http://127.0.0.1:9/a.whl?x={SECRET}"
+    with pytest.raises(DownloadUnavailableError, match=r"127\.0\.0\.1:9: .*tried for 2 s") as error:
+        fetched(url)
 
     assert SECRET not in str(error.value)
 
@@ -197,21 +184,15 @@ def test_a_redirect_that_leads_nowhere_is_an_error(index: FileServer, location: 
         fetched(index.url("/a.whl"))
 
 
-def test_the_size_is_asked_without_a_transfer(index: FileServer) -> None:
-    url = index.add("/a.whl", DATA)
-
-    assert a_downloader().size(url, what="numpy 2.0") == len(DATA)
-    assert [method for method, _, _ in index.requests] == ["HEAD"]
-
-
-@pytest.mark.parametrize("status", [400, 403, 404, 405, 501])
-def test_a_server_that_refuses_to_name_the_size_may_still_have_the_file(
+@pytest.mark.parametrize("status", [200, 400, 403, 404, 405, 501])
+def test_the_size_is_asked_without_a_transfer_and_may_be_refused(
     index: FileServer, status: int
 ) -> None:
     url = index.add("/a.whl", DATA)
-    index.answers = [(status, {}, b"")]
+    index.answers = [] if status == 200 else [(status, {}, b"")]
 
-    assert a_downloader().size(url, what="numpy 2.0") is None
+    assert a_downloader().size(url, what="numpy 2.0") == (len(DATA) if status == 200 else None)
+    assert [method for method, _, _ in index.requests] == ["HEAD"]
     assert fetched(url) == DATA
 
 

@@ -1,32 +1,35 @@
-"""An image is built once, whoever asks; if nothing changed, the registry is asked once and nothing else happens."""
+"""An image is built once; if nothing changed, one request to the registry is all that happens."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 from locked_project import Project, write_wheel
+from package_server import PackageServer
 from small_images import push_image
 
 from kinetic_images.builders.builder import Builder, BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
-from kinetic_images.claims import Claims
 from kinetic_images.dependencies import read_dependencies
-from kinetic_images.downloads import Downloader
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import (
+    BuildCancelledError,
     BuildError,
+    BuildTimeoutError,
     DependencyError,
     DownloadError,
+    DownloadLoginError,
+    DownloadUnavailableError,
     ImageNotFoundError,
     RegistryError,
     RegistryLoginError,
@@ -38,29 +41,12 @@ from kinetic_images.registry.registry import Registry
 from kinetic_images.shared_records import SharedRecords
 from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_images.wheel_files import WheelFiles
-from kinetic_payload.http.retry import RetryPolicy
-from kinetic_payload.layout import build_claim
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.testing.memory_store import MemoryStore
 
 PYTHON = "{}.{}".format(*sys.version_info)
-
-
-class Silent(SimpleHTTPRequestHandler):
-    """Serves files without a log, or fails if `unavailable` says so."""
-
-    def __init__(self, *arguments: Any, unavailable: Callable[[], bool], **more: Any) -> None:
-        self.unavailable = unavailable
-        super().__init__(*arguments, **more)
-
-    def send_head(self) -> Any:
-        if self.unavailable():
-            self.send_error(500)
-            return None
-        return super().send_head()
-
-    def log_message(self, *arguments: object) -> None:
-        pass
+REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
+NEW, NEWER = ({"/app/remote_runner.py": text} for text in (b"new", b"newer"))
 
 
 class World:
@@ -69,40 +55,31 @@ class World:
     def __init__(self, project: Project, server: RegistryServer) -> None:
         self.project = project
         self.server = server
-        self.registry = self.connected()
-        self.base = push_image(server.host, self.registry)
+        self.base = push_image(server.host, REGISTRY)
         self.bucket = MemoryStore()
         self.signer = Signer(b"k" * 32)
-        for version in ("0.10.2", "0.12.0.1"):
-            project.wheel("jax", version)
-        project.wheel("alpha", "1.0")
+        for name, version in (("jax", "0.10.2"), ("jax", "0.12.0.1"), ("alpha", "1.0")):
+            project.wheel(name, version)
         project.require("alpha")
         self.reports: list[str] = []
-        self.unavailable = False
+        self.waiting = threading.Semaphore(0)
+        """Counts processes that wait for the build of another one."""
+
+    def report(self, line: str) -> None:
+        self.reports.append(line)
+        if "waiting for it" in line:
+            self.waiting.release()
+
+    def home(self, machine: str) -> Path:
+        return self.project.folder / machine
 
     def vanish(self, name: str, version: str) -> None:
         """Remove a wheel from the index."""
         (self.project.packages / f"{name}-{version}-py3-none-any.whl").unlink()
 
-    def layers(self, machine: str) -> LayersBuilder:
-        home = self.project.folder / machine
-        policy = RetryPolicy(limit=0.5, first=0.01, longest=0.05)
-        wheels = WheelFiles(home / "wheels", Downloader(environ={}, policy=policy))
-        return LayersBuilder(self.registry, wheels, home / "layers", processes=1)
-
-    def connected(self) -> Registry:
-        return Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
-
-    def request(self, **more: Any) -> ImageRequest:
-        request = ImageRequest(
-            dependencies=self.project.dependencies(),
-            category="cpu",
-            python=PYTHON,
-            base=self.base,
-            repository=f"{self.server.host}/kn/bundled",
-            files={"/app/remote_runner.py": b"print(1)"},
-        )
-        return replace(request, **more)
+    def layers(self) -> LayersBuilder:
+        folder = self.project.folder / "layers"
+        return LayersBuilder(REGISTRY, WheelFiles(folder / "wheels"), folder, processes=1)
 
     def ensure(
         self,
@@ -113,59 +90,100 @@ class World:
         alone: bool = False,
         **more: Any,
     ) -> EnsuredImage:
-        home = self.project.folder / machine
-        layers = self.layers(machine)
+        request = ImageRequest(
+            dependencies=self.project.dependencies(),
+            category="cpu",
+            python=PYTHON,
+            base=self.base,
+            repository=f"{self.server.host}/kn/bundled",
+            files={"/app/remote_runner.py": b"print(1)"},
+        )
         services = ImageServices(
-            home=home,
-            registry=self.registry,
-            builders=lambda: [layers] if builders is None else builders,
+            home=self.home(machine),
+            registry=REGISTRY,
+            builders=lambda: [Stub(self)] if builders is None else builders,
             shared=None if alone else shared or SharedRecords(self.bucket, self.signer),
             environ=self.project.environ,
-            reports=BuildReports(line=self.reports.append),
+            reports=BuildReports(line=self.report),
         )
-        return ensure_image(self.request(**more), services)
+        return ensure_image(replace(request, **more), services)
 
-    def packages(self, image: EnsuredImage) -> dict[str, str]:
-        return {package.name: package.version for package in image.recipe.packages}
+    def record(self) -> str:
+        """The name of the only shared resolution."""
+        (name,) = [name for name in self.bucket.names() if name.startswith("builds/resolved/")]
+        return name
+
+
+class Stub:
+    """Stores an image without building it. May wait and fail, and fails if a package is missing."""
+
+    def __init__(self, world: World, *errors: Exception, missing: Exception | None = None) -> None:
+        self.name = "stub"
+        self.world = world
+        self.errors = [*errors]
+        self.missing = missing
+        self.builds = 0
+        self.lock = threading.Lock()
+        self.proceed = threading.Event()
+        self.proceed.set()
+
+    def check(self, recipe: Recipe, image: str) -> None:
+        pass
+
+    def obstacle(self, recipe: Recipe) -> str | None:
+        return None
+
+    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
+        with self.lock:
+            self.builds += 1
+            error = self.errors.pop(0) if self.errors else None
+        assert self.proceed.wait(60)
+        files = {path.name for path in self.world.project.packages.iterdir()}
+        if self.missing and not files.issuperset(package.file for package in recipe.packages):
+            error = self.missing
+        if error is not None:
+            raise error
+        layers = [{"tag": recipe.tag.encode()}]
+        return self.world.server.add_image("kn/bundled", recipe.tag, layers=layers)
+
+
+def versions(image: EnsuredImage) -> dict[str, str]:
+    return {package.name: package.version for package in image.recipe.packages}
+
+
+@pytest.fixture(scope="session")
+def kept_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lock of a world's project, once a test has resolved it."""
+    return tmp_path_factory.mktemp("kept") / "locks"
 
 
 @pytest.fixture
-def world(project: Project) -> Iterator[World]:
-    worlds: list[World] = []
-    handler = partial(
-        Silent,
-        directory=str(project.packages),
-        unavailable=lambda: any(world.unavailable for world in worlds),
-    )
-    with RegistryServer() as server, ThreadingHTTPServer(("127.0.0.1", 0), handler) as packages:
-        threading.Thread(target=packages.serve_forever, daemon=True).start()
-        project.links = f"http://127.0.0.1:{packages.server_address[1]}/"
-        worlds.append(World(project, server))
-        yield worlds[0]
-        packages.shutdown()
+def world(
+    packages: PackageServer, project: Project, server: RegistryServer, kept_locks: Path
+) -> World:
+    """A world where the machine `one` has resolved the dependencies before."""
+    world = World(project, server)
+    locks = world.home("one") / "cache" / "locks"
+    if not kept_locks.exists():
+        world.ensure(alone=True)
+        shutil.copytree(locks, kept_locks)
+        shutil.rmtree(world.home("one"))
+        project.log.unlink()
+        world.server.storage.remove_manifest(
+            "kn/bundled", world.server.storage.tags("kn/bundled")[0]
+        )
+        world.reports.clear()
+    shutil.copytree(kept_locks, locks)
+    return world
 
 
-def test_an_image_is_built_with_the_packages_and_files_and_named_by_digest(world: World) -> None:
-    image = world.ensure()
+def test_an_image_has_the_packages_and_files_and_is_named_by_digest(world: World) -> None:
+    image = world.ensure(builders=[world.layers()])
     assert image.built_by == "layers"
-    assert set(world.packages(image)) == {"alpha", "jax"}
-    found = world.registry.repository(image.reference).image(
-        image.reference.partition("@")[2], "amd64"
-    )
+    assert set(versions(image)) == {"alpha", "jax"}
+    digest = image.reference.partition("@")[2]
+    found = REGISTRY.repository(image.reference).image(digest, "amd64")
     assert len(found.manifest.layers) == 3
-
-
-def test_if_nothing_changed_there_is_one_head_and_nothing_else(world: World) -> None:
-    first = world.ensure()
-    world.server.requests.clear()
-    world.project.require("# a comment", "", "Alpha  # why")
-    world.reports.clear()
-    unreachable = FailingStore()
-    second = world.ensure(shared=SharedRecords(unreachable, world.signer))
-    assert (second.reference, second.built_by) == (first.reference, None)
-    assert [request.method for request in world.server.requests] == ["HEAD"]
-    assert world.project.runs() == 1
-    assert world.reports == []
 
 
 class FailingStore(MemoryStore):
@@ -175,20 +193,39 @@ class FailingStore(MemoryStore):
         raise AssertionError(f"read {name}")
 
 
-def test_another_machine_gets_the_same_image_whatever_the_index_has_by_then(world: World) -> None:
+def test_if_nothing_changed_there_is_one_head_and_nothing_else(world: World) -> None:
+    first = world.ensure()
+    world.server.requests.clear()
+    world.project.require("# a comment", "", "Alpha  # why")
+    world.reports.clear()
+    second = world.ensure(shared=SharedRecords(FailingStore(), world.signer))
+    assert (second.reference, second.built_by) == (first.reference, None)
+    assert [request.method for request in world.server.requests] == ["HEAD"]
+    assert world.project.runs() == 0
+    assert world.reports == []
+
+
+def test_another_machine_gets_the_same_image_even_if_the_index_has_changed(world: World) -> None:
     first = world.ensure("one")
     world.project.wheel("alpha", "2.0")
     world.reports.clear()
     second = world.ensure("two")
     assert (second.reference, second.built_by) == (first.reference, None)
-    assert world.project.runs() == 1
+    assert world.project.runs() == 0
     requirements = world.project.dependencies().source
     assert world.reports == [
         f"The dependencies in {requirements} were resolved before, and shared."
     ]
     third = world.ensure("two", refresh=True)
-    assert world.packages(third)["alpha"] == "2.0"
+    assert versions(third)["alpha"] == "2.0"
     assert world.ensure("three").reference == third.reference
+
+
+def test_without_a_shared_bucket_each_machine_resolves_by_itself(world: World) -> None:
+    first = world.ensure("one", alone=True)
+    second = world.ensure("two", alone=True)
+    assert (second.reference, second.built_by) == (first.reference, None)
+    assert world.project.runs() == 1
 
 
 FOLDERS = {
@@ -237,72 +274,69 @@ def test_the_same_wheels_in_folders_with_other_paths_are_the_same_image(
 
     assert (second.reference, second.built_by) == (first.reference, None)
     assert world.project.runs() == 1
-    (name,) = [name for name in world.bucket.names() if name.startswith("builds/resolved/")]
-    record = world.bucket.read(name)
-    assert str(world.project.folder) not in record.decode()
-
-    # Another wheel of the same name: that machine resolves by itself, and nobody else notices.
-    other = Checkout(world, "three", form, "alpha")
-    assert other.ensure().reference != first.reference
-    assert other.ensure().built_by is None
-    assert world.project.runs() == 2
-    assert world.bucket.read(name) == record
-    assert Checkout(world, "four", form).ensure().reference == first.reference
+    assert str(world.project.folder) not in world.bucket.read(world.record()).decode()
 
 
-def test_another_checkout_on_this_machine_does_not_use_the_wheels_of_this_one(world: World) -> None:
-    first = Checkout(world, "one", "relative")
-    second = Checkout(world, "two", "relative", "alpha")
-    second.machine = first.machine
-
-    assert first.ensure().reference != second.ensure().reference
-
-
-class Installing:
-    """Installs in a build elsewhere, as docker does: it fails if a file of the recipe cannot be downloaded."""
-
-    name = "docker"
-
-    def __init__(self, world: World) -> None:
-        self.layers = world.layers("elsewhere")
-
-    def check(self, recipe: Recipe, image: str) -> None:
-        pass
-
-    def obstacle(self, recipe: Recipe) -> str | None:
-        return None
-
-    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
-        try:
-            return self.layers.build(recipe, image, reports)
-        except DownloadError:
-            raise BuildError("error: Failed to download") from None
+def test_another_wheel_of_the_same_name_is_not_used_and_not_shared(world: World) -> None:
+    first = Checkout(world, "one", "relative").ensure()
+    record = world.bucket.read(world.record())
+    here = Checkout(world, "two", "relative", "alpha")
+    here.machine = "one"
+    for other in (here, Checkout(world, "three", "relative", "alpha")):
+        image = other.ensure()
+        assert (image.reference == first.reference, image.built_by is None) == (
+            False,
+            other is not here,
+        )
+    assert world.project.runs() == 3
+    assert world.bucket.read(world.record()) == record
+    assert Checkout(world, "four", "relative").ensure().reference == first.reference
 
 
-@pytest.mark.parametrize("builder", ["layers", "docker"])
+@pytest.mark.parametrize("error", [DownloadError("404"), BuildError("Failed to download")])
 def test_if_a_file_of_a_kept_lock_has_vanished_it_is_resolved_again_once_for_all(
-    world: World, builder: str
+    world: World, error: Exception
 ) -> None:
-    new, newer = ({"/app/remote_runner.py": text} for text in (b"new", b"newer"))
     first = world.ensure("one")
     world.ensure("four")
     world.vanish("alpha", "1.0")
     world.project.wheel("alpha", "2.0")
-    builders = [Installing(world)] if builder == "docker" else None
+    builders = [Stub(world, missing=error)]
     world.reports.clear()
 
-    image = world.ensure("two", builders=builders, files=new)
+    image = world.ensure("two", builders=builders, files=NEW)
 
-    assert world.packages(image)["alpha"] == "2.0"
+    assert versions(image)["alpha"] == "2.0"
     assert image.recipe.base == first.recipe.base
     (line,) = [line for line in world.reports if "vanished" in line]
     assert "alpha 1.0 (not on 127.0.0.1:" in line
-    assert world.project.runs() == 2
+    assert world.project.runs() == 1
     # Others find what was resolved, also those that have kept the lock themselves.
     for machine in ("three", "four"):
-        other = world.ensure(machine, builders=builders, files=newer)
-        assert world.packages(other) == world.packages(image)
-    assert world.project.runs() == 2
+        other = world.ensure(machine, builders=builders, files=NEWER)
+        assert versions(other) == versions(image)
+    assert world.project.runs() == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "is_down"),
+    [
+        (BuildError("a 500 of the index"), True),
+        (BuildCancelledError("stopped"), False),
+        (BuildTimeoutError("slow"), False),
+        (DownloadUnavailableError("the network"), False),
+        (DownloadLoginError("401"), False),
+    ],
+)
+def test_a_failure_that_another_resolution_cannot_cure_changes_nothing(
+    world: World, packages: PackageServer, error: Exception, is_down: bool
+) -> None:
+    world.vanish("alpha", "1.0")
+    world.project.wheel("alpha", "2.0")
+    packages.is_down = is_down
+    with pytest.raises(type(error)):
+        world.ensure(builders=[Stub(world, error)])
+    assert world.project.runs() == 0
 
 
 def test_a_shared_record_that_another_process_has_replaced_meanwhile_is_taken_over() -> None:
@@ -333,26 +367,9 @@ def test_a_file_that_the_project_itself_pins_is_never_replaced(world: World, loc
     place = rf"{re.escape(lock)}:3"
 
     with pytest.raises(DependencyError, match=rf"{place}: .*alpha-1\.0.* is pinned there"):
-        world.ensure("two", files={"/app/remote_runner.py": b"print(2)"})
+        world.ensure("two", builders=[Stub(world, DownloadError("404"))], files=NEW)
 
-    record = next(name for name in world.bucket.names() if name.startswith("builds/resolved/"))
-    assert "alpha-1.0" in json.loads(world.bucket.read(record))["lock"]
-
-
-def test_an_index_that_only_fails_changes_nothing(world: World) -> None:
-    world.ensure("one")
-    world.project.wheel("alpha", "2.0")
-    world.unavailable = True
-    with pytest.raises(BuildError):
-        world.ensure("two", files={"/app/remote_runner.py": b"print(2)"})
-    assert world.project.runs() == 1
-
-
-def test_without_a_shared_bucket_each_machine_resolves_by_itself(world: World) -> None:
-    first = world.ensure("one", alone=True)
-    second = world.ensure("two", alone=True)
-    assert (second.reference, second.built_by) == (first.reference, None)
-    assert world.project.runs() == 2
+    assert "alpha-1.0" in json.loads(world.bucket.read(world.record()))["lock"]
 
 
 def test_a_change_is_named_before_it_is_built(world: World) -> None:
@@ -364,107 +381,48 @@ def test_a_change_is_named_before_it_is_built(world: World) -> None:
         "A new image is needed. Changed since the last one: packages (beta 3.0 added)."
         in world.reports
     )
-    world.ensure(files={"/app/remote_runner.py": b"print(2)"})
+    world.ensure(files=NEW)
     assert any("file /app/remote_runner.py" in line for line in world.reports)
 
 
-class Counting:
-    """Builds with layers, and counts; may be slow or fail."""
-
-    name = "counting"
-
-    def __init__(self, world: World, *, failures: int = 0) -> None:
-        folder = world.project.folder / "counting"
-        self.layers = LayersBuilder(
-            world.registry, WheelFiles(folder / "wheels"), folder, processes=1
-        )
-        self.lock = threading.Lock()
-        self.builds = 0
-        self.failures = failures
-        self.proceed = threading.Event()
-
-    def check(self, recipe: Recipe, image: str) -> None:
-        pass
-
-    def obstacle(self, recipe: Recipe) -> str | None:
-        return None
-
-    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
-        with self.lock:
-            self.builds += 1
-            fails = self.builds <= self.failures
-        assert self.proceed.wait(30)
-        if fails:
-            raise BuildError("It does not compile.")
-        return self.layers.build(recipe, image, reports)
-
-
 def test_ten_submits_on_two_machines_build_it_once(world: World) -> None:
-    builder = Counting(world)
+    builder = Stub(world)
+    builder.proceed.clear()
     with ThreadPoolExecutor(10) as pool:
         futures = [
             pool.submit(world.ensure, f"machine-{number % 2}", builders=[builder])
             for number in range(10)
         ]
-        while sum("waiting for it" in line for line in world.reports) < 9:
-            assert not any(future.done() for future in futures)
+        assert all(world.waiting.acquire(timeout=60) for _ in range(9))
+        assert not any(future.done() for future in futures)
         builder.proceed.set()
         images = [future.result() for future in futures]
     assert builder.builds == 1
     assert len({image.reference for image in images}) == 1
-    assert [image.built_by for image in images].count("counting") == 1
+    assert [image.built_by for image in images].count("stub") == 1
+    assert world.project.runs() <= 2
     assert not [name for name in world.bucket.names() if name.startswith("builds/claims/")]
 
 
-def test_if_the_build_fails_the_next_one_who_waits_tries_and_a_record_stays(world: World) -> None:
-    builder = Counting(world, failures=1)
-    builder.proceed.set()
+def test_if_the_build_fails_a_record_stays_and_the_next_one_tries(world: World) -> None:
+    builder = Stub(world, BuildError("It does not compile."))
     with pytest.raises(BuildError, match="does not compile"):
         world.ensure(builders=[builder])
     (name,) = [name for name in world.bucket.names() if name.endswith("build.json")]
     assert "does not compile" in json.loads(world.bucket.read(name))["error"]
-    assert world.ensure("two", builders=[builder]).built_by == "counting"
+    assert world.ensure("two", builders=[builder]).built_by == "stub"
     record = json.loads(world.bucket.read(name))
-    assert (record["error"], record["builder"]) == ("", "counting")
+    assert (record["error"], record["builder"]) == ("", "stub")
     assert "Building" in world.bucket.read(name.replace("build.json", "log.txt")).decode()
 
 
-def test_a_claim_of_a_killed_process_expires(world: World) -> None:
-    recipe = world.ensure(alone=True).recipe
-    name = build_claim(recipe.tag)
-    world.bucket.write(name, b'{"who": "me@gone"}')
-    claims = Claims(world.bucket, "you@here", expiry=0.5)
-    waited: list[str] = []
-    with claims.held(name, done=lambda: False, waiting=waited.append) as mine:
-        assert mine
-        with claims.held(name, done=lambda: True, waiting=waited.append) as other:
-            assert not other
-    assert waited == ["me@gone"]
-    assert name not in world.bucket.names()
-
-
-def test_a_claim_is_renewed_while_it_is_held(world: World) -> None:
-    claims = Claims(world.bucket, "me@here", expiry=0.4)
-    began = world.bucket.now()
-
-    def later() -> bool:
-        return world.bucket.now() - began > 1.2
-
-    with (
-        claims.held("builds/claims/x", done=lambda: False, waiting=print),
-        claims.held("builds/claims/x", done=later, waiting=lambda _: None) as other,
-    ):
-        assert not other
-
-
-def test_a_record_that_somebody_without_the_key_wrote_is_not_used(world: World) -> None:
+def test_a_record_that_was_written_without_the_key_is_not_used(world: World) -> None:
     first = world.ensure("one")
-    (name,) = [name for name in world.bucket.names() if name.startswith("builds/resolved/")]
-    record = json.loads(world.bucket.read(name))
+    record = json.loads(world.bucket.read(world.record()))
     lock = record["lock"].replace("alpha-1.0-py3", "alpha-6.6-py3")
-    world.bucket.write(name, json.dumps({**record, "lock": lock}).encode())
+    world.bucket.write(world.record(), json.dumps({**record, "lock": lock}).encode())
     assert world.ensure("two").reference == first.reference
-    assert "alpha-1.0-py3" in json.loads(world.bucket.read(name))["lock"]
+    assert "alpha-1.0-py3" in json.loads(world.bucket.read(world.record()))["lock"]
 
 
 @pytest.mark.parametrize(
@@ -478,12 +436,14 @@ def test_a_record_that_somebody_without_the_key_wrote_is_not_used(world: World) 
         {"base": "h.io/base:1"},
     ],
 )
-def test_a_record_of_another_form_is_made_again(world: World, change: dict[str, Any]) -> None:
+def test_a_record_of_another_form_is_not_used(
+    world: World, kept_locks: Path, change: dict[str, Any]
+) -> None:
     first = world.ensure("one")
+    shutil.copytree(kept_locks, world.home("two") / "cache" / "locks")
     shared = SharedRecords(world.bucket, world.signer)
-    (name,) = [name for name in world.bucket.names() if name.startswith("builds/resolved/")]
-    record = shared.find(name) or {}
-    shared.offer(name, {**record, **change}, replace=True)
+    record = shared.find(world.record()) or {}
+    shared.offer(world.record(), {**record, **change}, replace=True)
     assert world.ensure("two").reference == first.reference
 
 
@@ -496,76 +456,57 @@ def test_a_record_of_another_form_is_made_again(world: World, change: dict[str, 
         (500, RegistryUnavailableError),
     ],
 )
-def test_a_registry_that_does_not_say_whether_the_image_exists_is_an_error_and_nothing_is_built(
+def test_if_it_is_unknown_whether_the_image_exists_nothing_is_built(
     world: World, status: int, error: type[RegistryError]
 ) -> None:
     world.ensure()
     world.server.faults.add(method="HEAD", path="*/manifests/*", status=status, times=None)
-    builder = Counting(world)
+    builder = Stub(world)
     with pytest.raises(error):
         world.ensure(builders=[builder])
     assert builder.builds == 0
 
 
-def uploads(world: World) -> list[str]:
-    return [r.path for r in world.server.requests if r.method in ("POST", "PUT", "PATCH")]
-
-
 def test_a_base_with_another_python_is_refused_before_anything_is_pushed(world: World) -> None:
-    base = push_image(
-        world.server.host, world.registry, tag="2", Env=["PYTHON_VERSION=3.4.1"], Labels={}
-    )
+    base = push_image(world.server.host, REGISTRY, tag="2", Env=["PYTHON_VERSION=3.4.1"], Labels={})
     world.server.requests.clear()
     with pytest.raises(ImageNotFoundError, match=rf"Python 3\.4, .* Python {PYTHON}"):
         world.ensure(base=base)
-    assert uploads(world) == []
+    assert {request.method for request in world.server.requests} <= {"GET", "HEAD"}
 
 
-def test_a_base_that_does_not_say_its_python_is_used_with_a_note(world: World) -> None:
-    base = push_image(world.server.host, world.registry, tag="3", Env=[])
-    (note,) = world.ensure(base=base).notes
-    assert f"{base} does not say which Python it has" in note
-
-
-def test_labels_of_the_base_say_its_python_and_its_glibc(world: World) -> None:
+def test_labels_of_the_base_decide_on_its_python_and_its_glibc_and_may_be_missing(
+    world: World,
+) -> None:
     labels = {"kinetic.python": PYTHON, "kinetic.glibc": "2.17"}
-    base = push_image(world.server.host, world.registry, tag="4", Env=[], Labels=labels)
-    project = world.project
-    project.wheel("alpha", "2.0", tag=f"cp{PYTHON.replace('.', '')}-abi3-manylinux_2_28_x86_64")
+    base = push_image(world.server.host, REGISTRY, tag="4", Env=[], Labels=labels)
+    tag = f"cp{PYTHON.replace('.', '')}-abi3-manylinux_2_28_x86_64"
+    world.project.wheel("alpha", "2.0", tag=tag)
     image = world.ensure(base=base)
     assert image.notes == ()
-    assert world.packages(image)["alpha"] == "1.0"
+    assert versions(image)["alpha"] == "1.0"
+
+    base = push_image(world.server.host, REGISTRY, tag="5", Env=[])
+    image = world.ensure("two", base=base)
+    (note,) = image.notes
+    assert f"{base} does not say which Python it has" in note
+    assert versions(image)["alpha"] == "2.0"
 
 
-def test_what_has_no_wheel_goes_to_the_next_builder_and_that_is_reported(world: World) -> None:
+def test_a_package_without_a_wheel_goes_to_the_next_builder_with_a_report(world: World) -> None:
     world.project.source("beta")
     world.project.require("alpha", "beta")
-    layers = LayersBuilder(
-        world.registry, WheelFiles(world.project.folder / "w"), world.project.folder / "l"
-    )
     with pytest.raises(BuildError, match=r"(?s)beta 1\.0.*KINETIC_IMAGE_BUILDER"):
-        world.ensure(builders=[layers])
+        world.ensure(builders=[world.layers()])
 
-    class Elsewhere:
-        name = "cloud_build"
-
-        def check(self, recipe: Recipe, image: str) -> None:
-            pass
-
-        def obstacle(self, recipe: Recipe) -> str | None:
-            return None
-
-        def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
-            return "sha256:" + "1" * 64
-
-    image = world.ensure(builders=[layers, Elsewhere()])
-    assert image.built_by == "cloud_build"
-    assert any("beta 1.0" in line and "cloud_build" in line for line in world.reports)
+    image = world.ensure(builders=[world.layers(), Stub(world)])
+    assert image.built_by == "stub"
+    assert any("beta 1.0" in line and "built by stub" in line for line in world.reports)
 
 
-def test_what_kinetic_adds_is_left_out_if_the_project_names_it(world: World) -> None:
+def test_an_addition_is_left_out_if_the_project_names_it(world: World) -> None:
     world.project.wheel("debugpy", "1.0")
     world.project.wheel("debugpy", "2.0")
-    assert world.packages(world.ensure(additions=("debugpy>=2",)))["debugpy"] == "2.0"
+    assert versions(world.ensure(additions=("debugpy>=2",)))["debugpy"] == "2.0"
     world.project.require("alpha", "DebugPy<2")
-    assert world.packages(world.ensure(additions=("debugpy>=2",)))["debugpy"] == "1.0"
+    assert versions(world.ensure(additions=("debugpy>=2",)))["debugpy"] == "1.0"

@@ -1,27 +1,26 @@
-"""A published base image is used as it is; a job installs only what the image does not contain."""
+"""A published base image is used as it is; a job installs only packages that the image lacks."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 import tomllib
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from locked_project import Project, write_wheel
+from package_server import PackageServer
 from small_images import push_image
 
-from kinetic_images.bases import PACKAGES_LABEL, packages_label
+from kinetic_images.bases import PACKAGES_LABEL, packages_label, packages_of
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.ensure import ImageRequest, ImageServices
 from kinetic_images.errors import DependencyError, ImageNotFoundError
+from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.prebuilt import PrebuiltImage, find_prebuilt, write_environment
+from kinetic_images.registry.oci import parse_config
 from kinetic_images.registry.registry import Registry
 from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_payload.http.retry import RetryPolicy
@@ -29,13 +28,8 @@ from kinetic_payload.http.retry import RetryPolicy
 PYTHON = "{}.{}".format(*sys.version_info)
 COMMAND = "kinetic build-image --repo HERE"
 JAX = "0.10.2" if sys.version_info < (3, 12) else "0.12.0.1"
-
-
-class Silent(SimpleHTTPRequestHandler):
-    """Serves files without a log."""
-
-    def log_message(self, *arguments: object) -> None:
-        pass
+REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
+KNOWN = {"jax": JAX, "cloudpickle": "3.0"}
 
 
 class World:
@@ -44,10 +38,10 @@ class World:
     def __init__(self, project: Project, server: RegistryServer) -> None:
         self.project = project
         self.server = server
-        self.registry = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
         self.base = f"{server.host}/base:1"
         for name, version in (
             ("jax", JAX),
+            ("jax", "0.1"),
             ("alpha", "1.0"),
             ("alpha", "2.0"),
             ("beta", "1.0"),
@@ -58,7 +52,7 @@ class World:
 
     def publish(self, packages: dict[str, str] | None, **config: Any) -> None:
         labels = {} if packages is None else {PACKAGES_LABEL: packages_label(packages)}
-        push_image(self.server.host, self.registry, Labels=labels, **config)
+        push_image(self.server.host, REGISTRY, Labels=labels, **config)
 
     def _count(self) -> None:
         self.checked += 1
@@ -74,7 +68,7 @@ class World:
         )
         services = ImageServices(
             home=self.project.folder / "home",
-            registry=self.registry,
+            registry=REGISTRY,
             builders=list,
             environ=self.project.environ,
             reports=BuildReports(),
@@ -87,59 +81,52 @@ class World:
 
 
 @pytest.fixture
-def world(project: Project) -> Iterator[World]:
-    handler = partial(Silent, directory=str(project.packages))
-    with RegistryServer() as server, ThreadingHTTPServer(("127.0.0.1", 0), handler) as packages:
-        threading.Thread(target=packages.serve_forever, daemon=True).start()
-        project.links = f"http://127.0.0.1:{packages.server_address[1]}/"
-        yield World(project, server)
-        packages.shutdown()
+def world(packages: PackageServer, project: Project, server: RegistryServer) -> World:
+    return World(project, server)
 
 
-def test_only_what_the_image_does_not_contain_is_installed(world: World) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0", "beta": "1.0"})
-    world.project.require("alpha", "beta")
-    assert world.installed() == {"alpha": "2.0"}
+@pytest.mark.parametrize(
+    ("contained", "required", "installed"),
+    [
+        (KNOWN | {"beta": "1.0"}, ["alpha", "beta"], {"alpha": "2.0"}),
+        (KNOWN | {"beta": "1.0"}, ["beta"], {}),
+        ({"jax": "0.1", "cloudpickle": "3.0", "alpha": "1.0"}, ["alpha", "beta"], {"beta": "1.0"}),
+        ({"jax": "0.1", "cloudpickle": "3.0", "alpha": "1.0"}, ["alpha>1"], {"alpha": "2.0"}),
+        (None, ["beta"], {"beta": "1.0", **KNOWN}),
+    ],
+    ids=["one is missing", "complete", "older versions fit", "one does not fit", "no list"],
+)
+def test_only_packages_that_the_image_lacks_are_installed(
+    world: World,
+    contained: dict[str, str] | None,
+    required: list[str],
+    installed: dict[str, str],
+) -> None:
+    world.publish(contained)
+    world.project.require(*required)
+    found = world.find()
+    assert {package.name: package.version for package in found.packages} == installed
+    assert len(found.addresses) == len(installed)
+    assert "@sha256:" in found.base.reference
+    assert any("not list its packages" in note for note in found.notes) is (contained is None)
     assert world.checked == 1
-
-
-def test_versions_of_the_image_are_chosen_where_the_requirements_allow_it(world: World) -> None:
-    world.publish({"jax": "0.1", "cloudpickle": "3.0", "alpha": "1.0"})
-    world.project.wheel("jax", "0.1")
-    world.project.require("alpha", "beta")
-    assert world.installed() == {"beta": "1.0"}
-    world.project.require("alpha>1")
-    assert world.installed() == {"alpha": "2.0"}
 
 
 @pytest.mark.parametrize(
     "word",
     ["numpy", "numpy==", "==1", 'a"b==1', "a==b\\n", "--index-url==1", "a===1", "\x1b[1m==1"],
 )
-def test_a_word_of_the_label_that_names_no_version_is_left_out(world: World, word: str) -> None:
-    known = packages_label({"jax": JAX, "cloudpickle": "3.0", "beta": "1.0"})
-    push_image(world.server.host, world.registry, Labels={PACKAGES_LABEL: f"{word} {known}"})
-    world.project.require("alpha", "beta")
-    assert world.installed() == {"alpha": "2.0"}
-
-
-def test_an_image_that_contains_everything_needs_nothing(world: World) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0", "beta": "1.0"})
-    world.project.require("beta")
-    found = world.find()
-    assert found.packages == found.addresses == ()
-    assert "@sha256:" in found.base.reference
-
-
-def test_an_image_without_a_list_of_packages_is_used_with_a_note(world: World) -> None:
-    world.publish(None)
-    world.project.require("beta")
-    assert world.installed() == {"beta": "1.0", "jax": JAX, "cloudpickle": "3.0"}
-    assert any("does not list its packages" in note for note in world.find().notes)
+def test_a_word_of_the_label_that_names_no_version_is_left_out(word: str) -> None:
+    config = parse_config(
+        b'{"architecture": "amd64", "os": "linux", "rootfs": {"diff_ids": []}, "config": {}}'
+    )
+    assert packages_of(config) is None
+    labels = {PACKAGES_LABEL: f"{word} {packages_label(KNOWN)} Beta_x==1"}
+    assert packages_of(replace(config, labels=labels)) == KNOWN | {"beta-x": "1"}
 
 
 def test_if_nothing_changed_there_is_one_head(world: World) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0"})
+    world.publish(KNOWN)
     world.project.require("alpha")
     first = world.find()
     world.server.requests.clear()
@@ -148,11 +135,14 @@ def test_if_nothing_changed_there_is_one_head(world: World) -> None:
     assert [request.method for request in world.server.requests] == ["HEAD"]
     assert world.project.runs() == 1
 
+    world.publish(KNOWN | {"alpha": "1.0"})  # It is published again.
+    assert world.installed() == {}
+
 
 def test_a_file_that_has_vanished_is_found_out_before_a_job_starts_and_once_a_day(
     world: World,
 ) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0"})
+    world.publish(KNOWN)
     world.project.require("alpha")
     assert world.installed() == {"alpha": "2.0"}
     (world.project.packages / "alpha-2.0-py3-none-any.whl").unlink()
@@ -163,73 +153,59 @@ def test_a_file_that_has_vanished_is_found_out_before_a_job_starts_and_once_a_da
     assert world.project.runs() == 2
 
 
-def test_an_image_that_is_published_again_is_used(world: World) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0"})
+@pytest.mark.parametrize("python", [None, "3.9.1"])
+def test_an_image_that_is_missing_or_has_another_python_is_refused_with_the_command(
+    world: World, python: str | None
+) -> None:
     world.project.require("alpha")
-    assert world.installed() == {"alpha": "2.0"}
-    world.publish({"jax": JAX, "cloudpickle": "3.0", "alpha": "1.0"})
-    assert world.installed() == {}
-
-
-def test_an_image_that_was_not_published_is_refused_with_the_command(world: World) -> None:
-    world.project.require("alpha")
-    with pytest.raises(ImageNotFoundError) as caught:
+    if python:
+        world.publish({}, Env=[f"PYTHON_VERSION={python}"])
+    with pytest.raises(ImageNotFoundError, match=r"Python 3\.9" if python else "base:1") as caught:
         world.find()
-    assert world.base in caught.value.message
     assert COMMAND in (caught.value.hint or "")
     assert world.checked == 0
 
 
-def test_an_image_with_another_python_is_refused_with_the_command(world: World) -> None:
-    world.publish({}, Env=["PYTHON_VERSION=3.9.1"])
-    world.project.require("alpha")
-    with pytest.raises(ImageNotFoundError, match=r"Python 3\.9") as caught:
-        world.find()
-    assert COMMAND in (caught.value.hint or "")
-
-
-def test_a_signed_address_is_refused_by_its_line_and_not_shown(world: World) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0"})
-    world.project.wheel("beta", "1.0")
-    world.project.require(
-        "alpha", f"beta @ {world.project.links}beta-1.0-py3-none-any.whl?key=s3cr3t"
-    )
-    with pytest.raises(
-        DependencyError, match=r"requirements\.txt:\d+: the address of beta"
-    ) as caught:
-        world.find()
-    assert "s3cr3t" not in f"{caught.value} {caught.value.hint}"
-    assert world.checked == 0
-
-
-def test_a_package_without_a_wheel_is_refused_by_its_line(world: World) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0"})
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("beta @ {links}beta-1.0-py3-none-any.whl?key=s3cr3t", "the address of beta"),
+        ("delta", "delta is the source"),
+    ],
+)
+def test_a_package_that_a_job_cannot_install_is_refused_by_its_line(
+    world: World, line: str, message: str
+) -> None:
+    world.publish(KNOWN)
     world.project.source("delta", "1.0")
-    world.project.require("alpha", "delta")
-    with pytest.raises(
-        DependencyError, match=r"requirements\.txt:\d+: delta is the source"
-    ) as caught:
+    world.project.require("alpha", line.format(links=world.project.links))
+    with pytest.raises(DependencyError, match=rf"requirements\.txt:4: {message}") as caught:
         world.find()
     assert "bundled" in (caught.value.hint or "")
+    assert "s3cr3t" not in str(caught.value)
     assert world.checked == 0
 
 
-def test_what_is_installed_is_written_with_its_digests(world: World, tmp_path: Path) -> None:
-    world.publish({"jax": JAX, "cloudpickle": "3.0"})
+def test_the_environment_of_a_job_is_a_lock_with_digests_and_local_wheels(tmp_path: Path) -> None:
     local = tmp_path / "own" / "gamma-1.0-py3-none-any.whl"
-    write_wheel(local, "gamma", "1.0")
-    world.project.require(f"--find-links {local.parent}", "alpha", "gamma")
-    folder = tmp_path / "environment"
-    folder.mkdir()
-    packages = world.find().packages
-    write_environment(packages, PYTHON, folder)
-    lock = tomllib.loads((folder / "pylock.toml").read_text())
-    alpha, gamma = lock["packages"]
-    assert alpha["wheels"][0]["url"].startswith("http://")
-    assert gamma["wheels"][0]["path"] == f"packages/{local.name}"
-    assert (folder / "packages" / local.name).read_bytes() == local.read_bytes()
+    digest = write_wheel(local, "gamma", "1.0")
+
+    def package(name: str, address: str) -> LockedPackage:
+        file = f"{name}-1.0-py3-none-any.whl"
+        return LockedPackage(name=name, version="1.0", file=file, sha256=digest, address=address)
+
+    packages = (package("alpha", "http://h/alpha.whl"), package("gamma", local.as_uri()))
+    for name in ("environment", "again"):
+        (tmp_path / name).mkdir()
+
+    write_environment(packages, PYTHON, tmp_path / "environment")
+
+    lock = tomllib.loads((tmp_path / "environment/pylock.toml").read_text())
+    alpha, gamma = (each["wheels"][0] for each in lock["packages"])
+    assert alpha["url"] == "http://h/alpha.whl"
+    assert gamma["path"] == f"packages/{local.name}"
+    assert gamma["hashes"] == {"sha256": digest}
+    assert (tmp_path / "environment/packages" / local.name).read_bytes() == local.read_bytes()
     local.write_bytes(b"changed")
-    again = tmp_path / "again"
-    again.mkdir()
     with pytest.raises(DependencyError, match="has changed"):
-        write_environment(packages, PYTHON, again)
+        write_environment(packages, PYTHON, tmp_path / "again")

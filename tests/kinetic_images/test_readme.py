@@ -5,5 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def test_the_example_prints_what_the_readme_says(run_readme: Callable[[], None]) -> None:
+def test_the_example_of_the_readme_prints_the_promised_lines(
+    run_readme: Callable[[], None],
+) -> None:
     run_readme()

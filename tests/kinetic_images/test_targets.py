@@ -1,4 +1,4 @@
-"""A target is what Python says of itself there."""
+"""A target has the tags and markers that Python has there."""
 
 from __future__ import annotations
 

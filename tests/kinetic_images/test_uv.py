@@ -1,4 +1,4 @@
-"""uv runs without what its surroundings would slip in, and its words come back."""
+"""uv runs with a filtered environment, and its output is returned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_images.errors import InstallError
-from kinetic_images.uv import Uv, cleaned, configuration, find_uv, uv_environment
+from kinetic_images.uv import Uv, configuration, find_uv, uv_environment
 
 
 def script(path: Path, text: str) -> Path:
@@ -18,7 +18,7 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_where_packages_come_from_is_kept_and_what_is_chosen_is_not() -> None:
+def test_variables_of_origins_are_passed_on_and_those_of_choices_are_not() -> None:
     kept = {
         "UV_INDEX_URL": "https://h",
         "UV_INDEX_PRIVATE_PASSWORD": "x",
@@ -40,7 +40,7 @@ def test_where_packages_come_from_is_kept_and_what_is_chosen_is_not() -> None:
     assert environment["UV_PYTHON_DOWNLOADS"] == "never"
 
 
-def test_relative_paths_of_variables_are_those_of_the_folder_the_process_is_in(
+def test_relative_paths_of_variables_begin_in_the_folder_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "a b"
@@ -67,9 +67,7 @@ def test_relative_paths_of_variables_are_those_of_the_folder_the_process_is_in(
 
 
 @pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
-def test_what_is_advised_in_place_of_a_variable_that_has_no_effect_works(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_advice_in_place_of_a_variable_without_effect_works(name: str, tmp_path: Path) -> None:
     (note,) = configuration({name: "1"}).notes
     assert name in note
     assert "--no-index in requirements.txt" in note.replace(" to ", " in ")
@@ -92,24 +90,19 @@ def test_a_uv_on_path_that_is_too_old_or_broken_gives_way_to_the_installed_one(
     assert find_uv({"PATH": str(tmp_path)}).program != str(program)
 
 
-def test_a_failure_says_uvs_own_words_without_passwords(tmp_path: Path) -> None:
+def test_a_failure_has_the_output_of_uv_without_passwords_and_colours(tmp_path: Path) -> None:
     program = script(
-        tmp_path / "uv", 'echo "error: no https://me:hunter2@h/simple, $2" >&2; exit 7'
+        tmp_path / "uv",
+        'printf "\\033[1merror\\033[0m: no https://me:hunter2@h/simple, $2\\n" >&2; exit 7',
     )
+    uv = Uv(str(program), {"UV_INDEX_X_PASSWORD": "hunter2"})
+    assert "hunter2" not in repr(uv)
     with pytest.raises(InstallError) as caught:
-        Uv(str(program), {}).run("pip", "install")
+        uv.run("pip", "install")
     assert caught.value.output == "error: no https://h/simple, pip"
     assert caught.value.message == (
         "uv pip install failed (exit code 7):\nerror: no https://h/simple, pip"
     )
-
-
-def test_the_environment_of_uv_is_never_shown() -> None:
-    assert "hunter2" not in repr(Uv("uv", {"UV_INDEX_X_PASSWORD": "hunter2"}))
-
-
-def test_colours_are_cut() -> None:
-    assert cleaned("\x1b[1m\x1b[31merror\x1b[0m: no\n") == "error: no"
 
 
 def test_a_real_uv_runs_without_reading_a_configuration(tmp_path: Path) -> None:

@@ -80,12 +80,8 @@ def test_an_interrupted_download_is_resumed_by_the_next_process(
     assert path.read_bytes() == DATA
     assert index.requests[-1][2]["range"] == "bytes=200000-"
 
-
-def test_a_damaged_beginning_costs_a_second_download(index: FileServer, tmp_path: Path) -> None:
-    package = a_package(index)
-    (tmp_path / "partial").mkdir()
-    (tmp_path / "partial" / package.sha256).write_bytes(b"x" * 1000)
-
+    path.unlink()
+    (tmp_path / "partial" / package.sha256).write_bytes(b"x" * 1000)  # A damaged beginning.
     assert files_in(tmp_path).get(package).read_bytes() == DATA
 
 
@@ -157,7 +153,7 @@ def test_a_local_wheel_is_used_in_place_unless_it_changed(tmp_path: Path) -> Non
         files.get(package)
 
 
-def test_the_size_is_asked_of_the_server_if_neither_lock_nor_cache_knows_it(
+def test_the_size_is_that_of_the_lock_the_cache_or_the_server_and_damaged_files_are_dropped(
     index: FileServer, tmp_path: Path
 ) -> None:
     package, files = a_package(index), files_in(tmp_path)
@@ -165,21 +161,14 @@ def test_the_size_is_asked_of_the_server_if_neither_lock_nor_cache_knows_it(
     assert files.size(replace(package, size=7)) == 7
     assert index.requests == []
     assert files.size(package) == len(DATA)
-    files.get(package)
+    path = files.get(package)
     del index.files["/p.whl"]
     assert files.size(package) == len(DATA)
-
-
-def test_a_wheel_that_was_damaged_in_the_cache_is_dropped(
-    index: FileServer, tmp_path: Path
-) -> None:
-    package, files = a_package(index), files_in(tmp_path)
-    path = files.get(package)
 
     assert not files.drop_damaged(package)
     path.write_bytes(b"damaged")
     assert files.drop_damaged(package)
-    assert files.get(package).read_bytes() == DATA
+    assert not path.exists()
 
 
 def test_interrupted_downloads_are_removed_after_a_day(tmp_path: Path) -> None:

@@ -34,11 +34,15 @@ def test_the_same_installation_gives_the_same_file_at_the_same_place(tmp_path: P
     assert first.parent.name == hashlib.sha256(first.read_bytes()).hexdigest()[:32]
 
 
-def test_a_wheel_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+def test_a_wheel_is_written_again_only_if_it_was_changed(tmp_path: Path) -> None:
     (path,) = own_wheels(tmp_path, ["kinetic-payload"])
     inode = path.stat().st_ino
     assert own_wheels(tmp_path, ["kinetic-payload"]) == [path]
     assert path.stat().st_ino == inode
+    before = path.read_bytes()
+    path.write_bytes(b"another")
+    assert own_wheels(tmp_path, ["kinetic-payload"]) == [path]
+    assert path.read_bytes() == before
 
 
 def test_an_installed_wheel_gives_the_same_wheel_again(tmp_path: Path) -> None:
@@ -58,30 +62,16 @@ def test_an_installed_wheel_gives_the_same_wheel_again(tmp_path: Path) -> None:
     assert done.stdout.split() == names
 
 
-def test_what_ours_need_of_ours_comes_along() -> None:
+def test_packages_of_ours_bring_those_of_ours_that_they_need() -> None:
     assert set(own_closure({"kinetic-images": ()})) == {"kinetic-images", "kinetic-payload"}
 
 
-def test_a_strangers_name_is_never_taken_for_one_of_ours(tmp_path: Path) -> None:
+def test_other_packages_are_not_taken_for_ours_and_can_be_copied_if_they_are_installed(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(DependencyError, match="not one of Kinetic's own"):
         own_wheels(tmp_path, ["kinetics"])
-
-
-def test_a_package_that_is_not_installed_cannot_be_copied(tmp_path: Path) -> None:
     with pytest.raises(DependencyError, match="not installed here"):
         copied_wheel(tmp_path, "no-such-distribution", "no_such_package")
-
-
-def test_a_strangers_pure_package_can_be_copied(tmp_path: Path) -> None:
-    wheel = copied_wheel(tmp_path, "packaging", "packaging")
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(copied_wheel(tmp_path, "packaging", "packaging")) as archive:
         assert "packaging/version.py" in archive.namelist()
-
-
-def test_a_wheel_that_was_replaced_is_written_again(tmp_path: Path) -> None:
-    (path,) = own_wheels(tmp_path, ["kinetic-payload"])
-    before = path.read_bytes()
-    path.write_bytes(b"another")
-
-    assert own_wheels(tmp_path, ["kinetic-payload"]) == [path]
-    assert path.read_bytes() == before

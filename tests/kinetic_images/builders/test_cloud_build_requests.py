@@ -13,7 +13,7 @@ from google.cloud.devtools import cloudbuild_v1
 from kinetic_images.builders.cloud_build import CloudBuildSettings, RegistryLogin
 from kinetic_images.builders.cloud_build.request import ImageBuild, Source, build_request
 from kinetic_images.builders.cloud_build.settings import secret_version
-from kinetic_images.errors import BuildInputError, InvalidReferenceError
+from kinetic_images.errors import BuildInputError
 from kinetic_images.testing.cloud_build.validation import invalid
 from kinetic_payload.stores.store import Location
 
@@ -88,11 +88,6 @@ def test_a_fresh_build_uses_no_results_of_earlier_ones() -> None:
 
     assert {"--pull", "--no-cache"} <= set(step["args"])
     assert not any("--cache-from" in word for word in step["args"])
-
-
-def test_an_image_without_a_tag_is_refused() -> None:
-    with pytest.raises(InvalidReferenceError):
-        request(PLAIN, image="localhost:5000/kn/bundled")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import (
     BuildError,
-    BuildInputError,
     DependencyError,
     DockerNotFoundError,
     DockerUnavailableError,
@@ -35,7 +34,7 @@ from kinetic_images.errors import (
 from kinetic_payload.threads import Stopped, stoppable
 
 DIGEST = f"sha256:{'d' * 64}"
-DOCKER = """#!PYTHON
+DOCKER = """#!PYTHON -IS
 import os, pathlib, sys, time
 here = pathlib.Path("FOLDER")
 words = sys.argv[1:]
@@ -105,7 +104,7 @@ class AfterPush(Images):
 
 
 @pytest.fixture
-def docker(tmp_path: Path) -> Program:
+def docker(tmp_path: Path, small_uv: None) -> Program:
     """A program in place of docker."""
     program = tmp_path / "bin" / "docker"
     program.parent.mkdir()
@@ -152,19 +151,14 @@ def test_an_image_is_built_pushed_and_forgotten(docker: Program) -> None:
         assert "install/pylock.toml" in archive.getnames()
 
 
-def test_an_image_of_a_builder_of_buildx_is_loaded_into_the_engine(docker: Program) -> None:
+def test_options_of_docker_follow_from_its_builder_and_from_a_fresh_build(docker: Program) -> None:
     (docker.folder / "buildx").touch()
-    docker.build()
-
-    assert " --load " in docker.calls[0]
-
-
-def test_a_fresh_build_takes_nothing_from_earlier_ones(docker: Program) -> None:
     context = BuildContext({"Dockerfile": ContextFile(b"FROM scratch\n")})
     docker.builder.build_context(
         context, IMAGE, docker.reports, platform="linux/amd64", labels={}, fresh=True
     )
 
+    assert " --load " in docker.calls[0]  # Into the engine, from a builder of buildx.
     assert " --pull --no-cache " in docker.calls[0]
 
 
@@ -186,18 +180,15 @@ def test_an_engine_that_cannot_be_used_is_refused_before_anything_is_uploaded(
         docker.builder.check(a_recipe(), IMAGE)
 
 
-def test_an_image_that_exists_is_not_built(docker: Program) -> None:
-    docker.images.known["0123abc"] = "sha256:known"
+def test_an_image_that_exists_is_not_built_and_not_pushed(docker: Program) -> None:
+    docker.behave("(here / 'pushed').touch()")
+    assert docker.build() == DIGEST  # It appeared during the build.
+    assert not any(call.startswith("push") for call in docker.calls)
 
+    docker.images.known["0123abc"] = "sha256:known"
+    (docker.folder / "context.tar").unlink()
     assert docker.build() == "sha256:known"
     assert not (docker.folder / "context.tar").exists()
-
-
-def test_an_image_that_appeared_meanwhile_is_adopted(docker: Program) -> None:
-    docker.behave("(here / 'pushed').touch()")
-
-    assert docker.build() == DIGEST
-    assert not any(call.startswith("push") for call in docker.calls)
 
 
 def test_secrets_reach_the_build_and_are_not_printed(docker: Program) -> None:
@@ -229,30 +220,26 @@ def test_a_refused_push_is_an_error_and_leaves_no_tag(docker: Program) -> None:
     assert docker.calls[-1] == f"image rm {IMAGE}"
 
 
-def test_a_stopped_build_ends_docker(docker: Program) -> None:
+@pytest.mark.parametrize("error", [Stopped, KeyboardInterrupt])
+def test_a_build_that_is_stopped_or_interrupted_ends_docker(
+    docker: Program, error: type[BaseException]
+) -> None:
     docker.behave("(here / 'pid').write_text(str(os.getpid())); time.sleep(60)")
+    pid, main = docker.folder / "pid", threading.get_ident()
 
-    pid = docker.folder / "pid"
-    with pytest.raises(Stopped), stoppable(lambda: pid.exists() and bool(pid.read_text())):
+    def is_building() -> bool:
+        return pid.exists() and bool(pid.read_text()) and "#1 starts" in docker.lines
+
+    def interrupt() -> None:
+        until(is_building)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    if error is KeyboardInterrupt:
+        threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(error), stoppable(lambda: error is Stopped and is_building()):
         docker.build()
 
     until(lambda: not alive(int(pid.read_text())))
-
-
-def test_ctrl_c_ends_docker(docker: Program) -> None:
-    docker.behave("(here / 'pid').write_text(str(os.getpid())); time.sleep(60)")
-    main = threading.main_thread().ident
-
-    def interrupt() -> None:
-        until(lambda: (docker.folder / "pid").exists() and "#1 starts" in docker.lines)
-        assert main is not None
-        signal.pthread_kill(main, signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        docker.build()
-
-    until(lambda: not alive(int((docker.folder / "pid").read_text())))
 
 
 def alive(pid: int) -> bool:
@@ -262,15 +249,6 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def test_a_file_that_cannot_be_sent_ends_the_build_with_its_name(
-    docker: Program, tmp_path: Path
-) -> None:
-    gone = package(address=(tmp_path / "gone.whl").as_uri())
-
-    with pytest.raises(BuildInputError, match=r"gone\.whl"):
-        docker.builder.build(a_recipe(gone), IMAGE, docker.reports)
 
 
 def test_the_first_docker_with_buildkit_is_used(docker: Program, tmp_path: Path) -> None:
@@ -292,35 +270,17 @@ def test_the_first_docker_with_buildkit_is_used(docker: Program, tmp_path: Path)
 @pytest.mark.parametrize(
     ("output", "error", "words"),
     [
-        (
-            "Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?",
-            DockerUnavailableError,
-            "not running",
-        ),
-        (
-            "Got permission denied while trying to connect to the Docker daemon socket at unix:///x",
-            DockerUnavailableError,
-            "usermod -aG docker",
-        ),
-        (
-            "#3 [internal] load metadata for h/base@sha256:1\n#3 ERROR: h/base@sha256:1: not found",
-            ImageNotFoundError,
-            "KINETIC_BASE_IMAGE",
-        ),
-        (
-            "#5 [2/2] RUN true\n#5 0.2 exec /bin/sh: exec format error\n#5 ERROR: exit code: 1",
-            BuildError,
-            "binfmt --install arm64",
-        ),
+        ("Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?", DockerUnavailableError, "not running"),
+        ("Got permission denied while trying to connect to the Docker daemon socket at unix:///x", DockerUnavailableError, "usermod -aG docker"),
+        ("#3 [internal] load metadata for h/base@sha256:1\n#3 ERROR: h/base@sha256:1: not found", ImageNotFoundError, "KINETIC_BASE_IMAGE"),
+        ("#5 [2/2] RUN true\n#5 0.2 exec /bin/sh: exec format error\n#5 ERROR: exit code: 1", BuildError, "binfmt --install arm64"),
         ("#5 0.2 git: not found\n#5 ERROR: exit code: 127", BuildError, "git: not found"),
-        (
-            "#5 0.2 Cannot connect to the Docker daemon at x.\n#5 ERROR: exit code: 1",
-            BuildError,
-            "docker could not build",
-        ),
+        ("#5 0.2 Cannot connect to the Docker daemon at x.\n#5 ERROR: exit code: 1", BuildError, "docker could not build"),
     ],
-)
-def test_a_failed_build_says_what_to_do(output: str, error: type[Exception], words: str) -> None:
+)  # fmt: skip
+def test_the_error_of_a_failed_build_has_the_next_step(
+    output: str, error: type[Exception], words: str
+) -> None:
     found = build_failure(output.splitlines(), IMAGE, "linux/arm64")
 
     assert type(found) is error
@@ -328,24 +288,19 @@ def test_a_failed_build_says_what_to_do(output: str, error: type[Exception], wor
 
 
 @pytest.mark.parametrize(
-    ("output", "error", "words"),
+    ("image", "output", "error", "words"),
     [
-        ("unauthorized: authentication required", RegistryLoginError, "docker login registry.test"),
-        ("denied: permission", RegistryPermissionError, "registry.test/kn/bundled"),
-        ("dial tcp 127.0.0.1:9: connect: connection refused", RegistryUnavailableError, "network"),
-        ("blob upload invalid", RegistryError, "blob upload invalid"),
+        (IMAGE, "unauthorized: authentication required", RegistryLoginError, "docker login registry.test"),
+        ("europe-docker.pkg.dev/p/r/i:1", "unauthorized", RegistryLoginError, "gcloud auth configure-docker europe-docker.pkg.dev"),
+        (IMAGE, "denied: permission", RegistryPermissionError, "registry.test/kn/bundled"),
+        (IMAGE, "dial tcp 127.0.0.1:9: connect: connection refused", RegistryUnavailableError, "network"),
+        (IMAGE, "blob upload invalid", RegistryError, "blob upload invalid"),
     ],
-)
-def test_a_failed_push_says_what_to_do(output: str, error: type[Exception], words: str) -> None:
-    found = push_failure(["The push refers to repository [x]", output], IMAGE)
+)  # fmt: skip
+def test_the_error_of_a_failed_push_has_the_next_step(
+    image: str, output: str, error: type[Exception], words: str
+) -> None:
+    found = push_failure(["The push refers to repository [x]", output], image)
 
     assert type(found) is error
     assert words in str(found)
-
-
-def test_the_login_of_artifact_registry_is_that_of_gcloud() -> None:
-    image = "europe-docker.pkg.dev/p/r/i:1"
-
-    assert "gcloud auth configure-docker europe-docker.pkg.dev" in str(
-        push_failure(["unauthorized"], image)
-    )

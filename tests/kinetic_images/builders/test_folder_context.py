@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.builders.dockerfile.context import ContextFile
 from kinetic_images.builders.dockerfile.dockerignore import ignored_by
 from kinetic_images.builders.dockerfile.folder_context import folder_context
 from kinetic_images.errors import BuildInputError
@@ -52,7 +51,7 @@ def test_patterns_are_those_of_docker(lines: list[str], path: str, expected: boo
     assert ignored_by(lines)(path) is expected
 
 
-def test_a_folder_is_sent_with_links_and_modes_and_without_what_is_ignored(tmp_path: Path) -> None:
+def test_a_folder_is_sent_with_links_and_modes_and_without_ignored_files(tmp_path: Path) -> None:
     ignore = {".dockerignore": "secret\nDockerfile\n"}
     dockerfile = a_folder(tmp_path, src__run="x", secret="no", **ignore)
     (tmp_path / "src/run").chmod(0o755)
@@ -82,23 +81,17 @@ def test_a_dockerfile_may_have_another_name_and_its_own_ignore_file(tmp_path: Pa
         "deploy__gpu.Dockerfile.dockerignore": "b\ndeploy\n",
     }
     a_folder(tmp_path, a="1", b="2", **files, **{".dockerignore": "a\n"})
+    (tmp_path / "elsewhere").mkdir()  # It may be a link to a file elsewhere.
+    (tmp_path / "deploy/gpu.Dockerfile").rename(tmp_path / "elsewhere/real")
+    (tmp_path / "deploy/gpu.Dockerfile").symlink_to(tmp_path / "elsewhere/real")
 
     context = folder_context(tmp_path / "deploy/gpu.Dockerfile", tmp_path)
 
     assert context.dockerfile == "deploy/gpu.Dockerfile"
+    assert context.files[context.dockerfile].content == tmp_path / "deploy/gpu.Dockerfile"
     assert "deploy/gpu.Dockerfile.dockerignore" in context.files  # Cloud Build reads it again.
     assert "a" in context.files
     assert "b" not in context.files
-
-
-def test_a_dockerfile_may_be_a_link_to_a_file_elsewhere(tmp_path: Path) -> None:
-    real = a_folder(tmp_path / "real")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "Dockerfile").symlink_to(real)
-
-    context = folder_context(tmp_path / "folder" / "Dockerfile")
-
-    assert context.files["Dockerfile"] == ContextFile(tmp_path / "folder" / "Dockerfile")
 
 
 def test_a_dockerfile_that_is_missing_or_elsewhere_is_refused(tmp_path: Path) -> None:

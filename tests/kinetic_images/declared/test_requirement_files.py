@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kinetic_images.declared.requirement_files import (
-    RequirementSet,
-    joined_lines,
-    read_requirements,
-)
+from kinetic_images.declared.requirement_files import RequirementSet, read_requirements
 from kinetic_images.errors import DependencyError
 
 HEAD = "requirements.txt"
-
-
 ENVIRON = {"SUB": "sub", "TOKEN": "t0ken", "lower": "x", "EMPTY": ""}
 
 
@@ -36,185 +28,79 @@ def declared(text: str | bytes, **others: str) -> RequirementSet:
     return read_requirements(HEAD, read, ENVIRON)
 
 
-def lines(read: RequirementSet) -> list[str]:
-    return [one.canonical for one in read.requirements]
+def rows(read: RequirementSet) -> list[str]:
+    """Return requirements with their lines, constraints with `<`, options with `-`."""
+    return [
+        *(f"{one.place.file.removesuffix('.txt')}:{one.place.line} {one.canonical}" for one in read.requirements),
+        *(f"< {one.canonical}" for one in read.constraints),
+        *(one.line for one in read.options),
+    ]  # fmt: skip
 
 
-def test_a_continuation_before_hashes_is_one_requirement_at_its_first_line() -> None:
-    read = declared("# head\n\nsix==1 \\\n    --hash=sha256:b \\\n    --hash=sha256:a\niniconfig\n")
-    assert lines(read) == ["six==1 --hash=sha256:a --hash=sha256:b", "iniconfig"]
-    assert [str(one.place) for one in read.requirements] == [f"{HEAD}:3", f"{HEAD}:6"]
-
-
-def test_a_name_may_be_continued_in_the_middle_of_its_version() -> None:
-    assert lines(declared("six==\\\n1.0")) == ["six==1.0"]
-
-
-def test_a_comment_line_ends_a_continuation() -> None:
-    assert [one[:2] for one in joined_lines("six \\\n# why\niniconfig\n")] == [
-        (1, "six"),
-        (3, "iniconfig"),
-    ]
+LIMITS = {"limits": "-i J\n--extra-index-url B\n--extra-index-url C", "more": "--extra-index-url B"}
 
 
 @pytest.mark.parametrize(
-    "data",
+    ("text", "others", "expected"),
     [
-        b"\xef\xbb\xbfsix\r\niniconfig\r\n",
-        b"six\riniconfig",
-        "six\niniconfig".encode("utf-16"),
+        ("# head\n\nsix==1 \\\n  --hash=sha256:b \\\n  --hash=sha256:a\nx", {}, ["3 six==1 --hash=sha256:a --hash=sha256:b", "6 x"]),
+        ("six==\\\n1.0\nx \\\n# why\ny", {}, ["1 six==1.0", "3 x", "5 y"]),
+        (b"\xef\xbb\xbfsix\r\nx\r\n", {}, ["1 six", "2 x"]),
+        (b"six\rx", {}, ["1 six", "2 x"]),
+        ("six\nx".encode("utf-16"), {}, ["1 six", "2 x"]),
+        ("x @ https://h/x.zip#sha256=aa # kn:keep\njax # not kn:keeper\n", {}, ["1 x @ https://h/x.zip#sha256=aa # kn:keep", "2 jax"]),
+        ("-r sub/more.txt\nz", {"sub__more": "six\n--requirement=deep.txt\n-f links", "sub__deep": "x"}, ["sub/more:1 six", "sub/deep:1 x", "2 z", "--find-links sub/links"]),
+        ("-c limits.txt\nsix", {"limits": "six<2\n-r other.txt", "other": "x<3"}, ["2 six", "< six<2", "< x<3"]),
+        ("-r a.txt\nsix", {"a": f"x\n-r {HEAD}"}, ["a:1 x", "2 six"]),
+        ("-r ${SUB}/a.txt\n-f ${SUB}/l\n-i https://${TOKEN}@h/${lower}/${UNSET}\nx @ https://h/${SUB}.zip # ${SUB}\n${EMPTY}y", {"sub__a": "six"},
+         ["sub/a:1 six", "4 x @ https://h/sub.zip", "5 y", "--find-links sub/l", "--index-url https://t0ken@h/${lower}/${UNSET}"]),
+        ("--extra-index-url https://b\n-i https://me:pw@a\n--pre --no-index", {}, ["--extra-index-url https://b", "--index-url https://me:pw@a", "--pre", "--no-index"]),
+        ("-i A\n-i B\n--extra-index-url E\n-i A", {}, ["--extra-index-url E", "--index-url A"]),
+        ("-i A\n-r more.txt", {"more": "-i B"}, ["--index-url B"]),
+        ("-c limits.txt\n--extra-index-url A\n-i I\n-r more.txt", LIMITS, ["--extra-index-url A", "--index-url I", "--extra-index-url B", "--extra-index-url C"]),
+        ("-c limits.txt", {"limits": "-i J"}, ["--index-url J"]),
+        ("--only-binary :all:\n--only-binary=:none:,x\n--only-binary :all:", {}, [f"--only-binary {one}" for one in (":all:", ":none:", "x", ":all:")]),
     ],
-)
-def test_byte_order_marks_and_line_ends_change_nothing(data: bytes) -> None:
-    assert lines(declared(data)) == ["six", "iniconfig"]
-
-
-def test_text_that_is_not_utf8_is_refused_by_name() -> None:
-    with pytest.raises(DependencyError, match=HEAD):
-        declared(b"six # caf\xe9")
-
-
-def test_a_hash_within_a_url_is_no_comment_and_the_keep_mark_is_read() -> None:
-    read = declared("x @ https://h/x.zip#sha256=aa # kn:keep\njax # not kn:keeper\n")
-    assert lines(read) == ["x @ https://h/x.zip#sha256=aa # kn:keep", "jax"]
-
-
-def test_includes_are_inlined_relative_to_the_including_file() -> None:
-    read = declared(
-        "-r sub/more.txt\nlast", sub__more="six\n--requirement=deep.txt\n-f links", sub__deep="x"
-    )
-    assert lines(read) == ["six", "x", "last"]
-    assert read.requirements[1].place.file == "sub/deep.txt"
-    assert [one.line for one in read.options] == ["--find-links sub/links"]
-
-
-def test_constraints_stay_constraints_also_through_includes() -> None:
-    read = declared("-c limits.txt\nsix", limits="six<2\n-r other.txt", other="iniconfig<3")
-    assert [one.canonical for one in read.constraints] == ["six<2", "iniconfig<3"]
-    assert lines(read) == ["six"]
-
-
-def test_files_that_include_each_other_are_read_once() -> None:
-    assert lines(declared("-r a.txt\nsix", a=f"iniconfig\n-r {HEAD}")) == ["iniconfig", "six"]
-
-
-def test_a_missing_include_is_named_by_the_line_that_wants_it() -> None:
-    with pytest.raises(DependencyError, match=r"^sub/more\.txt:2: .*sub/nope\.txt"):
-        declared("-r sub/more.txt", sub__more="\n-r nope.txt")
-
-
-def test_index_options_keep_their_order_and_hide_their_credentials() -> None:
-    read = declared("--extra-index-url https://b\n-i https://me:pw@a/simple\n--pre --no-index")
-    assert [one.canonical for one in read.options] == [
-        "--extra-index-url https://b",
-        "--index-url https://a/simple",
-        "--pre",
-        "--no-index",
-    ]
-    assert read.options[1].value == "https://me:pw@a/simple"
-
-
-def test_variables_in_capitals_are_put_in_everywhere_and_others_stay() -> None:
-    read = declared(
-        "-r ${SUB}/more.txt\n-f ${SUB}/links\n-i https://${TOKEN}@h/${lower}/${UNSET}\n"
-        "x @ https://h/${SUB}.zip # ${SUB}\n${EMPTY}y\n-c ${SUB}/limits.txt",
-        sub__more="six",
-        sub__limits="x<2",
-    )
-    assert lines(read) == ["six", "x @ https://h/sub.zip", "y"]
-    assert [one.line for one in read.options] == [
-        "--find-links sub/links",
-        "--index-url https://t0ken@h/${lower}/${UNSET}",
-    ]
-    assert [one.canonical for one in read.constraints] == ["x<2"]
-
-
-def test_of_several_indexes_the_last_one_counts_also_from_included_files() -> None:
-    assert [one.line for one in declared("-i A\n-i B\n--extra-index-url E\n-i A").options] == [
-        "--extra-index-url E",
-        "--index-url A",
-    ]
-    read = declared("-i A\n-r more.txt", more="-i B")
-    assert [one.line for one in read.options] == ["--index-url B"]
-
-
-def test_options_of_a_constraints_file_come_after_those_of_requirements() -> None:
-    read = declared(
-        "-c limits.txt\n--extra-index-url A\n-i I\n-r more.txt",
-        limits="-i J\n--extra-index-url B\n--extra-index-url C",
-        more="--extra-index-url B",
-    )
-    assert [one.line for one in read.options] == [
-        "--extra-index-url A",
-        "--index-url I",
-        "--extra-index-url B",
-        "--extra-index-url C",
-    ]
-    assert [one.line for one in declared("-c limits.txt", limits="-i J").options] == [
-        "--index-url J"
-    ]
-
-
-def test_rules_of_binary_packages_keep_their_order() -> None:
-    read = declared("--only-binary :all:\n--only-binary=:none:,x\n--only-binary :all:")
-    assert [one.line for one in read.options] == [
-        "--only-binary :all:",
-        "--only-binary :none:",
-        "--only-binary x",
-        "--only-binary :all:",
-    ]
-
-
-@pytest.mark.parametrize("line", ["-e .", "./x.whl", "x @ file:///x.whl"])
-def test_a_path_in_a_constraints_file_is_refused_and_does_not_become_a_requirement(
-    line: str,
+    ids=range(16),
+)  # fmt: skip
+def test_lines_have_their_place_and_options_their_order(
+    text: str | bytes, others: dict[str, str], expected: list[str]
 ) -> None:
-    with pytest.raises(DependencyError, match=r"^limits\.txt:1: "):
-        declared("-c limits.txt\nsix", limits=line)
+    found = [row.removeprefix("requirements:") for row in rows(declared(text, **others))]
+    assert found == expected
 
 
-def test_a_path_in_an_included_file_is_relative_to_the_first_one() -> None:
-    (local,) = declared("-r sub/more.txt", sub__more="-e ./lib").local
-    assert local.path == "lib"
-
-
-def test_local_lines_are_told_apart_with_their_place() -> None:
-    read = declared("-e .[dev]\n-e '../my lib'\n./x.whl\n-egit+https://h/y#egg=y\n")
+def test_paths_are_told_apart_with_their_place_and_relative_to_the_first_file() -> None:
+    text = "-e .[dev]\n-e '../my lib'\n./x.whl\n-egit+https://h/y#egg=y\n-r sub/more.txt"
+    read = declared(text, sub__more="-e ./lib")
     assert [(one.path, one.editable, one.place.line) for one in read.local] == [
         (".", True, 1),
         ("../my lib", True, 2),
         ("x.whl", False, 3),
+        ("lib", True, 1),
     ]
-    assert lines(read) == ["y @ git+https://h/y#egg=y"]
+    assert rows(read) == ["requirements:4 y @ git+https://h/y#egg=y"]
 
 
-def test_ignored_options_are_noted() -> None:
-    assert declared("--prefer-binary\nsix").notes == (
-        f"{HEAD}:1: --prefer-binary was ignored: uv prefers wheels anyway.",
-    )
+def test_an_ignored_option_is_noted_and_a_password_is_not_shown() -> None:
+    read = declared("--prefer-binary\n-i https://me:pw@a/simple")
+    assert read.notes == (f"{HEAD}:1: --prefer-binary was ignored: uv prefers wheels anyway.",)
+    assert read.options[0].canonical == "--index-url https://a/simple"
 
 
 @pytest.mark.parametrize(
-    "text", ["--nonsense", "-r", "-r https://h/r.txt", "-i 'open", "--no-index six", "-e"]
-)
-def test_a_line_that_cannot_be_obeyed_is_refused_by_file_and_line(text: str) -> None:
-    with pytest.raises(DependencyError, match=rf"^{HEAD}:2: "):
-        declared(f"\n{text}\n")
-
-
-def test_a_refusal_does_not_show_a_password() -> None:
-    with pytest.raises(DependencyError) as caught:
-        declared("-r https://me:hunter2@h/r.txt")
+    ("text", "others", "place"),
+    [
+        *((f"\n{text}\n", {}, rf"^{HEAD}:2: ") for text in ("--nonsense", "-r", "-i 'open", "--no-index six", "-e")),
+        ("\n-r https://me:hunter2@h/r.txt", {}, rf"^{HEAD}:2: "),
+        (b"six # caf\xe9", {}, HEAD),
+        ("-r sub/more.txt", {"sub__more": "\n-r nope.txt"}, r"^sub/more\.txt:2: .*sub/nope\.txt"),
+        *(("-c limits.txt\nsix", {"limits": line}, r"^limits\.txt:1: ") for line in ("-e .", "./x.whl", "x @ file:///x.whl")),
+    ],
+)  # fmt: skip
+def test_a_line_that_cannot_be_obeyed_is_refused_by_file_and_line(
+    text: str | bytes, others: dict[str, str], place: str
+) -> None:
+    with pytest.raises(DependencyError, match=place) as caught:
+        declared(text, **others)
     assert "hunter2" not in str(caught.value)
-
-
-names = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
-
-
-@given(
-    st.lists(names, unique=True, max_size=6),
-    st.sampled_from(["\n", "\r\n", "\n\n", "  # why\n", " \\\n  >=1\n"]),
-)
-def test_any_names_are_found_whatever_stands_between_them(wanted: list[str], between: str) -> None:
-    read = declared("".join(f"{name}{between}" for name in wanted))
-    assert [one.name for one in read.requirements] == wanted

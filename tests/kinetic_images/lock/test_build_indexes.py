@@ -49,7 +49,7 @@ MORE = "https://more.example/simple"
     ],
     ids=["none", "requirements", "uv.toml", "variables"],
 )
-def test_they_are_those_of_the_project_without_credentials(
+def test_indexes_of_a_build_are_those_of_the_project_without_credentials(
     tmp_path: Path,
     requirements: str,
     uv: str,

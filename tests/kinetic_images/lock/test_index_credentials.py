@@ -39,45 +39,29 @@ def credentials(folder: Path, text: str, *, uv: str = "", **environ: str) -> Ind
     )
 
 
-def test_those_in_the_url_of_an_index_hold_for_its_files_on_the_same_host(tmp_path: Path) -> None:
-    found = credentials(
-        tmp_path,
-        "--index-url https://me:s%40cret@h.example/one/simple\n"
-        "--extra-index-url https://you:other@h.example/two/simple\nalpha\n",
-    )
-    assert found.authorization("https://h.example/one/files/a.whl") == basic("me:s@cret")
-    assert found.authorization("https://h.example/two/files/a.whl") == basic("you:other")
-    assert found.authorization("https://else.example/one/files/a.whl") is None
-
-
-def test_those_of_an_address_hold_for_this_address(tmp_path: Path) -> None:
-    found = credentials(tmp_path, "alpha @ https://me:secret@h.example/a.whl\n")
-    assert found.authorization("https://h.example/a.whl") == basic("me:secret")
+VARIABLES = {"UV_INDEX_MY_INDEX_USERNAME": "me", "UV_INDEX_MY_INDEX_PASSWORD": "s@cret"}
+NAMED = '[[index]]\nname = "my-index"\nurl = "https://h.example/simple"\n'
+TWO = "-i https://me:s%40cret@h.example/one/simple\n--extra-index-url https://you:other@h.example/two/simple"
 
 
 @pytest.mark.parametrize(
-    ("uv", "environ"),
+    ("text", "uv", "environ", "address", "login"),
     [
-        ('[[index]]\nname = "my-index"\nurl = "https://h.example/simple"\n', {}),
-        ("", {"UV_INDEX": "my-index=https://h.example/simple"}),
+        (TWO, "", {}, "https://h.example/one/files/a.whl", "me:s@cret"),
+        (TWO, "", {}, "https://h.example/two/files/a.whl", "you:other"),
+        (TWO, "", {}, "https://else.example/one/files/a.whl", None),
+        ("alpha @ https://me:s%40cret@h.example/a.whl", "", {}, "https://h.example/a.whl", "me:s@cret"),
+        ("", NAMED, VARIABLES, "https://h.example/files/a.whl", "me:s@cret"),
+        ("", "", VARIABLES | {"UV_INDEX": "my-index=https://h.example/simple"}, "https://h.example/files/a.whl", "me:s@cret"),
+        ("--index-url https://netrc.example/simple", "", {}, "https://netrc.example/a.whl", "me:of-netrc"),
     ],
-)
-def test_those_of_a_named_index_come_from_its_variables(
-    tmp_path: Path, uv: str, environ: dict[str, str]
+)  # fmt: skip
+def test_a_login_is_found_where_uv_finds_it(
+    tmp_path: Path, text: str, uv: str, environ: dict[str, str], address: str, login: str | None
 ) -> None:
-    variables = {
-        "UV_INDEX_MY_INDEX_USERNAME": "me",
-        "UV_INDEX_MY_INDEX_PASSWORD": "secret",
-        **environ,
-    }
-    found = credentials(tmp_path, "alpha\n", uv=uv, **variables)
-    assert found.authorization("https://h.example/files/a.whl") == basic("me:secret")
-
-
-def test_those_of_a_host_come_from_netrc(tmp_path: Path) -> None:
-    (tmp_path / ".netrc").write_text("machine h.example login me password secret\n")
-    found = credentials(tmp_path, "--index-url https://h.example/simple\nalpha\n")
-    assert found.authorization("https://h.example/files/a.whl") == basic("me:secret")
+    (tmp_path / ".netrc").write_text("machine netrc.example login me password of-netrc\n")
+    found = credentials(tmp_path, f"{text}\nalpha\n", uv=uv, **environ)
+    assert found.authorization(address) == (login and basic(login))
 
 
 def test_artifact_registry_is_logged_in_to_with_the_default_credentials_of_google(
@@ -169,7 +153,7 @@ def test_any_user_and_password_can_be_written_for_netrc(tmp_path: Path, text: st
         ("https://[h.example/simple", "https://h.example/a.whl", False),
     ],
 )
-def test_those_of_an_index_are_for_its_scheme_host_and_port(
+def test_a_login_of_an_index_is_for_its_scheme_host_and_port(
     tmp_path: Path, index: str, file: str, is_sent: bool, is_named: bool
 ) -> None:
     if is_named:
@@ -198,7 +182,7 @@ def test_those_of_an_index_are_for_its_scheme_host_and_port(
         ("--index-url https://HOST/simple", "https://HOST:port/a.whl", False),
     ],
 )
-def test_those_of_netrc_are_sent_by_plain_http_only_where_the_user_names_it(
+def test_a_login_of_netrc_is_sent_by_plain_http_only_to_an_address_of_the_user(
     tmp_path: Path, machine: str, declared: str, file: str, is_sent: bool
 ) -> None:
     host = "[::1]" if "::1" in machine else "h.example"

@@ -1,4 +1,4 @@
-"""uv's words about an index lead to the place that names it."""
+"""Output of uv about an index leads to the place that names it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ credentials (401 Unauthorized).
 @pytest.mark.parametrize(
     ("requirements", "project", "variables", "place"),
     [
-        (
-            "--index-url https://me:secret@index.test/simple\nsix\n",
-            "",
-            {},
-            "requirements.txt:1: --i",
-        ),
+        ("--index-url https://me:secret@index.test/simple\nsix\n", "", {}, "requirements.txt:1: --i"),
         ("six\n", "", {"UV_INDEX": "ours=https://me:secret@index.test/simple"}, "(UV_INDEX)"),
         (
             "",
@@ -38,7 +33,7 @@ credentials (401 Unauthorized).
             "[[tool.uv.index]] ours",
         ),
     ],
-)
+)  # fmt: skip
 def test_the_place_of_the_index_is_named_without_credentials(
     tmp_path: Path, requirements: str, project: str, variables: dict[str, str], place: str
 ) -> None:

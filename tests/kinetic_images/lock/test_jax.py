@@ -37,6 +37,9 @@ def test_each_accelerator_gets_its_own(
     found = replaced(tmp_path, "numpy", category=category, python=python)
     assert (*found.preferences, *found.additions) == (expected,)
     assert found.notes == ()
+    if category != "tpu":  # A libtpu is of no use.
+        found = replaced(tmp_path, "libtpu==0.0.1", category=category, python=python)
+        assert (found.preferences, found.additions) == ((expected,), ())
 
 
 @pytest.mark.parametrize(
@@ -47,17 +50,11 @@ def test_each_accelerator_gets_its_own(
         (["jax==0.7.2"], ["jax[tpu]==0.7.2"]),
         (["jax[cuda12,xprof]<0.8", "jaxlib"], ["jax[tpu,xprof]<0.8"]),
         (["jaxlib<0.8"], ["jax[tpu]", "jaxlib<0.8"]),
-        (
-            ["jax==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"],
-            ["jax[tpu]==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"],
-        ),
+        (["jax==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"], ["jax[tpu]==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"]),
         (["libtpu-nightly==1"], ["jax[tpu]==0.10.2"]),
-        (
-            ["jax @ https://h/jax-1-py3-none-any.whl"],
-            ["jax[tpu] @ https://h/jax-1-py3-none-any.whl"],
-        ),
+        (["jax @ https://h/jax-1-py3-none-any.whl"], ["jax[tpu] @ https://h/jax-1-py3-none-any.whl"]),
     ],
-)
+)  # fmt: skip
 def test_a_version_that_the_user_named_is_kept(
     tmp_path: Path, lines: list[str], expected: list[str]
 ) -> None:
@@ -98,12 +95,7 @@ def test_a_mark_counts_in_a_pyproject_too(tmp_path: Path, array: str, kept: bool
     assert ("jax" in names, found.notes == ()) == (kept, kept)
 
 
-def test_a_libtpu_is_of_no_use_without_a_tpu(tmp_path: Path) -> None:
-    found = replaced(tmp_path, "libtpu==0.0.1", category="cpu")
-    assert (found.preferences, found.additions) == (("jax==0.10.2",), ())
-
-
-def test_an_override_keeps_what_the_accelerator_needs(tmp_path: Path) -> None:
+def test_an_override_keeps_the_extra_of_the_accelerator(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text('override-dependencies = ["jax==0.9.0"]\n')
     found = replaced(tmp_path, "flax")
     assert [line.line for line in found.dependencies.overrides] == ["jax[tpu]==0.9.0"]

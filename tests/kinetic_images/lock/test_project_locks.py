@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from locked_project import Project
@@ -40,7 +41,14 @@ def versions(project: Project, **more: tuple[str, ...]) -> dict[str, str]:
     return {package.name: package.version for package in project.lock(HERE, **more).packages}
 
 
-def test_uv_lock_keeps_its_versions_also_for_what_kinetic_adds(project: Project) -> None:
+OPTIONAL = (
+    '[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
+    '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
+)
+CHOSEN = '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n'
+
+
+def test_uv_lock_keeps_its_versions_also_for_additions_of_kinetic(project: Project) -> None:
     for name in ("alpha", "beta"):
         project.wheel(name, "1.0")
     declare(project, "alpha", "beta ; sys_platform == 'darwin'")
@@ -55,6 +63,23 @@ MORE = (
     'more = ["Gamma  < 7"]\n'
 )
 SETTINGS = '[tool.uv]\noverride-dependencies = ["beta<5"]\n'
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory, uv_cache: Path) -> Project:
+    """A project with a lock of uv, whose declaration each test changes; the original is `declared.toml`."""
+    project = Project(tmp_path_factory.mktemp("locked"))
+    shutil.copytree(uv_cache, project.environ["UV_CACHE_DIR"])
+    for name in ("alpha", "beta", "gamma"):
+        project.wheel(name)
+    declare(project, "alpha", more=MORE + SETTINGS)
+    declaration = project.root / "pyproject.toml"
+    text = declaration.read_text().replace("[tool.uv]\nno-index", "no-index")
+    for path in (declaration, project.folder / "declared.toml"):
+        path.write_text(text)
+    uv(project, "lock")
+    project.wheel("alpha", "2.0")
+    return project
 
 
 @pytest.mark.parametrize(
@@ -75,30 +100,23 @@ SETTINGS = '[tool.uv]\noverride-dependencies = ["beta<5"]\n'
     ],
 )  # fmt: skip
 def test_a_stale_uv_lock_is_refused_by_the_lines_that_do_not_fit(
-    project: Project, before: str, after: str, message: str, entry: str | None
+    locked: Project, before: str, after: str, message: str, entry: str | None
 ) -> None:
-    for name in ("alpha", "beta", "gamma"):
-        project.wheel(name)
-    declare(project, "alpha", more=MORE + SETTINGS)
-    declaration = project.root / "pyproject.toml"
-    text = declaration.read_text().replace("[tool.uv]\nno-index", "no-index")
-    declaration.write_text(text)
-    uv(project, "lock")
-    project.wheel("alpha", "2.0")
-    locked = (project.root / "uv.lock").read_text().splitlines()
-    declaration.write_text(text.replace(before, after, 1))
+    rows = (locked.root / "uv.lock").read_text().splitlines()
+    text = (locked.folder / "declared.toml").read_text()
+    (locked.root / "pyproject.toml").write_text(text.replace(before, after, 1))
 
     with pytest.raises(DependencyError) as caught:
-        project.lock(HERE)
+        locked.lock(HERE)
 
-    places = [number for number, line in enumerate(locked, 1) if entry is None or entry in line]
+    places = [number for number, line in enumerate(rows, 1) if entry is None or entry in line]
     # An entry begins with a line `[[package]]`; rows of its metadata follow its dependencies.
     expected = {place - 1 if str(entry).startswith("name") else place for place in places}
     found = [number for number in expected if re.search(message.format(number), str(caught.value))]
     assert found, f"{caught.value}\n{expected}"
     assert "the lock is stale" in str(caught.value)
     assert "uv lock" in (caught.value.hint or "")
-    assert not list(project.home.rglob("*.toml"))
+    assert not list(locked.home.rglob("*.toml"))
 
 
 def test_uv_lock_of_the_workspace_holds_for_a_member(project: Project) -> None:
@@ -117,17 +135,12 @@ def test_uv_lock_of_the_workspace_holds_for_a_member(project: Project) -> None:
 
 
 def test_extras_and_groups_that_the_project_requests_are_locked_too(project: Project) -> None:
-    for name in ("alpha", "beta", "gamma", "delta"):
+    names = ("alpha", "beta", "gamma", "delta")
+    for name in names:
         project.wheel(name, "1.0")
-    declare(
-        project,
-        "alpha",
-        more='[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
-        '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
-        '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n',
-    )
+    declare(project, "alpha", more=OPTIONAL + CHOSEN)
     uv(project, "lock")
-    for name in ("alpha", "beta", "gamma", "delta"):
+    for name in names:
         project.wheel(name, "2.0")
     assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
 
@@ -160,55 +173,25 @@ def test_pylock_keeps_its_versions_beside_either_declaration(project: Project) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            "alpha>=2",
-            r"requirements\.txt:3: alpha>=2 is required, but .*pylock\.toml:7 has version 1\.0",
-        ),
-        (
-            "beta",
-            r"requirements\.txt:3: beta is required, but the lock .*pylock\.toml does not contain beta",
-        ),
+        ("alpha>=2", r"requirements\.txt:3: alpha>=2 is required, but .*pylock\.toml:3 has version 1\.0"),
+        ("beta", r"requirements\.txt:3: beta is required, but the lock .*pylock\.toml does not contain beta"),
+        ("alpha @ https://h.example/alpha-2.0-py3-none-any.whl", r"requirements\.txt:3: .* is stale"),
     ],
-)
+)  # fmt: skip
 def test_a_stale_pylock_is_refused_by_the_line_that_it_does_not_fit(
     project: Project, line: str, message: str
 ) -> None:
-    project.wheel("alpha")
-    project.require("alpha")
-    uv(project, "pip", "compile", "-q", "requirements.txt", "-o", "pylock.toml")
-    project.wheel("alpha", "2.0")
-    project.wheel("beta")
+    address = "https://h.example/alpha-1.0-py3-none-any.whl"
+    entry = (
+        f'archive = {{url = "{address}"' if "@" in line else f'wheels = [{{url = "{address}"'
+    ) + f', hashes = {{sha256 = "{"0" * 64}"}}}}'
+    (project.root / "pylock.toml").write_text(
+        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "alpha"\nversion = "1.0"\n'
+        f"{entry}{'' if '@' in line else ']'}\n"
+    )
     project.require(line)
     with pytest.raises(DependencyError, match=message):
         project.lock(HERE)
-
-
-def test_an_address_that_was_changed_makes_a_pylock_stale(project: Project) -> None:
-    for version in ("1.0", "2.0"):
-        project.wheel("alpha", version)
-    file = project.packages / "alpha-1.0-py3-none-any.whl"
-    (project.root / "pylock.toml").write_text(
-        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "alpha"\nversion = "1.0"\n'
-        'archive = {url = "https://h.example/alpha-1.0-py3-none-any.whl", '
-        f'hashes = {{sha256 = "{hashlib.sha256(file.read_bytes()).hexdigest()}"}}}}\n'
-    )
-    project.require("alpha @ https://h.example/alpha-2.0-py3-none-any.whl")
-    with pytest.raises(DependencyError, match=r"requirements\.txt:3: .* is stale"):
-        project.lock(HERE)
-
-
-def test_a_pylock_that_is_not_one_is_refused_by_name(project: Project) -> None:
-    project.wheel("alpha")
-    project.require("alpha")
-    (project.root / "pylock.toml").write_text("packages = 1\n")
-    with pytest.raises(DependencyError, match=r"pylock\.toml: "):
-        project.lock(HERE)
-
-
-OPTIONAL = (
-    '[project.optional-dependencies]\nfast = ["beta"]\nother = ["delta"]\n'
-    '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
-)
 
 
 def test_extras_and_groups_that_the_project_requests_are_read_from_a_pylock(
@@ -231,8 +214,7 @@ def test_extras_and_groups_that_the_project_requests_are_read_from_a_pylock(
         )
         project.wheel(name, "2.0")
     (project.root / "pylock.toml").write_text(text)
-    chosen = '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n'
-    declare(project, "alpha", more=OPTIONAL + chosen)
+    declare(project, "alpha", more=OPTIONAL + CHOSEN)
     assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
 
 
@@ -247,7 +229,7 @@ def test_a_pylock_that_uv_exported_may_contain_the_project_itself(project: Proje
     assert versions(project) == {"alpha": "1.0"}
 
 
-def test_another_folder_in_a_pylock_is_refused_by_name(project: Project) -> None:
+def test_another_folder_in_a_pylock_is_refused_by_its_name(project: Project) -> None:
     project.wheel("alpha")
     declare(project, "alpha")
     (project.root / "pylock.toml").write_text(

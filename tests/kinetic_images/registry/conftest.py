@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,6 @@ from kinetic_images.testing.registry import RegistryServer
 from kinetic_payload.http.retry import RetryPolicy
 
 QUICK = RetryPolicy(limit=3, first=0.01, longest=0.05)
-
-
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with RegistryServer() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,21 +26,12 @@ from kinetic_images.registry.challenges import Challenge, parse_challenges
                 ),
             ),
         ),
-        (
-            'BEARER Realm = token , error="x\\"y", Basic realm=b',
-            (
-                Challenge("bearer", {"realm": "token", "error": 'x"y'}),
-                Challenge("basic", {"realm": "b"}),
-            ),
-        ),
-        (
-            'Negotiate, Basic realm="b"',
-            (Challenge("negotiate"), Challenge("basic", {"realm": "b"})),
-        ),
+        ('BEARER Realm = token , error="x\\"y", Basic realm=b', (Challenge("bearer", {"realm": "token", "error": 'x"y'}), Challenge("basic", {"realm": "b"}))),
+        ('Negotiate, Basic realm="b"', (Challenge("negotiate"), Challenge("basic", {"realm": "b"}))),
         ('Bearer realm="a",realm="b"', (Challenge("bearer", {"realm": "a"}),)),
         ('Bearer realm="never ends', (Challenge("bearer"), Challenge("never"), Challenge("ends"))),
     ],
-)
+)  # fmt: skip
 def test_challenges_are_read(header: str, expected: tuple[Challenge, ...]) -> None:
     assert parse_challenges(header) == expected
 
@@ -54,7 +43,6 @@ def test_any_header_is_read(header: str) -> None:
 
 
 @pytest.mark.parametrize("part", ['a="', "a=", "a ,", '\\"'])
-def test_a_huge_header_takes_no_time(part: str) -> None:
-    before = time.monotonic()
-    parse_challenges("Bearer " + part * 100_000)
-    assert time.monotonic() - before < 2
+@pytest.mark.timeout(120)  # In quadratic time, it takes hours.
+def test_a_huge_header_is_read_in_linear_time(part: str) -> None:
+    parse_challenges("Bearer " + part * 500_000)

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import base64
-import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,11 +44,6 @@ def credentials(environ: Mapping[str, str], **more: Any) -> Credentials:
     return Credentials(environ, google=more.pop("google", without_google), **more)
 
 
-def test_without_any_configuration_requests_are_anonymous(environ: dict[str, str]) -> None:
-    assert credentials(environ).login("ghcr.io").anonymous
-    assert credentials({}).login("ghcr.io").anonymous
-
-
 @pytest.mark.parametrize(
     ("host", "key"),
     [
@@ -73,6 +66,9 @@ def test_a_login_of_docker_is_found_by_any_form_of_its_host(
     assert found.source.endswith(".docker/config.json")
     assert "cret" not in repr(found)
     assert credentials(environ).login("another.io").anonymous
+    assert credentials({}).login(host).anonymous
+    folder = Path(environ["HOME"], ".docker")
+    assert not credentials({"DOCKER_CONFIG": str(folder)}).login(host).anonymous
 
 
 @pytest.mark.parametrize(
@@ -115,12 +111,6 @@ def test_a_malformed_configuration_is_an_error_that_quotes_nothing_of_it(
         credentials(environ).login("h.io")
     assert str(path) in str(caught.value)
     assert "hunter2" not in str(caught.value)
-
-
-def test_docker_config_names_another_folder(environ: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"auths": {"h.io": auth("me", "p")}}))
-
-    assert credentials({**environ, "DOCKER_CONFIG": str(tmp_path)}).login("h.io").password == "p"
 
 
 ANSWER = """read server; printf '{"ServerURL":"%s","Username":"me","Secret":"%s"}' "$server" "$server" """
@@ -176,8 +166,11 @@ def test_a_broken_helper_is_named_and_its_output_is_not_shown(
 ) -> None:
     if script is not None:
         helper("broken", script)
+    for name in ("../../x", "x\0"):  # A helper is no path.
+        write_docker_config({"credsStore": name})
+        with pytest.raises(RegistryLoginError, match="contains a"):
+            credentials(environ).login("h.io")
     write_docker_config({"credHelpers": {"h.io": "broken"}})
-    before = time.monotonic()
 
     with pytest.raises(RegistryLoginError) as caught:
         credentials(environ, helper_limit=0.3).login("h.io")
@@ -185,30 +178,18 @@ def test_a_broken_helper_is_named_and_its_output_is_not_shown(
     assert cause in caught.value.message
     assert "h.io" in (caught.value.hint or "")
     assert "hunter2" not in str(caught.value)
-    assert time.monotonic() - before < 10
 
 
-@pytest.mark.parametrize("name", ["../../x", "x\0"])
-def test_a_helper_is_no_path(
-    environ: dict[str, str], write_docker_config: Write, name: str
-) -> None:
-    write_docker_config({"credsStore": name})
-    with pytest.raises(RegistryLoginError, match="contains a"):
-        credentials(environ).login("h.io")
-
-
-def test_a_helper_that_waits_ends_with_the_work_of_its_thread(
+def test_a_helper_that_waits_ends_if_the_login_is_stopped(
     environ: dict[str, str], write_docker_config: Write, helper: Callable[[str, str], None]
 ) -> None:
     helper("slow", "sleep 60")
     write_docker_config({"credsStore": "slow"})
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
-    before = time.monotonic()
 
     with stoppable(stop.is_set), pytest.raises(Stopped):
         credentials(environ).login("h.io")
-    assert time.monotonic() - before < 5
 
 
 def test_google_is_asked_for_its_own_registries_only_and_after_docker(

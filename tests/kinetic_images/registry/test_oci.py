@@ -42,9 +42,7 @@ def test_a_manifest_is_read_with_or_without_its_own_type(media_type: str) -> Non
     assert named == unnamed
     assert named.media_type == media_type
     assert named.layers[0].digest == DIGEST
-
-
-def test_a_type_that_says_nothing_is_replaced_by_the_content() -> None:
+    # A type of no use is replaced by the content.
     assert isinstance(parse_manifest(encoded(MANIFEST), "application/json"), Manifest)
     index = parse_manifest(b'{"schemaVersion": 2, "manifests": []}', "")
     assert isinstance(index, Index)
@@ -87,7 +85,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
             continue
 
 
-def test_what_is_rendered_is_read_again_and_has_one_digest() -> None:
+def test_a_rendered_manifest_is_read_again_and_has_one_digest() -> None:
     layer = Descriptor(media_type=OCI_LAYER, digest=DIGEST, size=3, annotations={"a": "b"})
     manifest = Manifest(media_type=DOCKER_MANIFEST, config=layer, layers=(layer, layer))
     index = Index(manifests=(layer,))

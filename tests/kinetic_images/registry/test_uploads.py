@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -15,9 +15,10 @@ from kinetic_images.errors import InvalidImageError, RegistryError, RegistryUnav
 from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
+from kinetic_images.registry.retry import RetryPolicy
 from kinetic_images.testing.registry import Access, RegistryServer, User
 from kinetic_images.testing.registry.contract import push
-from kinetic_payload.threads import Stopped, parallel_map, stoppable
+from kinetic_payload.threads import Stopped, stoppable
 
 DATA = os.urandom(1_000_000)
 UPLOADS = "/v2/kn/image/blobs/uploads/*"
@@ -77,14 +78,15 @@ def test_an_upload_whose_response_was_lost_is_not_repeated(
 
 
 def test_uploads_that_fail_without_progress_end(
-    server: RegistryServer, repository: Repository
+    server: RegistryServer, environ: dict[str, str]
 ) -> None:
+    policy = RetryPolicy(limit=1, first=0.01, longest=0.05)
+    repository = Registry(environ=environ, policy=policy).repository(f"{server.host}/kn/image")
     server.faults.add(method="PUT", path=UPLOADS, times=None, drop_request_after=300_000)
-    before, advances = time.monotonic(), list[int]()
+    advances = list[int]()
 
-    with pytest.raises(RegistryUnavailableError, match="tried for 3 s"):
+    with pytest.raises(RegistryUnavailableError, match="tried for 1 s"):
         push(repository, DATA, advances)
-    assert time.monotonic() - before < 10
     assert sum(advances) == 0
 
 
@@ -145,12 +147,7 @@ def test_a_registry_that_stores_something_else_is_refused(
         push(repository, DATA)
 
 
-def test_content_that_became_shorter_is_refused(repository: Repository) -> None:
-    with pytest.raises(RegistryError, match="ended after 10 of 11 bytes"):
-        repository.upload(digest_of(b""), 11, lambda: io.BytesIO(bytes(10)), lambda _: None)
-
-
-def test_an_error_of_the_content_or_of_the_counter_ends_the_upload(repository: Repository) -> None:
+def test_an_error_or_an_early_end_of_the_content_ends_the_upload(repository: Repository) -> None:
     def fail(*_: object) -> Any:
         raise OSError("the disk is gone")
 
@@ -158,56 +155,37 @@ def test_an_error_of_the_content_or_of_the_counter_ends_the_upload(repository: R
         repository.upload(digest_of(DATA), len(DATA), fail, lambda _: None)
     with pytest.raises(OSError, match="the disk is gone"):
         repository.upload(digest_of(DATA), len(DATA), lambda: io.BytesIO(DATA), fail)
+    with pytest.raises(RegistryError, match="ended after 10 of 11 bytes"):
+        repository.upload(digest_of(b""), 11, lambda: io.BytesIO(bytes(10)), lambda _: None)
 
 
 @pytest.mark.parametrize("fault", [{"stall_request_after": 1 << 16}, {"stall": 60.0}])
-def test_a_stopped_upload_ends_within_a_second(
+def test_a_stopped_upload_ends_before_the_registry_responds(
     server: RegistryServer, repository: Repository, fault: dict[str, Any]
 ) -> None:
     server.faults.add(method="PUT", path=UPLOADS, **fault)
-    data, stop = bytes(50_000_000), threading.Event()
-    threading.Timer(0.5, stop.set).start()
-    before = time.monotonic()
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
 
     with stoppable(stop.is_set), pytest.raises(Stopped):
-        push(repository, data)
-    assert time.monotonic() - before < 1.5
-
-
-def test_the_failure_of_one_upload_stops_the_others(
-    server: RegistryServer, repository: Repository
-) -> None:
-    server.faults.add(method="PUT", path=UPLOADS, stall_request_after=1 << 16)
-    before = time.monotonic()
-
-    def fail() -> str:
-        time.sleep(0.3)  # noqa: TID251
-        raise OSError("first")
-
-    calls = [lambda: push(repository, bytes(50_000_000)), fail]
-    with pytest.raises(OSError, match="first"):
-        parallel_map(lambda call: call(), calls, threads=2)
-    assert time.monotonic() - before < 1.5
+        push(repository, bytes(20_000_000))
 
 
 @pytest.mark.slow  # It starts a process, and waits for it.
-def test_ctrl_c_ends_an_upload_within_a_second(server: RegistryServer) -> None:
+def test_ctrl_c_ends_an_upload(server: RegistryServer) -> None:
     server.faults.add(method="PUT", path=UPLOADS, stall_request_after=1 << 16, times=None)
     script = (
         "import io, sys\n"
         "from kinetic_images.registry.registry import Registry\n"
         "repository = Registry(environ={}).repository(sys.argv[1])\n"
-        "repository.upload('sha256:' + '0' * 64, 50_000_000, lambda: io.BytesIO(bytes(50_000_000)), print)\n"
+        "repository.upload('sha256:' + '0' * 64, 20_000_000, lambda: io.BytesIO(bytes(20_000_000)), print)\n"
     )
     command = [sys.executable, "-u", "-c", script, f"{server.host}/kn/image"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()  # The first piece was sent.
-        time.sleep(0.3)  # noqa: TID251
-        before = time.monotonic()
-        process.send_signal(2)
-        _, errors = process.communicate(timeout=20)
-    assert time.monotonic() - before < 1.5
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=50)
     assert b"KeyboardInterrupt" in errors
 
 
@@ -216,7 +194,7 @@ import hashlib, io, resource, sys
 from kinetic_images.registry.registry import Registry
 
 class Zeros(io.RawIOBase):
-    left = 300_000_000
+    left = 60_000_000
     def readable(self): return True
     def readinto(self, buffer):
         size = min(len(buffer), self.left)
@@ -225,30 +203,23 @@ class Zeros(io.RawIOBase):
         return size
 
 digest = hashlib.sha256()
-for _ in range(300):
+for _ in range(60):
     digest.update(bytes(1_000_000))
 name = f"sha256:{digest.hexdigest()}"
 repository = Registry(environ={}).repository(sys.argv[1])
 repository.has_blob(name)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 repository.upload(name, Zeros.left, Zeros, lambda _: None)
-with repository.open_blob(name, 300_000_000) as file:
+with repository.open_blob(name, 60_000_000) as file:
     assert sum(map(len, iter(lambda: file.read(1 << 20), b""))) == Zeros.left
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
-@pytest.mark.slow  # It moves 600 MB.
+@pytest.mark.slow  # It moves 120 MB.
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, the figure has another unit")
 def test_memory_does_not_depend_on_the_size_of_a_blob(server: RegistryServer) -> None:
     command = [sys.executable, "-c", MOVE, f"{server.host}/kn/image"]
 
     grown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert int(grown) < 10_000  # KiB
-
-
-def test_many_threads_share_a_client(server: RegistryServer, repository: Repository) -> None:
-    contents = [os.urandom(10_000) for _ in range(40)]
-
-    digests = parallel_map(lambda data: push(repository, data), contents, threads=8)
-    assert server.storage.blobs("kn/image") == set(digests)

@@ -16,7 +16,7 @@ import pytest
 from file_server import FileServer
 from wheel_maker import extracted, locked, make_wheel
 
-from kinetic_images.builders.builder import Builder, BuildReports
+from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.builders.layers.plan import LARGE
 from kinetic_images.downloads import Downloader
@@ -59,12 +59,6 @@ print(builder.build(recipe, given["image"], BuildReports()))
 """
 
 
-@pytest.fixture
-def server() -> Iterator[RegistryServer]:
-    with RegistryServer() as running:
-        yield running
-
-
 class Setup:
     """A base image, some wheels, and a builder."""
 
@@ -94,7 +88,7 @@ class Setup:
             Registry(environ={}, policy=policy),
             WheelFiles(self.folder / cache / "wheels", downloads),
             self.folder / cache / "layers",
-            processes=2,
+            processes=1,
         )
 
     def image(self, recipe: Recipe, server: RegistryServer | None = None) -> str:
@@ -127,13 +121,6 @@ def setup(server: RegistryServer, tmp_path: Path) -> Setup:
     return Setup(server, tmp_path)
 
 
-def test_the_layers_builder_is_a_builder(setup: Setup) -> None:
-    builder: Builder = setup.builder()
-
-    assert builder.name == "layers"
-    assert builder.obstacle(setup.recipe()) is None
-
-
 def test_an_image_has_the_base_the_packages_the_files_and_the_labels(setup: Setup) -> None:
     recipe = setup.recipe(
         setup.wheel("big", LARGE), setup.wheel("a"), setup.wheel("b"), labels={"made": "here"}
@@ -141,6 +128,11 @@ def test_an_image_has_the_base_the_packages_the_files_and_the_labels(setup: Setu
 
     digest = setup.build(recipe)
 
+    writes = [each for each in setup.server.requests if each.method in ("PUT", "POST")]
+    assert writes[-1].path == f"/v2/kn/images/manifests/{recipe.tag}"  # The tag is the last.
+    # The layer of the base is mounted; three layers and a configuration are uploaded.
+    assert [each.status for each in writes if "mount" in each.query] == [201]
+    assert setup.uploads() == 4
     image, root = setup.found(digest), setup.unpacked(digest)
     assert setup.found(recipe.tag).digest == digest
     assert len(image.manifest.layers) == 1 + 3
@@ -173,15 +165,7 @@ def test_a_small_package_more_is_one_layer_more_and_the_rest_is_neither_sent_nor
     assert setup.lines[-1].startswith("Layers of packages: 1 already in the registry, 1 added (")
 
 
-def test_two_machines_build_the_same_image(setup: Setup) -> None:
-    recipe = setup.recipe(setup.wheel("big", LARGE), setup.wheel("a"))
-    one = setup.build(recipe, cache="one")
-    setup.server.storage.remove_manifest("kn/images", recipe.tag)
-
-    assert setup.build(recipe, cache="two") == one
-
-
-def test_two_builds_of_one_image_at_once_agree(setup: Setup) -> None:
+def test_builds_of_one_image_at_once_or_on_another_machine_agree(setup: Setup) -> None:
     recipe = setup.recipe(setup.wheel("big", LARGE), *(setup.wheel(name) for name in "abcdef"))
 
     def build(cache: str) -> str:
@@ -190,6 +174,8 @@ def test_two_builds_of_one_image_at_once_agree(setup: Setup) -> None:
     digests = set(parallel_map(build, ["one", "two", "two"], threads=3))
 
     assert digests == {setup.found(recipe.tag).digest}
+    setup.server.storage.remove_manifest("kn/images", recipe.tag)
+    assert {build("three")} == digests
 
 
 def test_bytes_are_counted_while_they_are_downloaded_and_uploaded(
@@ -231,24 +217,6 @@ def test_an_image_that_appeared_meanwhile_is_adopted(setup: Setup) -> None:
     ]
 
 
-def test_the_tag_is_written_last(setup: Setup) -> None:
-    recipe = setup.recipe(setup.wheel("a"))
-
-    setup.build(recipe)
-
-    writes = [each for each in setup.server.requests if each.method in ("PUT", "POST")]
-    assert writes[-1].path == f"/v2/kn/images/manifests/{recipe.tag}"
-
-
-def test_layers_of_the_base_are_mounted_in_the_same_registry(setup: Setup) -> None:
-    layers = len(setup.found(setup.build(setup.recipe())).manifest.layers)
-
-    mounts = [each for each in setup.server.requests if "mount" in each.query]
-    assert layers == 2
-    assert [each.status for each in mounts] == [201]
-    assert setup.uploads() == 2  # Files and configuration.
-
-
 @pytest.mark.parametrize("where", ["elsewhere", "no mounts"])
 def test_layers_of_the_base_are_copied_otherwise(setup: Setup, where: str, tmp_path: Path) -> None:
     with RegistryServer(mounts=False) as target:
@@ -263,24 +231,21 @@ def test_layers_of_the_base_are_copied_otherwise(setup: Setup, where: str, tmp_p
         assert all(repository.has_blob(layer.digest) for layer in image.manifest.layers)
 
 
-def test_an_image_of_an_index_is_that_of_the_architecture(setup: Setup) -> None:
+def test_an_image_is_for_the_architecture_and_without_that_python_has_no_bytecode(
+    setup: Setup,
+) -> None:
     setup.base = setup.add_base(architectures=["amd64", "arm64"], docker=True)
-    recipe = setup.recipe(target=Target(python=PYTHON, machine="aarch64"))
+    target = Target(python="3.99", machine="aarch64")
+    recipe = setup.recipe(setup.wheel("a"), setup.wheel("b"), target=target)
 
     digest = setup.build(recipe)
 
-    image = Registry(environ={}).repository(f"{setup.server.host}/kn/images").image(digest, "arm64")
+    repository = Registry(environ={}).repository(f"{setup.server.host}/kn/images")
+    image = repository.image(digest, "arm64")
     assert image.config.architecture == "arm64"
-
-
-def test_without_the_targets_python_bytecode_is_left_out_and_this_is_reported_once(
-    setup: Setup,
-) -> None:
-    recipe = setup.recipe(setup.wheel("a"), setup.wheel("b"), target=Target(python="3.99"))
-
-    root = setup.unpacked(setup.build(recipe))
-
-    assert not list(root.rglob("*.pyc"))
+    for layer in image.manifest.layers:
+        members = extracted(repository.blob(layer.digest), setup.folder / "unpacked")
+        assert not [name for name in members if name.endswith(".pyc")]
     assert [line for line in setup.lines if "bytecode" in line] == [
         "The image has no bytecode, because this Python is not 3.99: imports take longer at each start."
     ]
@@ -311,10 +276,9 @@ def test_a_base_with_too_many_layers_or_an_own_environment_is_an_obstacle(setup:
 
 @pytest.mark.parametrize("suffix", ["", ":tag@sha256:" + "0" * 64])
 def test_an_image_without_a_tag_is_refused(setup: Setup, suffix: str) -> None:
+    image = f"{setup.server.host}/kn/images{suffix}"
     with pytest.raises(InvalidReferenceError, match="does not name an image to push"):
-        setup.builder().build(
-            setup.recipe(), f"{setup.server.host}/kn/images{suffix}", BuildReports()
-        )
+        setup.builder().build(setup.recipe(), image, BuildReports())
 
 
 def test_a_wheel_damaged_in_the_cache_is_downloaded_again(setup: Setup, index: FileServer) -> None:
@@ -330,7 +294,7 @@ def test_a_wheel_damaged_in_the_cache_is_downloaded_again(setup: Setup, index: F
     assert cached.read_bytes() == path.read_bytes()
 
 
-def test_a_failure_names_the_package_and_leaves_no_tag_and_no_file(
+def test_a_failure_names_its_cause_and_leaves_no_tag_and_no_file(
     setup: Setup, index: FileServer
 ) -> None:
     gone = replace(setup.wheel("gone"), address=index.url("/gone.whl"))
@@ -338,9 +302,13 @@ def test_a_failure_names_the_package_and_leaves_no_tag_and_no_file(
     cases: list[tuple[LockedPackage, type[Exception], str]] = [
         (gone, DownloadError, r"gone 1\.0"),
         (invalid, InvalidWheelError, r"bad-1\.0"),
+        (setup.wheel("a"), RegistryError, "status 403"),
     ]
     for package, kind, message in cases:
         recipe = setup.recipe(setup.wheel("big", LARGE), package)
+        if kind is RegistryError:
+            fault = {"method": "POST", "path": "*/blobs/uploads/*", "status": 403}
+            setup.server.faults.add(**fault, times=None)
 
         with pytest.raises(kind, match=message):
             setup.build(recipe)
@@ -349,31 +317,13 @@ def test_a_failure_names_the_package_and_leaves_no_tag_and_no_file(
         assert recipe.tag not in (setup.server.storage.tags("kn/images"))
 
 
-def test_a_registry_that_refuses_an_upload_is_an_error_and_leaves_no_tag(setup: Setup) -> None:
-    recipe = setup.recipe(setup.wheel("a"))
-    setup.server.faults.add(method="POST", path="*/blobs/uploads/*", status=403, times=None)
-
-    with pytest.raises(RegistryError):
-        setup.build(recipe)
-
-    assert setup.partial() == []
-
-
-def test_dropped_uploads_are_repeated(setup: Setup) -> None:
-    recipe = setup.recipe(setup.wheel("big", 3 * LARGE))
-    fault = setup.server.faults.add(
-        method="PUT", path="*/blobs/uploads/*", drop_request_after=500_000, times=2
-    )
-
-    digest = setup.build(recipe)
-
-    assert fault.hits == 2
-    assert (setup.unpacked(digest) / "opt/kn/site/big/data").stat().st_size == 3 * LARGE
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
-    "stalled", ["*/blobs/uploads/*", "*/manifests/*"], ids=["blob", "manifest"]
+    ("number", "stalled"),
+    [
+        (signal.SIGKILL, "*/blobs/uploads/*"),
+        (signal.SIGTERM, "*/manifests/*"),
+        (signal.SIGINT, "*/blobs/uploads/*"),
+    ],
 )
 def test_a_build_that_is_ended_leaves_no_tag_and_the_next_one_cleans_up(
     setup: Setup, number: signal.Signals, stalled: str

@@ -43,15 +43,15 @@ def test_both_groups_become_programs_whose_names_keep_their_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["m", "m:", ":f", "m:f()", "m:f\n  import os", "a b:f", "m:1x", ""]
+    "value", ["m", "m:", ":f", "m:f()", "m:f; import os", "m:f\n  import os", "a b:f", "m:1x", ""]
 )
-def test_what_names_no_function_is_an_error(value: str) -> None:
+def test_an_entry_point_without_a_function_is_an_error(value: str) -> None:
     with pytest.raises(ValueError, match="'x'"):
         scripts_of(f"[console_scripts]\nx = {value}\n")
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "..", ".", ".wh.x", "é" * 128])
-def test_what_is_no_name_of_a_program_is_an_error(name: str) -> None:
+def test_an_invalid_name_of_a_program_is_an_error(name: str) -> None:
     with pytest.raises(ValueError, match="not a valid name"):
         scripts_of(f"[console_scripts]\n{name} = m:f\n")
 

@@ -108,10 +108,6 @@ def a_recipe(**files: bytes) -> Recipe:
     return Recipe(target=Target(python="3.11"), base=f"r/b@{BASE_LAYER}", files=files)
 
 
-def test_files_of_the_recipe_are_placed_as_given() -> None:
-    assert files_of(a_recipe(**{"/app/remote_runner.py": b"x"}))["app/remote_runner.py"] == b"x"
-
-
 @pytest.mark.parametrize(
     "path", ["app/x", "/", "", "/a/../b", "/a//b", "/a/./b", "/a/", "/a/.wh.b", "/a\0b", "//a"]
 )
