@@ -1,4 +1,4 @@
-"""Buckets to test against: our strict server, and a second one that nobody here wrote."""
+"""Buckets to test against: our strict server, and one of other authors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _close_connections() -> Iterator[None]:
 
 @pytest.fixture
 def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
-    """Return a running strict server, empty but for the bucket `bucket`."""
+    """Return a running strict server with one empty bucket `bucket`."""
     with GcsServer(folder=tmp_path_factory.mktemp("gcs")) as server:
         server.create_bucket("bucket")
         yield server
@@ -47,7 +47,7 @@ def gcs_client(gcs: GcsServer) -> Iterator[Any]:
 
 @pytest.fixture
 def second_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the endpoint of the second server, empty but for the bucket `bucket`."""
+    """Return the endpoint of the second server, with one empty bucket `bucket`."""
     with second_server(tmp_path_factory.mktemp("second-gcs")) as endpoint:
         yield endpoint
 
@@ -72,7 +72,7 @@ def client_of(endpoint: str) -> Any:
 
 
 class Desk:
-    """Where a user sits: a project, and homes from which jobs over a bucket are submitted and found."""
+    """A user's project, and the homes from which jobs over a bucket are submitted and found."""
 
     def __init__(
         self,
@@ -119,15 +119,14 @@ class Desk:
         importlib.invalidate_caches()
         return importlib.import_module(f"{self._package}.{name}")
 
-    def names(self, prefix: str = "") -> list[str]:
-        """Return what lies in the store, in order."""
-        within = "team/"
-        return [name.removeprefix(within) for name in self.server.names("bucket", within + prefix)]
+    def names(self, store: str = "team/") -> list[str]:
+        """Return the names of the store's objects, in order."""
+        return [name.removeprefix(store) for name in self.server.names("bucket", store)]
 
-    def of_jobs(self) -> list[str]:
-        """Return what lies there and is of one job alone, but for what clean-up leaves."""
+    def of_jobs(self, store: str = "team/") -> list[str]:
+        """Return the names of objects that belong to one job only, without those that a clean-up leaves."""
         shared = ("contexts/", "data/", "data-markers/", "logs/", "outputs/")
-        return [name for name in self.names() if not name.startswith(shared)]
+        return [name for name in self.names(store) if not name.startswith(shared)]
 
     def clear(self) -> None:
         """Forget modules of the project."""
@@ -143,7 +142,7 @@ def desk(
     warm: Callable[[Path], Path],
     end_processes_below: Callable[[Path], object],
 ) -> Iterator[Desk]:
-    """Return a desk whose jobs lie in the strict server's bucket."""
+    """Return a desk whose jobs are in the strict server's bucket."""
     made = Desk(tmp_path, gcs, monkeypatch, warm)
     yield made
     made.clear()

@@ -1,4 +1,4 @@
-"""The first seconds of a pod, in which its identity is not yet known to all of Google's services."""
+"""The first seconds of a pod, while some of Google's services do not know its identity yet."""
 
 import hashlib
 import os
@@ -86,7 +86,7 @@ def run(server: GcsServer, bundle: Path, tmp_path: Path, monkeypatch: Any) -> St
     ],
     ids=str,
 )
-def test_a_new_pod_waits_until_it_is_known(
+def test_a_new_pod_retries_until_its_identity_is_known(
     server: GcsServer, run: Start, fault: dict[str, Any]
 ) -> None:
     hit = server.faults.add(**fault)
@@ -100,7 +100,7 @@ def test_a_new_pod_waits_until_it_is_known(
     assert f"{JOB}/outcome.json" in server.names("jobs")
 
 
-def test_with_a_supervisor_there_is_no_new_pod(server: GcsServer, run: Start) -> None:
+def test_a_runner_with_a_supervisor_does_not_retry_a_refusal(server: GcsServer, run: Start) -> None:
     server.faults.add(operation="objects.get*", status=403)
     read_end, write_end = os.pipe()
 
@@ -111,7 +111,7 @@ def test_with_a_supervisor_there_is_no_new_pod(server: GcsServer, run: Start) ->
     assert "retrying" not in done.stderr
 
 
-def test_later_a_refusal_is_final() -> None:
+def test_a_refusal_is_final_after_the_first_seconds() -> None:
     tried: list[Exception] = []
 
     def refused() -> None:
