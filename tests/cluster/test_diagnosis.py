@@ -121,16 +121,8 @@ def test_each_cause_is_named_with_the_clusters_words_and_a_remedy(
 @pytest.mark.parametrize(
     ("object_", "cause", "expected"),
     [
-        (
-            {
-                "apiVersion": "v1",
-                "kind": "ResourceQuota",
-                "metadata": {"name": "none"},
-                "spec": {"hard": {"pods": "0"}},
-            },
-            "quota",
-            "exceeded quota: none",
-        ),
+        ({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
+         "spec": {"hard": {"pods": "0"}}}, "quota", "exceeded quota: none"),
         (
             {
                 "apiVersion": "v1",
@@ -143,7 +135,7 @@ def test_each_cause_is_named_with_the_clusters_words_and_a_remedy(
         ),
         (None, "pod-security", 'violates PodSecurity "restricted:latest"'),
     ],
-)
+)  # fmt: skip
 def test_what_keeps_a_namespace_from_having_pods_is_named(
     bed: Any,
     cluster: ApiServer,
