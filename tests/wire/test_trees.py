@@ -157,7 +157,7 @@ def with_place(factory: pytest.TempPathFactory, work: Callable[[Path], None]) ->
 
 
 EXAMPLES = settings(
-    max_examples=30,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
