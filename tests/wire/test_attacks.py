@@ -34,16 +34,12 @@ import google_crc32c
 import pytest
 
 import kinetic
-from kinetic.backends.local.liveness import wait_for_death
-from kinetic.backends.local.paths import Home
 from kinetic.errors import IntegrityError, KineticError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import MOST_UNVERIFIED, statuses_of
-from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import open_at
 from kinetic.jobs.stored_logs import stored_lines
 from kinetic.settings.keys import key_path
-from kinetic.settings.settings import Settings
 from kinetic.testing import eventually
 from kinetic_payload.archives.zip_format import (
     central_header,
@@ -62,7 +58,7 @@ from kinetic_payload.stores.store import parse_location
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.faults import Fault
 
-from .conftest import Desk
+from .conftest import Desk, ended
 
 VALUE = bytes(100_000)
 """The value of the finished job: too large for its report."""
@@ -211,13 +207,6 @@ def reading(
 @pytest.fixture
 def jobs(desk: Any) -> Any:
     return desk.module("jobs", JOBS)
-
-
-def ended(handle: JobHandle) -> JobHandle:
-    """Wait until a job of this home has ended, and its supervisor, which tidies up in the bucket."""
-    folder = Home(str(Settings.from_environment().home.value)).job(handle.job_id)
-    eventually(lambda: wait_for_death(folder, 1))
-    return handle
 
 
 def collected(job_id: str) -> Any:

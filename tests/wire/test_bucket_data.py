@@ -14,6 +14,8 @@ from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import DataError
 from kinetic_payload.testing.gcs import GcsServer
 
+from .conftest import client_of
+
 MIB = 1 << 20
 
 
@@ -40,14 +42,6 @@ def some_files(seed: int) -> dict[str, bytes]:
 def upload(bucket: Any, prefix: str, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         bucket.blob(prefix + name).upload_from_string(data)
-
-
-def client_of(endpoint: str) -> Any:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
-    options = {"api_endpoint": endpoint}
-    return storage.Client("test-project", AnonymousCredentials(), client_options=options)
 
 
 def test_objects_of_googles_client_arrive_unchanged_from_either_server(

@@ -135,7 +135,7 @@ def test_large_and_small_files_come_back_identical(
     gcs: GcsServer, store: GcsStore, tmp_path: Path
 ) -> None:
     folder = many_files(tmp_path / "files", 100)
-    (folder / "large").write_bytes(os.urandom(20 * MIB))
+    (folder / "large").write_bytes(os.urandom(33 * MIB))
     (folder / "large").chmod(0o755)
     (folder / "empty").mkdir()
     (folder / "link").symlink_to("000/00000.bin")

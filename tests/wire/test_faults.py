@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 
 import kinetic
-from kinetic.backends.backend import Environment, Explanation, Launch, Observation
 from kinetic.errors import (
     BucketNotFoundError,
     CredentialsError,
@@ -26,7 +23,6 @@ from kinetic.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import collect
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services
@@ -44,6 +40,8 @@ from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.access import Tokens
 from kinetic_payload.threads import check_wanted
+
+from .conftest import RecordingBackend
 
 
 class Clock(threading.local):
@@ -63,51 +61,6 @@ def skip(seconds: float) -> None:
 
 HASTY = RetryPolicy(deadline=10, longest=3, clock=lambda: CLOCK.now, pause=skip)
 """Fails after simulated seconds, so that an outage need not last for minutes."""
-
-
-@dataclass
-class RecordingBackend:
-    """A backend that records which jobs were started, and runs none."""
-
-    started: list[JobRecord] = field(default_factory=list)
-    name = "recording"
-
-    def check(self, _: object) -> tuple[str, ...]:
-        return ()
-
-    def check_data(self, *_: object) -> tuple[str, ...]:
-        return ()
-
-    def environment(self, *_: object) -> Environment:
-        return Environment("none")
-
-    def announced(self, record: JobRecord) -> AbstractContextManager[JobRecord]:
-        return nullcontext(record)
-
-    def start(self, launch: Launch) -> None:
-        self.started.append(launch.record)
-
-    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
-        pass
-
-    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        if record in self.started:
-            self.started.remove(record)
-
-    def observe(self, _: JobRecord) -> Observation:
-        return Observation(JobStatus.RUNNING)
-
-    def lives_here(self, _: JobRecord) -> bool:
-        return False
-
-    def explain(self, _: JobRecord, seen: Observation) -> Explanation:
-        return Explanation(seen.reason)
-
-    def watch(self, _: object) -> AbstractContextManager[Any]:
-        return nullcontext(self)
-
-    def wait(self, timeout: float | None) -> None:
-        raise AssertionError("There is an outcome.")
 
 
 class Client:

@@ -33,6 +33,8 @@ from kinetic_payload.errors import (
 from kinetic_payload.stores.gcs import ExternalBucket, GcsStore, RetryPolicy, Service
 from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
 
+from .conftest import client_of
+
 QUICK = RetryPolicy(deadline=100, first=0.01, longest=0.05)
 ACCOUNT = "worker@test-project.iam.gserviceaccount.com"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -366,7 +368,7 @@ def test_names_of_other_writers_are_not_changed(gcs: GcsServer, tmp_path: Path) 
     GcsStore("bucket", service=bucket.service).mark_folder("folder")
     names = ["folder/", "folder/../up", "folder//odd", "other\x0bname"]
     for name in names[1:]:
-        put(gcs, name, name.encode())
+        client_of(gcs.endpoint).bucket("bucket").blob(name).upload_from_string(name)
 
     assert [found.name for found in bucket.list("folder")] == names[:3]
     assert bucket.entries() == ["folder/", "other\x0bname"]
@@ -375,15 +377,6 @@ def test_names_of_other_writers_are_not_changed(gcs: GcsServer, tmp_path: Path) 
         assert found is not None
         bucket.download(name, tmp_path / "target")
         assert (tmp_path / "target").read_text() == name
-
-
-def put(gcs: GcsServer, name: str, data: bytes) -> None:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
-    options = {"api_endpoint": gcs.endpoint}
-    client = storage.Client("p", AnonymousCredentials(), client_options=options)
-    client.bucket("bucket").blob(name).upload_from_string(data)
 
 
 def certificate_file(folder: Path) -> Path:

@@ -243,23 +243,17 @@ def test_a_missing_set_is_an_error_with_the_message_of_the_library(
     assert os.listdir(tmp_path / "in") == []
 
 
-def test_a_token_that_was_captured_opens_a_gated_set(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
-
-    huggingface.load("hf://org/gated?split=train", tmp_path / "set", print_line=lambda _: None)
-
-    assert read(tmp_path / "set") == {"": [7, 8]}
-
-
-def test_a_token_without_access_is_an_error_with_its_own_advice(
+def test_a_gated_set_is_opened_by_a_captured_token_with_access_only(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_stranger")
-
     with pytest.raises(DataError, match="ask for access"):
         huggingface.load("hf://org/gated", tmp_path / "set", print_line=lambda _: None)
+
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    huggingface.load("hf://org/gated?split=train", tmp_path / "set", print_line=lambda _: None)
+
+    assert read(tmp_path / "set") == {"": [7, 8]}
 
 
 def test_a_token_file_of_the_machine_is_not_used(

@@ -8,23 +8,18 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 import kinetic
-from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.local.liveness import wait_for_death
-from kinetic.backends.local.paths import Home
 from kinetic.errors import (
     JobCancelledError,
     SignatureError,
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
-from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.settings.keys import KeyFile, key_path
@@ -35,6 +30,8 @@ from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store, parse_location
+
+from .conftest import RecordingBackend, ended
 
 JOBS = """
     import kinetic, os, pathlib, time
@@ -66,14 +63,6 @@ def jobs(desk) -> Any:
 
 def the_store(desk) -> Store:
     return open_at(parse_location(desk.store), desk.folder)
-
-
-def ended(handle: JobHandle) -> JobHandle:
-    """Wait until a job of this home has ended, and its supervisor, which tidies up in the bucket."""
-    eventually(lambda: handle.status().terminal)
-    home = Home(str(Settings.from_environment().home.value))
-    eventually(lambda: wait_for_death(home.job(handle.job_id), 1))
-    return handle
 
 
 def test_a_job_leaves_only_shared_objects_in_the_bucket(desk, jobs) -> None:
@@ -208,27 +197,6 @@ def test_a_list_costs_its_pages_and_requests_for_unfinished_and_old_jobs(desk, j
     assert named.count(early) == 1
 
 
-class NoBackend:
-    """A backend that starts nothing, so that all requests are those of the submit."""
-
-    name = "none"
-
-    def check(self, _: object) -> tuple[str, ...]:
-        return ()
-
-    def check_data(self, *_: object) -> tuple[str, ...]:
-        return ()
-
-    def environment(self, *_: object) -> Environment:
-        return Environment("none")
-
-    def announced(self, record: Any) -> AbstractContextManager[Any]:
-        return nullcontext(record)
-
-    def start(self, launch: Launch) -> None:
-        self.launch = launch
-
-
 def submitted(desk, function: Any, *args: Any) -> list[Any]:
     """Submit a call, and return the requests that it took."""
     settings = Settings.from_environment()
@@ -239,7 +207,7 @@ def submitted(desk, function: Any, *args: Any) -> list[Any]:
     location = parse_location(desk.store)
     services = Services(
         open_at(location, home),
-        cast("Any", NoBackend()),
+        cast("Any", RecordingBackend()),
         key_signer=key_signer_of(location, KeyFile(home)),
     )
     desk.server.requests.clear()

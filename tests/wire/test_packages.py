@@ -27,14 +27,13 @@ from kinetic_images.builders.image_layout import SITE, path_files
 from kinetic_images.dependencies import read_dependencies
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.uv import find_uv
-from kinetic_payload.calls.call import CallHeader
-from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.layout import Env, Flag, JobObjects
 from kinetic_payload.project.context import ensure_context
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
-from kinetic_runner.bundle import bundle_for
+
+from .conftest import call_header
 
 JOB = "cpu-work-20260101-000000-abcdef0"
 PASSWORD = 'pa55 "of" \\mine #1'
@@ -80,18 +79,7 @@ class Pod:
         (self.inputs / "pylock.toml").write_text("\n".join(self.lock))
         tree = tree_of(self.inputs)
         ensure_context(self.store, tree)
-        header = CallHeader(
-            python=python_version(),
-            cloudpickle=cloudpickle.__version__,
-            kinetic="0.1.0",
-            function="work",
-            module="__main__",
-            context_digest=None,
-            paths=(),
-            cwd="",
-            main=None,
-            main_kind="interactive",
-        )
+        header = call_header("work", "__main__")
         cloudpickle.register_pickle_by_value(sys.modules[__name__])
         try:
             call = cloudpickle.dumps((function, (), {}), protocol=pickle.HIGHEST_PROTOCOL)
@@ -124,11 +112,6 @@ class Pod:
 
     def outcome(self, attempt: int = 1) -> dict[str, Any]:
         return json.loads(self.store.read(JobObjects(JOB).host_outcome(attempt, 0)))  # type: ignore[no-any-return]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bundle_for(tmp_path_factory.mktemp("bundles"))
 
 
 @pytest.fixture(scope="module")
