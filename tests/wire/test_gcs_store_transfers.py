@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -13,12 +14,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kinetic_images.uv import find_uv
 from kinetic_payload.digests import TreeEntry, file_digest
-from kinetic_payload.errors import IntegrityError, ObjectNotFoundError, StoreError
+from kinetic_payload.errors import (
+    IntegrityError,
+    ObjectNotFoundError,
+    StoreError,
+    StoreUnavailableError,
+)
 from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import ABSENT
@@ -35,12 +42,10 @@ def store(gcs: GcsServer, tmp_path: Path) -> GcsStore:
     return open_it(gcs, tmp_path)
 
 
-def open_it(
-    gcs: GcsServer, folder: Path, pause: Callable[[float], object] = QUICK.pause
-) -> GcsStore:
+def open_it(gcs: GcsServer, folder: Path, **retry: Any) -> GcsStore:
     service = Service(gcs.endpoint, anonymous=True)
-    retry = replace(QUICK, pause=pause)
-    return GcsStore("bucket", service=service, retry=retry, uploads=folder / "uploads")
+    policy = replace(QUICK, **retry)
+    return GcsStore("bucket", service=service, retry=policy, uploads=folder / "uploads")
 
 
 @pytest.fixture
@@ -96,16 +101,12 @@ def test_an_upload_succeeds_without_a_session_file(
     assert gcs.read("bucket", "o") == LARGE
 
 
-def begin_upload(gcs: GcsServer, folder: Path) -> subprocess.Popen[bytes]:
-    arguments = [gcs.endpoint, str(folder / "source"), str(folder / "uploads")]
-    return subprocess.Popen([sys.executable, "-c", UPLOAD, *arguments])
-
-
 def kill_in_the_middle(gcs: GcsServer, folder: Path) -> None:
     """Let a process upload the source until some of it is there, and kill it."""
     slow = gcs.faults.add(operation="objects.insert.chunk", drip=20 * MIB, times=1)
     gcs.faults.add(operation="objects.insert.chunk", after=1, held=True)  # The last of two.
-    child = begin_upload(gcs, folder)
+    arguments = [gcs.endpoint, str(folder / "source"), str(folder / "uploads")]
+    child = subprocess.Popen([sys.executable, "-c", UPLOAD, *arguments])
     try:
         while sent(gcs) < 10 * MIB:
             assert child.poll() is None
@@ -182,25 +183,28 @@ def test_an_interrupted_upload_that_cannot_resume_begins_again(
     assert len(list((tmp_path / "uploads").iterdir())) == sessions
 
 
-def test_a_finished_upload_whose_response_was_lost_is_not_sent_again(
-    gcs: GcsServer, source: Path, tmp_path: Path
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_finished_upload_whose_response_was_lost_is_sent_again_only_if_its_object_is_gone(
+    gcs: GcsServer, source: Path, tmp_path: Path, deleted: bool
 ) -> None:
-    # The last request does its work, and its answer never comes.
+    # The last request creates the object, and its response is lost.
     gcs.faults.add(operation="objects.insert.chunk", after=1, reset="after")
     gcs.faults.add(operation="objects.insert.status", reset="before")
-    child = begin_upload(gcs, tmp_path)
-    while not gcs.names("bucket"):
-        assert child.poll() is None
-        threading.Event().wait(0.01)
-    child.kill()
-    child.wait()
+    now = itertools.count(step=10)
+    with pytest.raises(StoreUnavailableError):
+        open_it(gcs, tmp_path, clock=lambda: next(now)).upload("o", source, if_generation=ABSENT)
     gcs.faults.clear()
+    store = open_it(gcs, tmp_path)
+    assert store.stat("o") is not None
+    if deleted:
+        store.delete("o")
     gcs.requests.clear()
 
-    written = open_it(gcs, tmp_path).upload("o", source, if_generation=ABSENT)
+    written = store.upload("o", source, if_generation=ABSENT)
 
     assert written.generation == gcs.objects("bucket")[0].generation
-    assert sent(gcs) == 0
+    assert gcs.read("bucket", "o") == LARGE
+    assert (sent(gcs) > 0) == deleted
 
 
 def test_two_uploads_of_one_file_at_once_do_not_disturb_each_other(
@@ -349,7 +353,7 @@ def test_an_object_replaced_before_its_download_resumes_arrives_as_one_generatio
         store.write("o", b"2" * MIB)
 
     # A range has no checksum.
-    read = open_it(gcs, tmp_path, meanwhile).read("o", start=1)
+    read = open_it(gcs, tmp_path, pause=meanwhile).read("o", start=1)
 
     assert read == b"2" * (MIB - 1)
 
