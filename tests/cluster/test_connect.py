@@ -86,7 +86,7 @@ def test_a_context_is_found_by_name_with_files_beside_its_kubeconfig(
     assert caught.value.hint == "Its contexts are: kube-bed."
 
 
-def test_contexts_and_files_that_are_not_there_are_named(bed: Any, tmp_path: Path) -> None:
+def test_a_missing_context_or_kubeconfig_is_named(bed: Any, tmp_path: Path) -> None:
     with pytest.raises(UnknownContextError, match="no context 'prod'") as far:
         connect("prod", kubeconfig=bed.kubeconfig)
     assert far.value.hint == "Its contexts are: kube-bed."
@@ -113,7 +113,7 @@ def test_contexts_and_files_that_are_not_there_are_named(bed: Any, tmp_path: Pat
         ("user", {"token": 12}, "`users\\[0].user.token` is no text"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_in_a_kubeconfig_is_reported_at_once(
+def test_an_invalid_value_of_a_kubeconfig_is_reported_at_once(
     kubeconfig: dict[str, Any], tmp_path: Path, part: str, fields: dict[str, Any], words: str
 ) -> None:
     kubeconfig[f"{part}s"][0][part].update(fields)
@@ -175,7 +175,7 @@ def test_a_malformed_kubeconfig_is_named_with_the_field_and_without_its_secrets(
         ("[" * 2000, "malformed"),
     ],
 )  # fmt: skip
-def test_an_answer_of_a_plugin_that_cannot_be_used_is_reported(
+def test_an_invalid_response_of_a_plugin_is_reported(
     tmp_path: Path, status: str, words: str
 ) -> None:
     answer = f'{{"apiVersion": "v1", "kind": "ExecCredential", "status": {status}}}'
@@ -191,7 +191,7 @@ def test_an_answer_of_a_plugin_that_cannot_be_used_is_reported(
         access.credentials()
 
 
-def test_a_plugin_is_asked_again_when_its_token_is_rejected(
+def test_a_plugin_runs_again_when_its_token_is_rejected(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
     path = with_plugin(kubeconfig, tmp_path, "expired kube-bed-admin")
@@ -202,7 +202,7 @@ def test_a_plugin_is_asked_again_when_its_token_is_rejected(
     assert Path(path).read_bytes() == before
 
 
-def test_a_plugin_is_asked_again_when_its_token_has_expired(
+def test_a_plugin_runs_again_when_its_token_has_expired(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
     path = with_plugin(kubeconfig, tmp_path, "kube-bed-admin wrong", expiry="2020-01-01T00:00:00Z")
@@ -280,13 +280,13 @@ def test_certificates_may_have_comments_in_any_script(
         connect(kubeconfig=path)
 
 
-def test_a_plugin_is_told_the_cluster_if_it_asks(
+def test_a_plugin_gets_the_cluster_if_its_configuration_requests_it(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
     path = Path(with_plugin(kubeconfig, tmp_path, "kube-bed-admin"))
     (tmp_path / "plugin.py").write_text(
-        'import json, os\ntold = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]["cluster"]\n'
-        'assert told["certificate-authority-data"], told\n' + PLUGIN
+        'import json, os\ncluster = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]["cluster"]\n'
+        'assert cluster["certificate-authority-data"], cluster\n' + PLUGIN
     )
     kubeconfig["users"][0]["user"]["exec"]["provideClusterInfo"] = True
     path.unlink()
@@ -320,7 +320,7 @@ def test_a_plugin_that_fails_is_quoted_and_no_logging_is_set_up(
 
 
 class Proxy(ThreadingHTTPServer):
-    """A proxy that connects, and notes to whom."""
+    """A proxy that connects, and records the addresses."""
 
     daemon_threads = True
 

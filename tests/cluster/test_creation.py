@@ -56,7 +56,7 @@ def with_everything(spec: JobSpec) -> JobSpec:
     return replace(spec, pod=pod)
 
 
-def test_runner_captured_values_and_key_reach_the_container_as_they_are(
+def test_runner_captured_values_and_key_reach_the_container_unchanged(
     cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
 ) -> None:
     key = ensure_key(cluster, lambda: b"k" * 32)
@@ -73,7 +73,7 @@ def test_runner_captured_values_and_key_reach_the_container_as_they_are(
     assert shared == 8 * 1024 * 1024
 
 
-def test_a_namespace_has_one_key_whoever_makes_it(cluster: ApiServer) -> None:
+def test_a_namespace_has_one_key(cluster: ApiServer) -> None:
     first = ensure_key(cluster, lambda: b"k" * 32)
 
     assert ensure_key(cluster, lambda: b"other" * 8) == first
@@ -95,9 +95,7 @@ def test_a_job_whose_secret_is_refused_leaves_nothing(
     assert cluster.get("ConfigMap", OTHER_RUNNER.config_map) is None
 
 
-def test_a_job_that_was_there_before_stays(
-    cluster: ApiServer, a_job: Callable[..., JobSpec]
-) -> None:
+def test_an_existing_job_is_not_replaced(cluster: ApiServer, a_job: Callable[..., JobSpec]) -> None:
     spec = a_job("import time; time.sleep(60)")
     first = create_workload(cluster, spec)
 
@@ -108,7 +106,7 @@ def test_a_job_that_was_there_before_stays(
     cluster.delete("Job", spec.name)
 
 
-def test_a_runner_is_shared_and_goes_with_the_last_job_that_uses_it(
+def test_a_shared_runner_is_removed_with_its_last_job(
     cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
 ) -> None:
     first, second = a_job("pass"), a_job("pass")
@@ -126,7 +124,7 @@ def test_a_runner_is_shared_and_goes_with_the_last_job_that_uses_it(
     look.bed.kubectl(*gone, "-n", look.namespace)
 
 
-def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
+def test_a_slow_submit_resumes_its_job_when_all_its_objects_exist(
     cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
 ) -> None:
     spec = with_everything(a_job(""))
@@ -147,7 +145,7 @@ def test_a_job_over_a_slow_line_starts_when_all_it_needs_is_there(
     assert {"Suspended", "Resumed"} <= reasons
 
 
-def test_an_older_jobset_is_created_without_the_rules_that_it_lacks_and_reported_once(
+def test_an_older_version_of_jobset_gets_fewer_rules_and_one_warning(
     relay: Any, relayed: ApiServer, a_job: Callable[..., JobSpec]
 ) -> None:
     job = a_job("pass", accelerator=parse_accelerator("v4-8"))

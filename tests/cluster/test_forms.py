@@ -1,4 +1,4 @@
-"""Every form of a workload on a real cluster: how it succeeds, fails, and starts again after an eviction."""
+"""Every form of a workload on a real cluster: success, failure, and restart after an eviction."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ HEAD = FUNCTION + 'restarts = int(os.environ["RESTARTS"])\n'
 
 @dataclass(frozen=True)
 class Seen:
-    """What a test sees of a workload independently of our code."""
+    """A workload as the cluster shows it, read without our code."""
 
     look: Any
     spec: WorkloadSpec
@@ -162,7 +162,7 @@ def test_the_cluster_accepts_every_recorded_manifest(cluster: ApiServer) -> None
             cluster.create(manifest, dry_run=True)
 
 
-def test_the_hosts_of_a_jobset_restart_as_one_and_only_failures_of_the_function_count(
+def test_the_hosts_of_a_jobset_restart_together_and_only_failures_of_the_function_count(
     start: Start,
 ) -> None:
     succeeds = start(JobSetSpec, HOSTS)
@@ -183,7 +183,7 @@ def test_the_hosts_of_a_jobset_restart_as_one_and_only_failures_of_the_function_
     assert not uncounted.get("restartsCountTowardsMax")
 
 
-def test_a_pod_on_a_bad_node_is_replaced_by_its_job_uncounted(
+def test_a_pod_on_a_bad_node_is_replaced_and_not_counted(
     cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
 ) -> None:
     spec = a_job("raise SystemExit(4)")
@@ -196,7 +196,7 @@ def test_a_pod_on_a_bad_node_is_replaced_by_its_job_uncounted(
     cluster.delete("Job", spec.name)
 
 
-def test_an_evicted_host_restarts_the_hosts_of_a_jobset_uncounted(start: Start) -> None:
+def test_an_eviction_restarts_the_hosts_of_a_jobset_and_is_not_counted(start: Start) -> None:
     job = start(JobSetSpec, HOSTS + f"if restarts == 0: {WAIT}")
     pods = [job.pod(f"worker-0-{index}") for index in (0, 1)]
 
@@ -209,7 +209,7 @@ def test_an_evicted_host_restarts_the_hosts_of_a_jobset_uncounted(start: Start) 
     assert after.isdisjoint(pod["metadata"]["uid"] for pod in pods)
 
 
-def test_the_first_host_of_an_indexed_job_that_ends_badly_ends_the_job(
+def test_the_first_failed_or_evicted_host_ends_an_indexed_job(
     start: Start, cluster: ApiServer
 ) -> None:
     succeeds = start(IndexedJobSpec, HOSTS)
@@ -227,7 +227,7 @@ def test_the_first_host_of_an_indexed_job_that_ends_badly_ends_the_job(
     assert "DisruptionTarget" in failed[0]["message"]
 
 
-def test_pathways_ends_with_its_head_and_a_worker_restarts_it_uncounted(start: Start) -> None:
+def test_pathways_ends_with_its_head_and_evictions_restart_it_uncounted(start: Start) -> None:
     succeeds = start(PathwaysSpec, HEAD)
     retried = start(PathwaysSpec, HEAD + "sys.exit(restarts == 0)", retries=1)
     fatal = start(PathwaysSpec, HEAD + "sys.exit(2)", retries=5)
@@ -246,7 +246,7 @@ def test_pathways_ends_with_its_head_and_a_worker_restarts_it_uncounted(start: S
         assert not status.get("restartsCountTowardsMax")
 
 
-def test_a_leader_works_until_it_is_removed_and_a_worker_restarts_its_group(start: Start) -> None:
+def test_a_leaderworkerset_restarts_its_group_after_an_eviction(start: Start) -> None:
     job = start(LeaderWorkerSetSpec, FUNCTION + WAIT)
     leader = job.pod("0")
     worker = job.pod("0-1")
@@ -258,7 +258,7 @@ def test_a_leader_works_until_it_is_removed_and_a_worker_restarts_its_group(star
 
 
 @pytest.mark.parametrize("form", [JobSetSpec, IndexedJobSpec, PathwaysSpec, LeaderWorkerSetSpec])
-def test_nothing_of_a_removed_job_is_left(
+def test_a_removed_job_leaves_no_objects(
     form: type[WorkloadSpec], start: Start, cluster: ApiServer
 ) -> None:
     program = FUNCTION if form in (PathwaysSpec, LeaderWorkerSetSpec) else HOSTS
@@ -278,7 +278,7 @@ def test_nothing_of_a_removed_job_is_left(
 
 
 @pytest.mark.parametrize("form", [JobSetSpec, LeaderWorkerSetSpec])
-def test_pods_that_have_not_started_are_not_given_their_grace_period(
+def test_pods_that_have_not_started_have_no_grace_period(
     form: type[WorkloadSpec], start: Start, cluster: ApiServer
 ) -> None:
     job = start(form, WAIT, grace=120)

@@ -80,15 +80,6 @@ def authority_of(gke: Any) -> str:
     return str(gke.authority.file.read_text())
 
 
-def test_a_cluster_that_was_deleted_is_reported_as_such(google: Any, bed: Any) -> None:
-    add(google, bed, server="https://127.0.0.1:1")
-    cluster = ApiServer(GkeApi(google.endpoint).cluster(*PLACE).access("default"))
-    google.clusters.clear()
-
-    with pytest.raises(UnknownClusterError, match="no GKE cluster 'demo'"):
-        cluster.get("Job", "none")
-
-
 def test_a_token_is_renewed_before_it_expires_and_used_as_long_as_it_is_accepted(
     google: Any, namespace: str
 ) -> None:

@@ -70,7 +70,9 @@ def ready_pod(cluster: ApiServer, spec: JobSpec) -> str:
     return name
 
 
-def test_a_job_that_succeeds_is_pending_running_and_over(cluster: ApiServer, a_job: Make) -> None:
+def test_a_successful_job_is_pending_then_running_then_over(
+    cluster: ApiServer, a_job: Make
+) -> None:
     spec = a_job("import time; time.sleep(2)")
     create_workload(cluster, spec)
 
@@ -90,10 +92,10 @@ def test_a_job_that_succeeds_is_pending_running_and_over(cluster: ApiServer, a_j
         (2, 5, 1, "PodFailurePolicy"),
     ],
 )
-def test_a_job_that_fails_says_how(
+def test_a_failed_job_has_its_exit_code_and_its_last_line(
     cluster: ApiServer, a_job: Make, look: Any, code: int, retries: int, pods: int, reason: str
 ) -> None:
-    spec = a_job(f"import sys; print('the last words'); sys.exit({code})", retries=retries)
+    spec = a_job(f"import sys; print('the last line'); sys.exit({code})", retries=retries)
     create_workload(cluster, spec)
 
     ended = follow(cluster, spec, lambda status: status.over)[-1]
@@ -102,11 +104,11 @@ def test_a_job_that_fails_says_how(
     diagnosis = diagnosis_of(cluster.get("Job", spec.name), found)
     assert ended.state is State.FAILED
     assert ended.reason.startswith(reason)
-    assert diagnosis.reason == f"The container ended with exit code {code}: the last words"
+    assert diagnosis.reason == f"The container ended with exit code {code}: the last line"
     assert len(found) == pods
 
 
-def test_an_evicted_pod_is_replaced_and_the_job_never_waits_again(
+def test_a_job_whose_pod_is_evicted_keeps_running_with_another_pod(
     cluster: ApiServer, a_job: Make, look: Any
 ) -> None:
     spec = a_job(UNTIL_TERM.format(slow=1), grace=timedelta(seconds=5))
@@ -146,9 +148,7 @@ def test_a_removed_job_is_gone_only_when_its_pod_has_ended(
     assert status_of(None, cluster.list("Pod", labels=selector)).state is State.ABSENT
 
 
-def test_a_pod_that_has_not_started_is_not_given_its_grace_period(
-    cluster: ApiServer, a_job: Make
-) -> None:
+def test_a_pod_that_has_not_started_has_no_grace_period(cluster: ApiServer, a_job: Make) -> None:
     # It gets SIGTERM while Python starts, and would ignore it for two minutes.
     spec = a_job("import time; time.sleep(600)", grace=timedelta(seconds=120))
     create_workload(cluster, spec)

@@ -139,9 +139,7 @@ def test_many_connections_carry_megabytes_each_way(cluster: ApiServer, served: J
     assert forwarded.reports == []
 
 
-def test_the_end_of_either_side_is_the_end_of_the_other(
-    cluster: ApiServer, served: JobSpec
-) -> None:
+def test_the_end_of_one_side_ends_the_other(cluster: ApiServer, served: JobSpec) -> None:
     (pod,) = pods_of(cluster, served)
     with forwarding(cluster, of_job(served.pod.job_id)) as forwarded:
         with forwarded.client() as client:
@@ -173,7 +171,7 @@ def test_a_port_on_which_nothing_listens_ends_the_connection_and_is_reported(
     ] * 2
 
 
-def test_what_the_server_refuses_is_an_error_of_its_own_kind(
+def test_a_refusal_of_the_server_is_an_error_of_its_own_class(
     bed: Any, cluster: ApiServer, namespace: str, served: JobSpec
 ) -> None:
     (pod,) = pods_of(cluster, served)
@@ -232,7 +230,7 @@ while True:
 """
 
 
-def test_it_goes_through_the_proxy_and_expects_the_name_that_access_names(
+def test_a_forward_uses_the_proxy_and_the_server_name_of_its_access(
     bed: Any, namespace: str, served: JobSpec
 ) -> None:
     port = bed.environment["KUBE_BED_SERVER"].rpartition(":")[2]

@@ -28,7 +28,7 @@ def queue(bed: Any, namespace: str) -> Iterator[str]:
         yield name
 
 
-def test_a_job_in_a_queue_is_told_its_position_and_who_holds_the_quota(
+def test_a_queued_job_has_its_position_and_who_holds_the_quota(
     bed: Any, cluster: ApiServer, a_job: Make, queue: str
 ) -> None:
     def submit() -> JobSpec:

@@ -144,7 +144,7 @@ def ada(
 
 
 @pytest.mark.parametrize("form", [JobSpec, IndexedJobSpec, JobSetSpec, LeaderWorkerSetSpec])
-def test_with_the_role_of_the_file_jobs_are_created_and_removed_and_an_error_names_what_it_lacks(
+def test_the_documented_role_permits_all_and_an_error_names_a_missing_verb(
     form: type[WorkloadSpec], ada: Ada
 ) -> None:
     for resource, verb in NEEDED[form]:
@@ -161,7 +161,7 @@ def test_with_the_role_of_the_file_jobs_are_created_and_removed_and_an_error_nam
     ("form", "resource"),
     [(JobSpec, "secrets"), (JobSpec, "configmaps"), (IndexedJobSpec, "services")],
 )
-def test_a_check_finds_that_what_a_workload_needs_may_not_be_created(
+def test_a_check_finds_missing_permission_for_the_objects_of_a_workload(
     form: type[WorkloadSpec], resource: str, ada: Ada
 ) -> None:
     def check() -> WorkloadSpec:

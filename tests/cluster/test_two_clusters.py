@@ -47,7 +47,7 @@ def clusters(
     return {name: connector(name) for name in ("first", "second")}
 
 
-def test_of_a_thousand_interleaved_requests_none_reaches_the_other_cluster(
+def test_no_request_of_a_thousand_interleaved_ones_reaches_the_other_cluster(
     clusters: dict[str, Callable[[], ApiServer]], namespace: str
 ) -> None:
     names = list(clusters)

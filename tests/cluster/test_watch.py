@@ -1,4 +1,4 @@
-"""A watch through what happens to connections; and the log, which has the same enemies."""
+"""Watches and logs whose connections break, expire or are rejected."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_rejection_that_lasts_ends_the_wait_and_a_later_one_goes_on(
     with Watch(ApiServer(access), watched(own), clock=lambda: next(seconds)) as watch:
         with pytest.raises(NotAuthenticatedError):
             watch.wait(60)
-        token = "kube-bed-admin"  # Somebody has logged in again.
+        token = "kube-bed-admin"  # After a login.
         while True:
             try:
                 assert watch.wait(60)

@@ -1,4 +1,4 @@
-"""What a user writes means the machine that Google's tables say."""
+"""Names of accelerators, and the machines of Google's tables that they mean."""
 
 from __future__ import annotations
 
@@ -82,11 +82,8 @@ def test_the_number_counts_chips_where_other_tools_count_cores(text: str) -> Non
     assert (tpu(text).chips, tpu(text).topology, tpu(text).hosts) == (8, "2x2x2", 2)
 
 
-def test_v3_8_is_the_board_of_that_name() -> None:
+def test_v3_8_is_a_board_and_has_another_label_than_a_part_of_a_pod() -> None:
     assert parse_accelerator("tpu-v3-8") == parse_accelerator("v3-4") == parse_accelerator("v3-2x2")
-
-
-def test_a_part_of_a_v3_pod_has_another_label_than_a_board() -> None:
     assert tpu("v3-4").label == "tpu-v3-device"
     assert tpu("v3-16").label == "tpu-v3-slice"
 
@@ -160,17 +157,15 @@ def test_spot_is_a_suffix_or_an_argument(text: str) -> None:
     assert not parse_accelerator(text).spot
 
 
-@pytest.mark.parametrize("accelerator", catalogue(), ids=str)
-def test_every_entry_of_the_catalogue_parses_back_to_itself(accelerator: Tpu | Gpu | Cpu) -> None:
-    assert parse_accelerator(str(accelerator)) == accelerator
-    assert parse_accelerator(accelerator.slug) == accelerator
-    assert parse_accelerator(f"{accelerator.kind}-{accelerator.slug}".removeprefix("cpu-")) == (
-        accelerator
-    )
-    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", accelerator.slug)
+def test_every_entry_of_the_catalogue_parses_back_to_itself() -> None:
+    for each in catalogue():
+        assert parse_accelerator(str(each)) == each
+        assert parse_accelerator(each.slug) == each
+        assert parse_accelerator(f"{each.kind}-{each.slug}".removeprefix("cpu-")) == each
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", each.slug)
 
 
-def test_so_does_every_free_form_shape_and_each_is_consistent() -> None:
+def test_every_shape_parses_back_to_itself_and_is_consistent() -> None:
     for each in EVERYTHING:
         assert parse_accelerator(str(each)) == each
         if isinstance(each, Tpu):
@@ -188,7 +183,7 @@ def test_the_largest_slice_is_the_ceiling_of_its_generation(generation: str, cei
     assert max(chips) == ceiling
 
 
-def test_names_are_nobody_elses() -> None:
+def test_no_two_types_share_a_name() -> None:
     names = [name for kind in (*GPU_TYPES, *TPU_GENERATIONS) for name in kind.names]
 
     assert len(names) == len(set(names))
@@ -220,7 +215,7 @@ def test_names_are_nobody_elses() -> None:
         ("", "''", "kinetic accelerators"),
     ],
 )
-def test_what_does_not_exist_is_refused_with_the_nearest_that_does(
+def test_an_unknown_accelerator_is_refused_with_the_nearest_known_one(
     text: str, message: str, hint: str
 ) -> None:
     with pytest.raises(UnknownAcceleratorError) as refused:
@@ -234,7 +229,7 @@ def test_what_does_not_exist_is_refused_with_the_nearest_that_does(
     st.text(max_size=40)
     | st.from_regex(r"(tpu|gpu|cpu|v5e|l4|v4)[-:x0-9]{0,30}(:spot)?", fullmatch=True)
 )
-def test_any_text_is_understood_or_refused_in_words(text: str) -> None:
+def test_any_text_is_parsed_or_refused_with_a_hint(text: str) -> None:
     try:
         found: object = parse_accelerator(text)
     except UnknownAcceleratorError as error:

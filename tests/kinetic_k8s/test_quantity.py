@@ -40,7 +40,9 @@ from kinetic_k8s.quantity import near_quantities, parse_quantity, quantity_of
         ("1e-400", 1, 1),
     ],
 )
-def test_it_is_what_it_is_to_kubernetes(text: str, whole: int, thousandths: int) -> None:
+def test_a_quantity_has_the_value_that_kubernetes_gives_it(
+    text: str, whole: int, thousandths: int
+) -> None:
     amount = parse_quantity(text)
 
     assert amount is not None
@@ -61,12 +63,12 @@ def test_exa_and_exponents_are_told_apart() -> None:
         "", "K", "500K", "1ki", "1mi", "1gi", "1g", "1t", "1GB", "1Gib", "1B", "1ni", "1Km", "1mm",
         "1e", "1e+", "1E-", "1e3Ki", "1Ki3", "1k3", "1ee3", "1e1.5", "1e 3", "1.2.3", "1,5", "--1", "+-1",
         " 1", "1 ", "1 Gi", "1\n", "\t1", "1_000", "0x10", "nan", "inf", "Infinity", "٤", "４", "1٤", "²", "1Ｇ",
-        # Zero to Kubernetes, and to nobody else.
+        # Kubernetes reads these as zero.
         ".", "+", "-", "e3", ".Gi",
         "1" * 5000,
     ],
 )  # fmt: skip
-def test_what_is_none_to_kubernetes_is_none(text: str) -> None:
+def test_a_text_that_kubernetes_refuses_is_no_quantity(text: str) -> None:
     assert parse_quantity(text) is None
 
 
@@ -96,5 +98,5 @@ def test_an_exponent_of_any_size_is_read_at_once() -> None:
         ("", []),
     ],
 )
-def test_what_comes_near_is_found(text: str, near: list[str]) -> None:
+def test_the_nearest_quantities_are_suggested(text: str, near: list[str]) -> None:
     assert near_quantities(text) == near

@@ -1,4 +1,4 @@
-"""Buckets to test against: our strict server, and a second one that nobody here wrote."""
+"""Buckets to test against: our strict server, and one of other authors."""
 
 from __future__ import annotations
 
@@ -6,15 +6,29 @@ import importlib
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cloudpickle
 import pytest
 from second_gcs import second_server
 
+from kinetic.backends.backend import Environment, Explanation, Launch, Observation
+from kinetic.backends.local.liveness import wait_for_death
+from kinetic.backends.local.paths import Home
+from kinetic.job_status import JobStatus
+from kinetic.jobs.handle import JobHandle
+from kinetic.settings.settings import Settings
+from kinetic.testing import eventually
+from kinetic_payload.calls.call import CallHeader
+from kinetic_payload.calls.unpickle import python_version
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.gcs import connection as connections
 from kinetic_payload.testing.gcs import GcsServer
+from kinetic_runner.bundle import bundle_for
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +45,7 @@ def _close_connections() -> Iterator[None]:
 
 @pytest.fixture
 def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
-    """Return a running strict server, empty but for the bucket `bucket`."""
+    """Return a running strict server with one empty bucket `bucket`."""
     with GcsServer(folder=tmp_path_factory.mktemp("gcs")) as server:
         server.create_bucket("bucket")
         yield server
@@ -47,7 +61,7 @@ def gcs_client(gcs: GcsServer) -> Iterator[Any]:
 
 @pytest.fixture
 def second_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the endpoint of the second server, empty but for the bucket `bucket`."""
+    """Return the endpoint of the second server, with one empty bucket `bucket`."""
     with second_server(tmp_path_factory.mktemp("second-gcs")) as endpoint:
         yield endpoint
 
@@ -72,7 +86,7 @@ def client_of(endpoint: str) -> Any:
 
 
 class Desk:
-    """Where a user sits: a project, and homes from which jobs over a bucket are submitted and found."""
+    """A user's project, and the homes from which jobs over a bucket are submitted and found."""
 
     def __init__(
         self,
@@ -119,20 +133,86 @@ class Desk:
         importlib.invalidate_caches()
         return importlib.import_module(f"{self._package}.{name}")
 
-    def names(self, prefix: str = "") -> list[str]:
-        """Return what lies in the store, in order."""
-        within = "team/"
-        return [name.removeprefix(within) for name in self.server.names("bucket", within + prefix)]
+    def names(self, store: str = "team/") -> list[str]:
+        """Return the names of the store's objects, in order."""
+        return [name.removeprefix(store) for name in self.server.names("bucket", store)]
 
-    def of_jobs(self) -> list[str]:
-        """Return what lies there and is of one job alone, but for what clean-up leaves."""
+    def of_jobs(self, store: str = "team/") -> list[str]:
+        """Return the names of objects that belong to one job only, without those that a clean-up leaves."""
         shared = ("contexts/", "data/", "data-markers/", "logs/", "outputs/")
-        return [name for name in self.names() if not name.startswith(shared)]
+        return [name for name in self.names(store) if not name.startswith(shared)]
 
     def clear(self) -> None:
         """Forget modules of the project."""
         for name in [name for name in sys.modules if name.partition(".")[0] == self._package]:
             del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a runner's bundle."""
+    return bundle_for(tmp_path_factory.mktemp("bundles"))
+
+
+def call_header(function: str, module: str) -> CallHeader:
+    """Return the header of a call from an interactive session without a project."""
+    return CallHeader(
+        python=python_version(), cloudpickle=cloudpickle.__version__, kinetic="0.1.0",
+        function=function, module=module, context_digest=None, paths=(), cwd="", main=None,
+        main_kind="interactive",
+    )  # fmt: skip
+
+
+def ended(handle: JobHandle) -> JobHandle:
+    """Wait until a job of this home has ended, and its supervisor, which deletes objects at the end."""
+    folder = Home(str(Settings.from_environment().home.value)).job(handle.job_id)
+    eventually(lambda: wait_for_death(folder, 1))
+    return handle
+
+
+@dataclass
+class RecordingBackend:
+    """A backend that records which jobs were started, and runs none."""
+
+    started: list[JobRecord] = field(default_factory=list)
+    name = "recording"
+
+    def check(self, _: object) -> tuple[str, ...]:
+        return ()
+
+    def check_data(self, *_: object) -> tuple[str, ...]:
+        return ()
+
+    def environment(self, *_: object) -> Environment:
+        return Environment("none")
+
+    def announced(self, record: JobRecord) -> AbstractContextManager[JobRecord]:
+        return nullcontext(record)
+
+    def start(self, launch: Launch) -> None:
+        self.started.append(launch.record)
+
+    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
+        pass
+
+    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+        if record in self.started:
+            self.started.remove(record)
+
+    def observe(self, _: JobRecord) -> Observation:
+        return Observation(JobStatus.RUNNING)
+
+    def lives_here(self, _: JobRecord) -> bool:
+        return False
+
+    def explain(self, _: JobRecord, seen: Observation) -> Explanation:
+        return Explanation(seen.reason)
+
+    def watch(self, _: object) -> AbstractContextManager[Any]:
+        return nullcontext(self)
+
+    def wait(self, timeout: float | None) -> None:
+        raise AssertionError("There is an outcome.")
 
 
 @pytest.fixture
@@ -143,7 +223,7 @@ def desk(
     warm: Callable[[Path], Path],
     end_processes_below: Callable[[Path], object],
 ) -> Iterator[Desk]:
-    """Return a desk whose jobs lie in the strict server's bucket."""
+    """Return a desk whose jobs are in the strict server's bucket."""
     made = Desk(tmp_path, gcs, monkeypatch, warm)
     yield made
     made.clear()

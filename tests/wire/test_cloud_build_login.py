@@ -14,7 +14,7 @@ from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps
 from kinetic_k8s.testing import GoogleIdentity
 
 
-def test_a_login_is_used_and_its_end_is_told_apart_from_an_outage(
+def test_a_revoked_login_is_an_error_of_its_own(
     authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = PythonSteps({"tool": lambda step: 0})

@@ -1,4 +1,4 @@
-"""`Data` in its mounted form, seen through a FUSE mount that nobody here wrote: `rclone mount`."""
+"""`Data` in its mounted form, seen through a FUSE mount of other authors: `rclone mount`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tools(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def mounted(gcs: GcsServer, prefix: str, place: Path, tools: dict[str, str]) -> Iterator[Path]:
-    """Have what lies below *prefix* in the bucket at *place*."""
+    """Mount what is below *prefix* in the bucket at *place*."""
     place.mkdir()
     options = f"anonymous=true,endpoint='{gcs.endpoint}/storage/v1/',bucket_policy_only=true"
     remote = f":gcs,{options},directory_markers=true:bucket/{prefix}"
@@ -55,10 +55,10 @@ def mounted(gcs: GcsServer, prefix: str, place: Path, tools: dict[str, str]) -> 
         while not os.path.ismount(place):
             if process.poll() is not None:
                 assert process.stderr is not None
-                said = process.stderr.read()
-                if "permission denied" in said or "not permitted" in said:
-                    pytest.skip(f"mounting is not allowed here: {said.splitlines()[-1]}")
-                raise AssertionError(said)
+                printed = process.stderr.read()
+                if "permission denied" in printed or "not permitted" in printed:
+                    pytest.skip(f"mounting is not allowed here: {printed.splitlines()[-1]}")
+                raise AssertionError(printed)
             assert time.monotonic() < deadline, "it was never mounted"
             time.sleep(0.05)  # noqa: TID251 - until another process has mounted
         yield place
@@ -80,7 +80,8 @@ def seen(folder: Path) -> dict[str, bytes | None]:
 def test_a_mount_shows_the_tree_that_was_uploaded(
     gcs: GcsServer, tmp_path: Path, tools: dict[str, str]
 ) -> None:
-    folder = tmp_path / "data"
+    folder, empty = tmp_path / "data", tmp_path / "nothing"
+    empty.mkdir()
     (folder / "a" / "b").mkdir(parents=True)
     (folder / "empty" / "deep").mkdir(parents=True)
     (folder / "a" / "b" / "large").write_bytes(os.urandom(10_000_000))
@@ -90,24 +91,15 @@ def test_a_mount_shows_the_tree_that_was_uploaded(
     for number in range(40):
         (folder / "a" / f"{number}.txt").write_text(str(number))
     store = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True))
-    digest = ensure_data(store, folder, mounted=True)
 
-    with mounted(gcs, data_files_prefix(digest).rstrip("/"), tmp_path / "mnt", tools) as place:
-        assert seen(place) == seen(folder)
-
-
-def test_an_empty_folder_can_be_mounted_too(
-    gcs: GcsServer, tmp_path: Path, tools: dict[str, str]
-) -> None:
-    (tmp_path / "data").mkdir()
-    store = GcsStore("bucket", service=Service(gcs.endpoint, anonymous=True))
-    digest = ensure_data(store, tmp_path / "data", mounted=True)
-
-    with mounted(gcs, data_files_prefix(digest).rstrip("/"), tmp_path / "mnt", tools) as place:
-        assert seen(place) == {}
+    for each in (folder, empty):
+        digest = ensure_data(store, each, mounted=True)
+        prefix = data_files_prefix(digest).rstrip("/")
+        with mounted(gcs, prefix, tmp_path / f"mnt-{each.name}", tools) as place:
+            assert seen(place) == seen(each)
 
 
-def test_links_are_such_as_gcsfuse_understands(gcs: GcsServer, tmp_path: Path) -> None:
+def test_links_have_the_metadata_that_gcsfuse_reads(gcs: GcsServer, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     (folder / "a").mkdir(parents=True)
     (folder / "a" / "file").write_text("x")

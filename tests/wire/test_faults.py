@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from typing import Any
 import pytest
 
 import kinetic
-from kinetic.backends.backend import Environment, Explanation, Launch, Observation
 from kinetic.errors import (
     BucketNotFoundError,
     CredentialsError,
@@ -26,7 +23,6 @@ from kinetic.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import collect
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services
@@ -45,79 +41,36 @@ from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.gcs.access import Tokens
 from kinetic_payload.threads import check_wanted
 
+from .conftest import RecordingBackend
 
-class Own(threading.local):
+
+class Clock(threading.local):
     """Each thread's time: it passes in pauses only, however slow the machine is."""
 
     now = 0.0
 
 
-OWN = Own()
+CLOCK = Clock()
 
 
 def skip(seconds: float) -> None:
     """Let the time pass at once."""
     check_wanted()
-    OWN.now += seconds
+    CLOCK.now += seconds
 
 
-HASTY = RetryPolicy(limit=10, longest=3, clock=lambda: OWN.now, pause=skip)
-"""Gives up at once, so that an outage need not last for minutes."""
-
-
-@dataclass
-class Lamp:
-    """A backend in which a job has started, or not."""
-
-    on: list[JobRecord] = field(default_factory=list)
-    name = "lamp"
-
-    def check(self, _: object) -> tuple[str, ...]:
-        return ()
-
-    def check_data(self, *_: object) -> tuple[str, ...]:
-        return ()
-
-    def environment(self, *_: object) -> Environment:
-        return Environment("none")
-
-    def announced(self, record: JobRecord) -> AbstractContextManager[JobRecord]:
-        return nullcontext(record)
-
-    def start(self, launch: Launch) -> None:
-        self.on.append(launch.record)
-
-    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
-        pass
-
-    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        if record in self.on:
-            self.on.remove(record)
-
-    def observe(self, _: JobRecord) -> Observation:
-        return Observation(JobStatus.RUNNING)
-
-    def lives_here(self, _: JobRecord) -> bool:
-        return False
-
-    def explain(self, _: JobRecord, seen: Observation) -> Explanation:
-        return Explanation(seen.reason)
-
-    def watch(self, _: object) -> AbstractContextManager[Any]:
-        return nullcontext(self)
-
-    def wait(self, timeout: float | None) -> None:
-        raise AssertionError("There is an outcome.")
+HASTY = RetryPolicy(limit=10, longest=3, clock=lambda: CLOCK.now, pause=skip)
+"""Fails after simulated seconds, so that an outage need not last for minutes."""
 
 
 class Client:
-    """Somebody who submits and collects with few retries."""
+    """A user who submits and collects with few retries."""
 
     def __init__(self, desk: Any, *, bucket: str = "bucket", retry: RetryPolicy = HASTY) -> None:
         self.home = desk.folder / "here"
-        self.lamp = Lamp()
+        self.backend = RecordingBackend()
         store = GcsStore(f"{bucket}/team", retry=retry)
-        self.services = Services(store, self.lamp, key_signer=KeySigner(KeyFile(self.home)))  # type: ignore[arg-type]
+        self.services = Services(store, self.backend, key_signer=KeySigner(KeyFile(self.home)))  # type: ignore[arg-type]
 
     def submit(self, function: Any, *args: Any) -> JobHandle:
         request = request_of(
@@ -162,7 +115,7 @@ STEPS = {
     "look for the data": {"operation": "objects.get*", "name": "*data-markers/*"},
     "list the data": {"operation": "objects.list"},
     "send the data": {"operation": "objects.insert*", "name": "*/packs/*"},
-    "vouch for the data": {"operation": "objects.insert*", "name": "*data-markers/*"},
+    "mark the data": {"operation": "objects.insert*", "name": "*data-markers/*"},
     "send the call": {"operation": "objects.insert*", "name": "*/payload.pkl"},
     "record": {"operation": "objects.insert*", "name": "*/handle.json"},
 }
@@ -185,58 +138,58 @@ LASTING: dict[str, tuple[dict[str, Any], type[KineticError]]] = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_passes_while_a_job_is_submitted_costs_nothing(
-    desk: Any, client: Client, call: Callable[[Client], JobHandle], step: str, fault: str
+def test_a_submit_succeeds_despite_a_transient_fault_at_any_step(
+    desk: Any, call: Callable[[Client], JobHandle], fault: str, subtests: pytest.Subtests
 ) -> None:
-    planned = desk.server.faults.add(**STEPS[step], **PASSING[fault])
+    for step, requests in STEPS.items():
+        client = Client(desk, bucket=f"bucket/{step}")
+        planned = desk.server.faults.add(**requests, **PASSING[fault])
+        with subtests.test(step):
+            handle = call(client)
 
-    handle = call(client)
+            assert planned.hits
+            assert [record.job_id for record in client.backend.started] == [handle.job_id]
+            names = JobObjects(handle.job_id)
+            assert desk.of_jobs(f"{step}/team/") == [names.handle, names.payload]
+        desk.server.faults.clear()
 
-    assert planned.hits
-    assert [record.job_id for record in client.lamp.on] == [handle.job_id]
-    names = JobObjects(handle.job_id)
-    assert desk.of_jobs() == [names.handle, names.payload]
 
-
-@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("fault", LASTING)
-def test_what_lasts_while_a_job_is_submitted_is_one_error_and_leaves_nothing_of_it(
-    desk: Any,
-    client: Client,
-    call: Callable[[Client], JobHandle],
-    step: str,
-    fault: str,
+def test_a_submit_fails_with_one_error_and_leaves_nothing_if_a_step_keeps_failing(
+    desk: Any, call: Callable[[Client], JobHandle], fault: str, subtests: pytest.Subtests
 ) -> None:
     what, kind = LASTING[fault]
-    planned = desk.server.faults.add(**STEPS[step], **what)
+    for step, requests in STEPS.items():
+        client = Client(desk, bucket=f"bucket/{step}")
+        planned = desk.server.faults.add(**requests, **what)
+        with subtests.test(step):
+            with pytest.raises(kind) as caught:
+                call(client)
 
-    with pytest.raises(kind) as caught:
-        call(client)
-
-    assert planned.hits
-    assert "bucket" in caught.value.message
-    assert caught.value.hint
-    assert desk.of_jobs() == []
-    assert client.lamp.on == []
-    assert not hasattr(caught.value, "__notes__")
-    desk.server.faults.clear()
-    assert call(client).job_id == client.lamp.on[0].job_id
+            assert planned.hits
+            assert "bucket" in caught.value.message
+            assert caught.value.hint
+            assert desk.of_jobs(f"{step}/team/") == []
+            assert client.backend.started == []
+            assert not hasattr(caught.value, "__notes__")
+            desk.server.faults.clear()
+            assert call(client).job_id == client.backend.started[0].job_id
+        desk.server.faults.clear()
 
 
-def test_a_bucket_that_is_not_there_is_told_before_anything_is_sent(
+def test_a_missing_bucket_is_reported_before_anything_is_sent(
     desk: Any, call: Callable[[Client], JobHandle]
 ) -> None:
     with pytest.raises(BucketNotFoundError) as caught:
-        call(Client(desk, bucket="nobodys"))
+        call(Client(desk, bucket="missing"))
 
-    assert "nobodys" in caught.value.message
+    assert "missing" in caught.value.message
     assert "create it first" in str(caught.value.hint)
     assert not hasattr(caught.value, "__notes__")
 
 
-def test_a_project_without_billing_is_told_in_words(
+def test_a_submit_reports_that_billing_is_disabled(
     desk: Any, client: Client, call: Callable[[Client], JobHandle]
 ) -> None:
     desk.server.disable_billing("bucket")
@@ -245,7 +198,7 @@ def test_a_project_without_billing_is_told_in_words(
         call(client)
 
 
-def test_what_cannot_be_taken_back_is_named_with_what_removes_it(
+def test_a_failed_submit_names_what_it_could_not_delete(
     desk: Any,
     client: Client,
     call: Callable[[Client], JobHandle],
@@ -264,7 +217,7 @@ def test_what_cannot_be_taken_back_is_named_with_what_removes_it(
 
 
 def finished(desk: Any, client: Client, value: object) -> JobRecord:
-    """Leave what a job leaves that returned *value*."""
+    """Write what a job that returned *value* leaves in the bucket."""
     services = client.services
     record = a_record(bucket_name=str(services.store.location))
     name = JobObjects(record.job_id).handle
@@ -283,74 +236,75 @@ READS = {
     "the report": {"operation": "objects.get*", "name": "*/host-0.json"},
     "the value": {"operation": "objects.get*", "name": "*/host-0.pkl"},
 }
-VALUES = [bytes(100_000), bytes(20 << 20)]
+VALUES = [bytes(100_000), bytes(17 << 20)]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=["small", "large"])
-@pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("fault", PASSING)
-def test_what_passes_while_a_value_is_collected_costs_nothing(
-    desk: Any, client: Client, read: str, fault: str, value: bytes
+def test_a_value_is_collected_despite_a_transient_fault(
+    desk: Any, client: Client, fault: str, value: bytes, subtests: pytest.Subtests
 ) -> None:
     record = finished(desk, client, value)
-    planned = desk.server.faults.add(**READS[read], **PASSING[fault])
+    for read, requests in READS.items():
+        planned = desk.server.faults.add(**requests, **PASSING[fault])
+        with subtests.test(read):
+            assert Client(desk).collect(record) == value
+            assert planned.hits
+        desk.server.faults.clear()
 
-    assert client.collect(record) == value
 
-    assert planned.hits
-
-
-@pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("fault", LASTING)
-def test_what_lasts_while_a_value_is_collected_is_one_error_and_the_value_is_kept(
-    desk: Any, client: Client, read: str, fault: str
+def test_a_fault_that_lasts_is_one_error_and_the_value_is_kept(
+    desk: Any, client: Client, fault: str, subtests: pytest.Subtests
 ) -> None:
-    what, kind = LASTING[fault]
-    if kind is StoreUnavailableError and read in ("the report", "the value"):
-        kind = ResultTimeoutError  # The outcome is known: only the user's time ends the wait.
+    what, lasting = LASTING[fault]
     record = finished(desk, client, VALUES[0])
-    planned = desk.server.faults.add(**READS[read], **what)
+    for read, requests in READS.items():
+        kind = lasting
+        if kind is StoreUnavailableError and read in ("the report", "the value"):
+            kind = ResultTimeoutError  # The outcome is known: only the user's time ends the wait.
+        planned = desk.server.faults.add(**requests, **what)
+        with subtests.test(read):
+            with pytest.raises(kind) as caught:
+                Client(desk).collect(record, timeout=0)
 
-    with pytest.raises(kind) as caught:
-        client.collect(record, timeout=0)
-
-    assert planned.hits
-    assert caught.value.hint
-    if read != "the record":  # Without it nobody knows the job.
-        notes = getattr(caught.value, "__notes__", [])
-        assert f"attach({record.job_id!r})" in "".join([caught.value.hint, *notes])
-    desk.server.faults.clear()
-    assert client.collect(record) == VALUES[0]
+            assert planned.hits
+            assert caught.value.hint
+            if read != "the record":  # Without it the job is unknown.
+                notes = getattr(caught.value, "__notes__", [])
+                assert f"attach({record.job_id!r})" in "".join([caught.value.hint, *notes])
+        desk.server.faults.clear()
+        assert client.collect(record) == VALUES[0]
 
 
 @pytest.mark.parametrize("read", ["the report", "the value"])
-def test_an_outage_after_the_end_of_a_job_is_waited_for_however_long_it_takes(
+def test_a_collect_waits_for_the_end_of_an_outage_if_the_job_has_ended(
     desk: Any, client: Client, read: str
 ) -> None:
     record = finished(desk, client, VALUES[0])
     desk.server.faults.add(**READS[read], status=503)
-    told: list[str] = []
+    warnings: list[str] = []
 
     def warn(text: str) -> None:
-        told.append(text)
+        warnings.append(text)
         if "its result is kept there: the wait for it goes on" in text:
             desk.server.faults.clear()
 
     assert client.collect(record, warn=warn) == VALUES[0]
 
-    assert record.job_id in told[-1]
+    assert record.job_id in warnings[-1]
 
 
-@pytest.mark.parametrize("read", READS)
-def test_an_exception_comes_home_through_what_passes(desk: Any, client: Client, read: str) -> None:
+def test_an_exception_is_collected_despite_a_transient_fault(desk: Any, client: Client) -> None:
     record = finished(desk, client, KeyError("x" * 100_000))
-    desk.server.faults.add(**READS[read], status=503, times=1)
+    for requests in READS.values():
+        desk.server.faults.add(**requests, status=503, times=1)
 
     with pytest.raises(KeyError, match="xxx"):
         client.collect(record)
 
 
-def test_a_value_that_is_gone_is_damage_and_told_by_its_name(desk: Any, client: Client) -> None:
+def test_a_missing_value_is_an_integrity_error_with_its_name(desk: Any, client: Client) -> None:
     record = finished(desk, client, VALUES[0])
     client.services.store.delete(JobObjects(record.job_id).host_value(1, 0))
 
@@ -358,7 +312,7 @@ def test_a_value_that_is_gone_is_damage_and_told_by_its_name(desk: Any, client: 
         client.collect(record)
 
 
-def test_without_credentials_nothing_is_asked_and_that_is_said(
+def test_a_submit_without_credentials_fails_before_any_request(
     desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Client], JobHandle]
 ) -> None:
     with GcsServer(tokens=Tokens()) as server:

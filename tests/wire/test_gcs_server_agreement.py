@@ -1,4 +1,4 @@
-"""What two implementations of the API agree on: ours and one that nobody here wrote."""
+"""Behaviour of the API that our server and one of other authors share."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from google.api_core import exceptions
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
+
+from .conftest import client_of
 
 QUANTUM = 256 * 1024
 
 
 @pytest.fixture
 def client(either_gcs: str) -> storage.Client:
-    options = {"api_endpoint": either_gcs}
-    return storage.Client("test-project", AnonymousCredentials(), client_options=options)
+    return client_of(either_gcs)
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def put(bucket: storage.Bucket, name: str, data: bytes = b"data", **how: Any) ->
     return blob
 
 
-def test_a_bucket_is_made_found_and_missed(client: storage.Client) -> None:
+def test_a_bucket_exists_from_its_creation_to_its_deletion(client: storage.Client) -> None:
     client.create_bucket("another")
 
     assert client.bucket("another").exists()
@@ -45,7 +45,7 @@ def test_a_bucket_is_made_found_and_missed(client: storage.Client) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 70_000, 9 * 1024 * 1024])
-def test_what_goes_up_comes_down(bucket: storage.Bucket, size: int) -> None:
+def test_an_object_is_downloaded_as_it_was_uploaded(bucket: storage.Bucket, size: int) -> None:
     data = os.urandom(size)
     sent = put(bucket, "o", data, content_type="text/x-test")
     found = bucket.get_blob("o")
@@ -58,7 +58,7 @@ def test_what_goes_up_comes_down(bucket: storage.Bucket, size: int) -> None:
     assert found.download_as_bytes() == data
 
 
-def test_chunks_join_to_what_was_sent(bucket: storage.Bucket) -> None:
+def test_an_upload_in_chunks_arrives_whole(bucket: storage.Bucket) -> None:
     data = os.urandom(3 * QUANTUM + 7)
     blob = bucket.blob("o", chunk_size=QUANTUM)
     blob.upload_from_file(io.BytesIO(data))
@@ -71,7 +71,7 @@ def test_chunks_join_to_what_was_sent(bucket: storage.Bucket) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b", "with space", "ä/日本", "100%", "%2F", "a?b&c=d", "~.-_"])
-def test_names_stay_themselves(bucket: storage.Bucket, name: str) -> None:
+def test_names_are_kept(bucket: storage.Bucket, name: str) -> None:
     put(bucket, name, name.encode())
 
     assert [blob.name for blob in bucket.list_blobs()] == [name]
@@ -80,7 +80,7 @@ def test_names_stay_themselves(bucket: storage.Bucket, name: str) -> None:
     assert list(bucket.list_blobs()) == []
 
 
-def test_create_only_leaves_the_first(bucket: storage.Bucket) -> None:
+def test_a_create_only_write_keeps_the_first_object(bucket: storage.Bucket) -> None:
     put(bucket, "o", b"first", if_generation_match=0)
 
     with pytest.raises(exceptions.PreconditionFailed):
@@ -137,7 +137,7 @@ def test_metadata_is_kept_and_changed(bucket: storage.Bucket) -> None:
     assert found.download_as_bytes() == b"data"
 
 
-def test_copies_and_joins_keep_the_bytes(bucket: storage.Bucket) -> None:
+def test_copies_and_compositions_keep_the_bytes(bucket: storage.Bucket) -> None:
     one, two = put(bucket, "one", b"1" * 100_000), put(bucket, "two", b"2")
 
     bucket.copy_blob(one, bucket, "copied")
@@ -149,7 +149,7 @@ def test_copies_and_joins_keep_the_bytes(bucket: storage.Bucket) -> None:
     assert bucket.blob("joined").download_as_bytes() == b"1" * 100_000 + b"2"
 
 
-def test_what_is_missing_is_not_found(bucket: storage.Bucket) -> None:
+def test_a_missing_object_is_not_found(bucket: storage.Bucket) -> None:
     blob = bucket.blob("nothing")
     blob.metadata = {"a": "1"}
     acts: list[Callable[[], Any]] = [

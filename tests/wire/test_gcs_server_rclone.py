@@ -1,4 +1,4 @@
-"""rclone, a client that nobody here wrote, moves trees to the strict server and back."""
+"""rclone, a client of other authors, copies trees to the strict server and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rclone(gcs: GcsServer, tmp_path: Path) -> Rclone:
         f"endpoint = {gcs.endpoint}/storage/v1/\n"
     )
 
-    def run(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         command = [program, "--config", config, "--retries", "1", "--low-level-retries", "3"]
         done = subprocess.run(
             [*command, *arguments],
@@ -38,7 +38,7 @@ def rclone(gcs: GcsServer, tmp_path: Path) -> Rclone:
             text=True,
             check=False,
         )
-        assert done.returncode == code, done.stderr
+        assert done.returncode == 0, done.stderr
         return done
 
     return run
@@ -61,59 +61,22 @@ def files(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def test_a_tree_goes_up_and_comes_down_unchanged(
+def test_a_tree_goes_up_and_comes_down_unchanged_despite_transient_faults(
     gcs: GcsServer, rclone: Rclone, tree: Path, tmp_path: Path
 ) -> None:
-    rclone("copy", tree, "gcs:bucket/tree", "--checksum")
-    assert gcs.requests.count(operation="objects.insert.chunk") == 2  # 16 MiB, and the rest.
+    gcs.faults.add(operation="objects.insert*", status=503, probability=0.2, seed=1, times=6)
+    gcs.faults.add(operation="objects.insert.chunk", reset="request", times=1)
+    rclone("copy", tree, "gcs:bucket/tree", "--checksum", "--retries", "5")
     assert {one.name.removeprefix("tree/"): one.size for one in gcs.objects("bucket")} == {
         name: len(data) for name, data in files(tree).items()
     }
+    folders = rclone("lsf", "--dirs-only", "gcs:bucket/tree").stdout.split("\n")[:-1]
+    assert folders == [f"folder {number}/" for number in range(5)]
 
-    rclone("check", tree, "gcs:bucket/tree", "--download")
-    rclone("copy", "gcs:bucket/tree", tmp_path / "back", "--checksum")
+    gcs.faults.add(operation="objects.get.media", reset="response", times=2)
+    rclone("copy", "gcs:bucket/tree", tmp_path / "back", "--checksum", "--retries", "5")
     assert files(tmp_path / "back") == files(tree)
 
     gcs.requests.clear()
     rclone("copy", tree, "gcs:bucket/tree", "--checksum")
     assert gcs.requests.count(operation="objects.insert*") == 0
-
-
-def test_lists_copies_moves_and_deletions_are_understood(
-    gcs: GcsServer, rclone: Rclone, tree: Path
-) -> None:
-    rclone("copy", tree, "gcs:bucket/tree")
-    folders = rclone("lsf", "--dirs-only", "gcs:bucket/tree").stdout.split("\n")[:-1]
-    assert folders == [f"folder {number}/" for number in range(5)]
-    listed = rclone("lsf", "-R", "--files-only", "gcs:bucket/tree").stdout.split("\n")[:-1]
-    assert sorted(listed) == sorted(files(tree))
-
-    rclone("copy", "gcs:bucket/tree/large", "gcs:bucket/copied")
-    rclone("moveto", "gcs:bucket/tree/empty", "gcs:bucket/moved")
-    assert gcs.read("bucket", "copied/large") == (tree / "large").read_bytes()
-    assert "tree/empty" not in gcs.names("bucket")
-    rclone("delete", "gcs:bucket/tree")
-    assert gcs.names("bucket") == ["copied/large", "moved"]
-    rclone("mkdir", "gcs:made-by-rclone")
-    rclone("rmdir", "gcs:made-by-rclone")
-    rclone("rmdir", "gcs:bucket", code=1)
-
-
-def test_a_changed_file_is_noticed(gcs: GcsServer, rclone: Rclone, tree: Path) -> None:
-    rclone("copy", tree, "gcs:bucket/tree")
-    (tree / "empty").write_bytes(b"no longer")
-
-    done = rclone("check", tree, "gcs:bucket/tree", code=1)
-    assert "1 differences found" in done.stderr
-
-
-def test_passing_failures_are_ridden_out(
-    gcs: GcsServer, rclone: Rclone, tree: Path, tmp_path: Path
-) -> None:
-    gcs.faults.add(operation="objects.insert*", status=503, probability=0.2, seed=1, times=6)
-    gcs.faults.add(operation="objects.insert.chunk", reset="request", times=1)
-    rclone("copy", tree, "gcs:bucket/tree", "--retries", "5")
-    gcs.faults.add(operation="objects.get.media", reset="response", times=2)
-    rclone("copy", "gcs:bucket/tree", tmp_path / "back", "--retries", "5")
-
-    assert files(tmp_path / "back") == files(tree)

@@ -1,24 +1,17 @@
-"""The bucket store, against our strict server."""
+"""The bucket store: its contract on our strict server, and on a server of other authors as far as that supports it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
 from kinetic_payload.testing.gcs import GcsServer
 
-QUICK = RetryPolicy(limit=100, first=0.01, longest=0.1)
-
-
-class TestGcsStore(StoreContract):
-    @pytest.fixture(autouse=True)
-    def _server(self, gcs: GcsServer) -> None:
-        self.service = Service(gcs.endpoint, anonymous=True)
-
-    def make_store(self, folder: Path) -> Store:
-        return GcsStore("bucket", service=self.service, retry=QUICK)
+RETRY = RetryPolicy(limit=100, first=0.01, longest=0.1)
 
 
 class TestGcsStoreBelowAPrefix(StoreContract):
@@ -28,4 +21,41 @@ class TestGcsStoreBelowAPrefix(StoreContract):
 
     def make_store(self, folder: Path) -> Store:
         GcsStore("bucket", service=self.service).write("outside", b"")
-        return GcsStore("bucket/a/prefix", service=self.service, retry=QUICK)
+        return GcsStore("bucket/a/prefix", service=self.service, retry=RETRY)
+
+
+class TestGcsStoreOnASecondServer(StoreContract):
+    retry = RETRY
+
+    @pytest.fixture(autouse=True)
+    def _server(self, second_gcs: str) -> None:
+        self.service = Service(second_gcs, anonymous=True)
+
+    def make_store(self, folder: Path) -> Store:
+        return GcsStore("bucket", service=self.service, retry=self.retry)
+
+    @pytest.mark.xfail(reason="it ignores the precondition of a deletion", raises=AssertionError)
+    def test_compare_and_swap_refuses_what_is_no_longer_so(self, tmp_path: Path) -> None:
+        super().test_compare_and_swap_refuses_what_is_no_longer_so(tmp_path)
+
+    @pytest.mark.xfail(reason="it ignores the precondition of a copy", raises=AssertionError)
+    def test_a_renewed_object_is_young_and_unchanged(self, tmp_path: Path) -> None:
+        super().test_a_renewed_object_is_young_and_unchanged(tmp_path)
+
+    @pytest.mark.xfail(reason="it keeps objects as files", raises=StoreUnavailableError)
+    def test_odd_names_stay_themselves(self, tmp_path: Path) -> None:
+        self.retry = replace(RETRY, limit=0.5)
+        super().test_odd_names_stay_themselves(tmp_path)
+
+
+def test_large_objects_go_up_and_come_down_on_a_second_server(
+    second_gcs: str, tmp_path: Path
+) -> None:
+    store = GcsStore("bucket", service=Service(second_gcs, anonymous=True), retry=RETRY)
+    content = bytes(range(256)) * (70 << 10)
+    (tmp_path / "source").write_bytes(content)
+
+    store.upload("o", tmp_path / "source")
+    store.download("o", tmp_path / "target")
+
+    assert (tmp_path / "target").read_bytes() == content

@@ -1,4 +1,4 @@
-"""Who comes to a bucket, whether they may, and what they are told if not."""
+"""Credentials, permissions, certificates and addresses of a bucket, and their errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -34,20 +33,22 @@ from kinetic_payload.errors import (
 from kinetic_payload.stores.gcs import ExternalBucket, GcsStore, RetryPolicy, Service
 from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
 
+from .conftest import client_of
+
 QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
-WHO = "worker@test-project.iam.gserviceaccount.com"
+ACCOUNT = "worker@test-project.iam.gserviceaccount.com"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 @pytest.fixture
 def guarded() -> Iterator[GcsServer]:
-    """A server that wants tokens."""
+    """A server that requires tokens."""
     with GcsServer(tokens=Tokens()) as server:
         server.create_bucket("bucket")
         yield server
 
 
-def key_file(endpoint: str, folder: Path, who: str = WHO) -> Path:
+def key_file(endpoint: str, folder: Path, email: str = ACCOUNT) -> Path:
     """Write a service account's key, as Application Default Credentials have it."""
     pem = KEY.private_bytes(
         serialization.Encoding.PEM,
@@ -56,7 +57,7 @@ def key_file(endpoint: str, folder: Path, who: str = WHO) -> Path:
     )
     found = {
         "type": "service_account",
-        "client_email": who,
+        "client_email": email,
         "private_key": pem.decode(),
         "private_key_id": "1",
         "token_uri": f"{endpoint}/token",
@@ -131,7 +132,7 @@ def test_credentials_that_were_replaced_are_read_again_after_a_refusal(
     guarded: GcsServer, store: GcsStore, tmp_path: Path, refusal: int
 ) -> None:
     store.write("o", b"data")
-    other = WHO.replace("worker", "other")
+    other = ACCOUNT.replace("worker", "other")
     guarded.allow("bucket", {other: {"storage.objects.get"}})
     assert guarded.tokens is not None
     if refusal == 403:
@@ -146,7 +147,7 @@ def test_credentials_that_were_replaced_are_read_again_after_a_refusal(
 
 
 @pytest.mark.parametrize("anonymous", [False, True])
-def test_one_401_is_tried_once_more_and_two_are_an_error(
+def test_one_401_is_retried_and_two_are_an_error(
     guarded: GcsServer, service: Service, gcs: GcsServer, anonymous: bool
 ) -> None:
     server = gcs if anonymous else guarded
@@ -161,7 +162,7 @@ def test_one_401_is_tried_once_more_and_two_are_an_error(
     assert store.read("o") == b"data"
 
 
-def test_a_login_that_is_over_is_told_at_once(gcs: GcsServer, tmp_path: Path) -> None:
+def test_an_expired_login_is_an_error_at_once(gcs: GcsServer, tmp_path: Path) -> None:
     # This server gives no tokens: `invalid_grant`.
     file = str(key_file(gcs.endpoint, tmp_path))
     store = GcsStore("bucket", service=Service(gcs.endpoint, credentials_file=file))
@@ -172,25 +173,24 @@ def test_a_login_that_is_over_is_told_at_once(gcs: GcsServer, tmp_path: Path) ->
     assert "gcloud auth application-default login" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
+def test_a_token_request_is_retried_after_a_transient_failure(
+    guarded: GcsServer, store: GcsStore
+) -> None:
+    portal = "<html><title>Sign in</title></html>"
+    for what in (
         {"reset": "before"},
-        {"page": "<html><title>Sign in</title></html>"},
-        {"page": "<html><title>Sign in</title></html>", "status": 403},
+        {"page": portal},
+        {"page": portal, "status": 403},
         {"page": ""},
         {"page": '{"access_to'},
-    ],
-    ids=str,
-)
-def test_a_token_endpoint_that_fails_for_a_moment_is_asked_again(
-    guarded: GcsServer, store: GcsStore, what: dict[str, Any]
-) -> None:
-    guarded.faults.add(method="POST", times=4, **what)
+    ):
+        fault = guarded.faults.add(method="POST", times=4, **what)
+        assert guarded.tokens is not None
+        guarded.tokens.expire()
 
-    store.write("o", b"")
+        store.write("o", b"")
 
-    assert guarded.names("bucket") == ["o"]
+        assert fault.hits == 4, what
 
 
 @pytest.mark.parametrize(
@@ -213,54 +213,48 @@ def test_a_missing_permission_is_named_with_the_command_that_grants_it(
 ) -> None:
     store.write("o", b"")
     every = {f"storage.objects.{what}" for what in ("get", "list", "create", "delete")}
-    guarded.allow("bucket", {WHO: every - {permission}})
+    guarded.allow("bucket", {ACCOUNT: every - {permission}})
 
     with pytest.raises(StorePermissionError, match=re.escape(permission)) as caught:
         act(store)
 
-    assert WHO in caught.value.message
+    assert ACCOUNT in caught.value.message
     assert caught.value.hint is not None
     assert (
         f"gcloud storage buckets add-iam-policy-binding gs://bucket "
-        f"--member=serviceAccount:{WHO} --role=roles/storage.{role}"
+        f"--member=serviceAccount:{ACCOUNT} --role=roles/storage.{role}"
     ) in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda store, path: store.stat("o"),
-        lambda store, path: store.read("o"),
-        lambda store, path: store.download("o", path),
-        lambda store, path: store.write("o", b""),
-        lambda store, path: store.write("o", b"", if_generation=5),
-        lambda store, path: store.upload("o", Path(sys.executable)),
-        lambda store, path: list(store.list()),
-        lambda store, path: list(store.folders()),
-        lambda store, path: store.delete("o"),
-        lambda store, path: store.renew("o", if_generation=1),
-        lambda store, path: store.mark_folder("o"),
-    ],
-)
-def test_a_bucket_that_is_not_there_is_told_and_how_to_make_it(
-    gcs: GcsServer, tmp_path: Path, act: Callable[[GcsStore, Path], object]
-) -> None:
+def test_a_missing_bucket_is_an_error_of_every_operation(gcs: GcsServer, tmp_path: Path) -> None:
     store = GcsStore("typo", service=Service(gcs.endpoint, anonymous=True), retry=QUICK)
 
-    with pytest.raises(BucketNotFoundError, match="gs://typo") as caught:
-        act(store, tmp_path / "target")
+    for act in (
+        lambda: store.stat("o"),
+        lambda: store.read("o"),
+        lambda: store.download("o", tmp_path / "target"),
+        lambda: store.write("o", b""),
+        lambda: store.write("o", b"", if_generation=5),
+        lambda: store.upload("o", Path(sys.executable)),
+        lambda: list(store.list()),
+        lambda: list(store.folders()),
+        lambda: store.delete("o"),
+        lambda: store.renew("o", if_generation=1),
+        lambda: store.mark_folder("o"),
+    ):
+        with pytest.raises(BucketNotFoundError, match="gs://typo") as caught:
+            act()
+        assert "create it first" in str(caught.value)
 
-    assert "create it first" in str(caught.value)
 
-
-def test_a_bucket_name_that_cannot_be_is_told(gcs: GcsServer) -> None:
+def test_an_invalid_bucket_name_is_an_error_that_names_it(gcs: GcsServer) -> None:
     service = Service(gcs.endpoint, anonymous=True)
 
     with pytest.raises(InvalidRequestError, match="'Not_A_Bucket'"):
         GcsStore("Not_A_Bucket", service=service, retry=QUICK).stat("o")
 
 
-def test_disabled_billing_is_told(gcs: GcsServer) -> None:
+def test_disabled_billing_is_an_error_with_its_address(gcs: GcsServer) -> None:
     gcs.disable_billing("bucket")
     service = Service(gcs.endpoint, anonymous=True)
 
@@ -270,7 +264,7 @@ def test_disabled_billing_is_told(gcs: GcsServer) -> None:
     assert "https://console.cloud.google.com/billing" in str(caught.value)
 
 
-def test_a_credentials_file_that_is_none_is_named(gcs: GcsServer, tmp_path: Path) -> None:
+def test_an_invalid_credentials_file_is_named(gcs: GcsServer, tmp_path: Path) -> None:
     (tmp_path / "adc.json").write_text("{}")
 
     for file in ("adc.json", "missing.json"):
@@ -310,21 +304,21 @@ def look(environment: dict[str, str], *, what: str = "store") -> str:
     and "Google" in Path("/sys/class/dmi/id/product_name").read_text(),
     reason="a machine of Google's has credentials",
 )
-def test_no_credentials_are_told_after_one_look_for_a_metadata_server() -> None:
-    # Takes connections and says nothing, like the metadata server where there is none.
+def test_missing_credentials_are_an_error_after_one_request_to_a_metadata_server() -> None:
+    # Accepts connections and never responds, as where there is no metadata server.
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        told = look({"GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}"})
+        printed = look({"GCE_METADATA_IP": f"127.0.0.1:{silent.getsockname()[1]}"})
 
         silent.accept()[0].close()
         silent.setblocking(False)
         with pytest.raises(BlockingIOError):
             silent.accept()
 
-    assert told.startswith("CredentialsError")
-    assert "gcloud auth application-default login" in told
+    assert printed.startswith("CredentialsError")
+    assert "gcloud auth application-default login" in printed
 
 
-def test_an_emulator_is_visited_without_credentials(gcs: GcsServer) -> None:
+def test_an_emulator_is_used_without_credentials(gcs: GcsServer) -> None:
     assert look(gcs.environment) == "None\n"
     # As Go programs write it.
     assert look({"STORAGE_EMULATOR_HOST": gcs.endpoint.removeprefix("http://")}) == "None\n"
@@ -337,7 +331,7 @@ def test_a_login_by_gcloud_is_used_without_running_gcloud(
     (tmp_path / "gcloud").write_text(f"#!/bin/sh\necho ran > {tmp_path}/ran\n")
     (tmp_path / "gcloud").chmod(0o755)
 
-    told = look(
+    printed = look(
         {
             "CLOUDSDK_CONFIG": str(tmp_path),
             "PATH": f"{tmp_path}:/usr/bin:/bin",
@@ -345,17 +339,17 @@ def test_a_login_by_gcloud_is_used_without_running_gcloud(
         }
     )
 
-    assert told == "None\n"
+    assert printed == "None\n"
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_identity_of_a_machine_is_used(guarded: GcsServer) -> None:
+def test_the_service_account_of_a_machine_is_used(guarded: GcsServer) -> None:
     assert guarded.tokens is not None
-    guarded.tokens.machine = WHO
+    guarded.tokens.machine = ACCOUNT
 
-    told = look(guarded.machine_environment | guarded.environment)
+    printed = look(guarded.machine_environment | guarded.environment)
 
-    assert told == "None\n"
+    assert printed == "None\n"
 
 
 def test_a_public_bucket_can_be_read_without_credentials(guarded: GcsServer) -> None:
@@ -369,12 +363,12 @@ def test_a_public_bucket_can_be_read_without_credentials(guarded: GcsServer) -> 
     assert look(outside).startswith("CredentialsError")
 
 
-def test_foreign_names_are_what_they_are(gcs: GcsServer, tmp_path: Path) -> None:
+def test_names_of_other_writers_are_not_changed(gcs: GcsServer, tmp_path: Path) -> None:
     bucket = ExternalBucket("bucket", service=Service(gcs.endpoint, anonymous=True), retry=QUICK)
     GcsStore("bucket", service=bucket.service).mark_folder("folder")
     names = ["folder/", "folder/../up", "folder//odd", "other\x0bname"]
     for name in names[1:]:
-        put(gcs, name, name.encode())
+        client_of(gcs.endpoint).bucket("bucket").blob(name).upload_from_string(name)
 
     assert [found.name for found in bucket.list("folder")] == names[:3]
     assert bucket.entries() == ["folder/", "other\x0bname"]
@@ -385,17 +379,8 @@ def test_foreign_names_are_what_they_are(gcs: GcsServer, tmp_path: Path) -> None
         assert (tmp_path / "target").read_text() == name
 
 
-def put(gcs: GcsServer, name: str, data: bytes) -> None:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
-    options = {"api_endpoint": gcs.endpoint}
-    client = storage.Client("p", AnonymousCredentials(), client_options=options)
-    client.bucket("bucket").blob(name).upload_from_string(data)
-
-
 def certificate_file(folder: Path) -> Path:
-    """Write a certificate of localhost that it signed itself, and its key."""
+    """Write a self-signed certificate of localhost, and its key."""
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     other = x509.SubjectAlternativeName([x509.DNSName("localhost")])
     now = datetime.now(UTC)
@@ -416,7 +401,7 @@ def certificate_file(folder: Path) -> Path:
     return chain
 
 
-def test_a_client_certificate_is_shown_where_the_environment_names_one(tmp_path: Path) -> None:
+def test_the_client_certificate_of_the_environment_is_used(tmp_path: Path) -> None:
     chain = str(certificate_file(tmp_path))
     config = tmp_path / "certificate_config.json"
     workload = {"cert_path": chain, "key_path": chain}
@@ -442,7 +427,7 @@ def test_a_client_certificate_is_shown_where_the_environment_names_one(tmp_path:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        told = look(
+        printed = look(
             {
                 "API_ENDPOINT_OVERRIDE": f"https://localhost:{listening.getsockname()[1]}",
                 "GOOGLE_API_CERTIFICATE_CONFIG": str(config),
@@ -455,11 +440,11 @@ def test_a_client_certificate_is_shown_where_the_environment_names_one(tmp_path:
         thread.join()
 
     assert shown[0]
-    assert told.startswith("StorePermissionError")
+    assert printed.startswith("StorePermissionError")
 
 
 @pytest.mark.parametrize("of", ["the bucket", "tokens"])
-def test_a_certificate_that_nobody_vouches_for_is_told_at_once(tmp_path: Path, of: str) -> None:
+def test_an_untrusted_certificate_is_an_error_without_retries(tmp_path: Path, of: str) -> None:
     chain = certificate_file(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain)

@@ -1,4 +1,4 @@
-"""Records whose content a list of a bucket shows, in the metadata of their objects."""
+"""Records whose content is also in the metadata of their objects, so that a list shows it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shown(store: GcsStore) -> bytes | None:
         (json.dumps({"text": "日本 %25\r\n"}, ensure_ascii=False).encode(), True),
     ],
 )
-def test_a_small_record_is_shown_as_it_is_by_one_upload(
+def test_a_small_record_is_stored_in_metadata_by_the_same_upload(
     gcs: GcsServer, store: GcsStore, data: bytes, fits: bool
 ) -> None:
     store.write(NAME, data, if_generation=ABSENT)
@@ -49,9 +49,7 @@ def test_a_small_record_is_shown_as_it_is_by_one_upload(
     assert all(text.isascii() and text.isprintable() for text in stored.fields["metadata"].values())
 
 
-def test_only_the_records_that_a_list_of_jobs_needs_are_shown(
-    gcs: GcsServer, store: GcsStore
-) -> None:
+def test_only_records_of_a_job_list_are_stored_in_metadata(gcs: GcsServer, store: GcsStore) -> None:
     for name in (
         "job/payload.pkl",
         "job/lease.json",
@@ -63,7 +61,7 @@ def test_only_the_records_that_a_list_of_jobs_needs_are_shown(
     assert not any("metadata" in stored.fields for stored in gcs.objects("bucket"))
 
 
-def test_what_is_shown_is_what_was_written_last(store: GcsStore) -> None:
+def test_metadata_contains_the_last_written_record(store: GcsStore) -> None:
     first = store.write(NAME, b"first")
     with pytest.raises(PreconditionFailedError):
         store.write(NAME, b"late", if_generation=ABSENT)
@@ -79,7 +77,7 @@ def test_what_is_shown_is_what_was_written_last(store: GcsStore) -> None:
 @pytest.mark.parametrize(
     "metadata", [None, {"kinetic-content": "lie"}, {"kinetic-content": "tru%"}]
 )
-def test_what_shows_something_else_than_the_record_is_not_believed(
+def test_metadata_that_differs_from_the_record_is_ignored(
     store: GcsStore, gcs_client: Any, metadata: dict[str, str] | None
 ) -> None:
     blob = gcs_client.bucket("bucket").blob(NAME)
@@ -90,13 +88,13 @@ def test_what_shows_something_else_than_the_record_is_not_believed(
     assert store.read(NAME) == b"true"
 
 
-@pytest.mark.parametrize("prefix", ["", "/team", "/a[b]*{c,d}?!"])
-def test_records_are_found_by_a_page_for_each_thousand_whatever_else_there_is(
-    gcs: GcsServer, prefix: str
+@pytest.mark.parametrize(("prefix", "others"), [("", 1100), ("/team", 3), ("/a[b]*{c,d}?!", 3)])
+def test_records_are_found_without_pages_of_other_objects(
+    gcs: GcsServer, prefix: str, others: int
 ) -> None:
     store = GcsStore(f"bucket{prefix}", service=Service(gcs.endpoint, anonymous=True))
     GcsStore("bucket/teams", service=Service(gcs.endpoint, anonymous=True)).write(NAME, b"")
-    for number in range(1100):
+    for number in range(others):
         store.write(f"{number % 3}job-{number}/payload.pkl", b"")
     for folder in ("data/x/files/f", "logs/a/1", "zzz/y"):
         store.write(f"{folder}/handle.json", b"")

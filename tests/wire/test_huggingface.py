@@ -49,7 +49,7 @@ PLAIN = {"train.jsonl": rows(7, 8)}
 
 
 class Hub:
-    """Data sets by name and commit, served as the Hub does: its API, its files, its errors."""
+    """Data sets by name and commit, with the API, the files and the errors of the Hub."""
 
     def __init__(self) -> None:
         self.sets: dict[str, dict[str, dict[str, bytes]]] = {
@@ -59,20 +59,20 @@ class Hub:
             "org/script": {COMMIT: {"script.py": b"import datasets\n"}},
         }
         self.tokens: list[str | None] = []
-        self.unwell = 0
+        self.outage = 0
         self.portal: tuple[str, int, str] | None = None
-        """Which requests something else answers, and how: status and page."""
+        """Requests that a captive portal responds to, by the beginning of method and path; its status and page."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path
-        if self.unwell:
-            self.unwell -= 1
+        if self.outage:
+            self.outage -= 1
             return web.Response(status=503)
         if self.portal is not None and f"{request.method} {path}".startswith(self.portal[0]):
             _, status, page = self.portal
             return web.Response(status=status, text=page, content_type="text/html")
         self.tokens.append(request.headers.get("Authorization"))
-        if "/old-name" in path:  # What had no organisation once was moved into one.
+        if "/old-name" in path:  # A set without an organisation that was moved into one.
             raise web.HTTPTemporaryRedirect(path.replace("/old-name", "/org/plain"))
         for name, commits in self.sets.items():
             api, files = f"/api/datasets/{name}", f"/datasets/{name}/resolve/"
@@ -148,8 +148,8 @@ class Hub:
     def refused(
         self, status: int, code: str, headers: dict[str, str] | None = None
     ) -> web.Response:
-        said = {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})}
-        return web.json_response({"error": code}, status=status, headers=said)
+        error = {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})}
+        return web.json_response({"error": code}, status=status, headers=error)
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 
 
 def read(folder: Path) -> dict[str, list[int]]:
-    """Return the rows of what `save_to_disk` wrote, by split; '' where it is one."""
+    """Return the rows of a folder of `save_to_disk` by split; '' if it is one split."""
     import datasets
 
     loaded = datasets.load_from_disk(str(folder))
@@ -199,39 +199,35 @@ def read(folder: Path) -> dict[str, list[int]]:
     ("uri", "expected"),
     [
         ("hf://org/digits", {"train": [1, 2, 3], "test": [4]}),
-        ("hf://org/digits?split=test", {"": [4]}),
-        ("hf://org/digits?split=train+test", {"": [1, 2, 3, 4]}),
         ("hf://org/digits?split=train[:50%]&config_name=large", {"": list(range(50))}),
         ("hf://org/digits?revision=v1&split=train", {"": [0]}),
-        ("hf://org/plain", {"train": [7, 8]}),
         ("hf://old-name", {"train": [7, 8]}),
     ],
 )
-def test_a_set_arrives_as_the_folder_that_save_to_disk_wrote(
+def test_a_set_arrives_as_a_folder_of_save_to_disk(
     hub: Hub, tmp_path: Path, uri: str, expected: dict[str, list[int]]
 ) -> None:
-    said: list[str] = []
+    lines: list[str] = []
 
-    huggingface.load(uri, tmp_path / "in" / "set", print_line=said.append)
+    huggingface.load(uri, tmp_path / "in" / "set", print_line=lines.append)
 
     assert read(tmp_path / "in" / "set") == expected
     assert os.listdir(tmp_path / "in") == ["set"]
-    assert said[0] == f"loading {uri}"
-    assert said[1].startswith(f"loaded {uri}: ")
-    assert "rows" in said[1]
+    assert lines[0] == f"loading {uri}"
+    assert lines[1].startswith(f"loaded {uri}: ")
+    assert "rows" in lines[1]
 
 
 @pytest.mark.parametrize(
     ("uri", "words", "advice"),
     [
         ("hf://org/dgits", "doesn't exist on the Hub or cannot be accessed", "HF_TOKEN"),
-        ("hf://org/gated", "gated", "capture_env_vars=['HF_TOKEN']"),
         ("hf://org/digits?config_name=smal", "'small'", ""),
         ("hf://org/digits?split=trian", 'Unknown split "trian"', ""),
         ("hf://org/digits?revision=v9", "v9", "revision"),
     ],
 )
-def test_what_is_not_there_is_told_in_the_librarys_words(
+def test_a_missing_set_is_an_error_with_the_message_of_the_library(
     hub: Hub, tmp_path: Path, uri: str, words: str, advice: str
 ) -> None:
     with pytest.raises(DataError) as raised:
@@ -243,26 +239,20 @@ def test_what_is_not_there_is_told_in_the_librarys_words(
     assert os.listdir(tmp_path / "in") == []
 
 
-def test_a_token_that_was_captured_opens_a_gated_set(
+def test_a_gated_set_is_opened_by_a_captured_token_with_access_only(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setenv("HF_TOKEN", "hf_stranger")
+    with pytest.raises(DataError, match="ask for access"):
+        huggingface.load("hf://org/gated", tmp_path / "set", print_line=lambda _: None)
 
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
     huggingface.load("hf://org/gated?split=train", tmp_path / "set", print_line=lambda _: None)
 
     assert read(tmp_path / "set") == {"": [7, 8]}
 
 
-def test_a_token_without_access_is_told_from_none(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_stranger")
-
-    with pytest.raises(DataError, match="ask for access"):
-        huggingface.load("hf://org/gated", tmp_path / "set", print_line=lambda _: None)
-
-
-def test_a_token_that_only_lies_on_the_machine_is_not_used(
+def test_a_token_file_of_the_machine_is_not_used(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -272,44 +262,31 @@ def test_a_token_that_only_lies_on_the_machine_is_not_used(
     monkeypatch.delenv("HF_HOME")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
 
-    with pytest.raises(DataError, match="gated"):
+    with pytest.raises(DataError, match="gated") as raised:
         huggingface.load("hf://org/gated", tmp_path / "set", print_line=lambda _: None)
 
+    assert "capture_env_vars=['HF_TOKEN']" in (raised.value.hint or "")
     assert set(hub.tokens) == {None}
 
 
-def test_a_hub_that_is_unwell_for_a_moment_is_asked_again(hub: Hub, tmp_path: Path) -> None:
-    hub.unwell = 1
-
-    huggingface.load("hf://org/plain", tmp_path / "set", print_line=lambda _: None)
-
-    assert read(tmp_path / "set") == {"train": [7, 8]}
-
-
-@pytest.mark.parametrize(
-    "portal",
-    [
+def test_a_captive_portal_is_an_error_and_its_page_is_never_a_row(hub: Hub, tmp_path: Path) -> None:
+    for portal in (
         ("GET /api/", 200, "<html><title>Sign in to the hotel</title></html>"),
         ("HEAD /datasets/", 401, "<html></html>"),
         ("GET /datasets/", 200, ""),
-    ],
-)
-def test_a_portal_in_the_way_is_told_and_its_page_is_never_a_row(
-    hub: Hub, tmp_path: Path, portal: tuple[str, int, str]
-) -> None:
-    hub.portal = portal
+    ):
+        hub.portal = portal
+        with pytest.raises(DataError, match="a response did not come from the Hub") as raised:
+            huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
+        assert "captive portal" in (raised.value.hint or "")
+        assert os.listdir(tmp_path / "in") == []
 
-    with pytest.raises(DataError, match="a response did not come from the Hub") as raised:
-        huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
-
-    assert "captive portal" in (raised.value.hint or "")
-    assert os.listdir(tmp_path / "in") == []
     hub.portal = None
     huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
     assert read(tmp_path / "in" / "set") == {"train": [7, 8]}
 
 
-def test_code_of_a_sets_own_is_refused_in_words(hub: Hub, tmp_path: Path) -> None:
+def test_a_set_with_its_own_code_is_refused(hub: Hub, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot run code of its own: datasets 5") as raised:
         huggingface.load(
             "hf://org/script", tmp_path / "set", trusts=True, print_line=lambda _: None
@@ -335,9 +312,11 @@ def test_a_project_with_a_folder_called_datasets_does_not_hide_the_library(
     assert read(tmp_path / "set") == {"train": [7, 8]}
 
 
-def test_the_log_has_no_progress_bars(
+def test_a_transient_failure_of_the_hub_is_retried_and_the_log_has_no_progress_bars(
     hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    hub.outage = 1
+
     huggingface.load("hf://org/digits", tmp_path / "set")
 
     out, err = capfd.readouterr()
@@ -347,7 +326,7 @@ def test_the_log_has_no_progress_bars(
     assert "[kinetic] loaded hf://org/digits: 3 rows in train, 1 rows in test" in err
 
 
-def test_a_function_gets_the_folder_and_loads_its_rows(
+def test_a_function_loads_the_rows_of_a_set_from_the_hub(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "project"

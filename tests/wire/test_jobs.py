@@ -1,4 +1,4 @@
-"""Whole jobs over a bucket: submitted here, found there, and everything in between on the wire."""
+"""Whole jobs over a bucket, submitted in one home and found in another, and the requests that they cost."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 import kinetic
-from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.local.liveness import wait_for_death
-from kinetic.backends.local.paths import Home
 from kinetic.errors import (
     JobCancelledError,
     SignatureError,
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
-from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.settings.keys import KeyFile, key_path
@@ -35,6 +30,8 @@ from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store, parse_location
+
+from .conftest import RecordingBackend, ended
 
 JOBS = """
     import kinetic, os, pathlib, time
@@ -68,15 +65,7 @@ def the_store(desk) -> Store:
     return open_at(parse_location(desk.store), desk.folder)
 
 
-def ended(handle: JobHandle) -> JobHandle:
-    """Wait until a job of this home has ended, and its supervisor, which tidies up in the bucket."""
-    eventually(lambda: handle.status().terminal)
-    home = Home(str(Settings.from_environment().home.value))
-    eventually(lambda: wait_for_death(home.job(handle.job_id), 1))
-    return handle
-
-
-def test_a_job_lives_in_the_bucket_and_leaves_what_jobs_share(desk, jobs) -> None:
+def test_a_job_leaves_only_shared_objects_in_the_bucket(desk, jobs) -> None:
     handle = jobs.double.run_async(21)
 
     assert handle.bucket_name == desk.store
@@ -87,10 +76,9 @@ def test_a_job_lives_in_the_bucket_and_leaves_what_jobs_share(desk, jobs) -> Non
     assert sorted(left) == ["contexts", "logs"]  # The log of a job that takes long has more chunks.
     assert left["contexts"] == 1
     assert not (desk.folder / "here" / "store").exists()
-    assert jobs.double(4) == 8
 
 
-def test_exceptions_and_large_values_come_home(desk, jobs) -> None:
+def test_exceptions_and_large_values_are_collected(desk, jobs) -> None:
     with pytest.raises(KeyError, match="why"):
         jobs.fail("why")
 
@@ -103,7 +91,7 @@ def share_key(here: Path, there: Path) -> None:
     shutil.copy(key_path(here), key_path(there))
 
 
-def test_a_job_is_found_from_another_home_and_believed_with_its_key_alone(desk, jobs) -> None:
+def test_a_job_of_another_home_is_trusted_with_its_key_or_the_trust_setting(desk, jobs) -> None:
     here = desk.folder / "here"
     submitted = ended(jobs.double.run_async([1] * 40_000))
     there = desk.sit("there")
@@ -119,24 +107,15 @@ def test_a_job_is_found_from_another_home_and_believed_with_its_key_alone(desk, 
         with pytest.raises(SignatureError) as caught:
             ask()
         assert str(key_path(there)) in str(caught.value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KINETIC_TRUST_BUCKET", "1")
+        assert found.result(cleanup=False) == [1] * 80_000
     share_key(here, there)
     assert found.status() is JobStatus.SUCCEEDED
     assert found.outcome().hosts[0].succeeded
     assert found.result(cleanup=False) == [1] * 80_000
     assert kinetic.attach(submitted.job_id).result() == [1] * 80_000
     assert desk.of_jobs() == []
-
-
-def test_whoever_trusts_the_bucket_says_so(desk, jobs) -> None:
-    submitted = ended(jobs.double.run_async(21))
-    desk.sit("there")
-    found = kinetic.attach(submitted.job_id)
-    with pytest.raises(SignatureError, match="no key"):
-        found.result()
-
-    desk.set(KINETIC_TRUST_BUCKET="1")
-
-    assert found.result() == 42
 
 
 def test_a_job_cancelled_from_another_home_is_cancelled_everywhere(desk, jobs) -> None:
@@ -175,7 +154,7 @@ def test_jobs_of_several_homes_are_listed_newest_first_in_one_listing(desk, jobs
     assert len(desk.server.requests) == len(ids)
 
 
-def test_a_list_costs_its_pages_and_what_unfinished_and_earlier_jobs_need(desk, jobs) -> None:
+def test_a_list_costs_its_pages_and_requests_for_unfinished_and_old_jobs(desk, jobs) -> None:
     job_id = ended(jobs.double.run_async(21)).job_id
     store = the_store(desk)
     key_signer = key_signer_of(
@@ -218,27 +197,6 @@ def test_a_list_costs_its_pages_and_what_unfinished_and_earlier_jobs_need(desk, 
     assert named.count(early) == 1
 
 
-class NoBackend:
-    """Starts nothing: all requests are those of the submit."""
-
-    name = "none"
-
-    def check(self, _: object) -> tuple[str, ...]:
-        return ()
-
-    def check_data(self, *_: object) -> tuple[str, ...]:
-        return ()
-
-    def environment(self, *_: object) -> Environment:
-        return Environment("none")
-
-    def announced(self, record: Any) -> AbstractContextManager[Any]:
-        return nullcontext(record)
-
-    def start(self, launch: Launch) -> None:
-        self.launch = launch
-
-
 def submitted(desk, function: Any, *args: Any) -> list[Any]:
     """Submit a call, and return the requests that it took."""
     settings = Settings.from_environment()
@@ -249,7 +207,7 @@ def submitted(desk, function: Any, *args: Any) -> list[Any]:
     location = parse_location(desk.store)
     services = Services(
         open_at(location, home),
-        cast("Any", NoBackend()),
+        cast("Any", RecordingBackend()),
         key_signer=key_signer_of(location, KeyFile(home)),
     )
     desk.server.requests.clear()
@@ -257,7 +215,7 @@ def submitted(desk, function: Any, *args: Any) -> list[Any]:
     return list(desk.server.requests)
 
 
-def test_an_unchanged_project_sends_its_call_and_its_record_alone(desk) -> None:
+def test_an_unchanged_project_sends_only_its_call_and_its_record(desk) -> None:
     work = desk.module("work", "def work(x): ...").work
     desk.write("large.bin", "x" * 100_000)
     folder = desk.folder / "set"
@@ -275,7 +233,7 @@ def test_an_unchanged_project_sends_its_call_and_its_record_alone(desk) -> None:
         assert sum(one.bytes_in for one in asked) < 10_000
 
 
-def test_what_does_not_depend_on_each_other_is_under_way_together(desk) -> None:
+def test_a_submit_sends_its_call_while_it_looks_for_the_project(desk) -> None:
     work = desk.module("work", "def work(x): ...").work
     submitted(desk, work, 1)
     # Held until the call comes; then it takes half a second longer, which the record waits for.
@@ -308,7 +266,7 @@ SUBMITTER = """
 """
 
 
-def test_a_submitter_that_was_killed_after_the_record_is_told_at_once_where_it_was(
+def test_a_job_whose_submitter_was_killed_after_the_record_is_failed_at_once(
     desk: Any,
 ) -> None:
     faults = desk.server.faults

@@ -1,4 +1,4 @@
-"""The first seconds of a pod, in which its identity is not yet known to all of Google's services."""
+"""The first seconds of a pod, while some of Google's services do not know its identity yet."""
 
 import hashlib
 import os
@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
-from kinetic_payload.calls.call import CallHeader
-from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.errors import CredentialsError, StorePermissionError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 from kinetic_payload.testing.gcs import GcsServer, Tokens
-from kinetic_runner.bundle import bundle_for
 from kinetic_runner.store_retries import retry_in_new_pod
+
+from .conftest import call_header
 
 JOB = "cpu-print-20260101-000000-abcdef0"
 ALL = ["objects.get", "objects.list", "objects.create", "objects.delete"]
@@ -35,26 +33,10 @@ def server() -> Iterator[GcsServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bundle_for(tmp_path_factory.mktemp("bundles"))
-
-
 @pytest.fixture
 def run(server: GcsServer, bundle: Path, tmp_path: Path, monkeypatch: Any) -> Start:
     """Run a job whose function prints; the pod has the identity that the metadata server gives it."""
-    header = CallHeader(
-        python=python_version(),
-        cloudpickle=cloudpickle.__version__,
-        kinetic="0.1.0",
-        function="print",
-        module="builtins",
-        context_digest=None,
-        paths=(),
-        cwd="",
-        main=None,
-        main_kind="interactive",
-    )
+    header = call_header("print", "builtins")
     payload = header.encode() + b"\n" + pickle.dumps((print, ("here I am",), {}))
     server.allow("jobs", {"allUsers": [f"storage.{name}" for name in ALL]})
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
@@ -77,7 +59,6 @@ def run(server: GcsServer, bundle: Path, tmp_path: Path, monkeypatch: Any) -> St
 @pytest.mark.parametrize(
     "fault",
     [
-        {"operation": "objects.get*", "status": 403, "times": 2},
         {"operation": "objects.get.media", "status": 403, "times": 2},
         {"operation": "objects.get.media", "status": 401, "times": 3},
         {"operation": "objects.insert*", "status": 403, "times": 2},
@@ -86,7 +67,7 @@ def run(server: GcsServer, bundle: Path, tmp_path: Path, monkeypatch: Any) -> St
     ],
     ids=str,
 )
-def test_a_new_pod_waits_until_it_is_known(
+def test_a_new_pod_retries_until_its_identity_is_known(
     server: GcsServer, run: Start, fault: dict[str, Any]
 ) -> None:
     hit = server.faults.add(**fault)
@@ -100,7 +81,7 @@ def test_a_new_pod_waits_until_it_is_known(
     assert f"{JOB}/outcome.json" in server.names("jobs")
 
 
-def test_with_a_supervisor_there_is_no_new_pod(server: GcsServer, run: Start) -> None:
+def test_a_runner_with_a_supervisor_does_not_retry_a_refusal(server: GcsServer, run: Start) -> None:
     server.faults.add(operation="objects.get*", status=403)
     read_end, write_end = os.pipe()
 
@@ -111,17 +92,18 @@ def test_with_a_supervisor_there_is_no_new_pod(server: GcsServer, run: Start) ->
     assert "retrying" not in done.stderr
 
 
-def test_later_a_refusal_is_final() -> None:
-    tried: list[Exception] = []
+def test_a_refusal_is_final_after_the_first_seconds() -> None:
+    attempts: list[Exception] = []
 
     def refused() -> None:
-        tried.append(StorePermissionError("no") if len(tried) % 2 else CredentialsError("who?"))
-        raise tried[-1]
+        attempts.append(
+            StorePermissionError("no") if len(attempts) % 2 else CredentialsError("unknown")
+        )
+        raise attempts[-1]
 
     more: Any = {"pause": threading.Event().wait, "warn": lambda text: None}
-    with pytest.raises((CredentialsError, StorePermissionError)):
-        retry_in_new_pod(refused, seconds=0, **more)
-    assert len(tried) == 1
-    with pytest.raises((CredentialsError, StorePermissionError)):
-        retry_in_new_pod(refused, seconds=1, **more)
-    assert len(tried) == 4  # after 0, 0.5 and 1 s
+    for seconds, expected in ((0, 1), (1, 3)):  # After 0, 0.5 and 1 s.
+        attempts.clear()
+        with pytest.raises((CredentialsError, StorePermissionError)):
+            retry_in_new_pod(refused, seconds=seconds, **more)
+        assert len(attempts) == expected

@@ -1,4 +1,4 @@
-"""Packages that a job brings are installed when it starts; the function and its processes find them first."""
+"""Packages that a job brings are installed when it starts, and shadow those of the image."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ from kinetic_images.builders.image_layout import SITE, path_files
 from kinetic_images.dependencies import read_dependencies
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.uv import find_uv
-from kinetic_payload.calls.call import CallHeader
-from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.layout import Env, Flag, JobObjects
 from kinetic_payload.project.context import ensure_context
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
-from kinetic_runner.bundle import bundle_for
+
+from .conftest import call_header
 
 JOB = "cpu-work-20260101-000000-abcdef0"
 PASSWORD = 'pa55 "of" \\mine #1'
@@ -42,7 +41,7 @@ LOGIN = "Basic " + base64.b64encode(f"me:{PASSWORD}".encode()).decode()
 
 
 class Pod:
-    """A python3 with cloudpickle, and runners on it."""
+    """A python3 with cloudpickle that runs runners."""
 
     def __init__(
         self, variables: dict[str, str], bundle: Path, folder: Path, index: FileServer
@@ -80,18 +79,7 @@ class Pod:
         (self.inputs / "pylock.toml").write_text("\n".join(self.lock))
         tree = tree_of(self.inputs)
         ensure_context(self.store, tree)
-        header = CallHeader(
-            python=python_version(),
-            cloudpickle=cloudpickle.__version__,
-            kinetic="0.1.0",
-            function="work",
-            module="__main__",
-            context_digest=None,
-            paths=(),
-            cwd="",
-            main=None,
-            main_kind="interactive",
-        )
+        header = call_header("work", "__main__")
         cloudpickle.register_pickle_by_value(sys.modules[__name__])
         try:
             call = cloudpickle.dumps((function, (), {}), protocol=pickle.HIGHEST_PROTOCOL)
@@ -124,11 +112,6 @@ class Pod:
 
     def outcome(self, attempt: int = 1) -> dict[str, Any]:
         return json.loads(self.store.read(JobObjects(JOB).host_outcome(attempt, 0)))  # type: ignore[no-any-return]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bundle_for(tmp_path_factory.mktemp("bundles"))
 
 
 @pytest.fixture(scope="module")
@@ -228,7 +211,7 @@ def test_packages_are_installed_and_take_precedence_over_those_of_the_image(
     assert not (pod.folder / "work" / "installing").exists()
 
 
-def test_a_second_attempt_installs_again_whatever_the_first_one_changed(pod: Pod) -> None:
+def test_a_second_attempt_installs_packages_again(pod: Pod) -> None:
     def spoil() -> None:
         from pathlib import Path
 
@@ -256,7 +239,7 @@ def test_a_file_with_another_digest_is_not_installed(pod: Pod) -> None:
     assert "Kinetic could not prepare the environment" in output
 
 
-def test_credentials_are_used_and_seen_nowhere(pod: Pod) -> None:
+def test_index_credentials_are_used_and_neither_printed_nor_stored(pod: Pod) -> None:
     def show() -> None:
         import alpha
 
@@ -278,7 +261,7 @@ def test_credentials_are_used_and_seen_nowhere(pod: Pod) -> None:
     assert not any(PASSWORD.encode() in path.read_bytes() for path in left)
 
 
-def test_a_wrong_password_is_an_outcome_that_does_not_show_it(pod: Pod) -> None:
+def test_a_wrong_index_password_fails_the_job_and_is_not_printed(pod: Pod) -> None:
     pod.index.required = LOGIN
     pod.offer("alpha", "1.0", {"alpha.py": ""})
     pod.variables[Env.INDEX_NETRC] = "machine 127.0.0.1 login me password wr0ng\n"
@@ -291,7 +274,7 @@ def test_a_wrong_password_is_an_outcome_that_does_not_show_it(pod: Pod) -> None:
     assert "wr0ng" not in output + message
 
 
-def test_a_stop_ends_the_installation(pod: Pod) -> None:
+def test_a_stop_during_the_installation_ends_it(pod: Pod) -> None:
     asked, go_on = threading.Event(), threading.Event()
 
     def hang() -> None:
@@ -312,7 +295,7 @@ def test_a_stop_ends_the_installation(pod: Pod) -> None:
     assert (found["phase"], found["reason"]) == ("environment", "terminated")
 
 
-def test_pods_of_a_node_share_what_they_downloaded(pod: Pod, tmp_path: Path) -> None:
+def test_pods_of_a_node_download_a_package_once(pod: Pod, tmp_path: Path) -> None:
     def show() -> None:
         import alpha
 
@@ -346,7 +329,7 @@ def test_a_shared_cache_that_cannot_be_written_is_not_used(pod: Pod, tmp_path: P
     assert "The shared package cache cannot be used" in output
 
 
-def test_an_index_that_is_down_for_a_minute_is_asked_again(pod: Pod) -> None:
+def test_uv_retries_an_index_ten_times(pod: Pod) -> None:
     pod.offer("alpha", "1.0", {"alpha.py": ""})
     program = pod.folder / "uv"
     program.write_text("#!/bin/sh\necho retries: $UV_HTTP_RETRIES\nexit 2\n")

@@ -1,4 +1,4 @@
-"""Twenty jobs over a bucket that fails now and then, and for half a minute altogether."""
+"""Twenty jobs over a bucket with random errors and an outage of half a minute."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_twenty_jobs_give_twenty_values_through_errors_and_an_outage(desk: Any) 
 
     assert values == [{"x": x, "square": x * x, "large": bytes(x * 5_000)} for x in range(20)]
     assert desk.of_jobs() == []
-    told = [fault["hits"] for fault in faults.described()]
-    assert told[0] > 3
-    assert told[1] > 10
+    hits = [fault["hits"] for fault in faults.described()]
+    assert hits[0] > 3
+    assert hits[1] > 10

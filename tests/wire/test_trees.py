@@ -1,4 +1,4 @@
-"""Whatever somebody has in a folder arrives as it was: as `Data` and as context, over any store."""
+"""Any folder arrives unchanged, as `Data` and as context, over any store."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def plant(folder: Path, tree: dict) -> None:
     for entry, what in tree.items():
         path = folder / entry
         if os.path.lexists(path):
-            continue  # A file system that does not tell these names apart.
+            continue  # To this file system, these names are the same.
         if isinstance(what, dict):
             plant(path, what)
         elif what[0] == "file":
@@ -96,7 +96,7 @@ def plant(folder: Path, tree: dict) -> None:
 
 
 def described(top: Path, left_out: set[str]) -> dict[str, object]:
-    """Return everything about a tree that matters: what is seen through links, and where they lead."""
+    """Return the contents and modes of a tree, as seen through links, and the targets of links."""
     found: dict[str, object] = {}
     real_top = os.path.realpath(top)
 
@@ -124,7 +124,7 @@ def described(top: Path, left_out: set[str]) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[GcsServer]:
-    """Return a strict server for all trees: what they hold tells their objects apart."""
+    """Return a strict server for all trees; the names of their objects contain their digests."""
     with GcsServer() as running:
         running.create_bucket("bucket")
         yield running
@@ -157,7 +157,7 @@ def with_place(factory: pytest.TempPathFactory, work: Callable[[Path], None]) ->
 
 
 EXAMPLES = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

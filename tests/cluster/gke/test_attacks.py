@@ -1,4 +1,4 @@
-"""Jobs on a cluster whose bucket is written to by somebody without the key: what is forged or replayed is refused.
+"""Jobs on a cluster whose bucket a writer without the key attacks: forgeries and replays are refused.
 
 `tests/wire/test_attacks.py` makes more attacks, on jobs of one machine.
 """
@@ -33,7 +33,7 @@ CANARY = "canary"
 
 
 class Canary:
-    """Unpickled anywhere, it writes an object."""
+    """Writes an object when it is unpickled."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -71,7 +71,7 @@ class Attacker:
             self.write(name, data)
 
     def holding(self, operation: str, name: str, *, times: int | None = None) -> Fault:
-        """Let requests of that kind wait from now on."""
+        """Hold requests of that kind from now on."""
         fault: Fault = self.server.faults.add(
             operation=operation, name=name, held=True, times=times
         )
@@ -85,11 +85,11 @@ def attacker(project: Any, faults: Faults, monkeypatch: pytest.MonkeyPatch) -> I
         monkeypatch.setenv(name, value)
     yield Attacker(project.bucket)
     faults.clear()
-    assert CANARY not in project.bucket.names("gates"), "code of the attacker's ran"
+    assert CANARY not in project.bucket.names("gates"), "the attacker's code ran"
 
 
 def collected(job_id: str) -> Any:
-    """Return what somebody gets who collects the job: the value, or the exception."""
+    """Return what a user gets who collects the job: the value, or the exception."""
     try:
         return kinetic.attach(job_id).result(timeout=240, cleanup=False)
     except (KineticError, ValueError) as error:
@@ -101,8 +101,8 @@ def cancelled(job: JobObjects) -> bytes:
 
 
 def report(job: JobObjects, attempt: int, host: int, **fields: Any) -> bytes:
-    told = {"succeeded": False, "reason": "terminated", "phase": "call", "exit_code": 143}
-    outcome = HostOutcome(job_id=job.job_id, attempt=attempt, host=host, **{**told, **fields})
+    forged = {"succeeded": False, "reason": "terminated", "phase": "call", "exit_code": 143}
+    outcome = HostOutcome(job_id=job.job_id, attempt=attempt, host=host, **{**forged, **fields})
     return encode(outcome)
 
 
@@ -141,7 +141,7 @@ if __name__ == "__main__":
 """
 
 
-def test_only_what_a_job_and_its_client_wrote_counts_on_a_cluster(
+def test_forgeries_and_replays_of_a_job_on_a_cluster_are_refused(
     project: Any, attacker: Attacker, wait_for: Any
 ) -> None:
     (project.root / "main.py").write_text(ALONE)
@@ -182,11 +182,11 @@ def test_only_what_a_job_and_its_client_wrote_counts_on_a_cluster(
         attacker.copy(older.host_outcome(1, 0), ends[1])
         assert isinstance(collected(running.job_id), IntegrityError)
     with attacker.undone(ends[1]):
-        told = json.loads(attacker.read(ends[1]))
+        forged_report = json.loads(attacker.read(ends[1]))
         inline = base64.b64encode(attacker.evil).decode()
         size, digest = len(attacker.evil), hashlib.sha256(attacker.evil).hexdigest()
-        told["value"] = {"size": size, "digest": digest, "inline": inline}
-        attacker.write(ends[1], json.dumps(told).encode())
+        forged_report["value"] = {"size": size, "digest": digest, "inline": inline}
+        attacker.write(ends[1], json.dumps(forged_report).encode())
         assert isinstance(collected(running.job_id), IntegrityError)
     with attacker.undone(running.handle):
         attacker.copy(older.handle, running.handle)
@@ -223,7 +223,7 @@ if __name__ == "__main__":
 """
 
 
-def test_no_host_of_several_believes_what_another_one_did_not_write(
+def test_forgeries_between_the_hosts_of_a_job_are_ignored(
     on_slice: Any, attacker: Attacker, wait_for: Any
 ) -> None:
     project = on_slice
@@ -262,7 +262,7 @@ def test_no_host_of_several_believes_what_another_one_did_not_write(
     assert kinetic.attach(job.job_id).status() is JobStatus.RUNNING
     project.pass_gate("attacked-2-1")
 
-    # What looks like a preemption gives no further attempt.
+    # A forged preemption causes no further attempt.
     error = collected(job.job_id)
     assert str(error) == "attempt 2 on host 1"
     [jobset] = project.objects("jobset", job.job_id)

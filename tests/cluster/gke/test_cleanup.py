@@ -1,4 +1,4 @@
-"""What `result`, `cancel` and `cleanup` leave of jobs, and what a list of jobs does about it."""
+"""Objects that `result`, `cancel` and `cleanup` leave, and that a list of jobs removes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def left(project: Any, job: Any, kind: str) -> tuple[bool, bool]:
     return bool(project.objects(kind, job.job_id)), bool(project.kept(job.job_id))
 
 
-def test_a_jobset_is_kept_after_a_failure_or_on_request_and_each_part_is_removed_alone(
+def test_a_jobset_is_kept_after_a_failure_or_on_request_and_removed_in_parts(
     on_slice: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Any
 ) -> None:
     project, kind = on_slice, "jobset"
@@ -115,7 +115,7 @@ def test_a_jobset_is_kept_after_a_failure_or_on_request_and_each_part_is_removed
         wait_for(lambda job=job: not project.objects("job,pod,secret", job.job_id))
 
 
-def test_a_list_of_jobs_ends_what_a_killed_cancel_left_running(
+def test_a_list_of_jobs_ends_a_job_whose_cancel_was_killed(
     project: Any, faults: Faults, wait_for: Any
 ) -> None:
     (project.root / "main.py").write_text(WAITS)
@@ -139,7 +139,7 @@ def test_a_list_of_jobs_ends_what_a_killed_cancel_left_running(
     assert "The job was cancelled" in project.kinetic("jobs", "status", job_id)
 
 
-def test_a_list_leaves_out_a_job_without_a_record_and_warns_once_with_the_command_that_deletes_it(
+def test_a_list_omits_a_job_without_a_record_and_warns_once_how_to_delete_it(
     project: Any, wait_for: Any
 ) -> None:
     # No other job is in this store.
@@ -156,7 +156,7 @@ def test_a_list_leaves_out_a_job_without_a_record_and_warns_once_with_the_comman
     wait_for(lambda: not project.objects("job,pod,secret", job_id))
 
 
-def test_a_leaderworkerset_never_outlives_its_outcome_and_its_objects_stay_on_request(
+def test_a_leaderworkerset_ends_with_its_outcome_and_its_objects_stay_on_request(
     on_slice: Any,
     components: dict[str, str],
     proxy: Any,

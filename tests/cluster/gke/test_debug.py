@@ -88,7 +88,7 @@ def test_a_blocking_call_forwards_by_itself_and_its_job_is_kept(
     assert debugged.kept(job_id) == []
 
 
-def test_another_machine_attaches_and_the_forwarder_ends_when_told(
+def test_another_machine_attaches_and_its_forwarder_can_be_stopped(
     debugged: Any, submitted: str, port: int, tmp_path: Path
 ) -> None:
     elsewhere = {"KINETIC_HOME": str(tmp_path / "other")}
@@ -180,7 +180,7 @@ def test_of_several_hosts_the_leader_is_debugged(
     debugged.kinetic("jobs", "cleanup", job_id)
 
 
-def test_an_image_without_debugpy_is_an_error_that_says_so(debugged: Any) -> None:
+def test_an_image_without_debugpy_is_an_error(debugged: Any) -> None:
     (debugged.root / "debugpy.py").write_text("raise ImportError('hidden')")
 
     process = debugged.run("main.py", "call", KINETIC_NO_TTY_DEBUG="1")

@@ -32,7 +32,7 @@ def submit(project: Any, function: str, **environment: str) -> str:
     return str(done.stdout.split()[-1])
 
 
-def test_two_hosts_restart_as_one_whenever_one_is_evicted_and_the_leaders_value_comes_back(
+def test_two_hosts_restart_together_after_each_eviction_and_the_value_is_the_leaders(
     on_slice: Any, look: Any, faults: Faults, wait_for: Any
 ) -> None:
     project = on_slice
@@ -63,8 +63,8 @@ def function():
     project.await_gate("slice-0")
     project.await_gate("slice-1")
     # A slow cluster prints first that a host waits for the other one.
-    said = (line for line in iter(follow.stdout.readline, "") if "[kinetic]" not in line)
-    begun = [next(said), next(said)]
+    lines = (line for line in iter(follow.stdout.readline, "") if "[kinetic]" not in line)
+    begun = [next(lines), next(lines)]
     running = json.loads(project.kinetic("jobs", "list", "--json"))
     (workload,) = project.objects("jobset", job_id)
     report = {"method": "POST", "name": f"{job_id}/attempts/2/host-0.json"}
@@ -89,7 +89,7 @@ def function():
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
 
 
-def test_the_host_that_fails_is_named_and_the_job_is_kept_until_it_is_cleaned_up(
+def test_a_failed_host_is_named_and_its_job_is_kept_until_its_cleanup(
     on_slice: Any, wait_for: Any
 ) -> None:
     project = on_slice

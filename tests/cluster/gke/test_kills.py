@@ -149,7 +149,7 @@ def gate(
     ],
     ids=["Job", "JobSet", "Indexed Job", "LeaderWorkerSet"],
 )
-def test_a_submit_that_is_killed_between_any_requests_leaves_what_is_listed_and_removed(
+def test_a_submit_killed_between_any_two_requests_leaves_only_objects_that_are_listed_and_removed(
     project: Any,
     relay: Any,
     gate: Gate,

@@ -38,7 +38,7 @@ def submit(project: Any, function: str, **environment: str) -> str:
     return str(done.stdout.split()[-1])
 
 
-def test_a_job_is_seen_from_everywhere_and_leaves_nothing_but_its_log(
+def test_a_job_is_followed_and_collected_from_another_home_and_leaves_only_its_log(
     project: Any, tmp_path: Path, wait_for: Any
 ) -> None:
     job_id = submit(
@@ -77,7 +77,7 @@ print(job.status().value, value["token"], len(value["large"]), value["devices"])
     assert "RUNNING" in status
     assert (out, follow.returncode) == ("first line\nlast line\n", 0), err
     assert result.stdout.split() == ["NOT_FOUND", TOKEN[::-1], "300000", "cpu"], result.stderr
-    # What was captured is in a Secret alone; what is run is pinned by its digest.
+    # Captured values are in a Secret only; the call is pinned by its digest.
     seen = json.dumps([job, pod]) + out + status
     assert TOKEN not in seen
     assert "--payload-digest" in seen
@@ -111,7 +111,7 @@ def function():
     project.kinetic("jobs", "cancel", job_id)
 
 
-def test_the_functions_exception_is_raised_and_what_failed_is_kept_until_it_is_cleaned_up(
+def test_an_exception_is_raised_and_a_failed_job_is_kept_until_its_cleanup(
     project: Any, wait_for: Any
 ) -> None:
     (project.root / "problems.py").write_text("class Broken(Exception):\n    pass\n")
@@ -123,7 +123,7 @@ from problems import Broken
 @on_cluster
 def function():
     print("before", flush=True)
-    raise Broken("the very words")
+    raise Broken("the message")
 
 if __name__ == "__main__":
     job = function.run_async()
@@ -140,14 +140,14 @@ if __name__ == "__main__":
     kept = project.kinetic("jobs", "status", job_id), project.objects("job", job_id)
     project.kinetic("jobs", "cleanup", job_id)
 
-    assert (shown[0], shown[-1]) == ("before", "caught the very words True True"), done.stderr
-    assert "Broken: the very words" in kept[0]
+    assert (shown[0], shown[-1]) == ("before", "caught the message True True"), done.stderr
+    assert "Broken: the message" in kept[0]
     assert len(kept[1]) == 1
     assert project.kept(job_id) == []
     wait_for(lambda: not project.objects("job,pod,secret", job_id))
 
 
-def test_a_function_that_takes_too_much_memory_is_told_the_limit_and_what_to_try(
+def test_a_function_out_of_memory_fails_with_its_limit_and_what_to_try(
     project: Any,
 ) -> None:
     job_id = submit(
@@ -186,7 +186,7 @@ def without_delete(project: Any, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_only_who_asks_the_right_cluster_and_may_do_so_ends_a_job(
+def test_only_a_permitted_user_of_the_right_cluster_cancels_a_job(
     project: Any, proxy: Any, without_delete: str
 ) -> None:
     job_id = submit(
@@ -247,7 +247,7 @@ except kinetic.JobCancelledError as error:
     assert left == []
 
 
-def test_a_disruption_uses_up_no_retry_and_the_log_goes_on(
+def test_a_disruption_costs_no_retry_and_the_log_continues(
     project: Any, look: Any, wait_for: Any
 ) -> None:
     job_id = submit(
@@ -280,8 +280,8 @@ def function():
 
     assert "RUNNING" in between
     assert value.split()[-1] == "3"
-    said = [line for line in (first + out).splitlines() if line.startswith("attempt")]
-    assert said == ["attempt 1", "attempt 2", "attempt 3"], out + err
+    printed = [line for line in (first + out).splitlines() if line.startswith("attempt")]
+    assert printed == ["attempt 1", "attempt 2", "attempt 3"], out + err
 
 
 def test_sigterm_lets_function_and_child_processes_save_before_the_last_preemption_ends_the_job(
@@ -331,48 +331,28 @@ print(job.status().value, [(host.attempt, host.reason) for host in job.outcome()
     assert ended.splitlines()[-1] == "FAILED [(1, 'terminated')]"
 
 
-def test_a_job_that_is_deleted_while_it_runs_has_failed(project: Any) -> None:
-    job_id = submit(
-        project,
-        """
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("job", "There is no Job"), ("pod", "pod was deleted")]
+)
+def test_a_job_fails_if_it_or_its_pod_is_deleted(project: Any, kind: str, reason: str) -> None:
+    function = f"""
 @on_cluster
 def function():
-    gate("deleted")
-""",
-    )
+    gate("deleted-{kind}")
+"""
+    job_id = submit(project, function)
     wait = project.start("-m", "kinetic_cli", "jobs", "result", job_id)
-    project.await_gate("deleted")
-    (job,) = project.objects("job", job_id)
-    project.bed.kubectl("delete", "job", "-n", project.namespace, job["metadata"]["name"])
+    project.await_gate(f"deleted-{kind}")
+    (found,) = project.objects(kind, job_id)
+    path = project.bed.path_of(kind, project.namespace, found["metadata"]["name"])
+    project.bed.ask("DELETE", path, propagationPolicy="Background")
     _, err = wait.communicate()
 
     assert wait.returncode == 1
-    assert "There is no Job" in err
+    assert reason in err
 
 
-def test_a_job_whose_pod_somebody_deletes_says_so(project: Any) -> None:
-    job_id = submit(
-        project,
-        """
-@on_cluster
-def function():
-    gate("in-pod")
-""",
-    )
-    wait = project.start("-m", "kinetic_cli", "jobs", "result", job_id)
-    project.await_gate("in-pod")
-    (pod,) = project.objects("pod", job_id)
-    pods = f"api/v1/namespaces/{project.namespace}/pods"
-    project.bed.ask("DELETE", f"{pods}/{pod['metadata']['name']}")
-    _, err = wait.communicate()
-
-    assert wait.returncode == 1
-    assert "pod was deleted" in err
-
-
-def test_an_image_that_does_not_exist_is_the_reason_of_a_job_that_waits(
-    project: Any, wait_for: Any
-) -> None:
+def test_a_missing_image_is_the_reason_of_a_waiting_job(project: Any, wait_for: Any) -> None:
     job_id = submit(
         project,
         """
@@ -385,7 +365,7 @@ def function():
     )
     status = wait_for(
         lambda: (
-            said if "no/such:image" in (said := project.kinetic("jobs", "status", job_id)) else None
+            text if "no/such:image" in (text := project.kinetic("jobs", "status", job_id)) else None
         )
     )
     project.kinetic("jobs", "cleanup", job_id)
@@ -396,7 +376,7 @@ def function():
     assert project.objects("job,pod", job_id) == []
 
 
-def test_ctrl_c_while_the_job_is_created_leaves_nothing(
+def test_ctrl_c_during_the_creation_of_a_job_leaves_nothing(
     project: Any, proxy: Any, wait_for: Any
 ) -> None:
     def jobs() -> set[str]:
@@ -429,37 +409,3 @@ def function():
     left = {name for name in set(project.bucket.names("jobs")) - before if "/handle" in name}
     assert left == set()
     wait_for(lambda: jobs() <= jobs_before)
-
-
-def test_a_submit_that_is_killed_halfway_shows_in_the_list_and_can_be_cleaned_up(
-    project: Any, proxy: Any, wait_for: Any
-) -> None:
-    before = {one["job_id"] for one in json.loads(project.kinetic("jobs", "list", "--json"))}
-    proxy.hold = ("POST", "jobs")
-    (project.root / "main.py").write_text(
-        HEAD
-        + """
-@on_cluster
-def function():
-    pass
-"""
-        + SUBMIT
-    )
-    process = project.start("main.py", environment={"KUBECONFIG": proxy.kubeconfig, "TOKEN": TOKEN})
-    assert proxy.held.wait(240)
-    process.kill()
-    process.communicate()
-    listed = json.loads(project.kinetic("jobs", "list", "--json"))
-    ((job_id, status),) = [
-        (one["job_id"], one["status"]) for one in listed if one["job_id"] not in before
-    ]
-    # Its Job is still suspended, or its pod waits for a Secret that nobody creates.
-    why = wait_for(
-        lambda: said if "submit" in (said := project.kinetic("jobs", "status", job_id)) else None
-    )
-    project.kinetic("jobs", "cleanup", job_id)
-
-    assert status == "PENDING"
-    assert "interrupted" in why or "did not finish" in why
-    assert project.kept(job_id) == []
-    assert project.objects("job,pod", job_id) == []

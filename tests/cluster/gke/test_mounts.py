@@ -1,4 +1,4 @@
-"""Whether pods can mount buckets, as the cluster's answer decides, and what mounts are then."""
+"""Mounts of buckets on clusters with the driver, without it, and where it may not be looked up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_without_the_driver_a_mount_is_refused_with_the_command_that_enables_it(
     assert "GcsFuseCsiDriver=ENABLED" in str(caught.value)
 
 
-def test_who_may_not_look_for_the_driver_is_warned(bed: Any) -> None:
+def test_a_user_who_may_not_look_up_the_driver_is_warned(bed: Any) -> None:
     user = ApiServer(bed.access("default", token="kube-bed-user"))
 
     assert DRIVER in str(check_mount(PHOTOS, STORE, user))
@@ -63,16 +63,16 @@ def test_with_the_driver_mounts_are_accepted_and_it_is_looked_up_once(
 
 
 @pytest.mark.parametrize(
-    ("uri", "path", "said"),
+    ("uri", "path", "message"),
     [
         ("gs://photos/a,b/", None, "split at every comma"),
         ("gs://photos/2026/", "/data:1", "mount path"),
     ],
 )
-def test_what_cannot_be_mounted_anywhere_is_refused_without_a_request(
-    relayed: ApiServer, relay: Any, uri: str, path: str | None, said: str
+def test_an_impossible_mount_is_refused_without_a_request(
+    relayed: ApiServer, relay: Any, uri: str, path: str | None, message: str
 ) -> None:
-    with pytest.raises(InvalidRequestError, match=said):
+    with pytest.raises(InvalidRequestError, match=message):
         check_mount(Data(uri, fuse=True), STORE, relayed, path=path)
     assert relay.requests == []
 

@@ -12,7 +12,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable:NoExecute"
 """The taint of a lost node. Pods tolerate it for 300 s; the cluster removes it from a node that is ready."""
 
 
-def test_after_a_drain_the_loss_of_the_node_and_a_deletion_the_next_attempt_has_the_value(
+def test_the_next_attempt_has_the_value_after_a_drain_a_lost_node_or_a_deleted_pod(
     project: Any, faults: Faults, look: Any, copy_project: Any, wait_for: Any
 ) -> None:
     mark = secrets.token_hex(3)
@@ -46,9 +46,9 @@ def test_after_a_drain_the_loss_of_the_node_and_a_deletion_the_next_attempt_has_
         look.evict(pods[drained]["metadata"]["name"])
         between = wait_for(
             lambda: (
-                said
+                text
                 if "node(s) were unschedulable"
-                in (said := project.kinetic("jobs", "status", drained))
+                in (text := project.kinetic("jobs", "status", drained))
                 else None
             )
         )
@@ -70,7 +70,9 @@ def test_after_a_drain_the_loss_of_the_node_and_a_deletion_the_next_attempt_has_
         (2, {"1": ["terminated"], "2": ["returned"]}),
     ]
     preempted = "Attempt 1 was preempted or stopped"
-    told = (preempted, "Attempt 1 ended without a report", preempted)
-    assert all(message.startswith(text) for (_, _, message), text in zip(ends, told, strict=True))
+    messages = (preempted, "Attempt 1 ended without a report", preempted)
+    assert all(
+        message.startswith(text) for (_, _, message), text in zip(ends, messages, strict=True)
+    )
     lines = [line for line in (first + out).splitlines() if "[kinetic]" not in line]
     assert lines == ["attempt 1", "attempt 2"], out + err

@@ -1,4 +1,4 @@
-"""Jobs of which the cluster shows nothing: starting, gone, or somewhere else."""
+"""Jobs without objects in the cluster: starting, gone, or of another cluster."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def claim(store: FakeStore, key: bytes) -> None:
     store.write(name, signed(encode(claimed), key, name=name))
 
 
-def test_only_a_job_of_this_namespace_that_is_not_about_to_start_is_gone(
+def test_a_job_without_a_workload_is_gone_only_if_it_cannot_be_about_to_start(
     cluster: ApiServer,
 ) -> None:
     keys = ClusterKey(cluster)
@@ -75,7 +75,7 @@ def test_only_a_job_of_this_namespace_that_is_not_about_to_start_is_gone(
     assert look(FakeStore()) is JobStatus.NOT_FOUND
 
 
-def test_the_key_is_made_once_and_no_look_makes_it(cluster: ApiServer, bed: Any) -> None:
+def test_the_key_is_created_once_and_never_by_reading_it(cluster: ApiServer, bed: Any) -> None:
     everywhere = cluster.in_namespace("default")
     before = everywhere.get("Secret", "kinetic-key") is None
 
@@ -85,7 +85,9 @@ def test_the_key_is_made_once_and_no_look_makes_it(cluster: ApiServer, bed: Any)
     assert first == second == ClusterKey(cluster).read()
 
 
-def test_who_may_not_read_the_key_learns_how_to_get_access(cluster: ApiServer, bed: Any) -> None:
+def test_a_user_who_may_not_read_the_key_gets_an_error_with_the_permission(
+    cluster: ApiServer, bed: Any
+) -> None:
     user = connect(
         kubeconfig=bed.environment["KUBE_BED_USER_KUBECONFIG"], namespace=cluster.identity.namespace
     )
@@ -97,18 +99,18 @@ def test_who_may_not_read_the_key_learns_how_to_get_access(cluster: ApiServer, b
     assert "KINETIC_TRUST_BUCKET=1" in str(caught.value)
 
 
-def test_what_only_looks_does_not_wait_for_a_cluster_that_is_not_reached() -> None:
+def test_readers_of_an_unreachable_cluster_stop_after_ten_seconds() -> None:
     now = [0.0]
 
     def pause(seconds: float) -> None:
         now[0] += seconds
 
-    nobody = ApiServer(Access(server="https://127.0.0.1:9"), clock=lambda: now[0], pause=pause)
+    unreachable = ApiServer(Access(server="https://127.0.0.1:9"), clock=lambda: now[0], pause=pause)
     store = kept(None)
-    observer = Observer(nobody, store, None)
+    observer = Observer(unreachable, store, None)
     sources = LogSources(
-        record=RECORD, cluster=nobody, store=store, signer=UNSIGNED, observer=observer,
-        watches=JobWatches(nobody),
+        record=RECORD, cluster=unreachable, store=store, signer=UNSIGNED, observer=observer,
+        watches=JobWatches(unreachable),
     )  # fmt: skip
     log = JobLog(sources)
 
@@ -117,7 +119,7 @@ def test_what_only_looks_does_not_wait_for_a_cluster_that_is_not_reached() -> No
     # Who waits for a job looks again and again until the deadline.
     for look in (
         lambda: observer.observe(RECORD),
-        ClusterKey(nobody).read,
+        ClusterKey(unreachable).read,
         lambda: next(log.read(None)),
         lambda: next(log.follow(None)),
     ):

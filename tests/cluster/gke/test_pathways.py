@@ -91,7 +91,7 @@ if __name__ == "__main__":
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
 
 
-def test_where_only_leaderworkersets_are_served_the_waiting_client_ends_them(
+def test_a_waiting_client_ends_a_leaderworkerset(
     on_slice: Any, components: dict[str, str], proxy: Any, wait_for: Any
 ) -> None:
     project = prepared(on_slice, components, """

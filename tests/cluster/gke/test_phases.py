@@ -20,7 +20,7 @@ class After(Fault):
         return self.first.hits > 0 and super().matches(*request)
 
 
-def test_an_eviction_in_any_phase_yields_one_value_and_truthful_attempts(
+def test_an_eviction_in_any_phase_costs_an_attempt_and_yields_one_value(
     project: Any, faults: Faults, look: Any, copy_project: Any, wait_for: Any
 ) -> None:
     mark = f"-{secrets.token_hex(3)}"

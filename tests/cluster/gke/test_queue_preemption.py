@@ -48,7 +48,7 @@ def queue(bed: Any, project: Any) -> Iterator[str]:
         yield name
 
 
-def test_a_job_that_kueue_suspends_for_another_one_goes_on_and_uses_up_no_retry(
+def test_a_job_that_kueue_suspends_for_another_one_resumes_and_costs_no_retry(
     project: Any, queue: str, wait_for: Any
 ) -> None:
     (project.root / "main.py").write_text(JOBS)

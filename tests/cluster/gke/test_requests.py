@@ -129,7 +129,7 @@ def test_a_list_of_jobs_with_statuses_lists_each_kind_of_object_once(
     }
 
 
-def test_a_warm_submit_signs_with_the_key_that_is_there_now(
+def test_a_warm_submit_signs_with_the_current_key(
     client: ServicesClient, program: RegisteredClient, bed: Any, namespace: str
 ) -> None:
     full = {"memory": "400Gi"}
@@ -147,7 +147,7 @@ def test_a_warm_submit_signs_with_the_key_that_is_there_now(
             kinetic.attach(job.job_id).status()
 
 
-def test_waits_survive_watches_that_last_a_second_a_lost_answer_and_a_server_that_is_away(
+def test_waits_survive_short_watches_a_lost_response_and_an_outage(
     client: ServicesClient, relay: Any, wait_for: Callable[..., Any]
 ) -> None:
     relay.stream_seconds = 1.0

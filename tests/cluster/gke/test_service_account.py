@@ -1,4 +1,4 @@
-"""Which service account pods use, as the cluster's answer decides."""
+"""The service account of pods: `kinetic`, the default, or the one in the settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_pods_run_as_kinetic_if_it_exists_and_a_process_looks_once(
     assert len(relay.requests) == 1
 
 
-def test_without_it_they_run_as_the_default_which_is_reported(
+def test_without_that_account_pods_run_as_the_default_and_a_warning_says_so(
     fresh: ApiServer, own_namespace: str
 ) -> None:
     found = service_account_of(fresh, None)
@@ -47,7 +47,9 @@ def test_without_it_they_run_as_the_default_which_is_reported(
     assert own_namespace in str(found.warning)
 
 
-def test_a_named_one_must_exist(bed: Any, fresh: ApiServer, own_namespace: str) -> None:
+def test_an_account_of_the_settings_must_exist(
+    bed: Any, fresh: ApiServer, own_namespace: str
+) -> None:
     with pytest.raises(ConfigurationError, match="no service account 'trainer'") as caught:
         service_account_of(fresh, "trainer")
     assert f"kubectl create serviceaccount trainer --namespace={own_namespace}" in str(caught.value)
@@ -56,7 +58,7 @@ def test_a_named_one_must_exist(bed: Any, fresh: ApiServer, own_namespace: str) 
     assert service_account_of(fresh, "trainer").name == "trainer"
 
 
-def test_the_default_that_is_named_is_neither_looked_up_nor_reported(
+def test_the_default_in_the_settings_is_neither_looked_up_nor_reported(
     fresh: ApiServer, relay: Any
 ) -> None:
     found = service_account_of(fresh, "default")
@@ -64,7 +66,9 @@ def test_the_default_that_is_named_is_neither_looked_up_nor_reported(
     assert (found.name, found.warning, relay.requests) == (None, None, [])
 
 
-def test_who_may_not_look_gets_the_default_or_the_one_that_was_named(bed: Any) -> None:
+def test_a_user_who_may_not_look_up_accounts_gets_the_default_or_that_of_the_settings(
+    bed: Any,
+) -> None:
     user = ApiServer(bed.access("default", token="kube-bed-user"))
 
     found = service_account_of(user, None)

@@ -181,7 +181,7 @@ def test_the_function_finds_mounted_data_as_an_argument_and_as_a_volume(
 
 
 @pytest.mark.usefixtures("drivers")
-def test_what_the_cluster_cannot_run_is_refused_before_anything_is_uploaded(project: Any) -> None:
+def test_an_unsupported_job_is_refused_before_anything_is_uploaded(project: Any) -> None:
     stored = project.bucket.names("jobs")
     (project.root / "photos.txt").write_text("1")
     shown = project.script(

@@ -117,7 +117,7 @@ def test_a_refusal_of_the_api_is_translated(
     assert hint in str(caught.value)
 
 
-def test_a_brief_outage_of_the_api_is_bridged(gke: GkeServer, api: GkeApi) -> None:
+def test_a_brief_outage_of_the_api_is_retried(gke: GkeServer, api: GkeApi) -> None:
     gke.add("demo", server="https://10.0.0.1", ca=PEM)
     gke.fail("GetCluster", grpc.StatusCode.UNAVAILABLE, times=2)
 

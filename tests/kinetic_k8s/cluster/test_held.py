@@ -76,7 +76,7 @@ def submitted(server: Any, *, step: float = 1.0) -> Manifest:
     return create_workload(server, SPEC, environment={"A": "1"}, clock=lambda: next(clock))
 
 
-def test_the_mark_of_a_suspended_start_goes_with_the_patch_that_resumes() -> None:
+def test_the_patch_that_resumes_a_held_job_removes_its_mark() -> None:
     server = Server()
 
     job = submitted(server)
@@ -90,7 +90,7 @@ def test_the_mark_of_a_suspended_start_goes_with_the_patch_that_resumes() -> Non
     assert "submit is not complete" in found.reason
 
 
-def test_what_a_webhook_puts_into_a_queue_stays_suspended_without_the_mark() -> None:
+def test_a_job_that_a_webhook_queued_stays_suspended_without_the_mark() -> None:
     job = submitted(Server(**{QUEUE: "team"}))
 
     assert (job["metadata"]["annotations"], job["spec"]["suspend"]) == ({}, True)

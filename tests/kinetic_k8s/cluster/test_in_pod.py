@@ -39,7 +39,7 @@ def test_a_token_that_the_kubelet_replaced_is_read_again(account: Path) -> None:
         credentials()
 
 
-def test_elsewhere_and_without_an_account_there_is_no_cluster(tmp_path: Path) -> None:
+def test_outside_a_pod_or_without_an_account_there_is_no_cluster(tmp_path: Path) -> None:
     with pytest.raises(UnknownClusterError, match="KUBERNETES_SERVICE_HOST is not set"):
         access_in_pod({}, account=tmp_path)
     with pytest.raises(UnknownClusterError, match="no service account") as caught:

@@ -99,14 +99,14 @@ def server() -> Iterator[Server]:
         server.shutdown()
 
 
-def test_whoever_may_read_all_namespaces_gets_the_exact_position(server: Server) -> None:
+def test_a_user_who_may_read_all_namespaces_gets_the_exact_position(server: Server) -> None:
     place, lists = server.look(Queues())
 
     assert (place.position, place.complete) == (1, True)
     assert lists == [f"{EVERYWHERE}/workloads", f"{EVERYWHERE}/localqueues"]
 
 
-def test_with_a_role_of_the_namespace_only_the_first_look_asks_for_all(server: Server) -> None:
+def test_a_role_of_the_namespace_costs_one_extra_request_once(server: Server) -> None:
     server.forbidden = (f"{EVERYWHERE}/workloads", f"{EVERYWHERE}/localqueues")
     queues = Queues()
     own = [f"{TEAM}/workloads", f"{TEAM}/localqueues"]
@@ -130,7 +130,7 @@ def test_an_admitted_job_costs_one_request(server: Server) -> None:
     assert lists == [f"{TEAM}/workloads"]
 
 
-def test_whoever_may_read_nothing_is_asked_once(server: Server) -> None:
+def test_a_user_who_may_read_nothing_costs_one_request(server: Server) -> None:
     server.forbidden = ("workloads",)
     queues = Queues()
 

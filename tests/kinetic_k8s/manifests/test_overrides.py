@@ -1,4 +1,4 @@
-"""The user's own fields of a pod: merged where they may be, refused where they change what is Kinetic's."""
+"""The user's own fields of a pod: merged, or refused if they would change a field of Kinetic."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_field_is_removed_by_null() -> None:
         (of_container(ports=[{"containerPort": 80}] * 2), r"ports\[1\] has the same 'containerPort'"),
     ],
 )  # fmt: skip
-def test_what_is_kinetics_is_refused_by_its_path(overrides: dict[str, Any], path: str) -> None:
+def test_a_field_of_kinetic_is_refused_with_its_path(overrides: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidRequestError, match=path):
         with_overrides(overrides)
 
@@ -193,7 +193,7 @@ def test_a_selector_that_this_job_does_not_set_may_be_added_and_an_equal_one_rep
     assert selector.items() <= found["spec"]["nodeSelector"].items()
 
 
-def test_ports_are_told_apart_by_number_and_protocol() -> None:
+def test_two_ports_may_have_one_number_and_two_protocols() -> None:
     ports = [{"containerPort": 53}, {"containerPort": 53, "protocol": "UDP"}]
 
     found = with_overrides(of_container(ports=ports))
@@ -201,7 +201,7 @@ def test_ports_are_told_apart_by_number_and_protocol() -> None:
     assert found["spec"]["containers"][0]["ports"] == ports
 
 
-def test_values_are_checked_before_there_is_a_pod() -> None:
+def test_overrides_can_be_checked_without_a_pod() -> None:
     check_overrides({"spec": {"affinity": {"nodeAffinity": {}}}})
     with pytest.raises(InvalidRequestError) as caught:
         check_overrides(of_container(image="x"))

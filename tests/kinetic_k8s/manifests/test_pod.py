@@ -38,32 +38,15 @@ def resources(pod: PodSpec) -> dict[str, Any]:
         ("cpu", {}, {}),
         ("l4", {GPU: "nvidia-l4", f"{GPU}-count": "1"}, {"nvidia.com/gpu": "1"}),
         ("l4x4", {GPU: "nvidia-l4", f"{GPU}-count": "4"}, {"nvidia.com/gpu": "4"}),
-        (
-            "gb200x4",
-            {GPU: "nvidia-gb200", f"{GPU}-count": "4", "kubernetes.io/arch": "arm64"},
-            {"nvidia.com/gpu": "4"},
-        ),
-        (
-            "v5litepod-4",
-            {f"{TPU}accelerator": "tpu-v5-lite-podslice", f"{TPU}topology": "2x2"},
-            {"google.com/tpu": "4"},
-        ),
-        (
-            "v6e-8",
-            {f"{TPU}accelerator": "tpu-v6e-slice", f"{TPU}topology": "2x4"},
-            {"google.com/tpu": "8"},
-        ),
-        (
-            "v6e-1:spot",
-            {
-                f"{TPU}accelerator": "tpu-v6e-slice",
-                f"{TPU}topology": "1x1",
-                "cloud.google.com/gke-spot": "true",
-            },
-            {"google.com/tpu": "1"},
-        ),
+        ("gb200x4", {GPU: "nvidia-gb200", f"{GPU}-count": "4", "kubernetes.io/arch": "arm64"},
+         {"nvidia.com/gpu": "4"}),
+        ("v5litepod-4", {f"{TPU}accelerator": "tpu-v5-lite-podslice", f"{TPU}topology": "2x2"},
+         {"google.com/tpu": "4"}),
+        ("v6e-8", {f"{TPU}accelerator": "tpu-v6e-slice", f"{TPU}topology": "2x4"}, {"google.com/tpu": "8"}),
+        ("v6e-1:spot", {f"{TPU}accelerator": "tpu-v6e-slice", f"{TPU}topology": "1x1",
+         "cloud.google.com/gke-spot": "true"}, {"google.com/tpu": "1"}),
     ],
-)
+)  # fmt: skip
 def test_a_placement_names_exactly_one_machine(
     accelerator: str, selector: dict[str, str], takes: dict[str, str]
 ) -> None:
@@ -86,7 +69,7 @@ def test_every_taint_of_the_machine_is_tolerated() -> None:
         )
 
 
-def test_nothing_of_a_command_or_a_value_is_expanded() -> None:
+def test_dollars_in_a_command_or_a_value_are_not_expanded() -> None:
     pod = replace(POD, command=("echo", "$(HOME)", "$$"), environment={"PRICE": "5$(X)"})
 
     container = pod_template(pod)["spec"]["containers"][0]
@@ -95,7 +78,7 @@ def test_nothing_of_a_command_or_a_value_is_expanded() -> None:
     assert container["env"] == [{"name": "PRICE", "value": "5$$(X)"}]
 
 
-def test_a_processor_job_shares_its_node_so_its_memory_is_limited() -> None:
+def test_a_cpu_job_has_a_memory_limit_because_it_shares_its_node() -> None:
     assert resources(POD) == {
         "requests": {"cpu": "1", "memory": "2Gi"},
         "limits": {"memory": "2Gi"},
@@ -151,7 +134,7 @@ def test_an_accelerator_is_requested_and_limited_alike() -> None:
         ({"memory": "1Gi", "shared_memory": "2Gi"}, "Shared memory counts as memory"),
     ],
 )
-def test_amounts_that_cannot_be_meant_are_refused(wrong: dict[str, str], expected: str) -> None:
+def test_impossible_amounts_are_refused(wrong: dict[str, str], expected: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         Resources(**wrong)
 
@@ -179,7 +162,7 @@ def test_labels_outside_the_grammar_or_with_our_keys_are_refused(labels: dict[st
         check_labels(labels)
 
 
-def test_what_is_no_label_becomes_an_annotation() -> None:
+def test_a_value_that_is_no_label_becomes_an_annotation() -> None:
     labels, annotations = labels_and_annotations({"function": "f", "source": "m:f.<locals>.g"})
 
     assert labels == {"kinetic.dev/function": "f"}

@@ -1,4 +1,4 @@
-"""What a pod is told to mount buckets; `python tests/kinetic_k8s/manifests/test_volumes.py` records it again."""
+"""Volumes of a pod that mount buckets; `python tests/kinetic_k8s/manifests/test_volumes.py` records it again."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def as_text() -> str:
     return json.dumps(rendered(), indent=2) + "\n"
 
 
-def test_pods_are_told_what_was_recorded() -> None:
+def test_volumes_are_those_that_were_recorded() -> None:
     assert as_text() == RECORDED.read_text()
 
 
@@ -85,7 +85,7 @@ def test_the_driver_is_given_strings_and_nothing_else() -> None:
         assert len(case["volumes"]) == len(named)
 
 
-def test_a_single_object_is_had_by_the_folder_that_it_lies_in() -> None:
+def test_a_single_object_is_mounted_as_its_folder() -> None:
     ref = a_ref(source="gs://sets/models/weights.h5", is_dir=False, name="weights.h5", mount="/m")
 
     (mount,) = fuse_mounts([ref], JOBS)
@@ -93,7 +93,7 @@ def test_a_single_object_is_had_by_the_folder_that_it_lies_in() -> None:
     assert (mount.directory, mount.path) == ("models", "/m")
 
 
-def test_what_the_runner_looks_for_is_where_the_pod_has_it() -> None:
+def test_the_pod_mounts_where_the_runner_looks() -> None:
     refs = [a_ref("d0"), a_ref("d1", mount="/data")]
 
     assert [mount.path for mount in fuse_mounts(refs, JOBS)] == [ref.mounted_at for ref in refs]
@@ -121,14 +121,14 @@ def test_one_folder_at_two_paths_is_one_volume() -> None:
         ("a/", "empty part"),
     ],
 )
-def test_folders_that_mount_options_cannot_say_are_refused(directory: str, why: str) -> None:
+def test_folders_that_mount_options_cannot_contain_are_refused(directory: str, why: str) -> None:
     with pytest.raises(InvalidRequestError, match=why) as raised:
         fuse_volumes([a_mount(directory=directory)])
 
     assert "fuse=True" in (raised.value.hint or "")
 
 
-def test_a_folder_that_cannot_be_mounted_is_refused_before_anything_is_made() -> None:
+def test_a_source_that_cannot_be_mounted_is_refused_by_its_name() -> None:
     for source in ("gs://sets/run:1/", "gs://sets/a,b/x.h5", "gs://sets/a//b/"):
         with pytest.raises(InvalidRequestError, match=f"'{source}' cannot be mounted"):
             fuse_mounts([a_ref(source=source, is_dir=source.endswith("/"))], JOBS)
@@ -139,12 +139,12 @@ def test_a_folder_that_cannot_be_mounted_is_refused_before_anything_is_made() ->
     ["config-file=/x", "key-file", "o=allow_other", "log-format=text", "implicit-dirs", "only-dir=x",
      "a,b", "", " a", "uid=0", "cache-dir:/x", "line\nbreak"],
 )  # fmt: skip
-def test_options_that_are_not_ours_to_give_are_refused(option: str) -> None:
+def test_mount_options_of_kinetic_or_of_other_programs_are_refused(option: str) -> None:
     with pytest.raises(InvalidRequestError):
         FuseSettings(options=(option,))
 
 
-def test_amounts_and_times_that_are_none_are_refused() -> None:
+def test_invalid_amounts_and_times_are_refused() -> None:
     for settings in ({"file_cache": "much"}, {"memory_limit": "-1"}, {"metadata_ttl": -2}):
         with pytest.raises(InvalidRequestError):
             FuseSettings(**settings)
@@ -172,12 +172,12 @@ def test_names_and_paths_are_valid_and_distinct(mounts: list[FuseMount], why: st
         fuse_volumes(mounts)
 
 
-def test_data_that_lies_in_no_bucket_is_not_mounted() -> None:
+def test_data_outside_a_bucket_is_not_mounted() -> None:
     with pytest.raises(InvalidRequestError, match="is not in a bucket"):
         fuse_mounts([a_ref(kind="hf", source="hf://imdb")], JOBS)
 
 
-def test_known_content_is_remembered_for_ever_and_what_may_change_is_not() -> None:
+def test_metadata_of_unchanging_data_is_cached_for_ever() -> None:
     ours = fuse_volume(a_mount(unchanging=True))
     theirs = fuse_volume(a_mount())
 

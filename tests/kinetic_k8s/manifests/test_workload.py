@@ -115,10 +115,10 @@ def test_manifests_are_those_that_were_recorded() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", SPECS)
-def test_the_schemas_of_several_versions_accept_them(version: str, name: str) -> None:
-    for part in core_parts(rendered()[name]):
-        kubernetes_validate.validate(part, version, strict=True)
+def test_the_schemas_of_several_versions_accept_all_manifests(version: str) -> None:
+    for manifest in rendered().values():
+        for part in core_parts(manifest):
+            kubernetes_validate.validate(part, version, strict=True)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -149,7 +149,7 @@ def pod_templates(manifest: Manifest) -> list[Manifest]:
 
 
 def after(manifest: Manifest, code: int, *, disrupted: bool = False) -> str:
-    """Return what the controllers do after the end of a host, by the rules of *manifest*: the first one that matches."""
+    """Return what the controllers do after the end of a host: the action of the first rule of *manifest* that matches."""
     spec = manifest["spec"]
     of_jobset = manifest["kind"] == "JobSet"
     job = spec["replicatedJobs"][0]["template"]["spec"] if of_jobset else spec
@@ -183,7 +183,7 @@ RESTART = "RestartJobSetAndIgnoreMaxRestarts"
         ("jobset, suspended, older, on any nodes", RESTART, "count", "count", RESTART),
     ],
 )
-def test_disruptions_are_not_counted_and_what_cannot_be_prepared_is_not_repeated(
+def test_disruptions_are_not_counted_and_failures_of_preparation_are_not_retried(
     form: str, disrupted: str, failed: str, not_prepared: str, bad_node: str
 ) -> None:
     specs = {"job": JobSpec(name=NAME, pod=ONE_HOST), **SPECS}
@@ -193,7 +193,7 @@ def test_disruptions_are_not_counted_and_what_cannot_be_prepared_is_not_repeated
     assert [after(manifest, code) for code in (1, 2, 4)] == [failed, not_prepared, bad_node]
 
 
-def test_what_nobody_removes_ends_by_itself_after_a_week() -> None:
+def test_a_finished_workload_is_removed_after_a_week() -> None:
     for spec in (JobSpec(name=NAME, pod=ONE_HOST), *SPECS.values()):
         if not isinstance(spec, LeaderWorkerSetSpec):  # It has no end.
             assert workload_manifest(spec)["spec"]["ttlSecondsAfterFinished"] == 7 * 24 * 3600

@@ -61,7 +61,7 @@ def diagnosed(*events: tuple[str, str], scheduler: str = SCHEDULER) -> Diagnosis
         ([failed("Internal error")], "scale-up-failed", ""),
     ],
 )  # fmt: skip
-def test_the_autoscalers_latest_report_decides_and_the_schedulers_words_stay(
+def test_the_latest_event_of_the_autoscaler_decides_and_the_schedulers_message_stays(
     events: list[tuple[str, str]], cause: str, remedy: str
 ) -> None:
     found = diagnosed(*events)

@@ -86,7 +86,6 @@ def an_event(uid: str, reason: str, message: str, second: int = 0) -> Manifest:
 
 
 PULL = "rpc error: code = %s desc = failed to pull and unpack image"
-PLATFORM = PULL % "NotFound" + ": no match for platform in manifest: not found"
 FORBIDDEN = PULL % "Unknown" + ": unexpected status: 403 Forbidden"
 BACK_OFF = f'Back-off pulling image "{IMAGE}"'
 TPU = "0/3 nodes are available: 3 Insufficient google.com/tpu."
@@ -104,7 +103,6 @@ NO_REFERENCE = (
     'Failed to apply default image tag "i:1:2": couldn\'t parse image name "i:1:2": '
     "invalid reference format"
 )
-DISK = 'Usage of EmptyDir volume "workspace" exceeds the limit "1Gi".'
 DISRUPTED = {
     "type": "DisruptionTarget",
     "status": "True",
@@ -118,80 +116,27 @@ DISRUPTED = {
     [
         (a_job(), unscheduled(TPU), [], "insufficient", TPU, "requests 8 of google.com/tpu"),
         (a_job(), unscheduled(ROOM), [], "insufficient", ROOM, "Wait until other jobs end, or"),
-        (a_job(), a_pod(waiting("ErrImagePull", NO_TAG)), [], "image", NO_TAG, "Check the name"),
         (a_job(), unscheduled(TAINT), [], "taint", TAINT, "without that taint"),
         (a_job(), unscheduled("held", "SchedulingGated"), [], "gated", "held", ""),
         (a_job(), unscheduled("0/1: strange"), [], "unschedulable", "0/1: strange", ""),
-        (
-            a_job(),
-            a_pod(waiting("ErrImagePull", PLATFORM)),
-            [],
-            "image",
-            PLATFORM,
-            "Build the image for the machine's architecture",
-        ),
-        (
-            a_job(),
-            a_pod(waiting("ImagePullBackOff", BACK_OFF)),
-            [an_event("pod", "Failed", f'Failed to pull image "{IMAGE}": {FORBIDDEN}')],
-            "image",
-            FORBIDDEN,
-            "Let the service account of the cluster's nodes read that registry.",
-        ),
-        (
-            a_job(),
-            a_pod(
-                initContainerStatuses=[
-                    {"name": "fuse", "state": terminated(3, message="one\nthe last line")}
-                ]
-            ),
-            [],
-            "init",
-            "fuse failed with exit code 3: the last line",
-            "",
-        ),
-        (
-            a_job(),
-            a_pod(terminated(137), phase="Failed", reason="Evicted", message=DISK),
-            [],
-            "evicted",
-            DISK,
-            "belong in a bucket",
-        ),
-        (
-            a_job(),
-            a_pod(terminated(143), phase="Failed", condition=DISRUPTED),
-            [],
-            "disrupted",
-            "imminent node shutdown",
-            "",
-        ),
-        (a_job(), a_pod(terminated(139), phase="Failed"), [], "exit", "139 (SIGSEGV)", ""),
-        (
-            a_job("DeadlineExceeded", message="Job was active longer than specified deadline"),
-            None,
-            [],
-            "deadline",
-            "active longer than",
-            "",
-        ),
-        # By somebody, or by a submit that was killed before it had created all.
+        (a_job(), a_pod(waiting("ErrImagePull", NO_TAG)), [], "image", NO_TAG, "Check the name"),
+        (a_job(), a_pod(waiting("ImagePullBackOff", BACK_OFF)),
+         [an_event("pod", "Failed", f'Failed to pull image "{IMAGE}": {FORBIDDEN}')],
+         "image", FORBIDDEN, "Let the service account of the cluster's nodes read that registry."),
+        (a_job(), a_pod(terminated(143), phase="Failed", condition=DISRUPTED), [], "disrupted",
+         "imminent node shutdown", ""),
+        (a_job("DeadlineExceeded", message="Job was active longer than specified deadline"), None, [], "deadline",
+         "active longer than", ""),
+        # By a user, or by a submit that was killed before it had created all.
         (a_job(suspend=True), None, [], "suspended", "It is suspended.", "submit it again"),
-        (
-            a_job(suspend=True, **QUEUED),
-            None,
-            [
-                an_event("job", "Stopped", "Preempted to accommodate a workload (UID: 2)", 2),
-                an_event("job", "Stopped", "Not admitted by cluster queue", 1),
-                an_event("other", "Stopped", "Somebody else's", 3),
-            ],
-            "queued",
-            "waits in the queue 'research'. Preempted to accommodate a workload (UID: 2).",
-            "",
-        ),
+        (a_job(suspend=True, **QUEUED), None,
+         [an_event("job", "Stopped", "Preempted to accommodate a workload (UID: 2)", 2),
+          an_event("job", "Stopped", "Not admitted by cluster queue", 1),
+          an_event("other", "Stopped", "Of another job", 3)],
+         "queued", "waits in the queue 'research'. Preempted to accommodate a workload (UID: 2).", ""),
     ],
-)
-def test_a_cause_is_named_with_the_words_of_who_reports_it(
+)  # fmt: skip
+def test_a_cause_is_reported_with_the_message_of_its_source(
     job: Manifest,
     pod: Manifest | None,
     events: list[Manifest],
@@ -262,13 +207,13 @@ def test_a_cause_is_named_with_the_words_of_who_reports_it(
         ("job: architecture", "PENDING", "image", "no match for platform in manifest", "for the machine's architecture"),
     ],
 )  # fmt: skip
-def test_what_a_real_cluster_reported_is_explained(
+def test_recorded_situations_are_explained(
     situation: str, state: str, cause: str, reason: str, remedy: str
 ) -> None:
     workload, pods, events = RECORDED[situation].values()
     found = diagnosis_of(workload, pods, events)
 
-    # That an evicted host had run is known to whoever has seen it.
+    # Only earlier observations show that an evicted host had run.
     assert status_of(workload, pods, attempts=int("evicted" in situation)).state == state
     assert found is not None
     assert found.cause == cause
@@ -282,7 +227,7 @@ LOST = "The container could not be located when the pod was terminated"
 
 
 def failed(pod: Manifest | None, *, leaving: bool = False, job_leaving: bool = False) -> str:
-    """Return cause and reason for a failed job on one host with this *pod*, or with none."""
+    """Return cause and reason for a failed job on one host with this *pod*, if any."""
     job, deleted = a_job(LIMIT, message="the limit"), {"deletionTimestamp": "2026-11-22T10:16:00Z"}
     if pod is not None and leaving:
         pod = {**pod, "metadata": pod["metadata"] | deleted}
@@ -304,7 +249,9 @@ def failed(pod: Manifest | None, *, leaving: bool = False, job_leaving: bool = F
         ('configmap "kinetic-key"', CREATE),
     ],
 )
-def test_only_what_a_submit_creates_is_there_after_another_one(missing: str, remedy: str) -> None:
+def test_submit_again_is_advised_only_for_objects_that_a_submit_creates(
+    missing: str, remedy: str
+) -> None:
     text = f"{missing} not found"
     mount = an_event("pod", "FailedMount", f'MountVolume.SetUp failed for volume "v" : {text}')
     for pod, events in (
@@ -349,7 +296,7 @@ def test_a_deletion_is_reported_only_where_the_pod_shows_it() -> None:
     )
 
 
-def test_events_are_asked_for_where_the_cause_is_reported() -> None:
+def test_events_are_selected_of_the_object_that_reports_the_cause() -> None:
     account = RECORDED["jobset: service account"]
     waits = RECORDED["jobset: host 1 has no room"]
     workers = RECORDED["leaderworkerset: quota of the workers"]
@@ -417,7 +364,7 @@ CREATING: Manifest = {"waiting": {"reason": "ContainerCreating"}}
         ([a_pod(CREATING)], [an_event("pod", "Pulling", f'Pulling image "{IMAGE}"')], "pulling", "Wait"),
     ],
 )  # fmt: skip
-def test_nothing_for_long_names_the_step_that_does_not_end(
+def test_a_long_wait_names_the_step_that_does_not_end(
     pods: list[Manifest], events: list[Manifest], cause: str, remedy: str
 ) -> None:
     found = diagnosis_of(a_job(), pods, events, waited=240)
@@ -429,7 +376,7 @@ def test_nothing_for_long_names_the_step_that_does_not_end(
     assert remedy in found.remedy
 
 
-def test_a_pod_that_is_gone_was_created() -> None:
+def test_a_job_whose_pod_was_created_is_not_reported_as_having_none() -> None:
     created = an_event("job", "SuccessfulCreate", "Created pod: kn-f-0a1b2c3-x7k2p", 1)
 
     assert diagnosis_of(a_job(), [], [created], waited=240) is None
@@ -446,11 +393,13 @@ def test_a_pod_that_is_gone_was_created() -> None:
         (a_job(), [a_pod(terminated(0, "Completed"), phase="Succeeded")]),
     ],
 )
-def test_where_no_rule_matches_nothing_is_said(job: Manifest | None, pods: list[Manifest]) -> None:
+def test_a_job_without_a_problem_has_no_diagnosis(
+    job: Manifest | None, pods: list[Manifest]
+) -> None:
     assert diagnosis_of(job, pods) is None
 
 
-def test_a_pod_that_has_a_node_never_lacks_capacity() -> None:
+def test_a_pod_with_a_node_never_lacks_capacity() -> None:
     # The condition of an earlier moment, still there beside the node that was found.
     pod = a_pod(
         waiting("ContainerCreating", ""), condition=unscheduled(TPU)["status"]["conditions"][0]

@@ -156,7 +156,7 @@ def test_an_ending_is_explained(pod: PodView, cause: str, words: str) -> None:
         ([a_pod(0, code=0, phase="Succeeded", **EVICTED), a_pod(1, code=1, second=9)], 1),
     ],
 )  # fmt: skip
-def test_of_several_hosts_the_first_cause_is_found(pods: list[PodView], first: int | None) -> None:
+def test_the_first_host_to_fail_is_found(pods: list[PodView], first: int | None) -> None:
     found = first_to_fail(pods)
 
     assert (found.host if found else None) == first

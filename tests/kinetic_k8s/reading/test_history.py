@@ -58,14 +58,14 @@ def test_each_attempt_of_a_job_on_one_host_has_its_node_and_its_end() -> None:
     assert [attempt.hosts[0].node for attempt in found] == ["n1", "n1", "n2"]
 
 
-def test_what_the_queue_took_away_has_not_failed() -> None:
+def test_an_attempt_that_the_queue_stopped_has_not_failed() -> None:
     queued = {"kueue.x-k8s.io/queue-name": "research"}
     waits = attempts_of(a_job(suspend=True, **queued), [a_pod("a", 143)])
 
     assert states(waits) == [(1, "disrupted", "The queue stopped it.")]
 
 
-def test_of_several_hosts_the_first_to_end_decides() -> None:
+def test_an_attempt_on_several_hosts_has_the_message_of_the_first_to_end() -> None:
     crash, eviction, half = (
         RECORDED[f"jobset: {name}"]
         for name in (

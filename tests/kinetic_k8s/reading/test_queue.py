@@ -49,7 +49,7 @@ def place(
         ("toobig", "queue-too-small", "> maximum capacity (40m)", "more of cpu than the queue ever has for it"),
     ],
 )  # fmt: skip
-def test_a_job_that_waits_is_told_why_where_and_for_whom(
+def test_a_queued_job_has_its_reason_its_position_and_who_holds_the_quota(
     name: str, cause: str, reason: str, remedy: str
 ) -> None:
     found = place(name)
@@ -62,7 +62,7 @@ def test_a_job_that_waits_is_told_why_where_and_for_whom(
     assert remedy in why.remedy
 
 
-def test_a_job_that_was_pushed_out_waits_at_its_old_place_and_has_not_failed() -> None:
+def test_a_preempted_job_waits_at_its_old_position_and_has_not_failed() -> None:
     job = next(o for o in RECORDED["after a preemption"] if o["metadata"]["name"] == "hold-b")
     found = diagnosis_of(
         job | {"spec": job["spec"] | {"suspend": True}},
@@ -77,7 +77,7 @@ def test_a_job_that_was_pushed_out_waits_at_its_old_place_and_has_not_failed() -
     assert "held by hold-a (cpu 40m), urgent (cpu 40m)" in found.reason
 
 
-def test_pods_that_the_queue_gates_wait_for_it() -> None:
+def test_pods_with_a_scheduling_gate_of_the_queue_are_queued() -> None:
     # Kueue suspends Jobs and JobSets; the pods of a LeaderWorkerSet exist, and are held back.
     gate = {
         "type": "PodScheduled",
@@ -97,11 +97,11 @@ def test_pods_that_the_queue_gates_wait_for_it() -> None:
     assert found.cause == "queued"
 
 
-def test_the_older_version_of_the_objects_says_the_same() -> None:
+def test_version_v1beta1_of_the_objects_is_read_as_well() -> None:
     assert place("wait-d", "waiting, v1beta1") == place("wait-d")
 
 
-def test_without_the_right_to_read_queues_less_is_said_and_nothing_wrong() -> None:
+def test_without_permission_to_read_queues_the_place_is_less_exact() -> None:
     own = place("wait-d", readable=("Workload",))
     namespace = place("wait-d", readable=["Workload", "LocalQueue"])
 
@@ -144,7 +144,7 @@ def test_a_queue_is_too_small_only_if_all_of_its_flavors_are(
     assert why.cause == cause
 
 
-def test_an_admitted_job_does_not_wait_and_a_deactivated_one_needs_a_person() -> None:
+def test_an_admitted_job_does_not_wait_and_a_deactivated_one_has_its_own_cause() -> None:
     admitted = place("hold-b")
 
     assert admitted is not None

@@ -64,72 +64,37 @@ ENDING = "Its pod has ended; the job is about to end or retry."
         (a_job(failed=1), [], 1, (State.RUNNING, REPLACED, False)),
         # While it runs.
         (a_job(), [a_pod("Running", RUNNING)], 0, (State.RUNNING, "", False)),
-        (
-            a_job(),
-            [a_pod("Running", RUNNING, leaving=True)],
-            1,
-            (State.RUNNING, "Its pod is being stopped.", False),
-        ),
+        (a_job(), [a_pod("Running", RUNNING, leaving=True)], 1,
+         (State.RUNNING, "Its pod is being stopped.", False)),
         (a_job(), [a_pod("Running", terminated(0))], 0, (State.RUNNING, ENDING, False)),
         (a_job(), [a_pod("Failed", terminated(1))], 1, (State.RUNNING, ENDING, False)),
-        (
-            a_job(),
-            [a_pod("Failed", terminated(143), disrupted=True)],
-            1,
-            (State.RUNNING, REPLACED, False),
-        ),
+        (a_job(), [a_pod("Failed", terminated(143), disrupted=True)], 1, (State.RUNNING, REPLACED, False)),
         # A program that was not started has not run: not before another pod replaces it, nor afterwards.
         (a_job(), [a_pod("Failed", NOT_STARTED)], 0, (State.PENDING, ENDING, False)),
-        (
-            a_job(),
-            [a_pod("Failed", NOT_STARTED), a_pod("Pending", WAITING)],
-            0,
-            (State.PENDING, "", False),
-        ),
+        (a_job(), [a_pod("Failed", NOT_STARTED), a_pod("Pending", WAITING)], 0, (State.PENDING, "", False)),
         (a_job(), [a_pod("Failed", NOT_STARTED)], 1, (State.RUNNING, ENDING, False)),
-        # Between two attempts only what is known already tells that it ran.
+        # Between two attempts, only earlier observations show that it ran.
         (a_job(), [], 1, (State.RUNNING, REPLACED, False)),
         (a_job(), [a_pod("Pending", WAITING)], 1, (State.RUNNING, REPLACED, False)),
         # A queue took its place away: it waits, and has not failed.
-        (
-            a_job(suspend=True),
-            [a_pod("Failed", terminated(143))],
-            1,
-            (State.PENDING, "It was suspended while it ran, and waits to be resumed.", False),
-        ),
-        (
-            a_job(suspend=True),
-            [a_pod("Running", RUNNING, leaving=True)],
-            1,
-            (State.RUNNING, "Its pod is being stopped.", False),
-        ),
+        (a_job(suspend=True), [a_pod("Failed", terminated(143))], 1,
+         (State.PENDING, "It was suspended while it ran, and waits to be resumed.", False)),
+        (a_job(suspend=True), [a_pod("Running", RUNNING, leaving=True)], 1,
+         (State.RUNNING, "Its pod is being stopped.", False)),
         # After its end, which is over when no pod is alive.
-        (
-            a_job("SuccessCriteriaMet"),
-            [a_pod("Running", terminated(0))],
-            1,
-            (State.SUCCEEDED, "", True),
-        ),
+        (a_job("SuccessCriteriaMet"), [a_pod("Running", terminated(0))], 1, (State.SUCCEEDED, "", True)),
         (a_job("Complete"), [], 0, (State.SUCCEEDED, "", True)),
-        (
-            a_job("FailureTarget"),
-            [a_pod("Running", RUNNING)],
-            1,
-            (State.FAILED, "FailureTargetReason: words.", False),
-        ),
+        (a_job("FailureTarget"), [a_pod("Running", RUNNING)], 1,
+         (State.FAILED, "FailureTargetReason: words.", False)),
         (a_job("Failed"), [], 1, (State.FAILED, "FailedReason: words.", True)),
         # Without its resource.
         (None, [], 0, (State.ABSENT, "", True)),
-        (
-            None,
-            [a_pod("Running", RUNNING, leaving=True)],
-            1,
-            (State.RUNNING, "The job is deleted; its pod is still ending.", False),
-        ),
+        (None, [a_pod("Running", RUNNING, leaving=True)], 1,
+         (State.RUNNING, "The job is deleted; its pod is still ending.", False)),
         (None, [a_pod("Running", terminated(0))], 1, (State.ABSENT, "", True)),
     ],
-)
-def test_conditions_decide_then_pods_then_what_is_known(
+)  # fmt: skip
+def test_conditions_decide_then_pods_then_earlier_observations(
     job: Manifest | None,
     pods: list[Manifest],
     attempts: int,
@@ -142,14 +107,14 @@ def test_conditions_decide_then_pods_then_what_is_known(
     "pod",
     [
         a_pod("Failed", terminated(128, "StartError")),
-        # The pod was deleted before its image was there.
-        a_pod("Failed", terminated(137, "ContainerStatusUnknown")),
-        # An init container failed, or the node rejected the pod.
-        a_pod("Failed", {"waiting": {"reason": "PodInitializing"}}),
-        a_pod("Failed"),
+        a_pod(
+            "Failed", terminated(137, "ContainerStatusUnknown")
+        ),  # Deleted before it had its image.
+        a_pod("Failed", {"waiting": {"reason": "PodInitializing"}}),  # An init container failed.
+        a_pod("Failed"),  # The node rejected it.
     ],
 )
-def test_a_program_that_was_not_started_has_not_run(pod: Manifest) -> None:
+def test_a_pod_whose_program_was_not_started_has_not_run(pod: Manifest) -> None:
     assert status_of(a_job(suspend=True), [pod]).reason == "It is suspended."
 
 
@@ -206,80 +171,40 @@ BETWEEN = "It waits for other pods to replace the last ones."
         # Pending until all hosts have started, even where the pods of the others do not exist yet.
         (a_jobset(), [RUNS], 0, (State.PENDING, HALF, False)),
         (INDEXED, [RUNS, a_host(1, "Pending")], 0, (State.PENDING, HALF, False)),
-        (
-            a_jobset(hosts=5),
-            [RUNS],
-            0,
-            (State.PENDING, "1 of 5 hosts run; hosts 1, 2, 3 and 4 wait.", False),
-        ),
-        (
-            a_jobset(hosts=64),
-            [RUNS],
-            0,
-            (State.PENDING, "1 of 64 hosts run; hosts 1, 2, 3 and 60 others wait.", False),
-        ),
+        (a_jobset(hosts=5), [RUNS], 0, (State.PENDING, "1 of 5 hosts run; hosts 1, 2, 3 and 4 wait.", False)),
+        (a_jobset(hosts=64), [RUNS], 0,
+         (State.PENDING, "1 of 64 hosts run; hosts 1, 2, 3 and 60 others wait.", False)),
         (a_jobset(), [RUNS, a_host(1, "Running", RUNNING)], 0, (State.RUNNING, "", False)),
         # From then on it runs: one may end before the other, and all may be restarted.
         (a_jobset(), [RUNS, a_host(1, "Failed", terminated(1))], 0, (State.RUNNING, "", False)),
         (a_jobset(), [RUNS], 1, (State.RUNNING, HALF, False)),
         (a_jobset(restarts=1), [], 0, (State.RUNNING, BETWEEN, False)),
-        (
-            a_jobset(restarts=1),
-            [a_host(0, "Running", RUNNING, restart=1), a_host(1, "Failed", terminated(1))],
-            0,
-            (State.RUNNING, HALF, False),
-        ),
-        (
-            a_jobset(),
-            [RUNS, a_host(1, "Running", RUNNING, leaving=True)],
-            1,
-            (State.RUNNING, STOPPING, False),
-        ),
+        (a_jobset(restarts=1), [a_host(0, "Running", RUNNING, restart=1), a_host(1, "Failed", terminated(1))], 0,
+         (State.RUNNING, HALF, False)),
+        (a_jobset(), [RUNS, a_host(1, "Running", RUNNING, leaving=True)], 1, (State.RUNNING, STOPPING, False)),
         # One ended before the other could start.
-        (
-            a_jobset(),
-            [a_host(0, "Failed", terminated(1)), a_host(1, "Pending", WAITING)],
-            0,
-            (State.PENDING, "Host 0 has ended; host 1 waits.", False),
-        ),
-        (
-            a_jobset(),
-            [a_host(0, "Failed", terminated(1)), a_host(1, "Failed", NOT_STARTED)],
-            0,
-            (State.PENDING, "Its pods have ended; the job is about to end or retry.", False),
-        ),
+        (a_jobset(), [a_host(0, "Failed", terminated(1)), a_host(1, "Pending", WAITING)], 0,
+         (State.PENDING, "Host 0 has ended; host 1 waits.", False)),
+        (a_jobset(), [a_host(0, "Failed", terminated(1)), a_host(1, "Failed", NOT_STARTED)], 0,
+         (State.PENDING, "Its pods have ended; the job is about to end or retry.", False)),
         (a_jobset(suspend=True), [], 0, (State.PENDING, "It is suspended.", False)),
         # The conditions of a JobSet; it is over when no host is alive, whatever other pods do.
-        (
-            a_jobset("Completed"),
-            [a_host(0, "Succeeded"), a_host(0, "Running", RUNNING, role="pathways-worker")],
-            1,
-            (State.SUCCEEDED, "", True),
-        ),
+        (a_jobset("Completed"), [a_host(0, "Succeeded"), a_host(0, "Running", RUNNING, role="pathways-worker")], 1,
+         (State.SUCCEEDED, "", True)),
         (a_jobset("Failed"), [RUNS], 1, (State.FAILED, "FailedReason: words.", False)),
         (a_jobset(terminalState="Failed"), [], 1, (State.FAILED, "Failed", True)),
         (a_jobset(terminalState="Completed"), [], 1, (State.SUCCEEDED, "", True)),
         # Under Pathways the head decides.
         (a_jobset(hosts=1), [RUNS], 0, (State.RUNNING, "", False)),
-        (
-            a_jobset(hosts=1),
-            [a_host(0, "Running", RUNNING, role="pathways-worker")],
-            0,
-            (State.PENDING, "", False),
-        ),
+        (a_jobset(hosts=1), [a_host(0, "Running", RUNNING, role="pathways-worker")], 0, (State.PENDING, "", False)),
         # A LeaderWorkerSet runs as long as its leader does, and restarts its container.
         (LWS, [RUNS, a_host(1, "Pending", role="pathways-worker")], 0, (State.RUNNING, "", False)),
         (LWS, [], 0, (State.PENDING, "", False)),
-        (
-            {**LWS, "spec": {**LWS["spec"], "replicas": 0}},
-            [],
-            0,
-            (State.PENDING, "It is suspended.", False),
-        ),
+        ({**LWS, "spec": {**LWS["spec"], "replicas": 0}}, [], 0, (State.PENDING, "It is suspended.", False)),
         (LWS, [], 1, (State.RUNNING, REPLACED, False)),
     ],
-)
-def test_several_hosts_run_once_the_function_has_started_on_all(
+)  # fmt: skip
+def test_a_job_on_several_hosts_runs_once_all_have_started(
     workload: Manifest, pods: list[Manifest], attempts: int, expected: tuple[State, str, bool]
 ) -> None:
     assert status_of(workload, pods, attempts=attempts) == WorkloadStatus(*expected)
