@@ -149,6 +149,7 @@ def stages() -> list[list[Stage]]:
     return [
         [Stage("quickstart (README)", quickstart)],  # It creates the environment for the others.
         [
+            # The servers for tests are no member of the workspace, so this does not build them.
             Stage("build", f"{UV} build --all-packages --wheel --out-dir dist -q"),
             Stage("hygiene", f"{uv_run} python .ci/hygiene.py"),
         ],
@@ -175,7 +176,7 @@ def stages() -> list[list[Stage]]:
                 )
                 for version in ("3.12", "3.13")
             ),
-            Stage("types", f"{uv_run} mypy packages dev"),
+            Stage("types", f"{uv_run} mypy packages dev tests/servers/src"),
             Stage("imports", f"{uv_run} lint-imports"),
             Stage("lint", f"{uv_run} ruff check ."),
             Stage("format", f"{uv_run} ruff format --check ."),

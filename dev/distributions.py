@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = "[tool.kinetic.distributions]"
+SERVERS = Path("tests/servers/pyproject.toml")
 CONSTANT = Path("packages/kinetic-payload/src/kinetic_payload/distributions.py")
 
 
@@ -47,7 +48,7 @@ def changed_files(root: Path) -> dict[Path, str]:
     new_names = {_name(path): wanted[package] for package, path in projects.items()}
     texts = {
         path: _with_new_names(path, new_names)
-        for path in [root / "pyproject.toml", *projects.values()]
+        for path in [root / "pyproject.toml", root / SERVERS, *projects.values()]
     }
     texts[root / CONSTANT] = _with_new_constant(root / CONSTANT, wanted)
     return {

@@ -39,14 +39,15 @@ def resolved(text: str) -> list[str]:
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch)
         (copy / "pyproject.toml").write_text(PINS.sub("", text), encoding="utf-8")
-        for project in ROOT.glob("packages/*/pyproject.toml"):
+        servers = ROOT / "tests" / "servers" / "pyproject.toml"
+        for project in [*ROOT.glob("packages/*/pyproject.toml"), servers]:
             target = copy / project.relative_to(ROOT)
             target.parent.mkdir(parents=True)
             shutil.copy(project, target)
         uv(copy, "lock")
         return uv(
             copy, "export", "--frozen", "--all-packages", "--all-extras", "--all-groups",
-            "--no-emit-workspace", "--no-hashes", "--no-annotate", "--no-header",
+            "--no-emit-workspace", "--no-emit-local", "--no-hashes", "--no-annotate", "--no-header",
         ).splitlines()  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "dev" / "distributions.py"
+SERVERS = Path("tests/servers/pyproject.toml")
 CONSTANT = Path("packages/kinetic-payload/src/kinetic_payload/distributions.py")
 
 
@@ -27,6 +28,8 @@ def copied(folder: Path) -> Path:
         target.touch()
         shutil.copy(package.parents[2] / "pyproject.toml", target.parents[2])
     shutil.copy(ROOT / CONSTANT, folder / CONSTANT)
+    (folder / SERVERS).parent.mkdir(parents=True)
+    shutil.copy(ROOT / SERVERS, folder / SERVERS)
     return folder
 
 
@@ -63,7 +66,8 @@ def test_a_rename_in_the_table_reaches_every_file_and_back(tmp_path: Path) -> No
         assert lines == [], path
     for name in renamed:
         assert f'"{name}"' in (root / CONSTANT).read_text()
-    assert set(table(root / "pyproject.toml")["tool"]["uv"]["sources"]) == renamed  # type: ignore[index]
+    sources = set(table(root / "pyproject.toml")["tool"]["uv"]["sources"])  # type: ignore[index]
+    assert sources == renamed | {"kinetic-servers"}
 
     (root / "pyproject.toml").write_text((root / "pyproject.toml").read_text().replace("acme-", ""))
     run("--write", "--root", str(root))

@@ -25,11 +25,9 @@ STARTING_POINTS = ("kinetic_cli.__main__", "kinetic_runner.bundle.start")
 """Importing them runs something."""
 
 NOT_OURS_TO_CATCH = {
-    "kinetic_payload.http.session.NoResponseError": "goes from one part of the registry's client to another",
-    "kinetic_payload.http.retry.GaveUpError": "goes from one part of the registry's client to another",
-    "kinetic_payload.http.retry.TransientError": "goes from one part of the registry's client to another",
-    "kinetic_images.testing.registry.storage.StorageError": "goes from one part of the test registry to another",
-    "kinetic_images.testing.registry.web._BreakError": "goes from one part of the test registry to another",
+    "kinetic_payload.http.session.NoResponseError": "goes from one part of an HTTP client to another",
+    "kinetic_payload.http.retry.GaveUpError": "goes from one part of an HTTP client to another",
+    "kinetic_payload.http.retry.TransientError": "goes from one part of an HTTP client to another",
     "kinetic.jobs.wait.WaitStopped": "goes from one of our threads to another",
     "kinetic.testing.functions.Sad": "is a user's own, in the contract of backends",
     "kinetic_payload.threads.Stopped": "goes from one of our threads to another",
@@ -42,7 +40,6 @@ NOT_OURS_TO_CATCH = {
     "kinetic_payload.stores.gcs.errors.ResponseError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.RetryError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.UnreachableError": "goes from one part of the bucket store to another",
-    "kinetic_payload.testing.gcs.answers.ApiError": "goes from one part of the fake bucket server to another",
     "kinetic_runner.child.stop_requests.Terminated": "SIGTERM, which user code must not catch as an Exception",
 }
 """Exceptions that no user ever sees, and why they are not errors."""

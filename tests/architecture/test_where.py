@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "where.md").read_text(encoding="utf-8")
 MODULES = {
     ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
-    for folder in ROOT.glob("packages/*/src")
+    for folder in [*ROOT.glob("packages/*/src"), *ROOT.glob("tests/*/src")]
     for path in folder.rglob("*.py")
 }
 

@@ -1,4 +1,4 @@
-"""Tests that every store passes, and stores to test with: in memory, and a bucket server (`gcs`)."""
+"""Tests that every store passes, and a store in memory to test with."""
 
 from kinetic_payload.testing.memory_store import MemoryStore
 from kinetic_payload.testing.store_contract import StoreContract, increment

@@ -1,1 +1,0 @@
-"""Servers for tests: a registry of images, and Cloud Build."""

@@ -1,0 +1,249 @@
+"""The Cloud Build API as a gRPC server: builds, their operations, and the queue."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from base64 import b64encode
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+import grpc
+from google.cloud.devtools import cloudbuild_v1
+from google.longrunning import operations_pb2
+from google.rpc import status_pb2
+
+from kinetic_servers.cloud_build.execution import BucketObjects, Execution
+from kinetic_servers.cloud_build.steps import Steps
+from kinetic_servers.cloud_build.validation import REGIONS, invalid
+from kinetic_servers.rpc import Method, RpcServer, packed
+
+_SERVICE: Final = "google.devtools.cloudbuild.v1.CloudBuild"
+_OPERATIONS: Final = "google.longrunning.Operations"
+_Status: Final = cloudbuild_v1.Build.Status
+_CODES: Final = {
+    _Status.FAILURE: grpc.StatusCode.INVALID_ARGUMENT,
+    _Status.TIMEOUT: grpc.StatusCode.DEADLINE_EXCEEDED,
+    _Status.CANCELLED: grpc.StatusCode.CANCELLED,
+}
+
+
+class CloudBuildServer(RpcServer):
+    """Cloud Build for one project. Use it in a `with` block.
+
+    *buckets* is the address of the bucket server (`http://HOST:PORT`), *steps* runs the steps. At most
+    *concurrency* builds run at once; others wait. `requests` are the methods that were called.
+    """
+
+    domain = "cloudbuild.googleapis.com"
+
+    def __init__(
+        self,
+        buckets: str,
+        steps: Steps,
+        *,
+        project: str = "test-project",
+        concurrency: int = 2,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        super().__init__(credentials)
+        self.project = project
+        self.secrets: dict[str, str] = {}
+        """Secret Manager: `projects/P/secrets/S/versions/V` → value."""
+        self.accounts: set[str] = set()
+        """The e-mail addresses of the service accounts that exist."""
+        self.builds: dict[str, Any] = {}
+        """Id → `cloudbuild_v1.Build`, in the order of their creation."""
+        self._steps = steps
+        self._objects = BucketObjects(buckets)
+        self._executions: dict[str, Execution] = {}
+        self._queue: deque[Execution] = deque()
+        self._changed = threading.Condition()
+        self._concurrency = concurrency
+        self._held = False
+        self._closed = False
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        for number in range(self._concurrency):
+            threading.Thread(target=self._work, name=f"cloud-build-{number}", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for execution in list(self._executions.values()):
+            execution.cancel()
+        super().__exit__()
+
+    def hold(self) -> None:
+        with self._changed:
+            self._held = True
+
+    def release(self) -> None:
+        with self._changed:
+            self._held = False
+            self._changed.notify_all()
+
+    # Work.
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._closed and (self._held or not self._queue):
+                    self._changed.wait(0.05)
+                    self._expire()
+                if self._closed:
+                    return
+                execution = self._queue.popleft()
+            if execution.cancelled.is_set():
+                execution.end_unstarted(_Status.CANCELLED)
+            else:
+                execution.run()
+
+    def _expire(self) -> None:
+        for waiting in list(self._queue):
+            if waiting.queued_too_long():
+                self._queue.remove(waiting)
+                waiting.end_unstarted(_Status.EXPIRED)
+
+    # Requests.
+
+    def methods(self) -> Iterator[Method]:
+        """Return what Kinetic, and Google's client, call."""
+        api, operations = cloudbuild_v1, operations_pb2
+        for name, asked, answer, serve in (
+            ("GetBuild", api.GetBuildRequest, api.Build, self._get),
+            ("CancelBuild", api.CancelBuildRequest, api.Build, self._cancel),
+            ("ListBuilds", api.ListBuildsRequest, api.ListBuildsResponse, self._list),
+        ):
+            yield Method(f"{_SERVICE}/{name}", asked.deserialize, answer.serialize, serve)
+        create = f"{_SERVICE}/CreateBuild"
+        operation = operations.Operation.SerializeToString
+        yield Method(create, api.CreateBuildRequest.deserialize, operation, self._create)
+        get = operations.GetOperationRequest.FromString
+        yield Method(f"{_OPERATIONS}/GetOperation", get, operation, self._get_operation)
+
+    def _create(self, request: Any, context: grpc.ServicerContext) -> Any:
+        region = request.parent.rpartition("/")[2] or "global"
+        self._check_place(request.project_id, region, context)
+        build = request.build
+        build_id = str(uuid.uuid4())
+        variables = {"PROJECT_ID": self.project, "BUILD_ID": build_id, "LOCATION": region}
+        problem = invalid(build, variables)
+        if problem is not None:
+            self.abort(context, grpc.StatusCode.INVALID_ARGUMENT, problem)
+        account = build.service_account.rpartition("/")[2]
+        if account and account not in self.accounts:
+            self.abort(
+                context,
+                grpc.StatusCode.NOT_FOUND,
+                f"generic::not_found: service account {account} does not exist or was deleted",
+            )
+        build.id, build.project_id = build_id, self.project
+        build.name = f"projects/{self.project}/locations/{region}/builds/{build_id}"
+        build.status, build.create_time = _Status.QUEUED, datetime.now(UTC)
+        build.log_url = (
+            f"https://console.cloud.google.com/cloud-build/builds;region={region}/{build_id}"
+            f"?project={self.project}"
+        )
+        execution = Execution(
+            build, self._steps, self._objects, self.secrets, {**variables, **build.substitutions}
+        )
+        with self._changed:
+            self.builds[build_id] = build
+            self._executions[build_id] = execution
+            self._queue.append(execution)
+            self._changed.notify()
+        return self._operation(build)
+
+    def _get(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._found(request, context).build
+
+    def _cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
+        execution = self._found(request, context)
+        if execution.over.is_set():
+            self.abort(
+                context,
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"build {execution.build.id} has already finished",
+            )
+        execution.cancel()
+        with self._changed:
+            if execution in self._queue:
+                self._queue.remove(execution)
+                execution.end_unstarted(_Status.CANCELLED)
+        execution.over.wait(15)
+        return execution.build
+
+    def _list(self, request: Any, context: grpc.ServicerContext) -> Any:
+        region = request.parent.rpartition("/")[2] or "global"
+        self._check_place(request.project_id, region, context)
+        wanted = request.filter.replace(" ", "").replace('"', "")
+        name, _, tag = wanted.partition("=")
+        if wanted and name != "tags":
+            self.abort(
+                context, grpc.StatusCode.INVALID_ARGUMENT, f"invalid filter: {request.filter}"
+            )
+        found = [
+            build
+            for build in reversed(self.builds.values())
+            if f"/locations/{region}/" in build.name and (not tag or tag in build.tags)
+        ]
+        return cloudbuild_v1.ListBuildsResponse(builds=found[: request.page_size or 50])
+
+    def _get_operation(self, request: Any, context: grpc.ServicerContext) -> Any:
+        for build in self.builds.values():
+            if _operation_name(build) == request.name:
+                return self._operation(build)
+        return self.abort(context, grpc.StatusCode.NOT_FOUND, f"not found: {request.name}")
+
+    def _operation(self, build: Any) -> Any:
+        return _operation_of(build, is_over=self._executions[build.id].over.is_set())
+
+    def _found(self, request: Any, context: grpc.ServicerContext) -> Execution:
+        build_id = request.name.rpartition("/")[2] or request.id
+        execution = self._executions.get(build_id)
+        if execution is None:
+            self.abort(
+                context, grpc.StatusCode.NOT_FOUND, f"Requested entity was not found: {build_id}"
+            )
+        return execution
+
+    def _check_place(self, project: str, region: str, context: grpc.ServicerContext) -> None:
+        if project != self.project:
+            self.abort(
+                context,
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"The caller does not have permission on the project {project}",
+            )
+        if region not in REGIONS:
+            self.abort(
+                context, grpc.StatusCode.INVALID_ARGUMENT, f'invalid location "{region}" for builds'
+            )
+
+
+def _operation_name(build: Any) -> str:
+    """Return the name of the operation of *build*."""
+    encoded = b64encode(build.id.encode()).decode()
+    return f"operations/build/{build.project_id}/{encoded}"
+
+
+def _operation_of(build: Any, *, is_over: bool) -> Any:
+    """Return the operation of *build*; *is_over*: with its result or error."""
+    metadata = cloudbuild_v1.BuildOperationMetadata(build=build)
+    operation = operations_pb2.Operation(
+        name=_operation_name(build),
+        metadata=packed(cloudbuild_v1.BuildOperationMetadata.pb(metadata)),
+        done=is_over,
+    )
+    if is_over and build.status == _Status.SUCCESS:
+        operation.response.CopyFrom(packed(cloudbuild_v1.Build.pb(build)))
+    elif is_over:
+        code = _CODES.get(build.status, grpc.StatusCode.INTERNAL)
+        message = f"Build failed; {build.status.name}"
+        operation.error.CopyFrom(status_pb2.Status(code=code.value[0], message=message))
+    return operation

@@ -1,0 +1,214 @@
+"""Resumable uploads: sessions that receive chunks."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from kinetic_servers.gcs.access import Access
+from kinetic_servers.gcs.arguments import json_of, number
+from kinetic_servers.gcs.errors import invalid
+from kinetic_servers.gcs.resources import object_fields, object_resource
+from kinetic_servers.gcs.state import State, Upload
+from kinetic_servers.gcs.uploads import begin, checks_of, uploader_headers, verify
+from kinetic_servers.http.messages import Answer, Call, RefusedError, json_answer
+
+QUANTUM: Final = 256 * 1024
+"""Every chunk but the last is a multiple of this; an interrupted chunk is truncated to a multiple."""
+
+_CONTENT_RANGE: Final = re.compile(r"bytes\s*(?:(\d+)-(\d+)|(\*))/(\d+|\*)")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The `Content-Range` of a request: the offsets of its bytes, and the total size if known."""
+
+    start: int | None
+    """None if the request has no bytes, and only queries the status."""
+    end: int | None
+    total: int | None
+    whole: bool = False
+    """Whether the request has no `Content-Range`, because it has all bytes."""
+
+
+class ResumableCalls:
+    """Performs operations on resumable uploads."""
+
+    def __init__(self, state: State, access: Access) -> None:
+        self._state = state
+        self._access = access
+
+    async def start(self, call: Call) -> Answer:
+        """Begin a session, and return its address."""
+        given = await json_of(call)
+        name = call.name = call.arg("name") or str(given.get("name") or "")
+        begin(self._state, self._access, call)
+        media_type = call.headers.get("x-upload-content-type", "application/octet-stream")
+        given.setdefault("contentType", media_type)
+        announced = call.headers.get("x-upload-content-length", "")
+        key = "AB" + secrets.token_urlsafe(48)
+        self._state.uploads[key] = Upload(
+            call.bucket,
+            name,
+            number(call, "ifGenerationMatch"),
+            object_fields(given),
+            self._state.incoming(),
+            call.principal,
+            declared=int(announced) if announced.isdigit() else None,
+            checks=checks_of(given, call),
+        )
+        place = f"{call.base}/upload/storage/v1/b/{call.bucket}/o"
+        query = f"uploadType=resumable&name={quote(name, safe='')}&upload_id={key}"
+        return Answer(headers={"Location": f"{place}?{query}", "X-GUploader-UploadID": key})
+
+    async def chunk(self, call: Call) -> Answer:
+        """Receive a chunk; the last one creates the object."""
+        upload = self._upload_of(call)
+        if upload.finished is not None:
+            return self._finished_answer(upload, call)
+        sent = _parse_content_range(call)
+        if sent.start is None:
+            return await self.status(call)
+        upload.turn += 1
+        await self._receive(upload, sent, call)
+        total = upload.incoming.size if sent.whole else sent.total
+        if total is None or upload.incoming.size < total:
+            return self._incomplete_answer(upload, call)
+        return self._finish(upload, call)
+
+    async def status(self, call: Call) -> Answer:
+        """Return how many bytes arrived; create the object if none is missing."""
+        upload = self._upload_of(call)
+        if upload.finished is not None:
+            return self._finished_answer(upload, call)
+        sent = _parse_content_range(call)
+        async with upload.lock:
+            if sent.total is not None and upload.incoming.size == sent.total:
+                return self._finish(upload, call)
+            return self._incomplete_answer(upload, call)
+
+    def _upload_of(self, call: Call) -> Upload:
+        upload = self._state.uploads.get(call.arg("upload_id"))
+        if upload is None or upload.gone == 404:
+            raise RefusedError(404, "notFound", "The upload session does not exist.")
+        if upload.gone is not None:
+            raise RefusedError(upload.gone, "gone", "The upload session has expired.")
+        call.name = upload.name
+        # Anyone who knows the session's address may continue it, with the permissions of its creator.
+        call.principal = upload.principal
+        return upload
+
+    async def _receive(self, upload: Upload, sent: Sent, call: Call) -> None:
+        assert sent.start is not None
+        turn, have = upload.turn, upload.incoming.size
+        if sent.start > have:
+            raise invalid(
+                f"Invalid request. According to the Content-Range header, the upload offset is {sent.start} "
+                f"byte(s), which exceeds already uploaded size of {have} byte(s)."
+            )
+        if sent.total is not None and upload.declared not in (None, sent.total):
+            raise invalid(
+                f"Invalid request. The size of the upload was declared as {upload.declared} byte(s), "
+                f"but the Content-Range header says {sent.total} byte(s)."
+            )
+        promised = None if sent.end is None else sent.end + 1 - sent.start
+        announced = call.headers.get("content-length", "")
+        if promised is not None and announced.isdigit() and int(announced) != promised:
+            raise _wrong_length(int(announced), sent)
+        last = sent.whole or (
+            sent.total is not None and (sent.end is None or sent.end + 1 == sent.total)
+        )
+        if not last and promised is not None and promised < QUANTUM:
+            raise invalid(
+                "Invalid request. The number of bytes uploaded is required to be equal or greater than "
+                f"{QUANTUM}, except for the final request (it's recommended to be the exact multiple of "
+                f"{QUANTUM}). The received request contained {promised} bytes, which does not meet this "
+                "requirement."
+            )
+        # Skip bytes that arrived before.
+        await self._append(upload, turn, call, have - sent.start, promised, last=last)
+
+    async def _append(
+        self, upload: Upload, turn: int, call: Call, skip: int, promised: int | None, *, last: bool
+    ) -> None:
+        held, received = b"", 0
+        async for data in call.chunks():
+            received += len(data)
+            passed = min(skip, len(data))
+            skip -= passed
+            held += data[passed:]
+            whole = len(held) - len(held) % QUANTUM
+            if whole:
+                await _write(upload, turn, held[:whole])
+                held = held[whole:]
+        if promised is not None and received != promised:
+            raise invalid(f"Invalid request. There were {received} byte(s) in the request body.")
+        if last and held:
+            await _write(upload, turn, held)
+
+    def _finish(self, upload: Upload, call: Call) -> Answer:
+        content = upload.incoming.finish()
+        checks = {**upload.checks, **checks_of({}, call)}
+        try:
+            verify(content, checks)
+            self._access.demand_overwrite(call, upload.bucket, upload.name)
+            upload.finished = self._state.store(
+                upload.bucket, upload.name, content, upload.fields, upload.if_generation
+            )
+        except RefusedError as error:
+            if error.status in (400, 412):
+                upload.gone = 410  # A wrong checksum or precondition ends the session.
+            raise
+        return self._finished_answer(upload, call)
+
+    def _finished_answer(self, upload: Upload, call: Call) -> Answer:
+        assert upload.finished is not None
+        resource = object_resource(upload.finished, call.base)
+        return json_answer(resource, headers=uploader_headers(call))
+
+    def _incomplete_answer(self, upload: Upload, call: Call) -> Answer:
+        headers = uploader_headers(call)
+        if upload.incoming.size:
+            headers["Range"] = f"bytes=0-{upload.incoming.size - 1}"
+        # Clients whose HTTP library follows every 308 set this header.
+        if call.headers.get("x-guploader-no-308", "").lower() == "yes":
+            return Answer(200, b"", {**headers, "X-HTTP-Status-Code-Override": "308"})
+        return Answer(308, b"", headers)
+
+
+async def _write(upload: Upload, turn: int, data: bytes) -> None:
+    async with upload.lock:
+        if upload.turn != turn:
+            raise RefusedError(503, "backendError", "Another request continues this upload.")
+        await upload.incoming.awrite(data)
+
+
+def _parse_content_range(call: Call) -> Sent:
+    text = call.headers.get("content-range")
+    if text is None:
+        announced = call.headers.get("content-length", "")
+        total = int(announced) if announced.isdigit() else None
+        return Sent(0, None if not total else total - 1, total, whole=True)
+    match = _CONTENT_RANGE.fullmatch(text.strip())
+    if match is None:
+        raise invalid(f"Failed to parse Content-Range header: '{text}'.")
+    total = None if match[4] == "*" else int(match[4])
+    if match[3]:
+        return Sent(None, None, total)
+    start, end = int(match[1]), int(match[2])
+    if end < start or (total is not None and end >= total):
+        raise invalid(f"Invalid Content-Range header: '{text}'.")
+    return Sent(start, end, total)
+
+
+def _wrong_length(found: int, sent: Sent) -> RefusedError:
+    assert sent.start is not None
+    assert sent.end is not None
+    return invalid(
+        f"Invalid request. There were {found} byte(s) in the request body. There should have been "
+        f"{sent.end + 1 - sent.start} byte(s) (starting at offset {sent.start} and ending at offset "
+        f"{sent.end}) according to the Content-Range header."
+    )
