@@ -13,7 +13,7 @@ from typing import Any
 from figures import Budget, Figure
 from measuring import CLIENTS, Bench, by_name, write_project
 
-from kinetic_payload.testing.gcs import GcsProcess
+from kinetic_servers.gcs import GcsProcess
 
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / ".ci"), str(ROOT / "tests" / "cluster")]

@@ -14,7 +14,7 @@ from figures import Figure
 from measuring import Bench
 
 from kinetic.waiting import sleep
-from kinetic_payload.testing.gcs import GcsProcess
+from kinetic_servers.gcs import GcsProcess
 
 ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / folder) for folder in (".ci", "tests/cluster", "tests/tools")]

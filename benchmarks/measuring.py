@@ -129,10 +129,10 @@ def write_project(folder: Path, files: int) -> Path:
 
 @contextmanager
 def bucket_server(bench: Bench, *, delay: float = 0.0) -> Iterator[str]:
-    """Run the strict server of `kinetic_payload.testing` as a process; provide its endpoint."""
+    """Run the strict server `kinetic_servers.gcs` as a process; provide its endpoint."""
     objects = bench.folder / "objects"
     # `--no-md5`: time in which the server hashes would count as Kinetic's.
-    module = ["-m", "kinetic_payload.testing.gcs", "--no-md5"]
+    module = ["-m", "kinetic_servers.gcs", "--no-md5"]
     command = [sys.executable, *module, "--folder", str(objects)]
     # One bucket for each round, so that no round finds the uploads of another round.
     for number in range(100):

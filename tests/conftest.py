@@ -196,8 +196,8 @@ def run_readme(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], N
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The authority of all GKE servers of this process: gRPC reads the file of the trusted ones only once."""
-    pytest.importorskip("trustme", reason="it needs kinetic-k8s[testing]")
-    from kinetic_k8s.testing import Authority
+    pytest.importorskip("trustme", reason="it needs kinetic-servers")
+    from kinetic_servers.gke import Authority
 
     found = Authority(tmp_path_factory.mktemp("authority"))
     with pytest.MonkeyPatch.context() as patch:
@@ -208,7 +208,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def gke(authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A GKE API, which Google's libraries and Kinetic use in this process."""
-    from kinetic_k8s.testing import GkeServer
+    from kinetic_servers.gke import GkeServer
 
     with GkeServer(tmp_path / "gke", authority=authority) as server:
         for name, value in server.environment.items():

@@ -19,9 +19,9 @@ if __name__ == "__main__":
     from kinetic.submit.options import check_options
     from kinetic.submit.request import request_of
     from kinetic.submit.submit import submit
-    from kinetic.testing.fakes import FakeBackend
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
+    from kinetic_servers.fakes import FakeBackend
 
     class Recording(FakeBackend):
         """A backend that records a launch, and starts nothing."""

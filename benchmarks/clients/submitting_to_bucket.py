@@ -24,9 +24,9 @@ def main() -> None:
     from kinetic.submit.options import check_options
     from kinetic.submit.request import request_of
     from kinetic.submit.submit import submit
-    from kinetic.testing.fakes import FakeBackend
     from kinetic_payload.stores import open_store
     from kinetic_payload.stores.store import parse_location
+    from kinetic_servers.fakes import FakeBackend
 
     class Idle(FakeBackend):
         """Starts nothing and checks nothing: all requests to the server come from the submit."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 pytest.register_assert_rewrite("kinetic.testing.contract", "kinetic.testing.protocol")
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from registry_contract import RegistryContract
 
-from kinetic_images.testing.registry import RegistryContract, RegistryServer
+from kinetic_servers.registry import RegistryServer
 
 
 class TestRegistryServer(RegistryContract):

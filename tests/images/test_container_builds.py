@@ -46,12 +46,12 @@ from kinetic_images.lock.pylock import read_pylock
 from kinetic_images.recipe import RUNNER_PATH, Recipe
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Target
-from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
 from kinetic_images.uv import find_uv
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.stores.gcs import GcsStore
-from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.threads import Stopped, stoppable
+from kinetic_servers.cloud_build import CloudBuildServer, DockerSteps
+from kinetic_servers.gcs import GcsServer
 
 REGISTRY = Registry(environ={})
 ENVIRON = os.environ  # noqa: TID251 - which certificates and which test cloud this machine has

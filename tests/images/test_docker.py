@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kinetic_images.registry.registry import Registry
-from kinetic_images.testing.registry import Access, RegistryServer, User
-from kinetic_images.testing.registry.contract import push_image
+from kinetic_servers.registry import Access, RegistryServer, User
+from kinetic_servers.registry.images import push_image
 
 
 def an_archive() -> bytes:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-
-from kinetic_images.testing.registry import RegistryContract
+from registry_contract import RegistryContract
 
 
 class TestDockerRegistry(RegistryContract):

@@ -20,10 +20,10 @@ from api_server import KEY, StandIn, running_api_server
 from container_programs import DOCKER
 
 import kinetic
-from kinetic_cli.testing import run as command_line
-from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.cloud_build import CloudBuildServer, DockerSteps
+from kinetic_servers.gcs import GcsServer
+from kinetic_servers.stub_jobs import run as command_line
 
 EXAMPLE = Path(__file__).parents[2] / "examples/custom_image"
 VARIABLES = os.environ  # noqa: TID251 - which certificates this machine has

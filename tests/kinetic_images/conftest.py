@@ -16,8 +16,8 @@ sys.path.append(str(Path(__file__).parent))
 
 from package_server import PackageServer, running_package_server
 
-from kinetic_images.testing.registry import RegistryServer
 from kinetic_images.uv import find_uv, uv_environment
+from kinetic_servers.registry import RegistryServer
 
 
 @pytest.fixture

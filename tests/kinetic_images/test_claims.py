@@ -12,9 +12,9 @@ from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.stores.gcs import GcsStore
 from kinetic_payload.stores.outages import current_limit
 from kinetic_payload.stores.store import ObjectInfo
-from kinetic_payload.testing.gcs import GcsServer
 from kinetic_payload.testing.memory_store import MemoryStore
 from kinetic_payload.threads import Executor, pause
+from kinetic_servers.gcs import GcsServer
 
 NAME = "builds/claims/x"
 

@@ -12,8 +12,8 @@ from kinetic_images.custom import InspectedImage, inspect_image
 from kinetic_images.errors import ImageNotFoundError, InvalidReferenceError
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Machine
-from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_payload.http.retry import RetryPolicy
+from kinetic_servers.registry.server import RegistryServer
 
 REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
 

@@ -206,7 +206,7 @@ def test_a_stopped_download_ends_at_once(index: FileServer) -> None:
 
 
 def test_only_certificates_that_the_environment_names_are_trusted(tmp_path: Path) -> None:
-    trustme = pytest.importorskip("trustme", reason="it needs kinetic-k8s[testing]")
+    trustme = pytest.importorskip("trustme", reason="it needs kinetic-servers")
     authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
     trusted = tmp_path / "ca.pem"

@@ -39,11 +39,11 @@ from kinetic_images.errors import (
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.registry import Registry
 from kinetic_images.shared_records import SharedRecords
-from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.testing.memory_store import MemoryStore
+from kinetic_servers.registry.server import RegistryServer
 
 PYTHON = "{}.{}".format(*sys.version_info)
 REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))

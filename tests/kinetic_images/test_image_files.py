@@ -16,7 +16,7 @@ from small_images import push_image
 
 from kinetic_images.image_files import has_program
 from kinetic_images.registry.registry import Registry
-from kinetic_images.testing.registry.server import RegistryServer
+from kinetic_servers.registry.server import RegistryServer
 
 REGISTRY = Registry(environ={}, google=lambda: None)
 LOOK = """

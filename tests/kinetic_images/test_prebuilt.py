@@ -22,8 +22,8 @@ from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.prebuilt import PrebuiltImage, find_prebuilt, write_environment
 from kinetic_images.registry.oci import parse_config
 from kinetic_images.registry.registry import Registry
-from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_payload.http.retry import RetryPolicy
+from kinetic_servers.registry.server import RegistryServer
 
 PYTHON = "{}.{}".format(*sys.version_info)
 COMMAND = "kinetic build-image --repo HERE"

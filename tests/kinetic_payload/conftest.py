@@ -1,7 +1,4 @@
-"""A project whose calls are shipped to another process that has its snapshot and nothing else.
-
-And the strict bucket server, with Google's own client of it.
-"""
+"""A project whose calls are shipped to another process that has its snapshot and nothing else."""
 
 import os
 import re
@@ -10,15 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from google.auth.credentials import AnonymousCredentials
-from google.cloud import storage
 
 from kinetic_payload.project.file_times import FileTimes
-from kinetic_payload.testing.gcs import GcsServer
 
 MACHINE = Path(__file__).parent / "projects" / "machine"
 """`shipping.py`, which the client's scripts import, and the worker to which it ships calls."""
@@ -104,27 +98,6 @@ class Project:
 def project(tmp_path: Path, copy_project: Callable[[str, Path], None]) -> Project:
     """Return an empty project."""
     return Project(tmp_path, copy_project)
-
-
-@pytest.fixture
-def server() -> Iterator[GcsServer]:
-    """Run the strict bucket server, with an empty bucket."""
-    with GcsServer() as running:
-        running.create_bucket("bucket")
-        yield running
-
-
-@pytest.fixture
-def client(server: GcsServer) -> storage.Client:
-    """Return Google's own client of the strict bucket server."""
-    options = {"api_endpoint": server.endpoint}
-    return storage.Client("test-project", AnonymousCredentials(), client_options=options)
-
-
-@pytest.fixture
-def bucket(client: storage.Client) -> storage.Bucket:
-    """Return the empty bucket, as Google's own client has it."""
-    return client.bucket("bucket")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Supervisors over a bucket, seen from their own home and from another: deaths, cancels, outages."""
+"""Supervisors over a bucket, seen from their own home and from another machine: deaths and outages."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import sys
 import textwrap
 import venv
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,12 +14,14 @@ import pytest
 
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.bucket_access import bucket_environment, client_folders
+from kinetic.backends.local.keepers import keeper_of
+from kinetic.backends.local.paths import Home
 from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
 from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.jobs.wait import wait_for_outcome
-from kinetic.testing import a_launch, await_outcome, eventually, job_ids_of, kill_hard, outcome_of
+from kinetic.testing import eventually
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.processes import marked
@@ -30,22 +32,21 @@ from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy
 from kinetic_payload.stores.store import Location, Store
 from kinetic_payload.testing import MemoryStore
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
+from kinetic_servers.launches import a_launch, await_outcome, job_ids_of, kill_hard, outcome_of
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
-BEHIND = timedelta(hours=1)
-"""How far the clock that judges leases is behind, so that none expires by itself on a slow machine."""
 
 
 class Machines:
-    """Two homes over one bucket: jobs run in the first, and are looked at from the second."""
+    """Jobs over one bucket run here, and are looked at from another machine as well."""
 
     def __init__(self, folder: Path, server: GcsServer, store: Store) -> None:
         self.server = server
         self.store = store
         self.home = folder / "home"
-        self.here = LocalBackend(self.home, store, lease_seconds=1.0)
-        self.brief = LocalBackend(self.home, store, lease_seconds=1.0, report_seconds=0.1)
+        self.here = LocalBackend(self.home, store)
+        self.brief = LocalBackend(self.home, store, report_seconds=0.1)
         """Gives up at once if the bucket refuses a report."""
         self.elsewhere = LocalBackend(folder / "other", store)
         self.records: list[JobRecord] = []
@@ -58,7 +59,6 @@ class Machines:
 
     def until_up(self, record: JobRecord) -> None:
         next(iter(self.here.log_lines(record, follow=True)))
-        eventually(lambda: self.server.names("jobs", JobObjects(record.job_id).lease))
         eventually(self.state(record).exists)
 
     def state(self, record: JobRecord) -> Path:
@@ -68,12 +68,10 @@ class Machines:
         state = json.loads(self.state(record).read_bytes())
         return psutil.Process(psutil.Process(state["attempts"][-1]["pids"][0]).ppid())
 
-    def cancel_from_elsewhere(self, record: JobRecord) -> None:
-        outcome = Outcome(job_id=record.job_id, status="cancelled", written_by="client")
-        self.store.write(JobObjects(record.job_id).outcome, encode(outcome))
-
-    def age(self, name: str, by: timedelta) -> None:
-        self.server.age("jobs", name, by + BEHIND)
+    def seen_from_elsewhere(self, record: JobRecord) -> JobRecord:
+        """Return the record as it would be if another machine had submitted the job."""
+        keeper = keeper_of(Home(str(self.home)))
+        return replace(record, keeper=replace(keeper, machine="gpu-box", boot="another"))
 
     def processes(self, record: JobRecord) -> list[int]:
         return marked(f"{Env.JOB_ID}={record.job_id}")
@@ -86,8 +84,6 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         store = open_store(Location("gs", "jobs"))
-        now = store.now
-        monkeypatch.setattr(store, "now", lambda: now() - BEHIND.total_seconds())
         machines = Machines(tmp_path, server, store)
         yield machines
         # First the supervisors: without its bucket one would look for it for an hour.
@@ -100,85 +96,48 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
                 kill_hard(pid)
 
 
-def test_a_running_job_is_seen_from_elsewhere_and_named_with_its_machine(
-    machines: Machines,
+def test_a_job_of_another_machine_can_be_awaited_and_not_stopped(
+    machines: Machines, tmp_path: Path
 ) -> None:
-    record = machines.start(SLEEP)
-    assert machines.elsewhere.observe(record).status in (JobStatus.PENDING, JobStatus.RUNNING)
+    end = tmp_path / "end"
+    record = machines.start(
+        f"import os, time\nprint('up', flush=True)\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)"
+    )
+    away = machines.seen_from_elsewhere(record)
     machines.until_up(record)
-    seen = machines.elsewhere.observe(record)
-    assert seen.status is JobStatus.RUNNING
-    assert str(machines.home) in seen.reason
+    seen = machines.elsewhere.observe(away)
+    assert seen.status in (JobStatus.PENDING, JobStatus.RUNNING)
+    assert f"{machines.home} on gpu-box" in seen.reason
     assert job_ids_of(machines.elsewhere) == []
     assert machines.here.forward(record) is None
     with pytest.raises(JobError, match="does not run on this machine"):
-        machines.elsewhere.forward(record)
+        machines.elsewhere.forward(away)
+    for act in (machines.elsewhere.stop, machines.elsewhere.remove):
+        with pytest.raises(JobError, match="cannot be stopped from here"):
+            act(away, timeout=1, poll_interval=0.1)
 
-    machines.here.stop(record, timeout=60, poll_interval=0.1)
-    assert machines.server.names("jobs", JobObjects(record.job_id).lease) == []
+    end.touch()
+    services = Services(machines.store, machines.elsewhere)
+    ended = wait_for_outcome(away, services, Deadline(60), warn=print)
+    assert ended.status is JobStatus.SUCCEEDED
+    machines.elsewhere.stop(away, timeout=1, poll_interval=0.1)  # There is nothing to stop.
 
 
-def test_a_killed_supervisor_is_noticed_here_at_once_and_elsewhere_once_its_lease_has_expired(
-    machines: Machines,
-) -> None:
+def test_a_killed_supervisor_is_noticed_where_it_ran(machines: Machines) -> None:
     record = machines.start(SLEEP)
     machines.until_up(record)
     machines.supervisor(record).kill()
 
     eventually(lambda: machines.here.observe(record).vanished)
-    assert machines.elsewhere.observe(record).status is JobStatus.RUNNING
-    machines.age(JobObjects(record.job_id).lease, timedelta(minutes=5))
-    seen = machines.elsewhere.observe(record)
-    assert (seen.status, seen.lost, seen.vanished) == (JobStatus.FAILED, True, False)
-    assert "has been silent since" in seen.reason
+    seen = machines.elsewhere.observe(machines.seen_from_elsewhere(record))
+    assert (seen.vanished, seen.lost) == (False, False)
     eventually(lambda: not machines.processes(record))
 
     machines.here.remove(record, timeout=60, poll_interval=0.1)
-    assert machines.server.names("jobs", JobObjects(record.job_id).lease) == []
+    assert job_ids_of(machines.here) == []
 
 
-def test_a_cancel_from_elsewhere_stops_the_job_and_its_outcome_is_kept(machines: Machines) -> None:
-    record = machines.start(SLEEP, hosts=2, retries=3)
-    machines.until_up(record)
-    machines.cancel_from_elsewhere(record)
-    machines.elsewhere.stop(record, timeout=60, poll_interval=0.1)
-    assert not machines.processes(record)
-    outcome = outcome_of(machines.store, record.job_id)
-    assert outcome is not None
-    assert (outcome.status, outcome.written_by) == ("cancelled", "client")
-    names = JobObjects(record.job_id)
-    assert machines.server.names("jobs", f"{names.attempts}2") == []
-    report = json.loads(machines.store.read(names.host_outcome(1, 0)))
-    assert report["reason"] == "terminated"
-    eventually(lambda: machines.here.observe(record).status is JobStatus.FAILED)
-
-
-def test_stop_and_remove_of_a_job_that_does_not_end_report_that_it_still_runs(
-    machines: Machines,
-) -> None:
-    record = machines.start(
-        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEP
-    )
-    machines.until_up(record)
-    machines.cancel_from_elsewhere(record)
-    for act in (machines.elsewhere.stop, machines.elsewhere.remove):
-        with pytest.raises(JobError, match="still runs on"):
-            act(record, timeout=0.5, poll_interval=0.1)
-    machines.supervisor(record).kill()
-
-
-def test_a_job_whose_submit_died_after_the_record_is_pending_for_a_minute_and_then_lost(
-    machines: Machines,
-) -> None:
-    record = a_launch(machines.store, SLEEP).record
-    assert machines.here.observe(record).status is JobStatus.PENDING
-    machines.age(JobObjects(record.job_id).handle, timedelta(minutes=2))
-    seen = machines.here.observe(record)
-    assert (seen.status, seen.lost) == (JobStatus.NOT_FOUND, True)
-    assert "submit was interrupted" in seen.reason
-
-
-def test_no_attempt_follows_once_the_job_was_cancelled_elsewhere() -> None:
+def test_no_attempt_follows_once_the_job_was_cancelled() -> None:
     store, job_id = MemoryStore(), "cpu-f-20260101-000000-abc"
     names = JobObjects(job_id)
     store.write(names.outcome, encode(Outcome(job_id=job_id, status="cancelled")))
@@ -196,7 +155,7 @@ def test_the_supervisor_waits_for_a_bucket_that_is_away_when_the_job_ends(
     machines.until_up(record)
     machines.server.faults.add(status=503, seconds=3)
     machines.supervisor(record).children()[0].kill()
-    outcome = await_outcome(machines.elsewhere, machines.store, record)
+    outcome = await_outcome(machines.here, machines.store, record)
     assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
 
 

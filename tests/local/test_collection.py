@@ -19,8 +19,7 @@ from kinetic.backends.local.environments import LAST_USED
 from kinetic.backends.local.launch import Staged, ensure_bundle
 from kinetic.backends.local.liveness import is_alive
 from kinetic.backends.local.paths import Home
-from kinetic.testing import a_launch, await_outcome, eventually
-from kinetic.testing.fakes import FakeStore
+from kinetic.testing import eventually
 from kinetic_images.single_flight import failure_file
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
@@ -31,7 +30,9 @@ from kinetic_payload.stores import open_store
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Location, ObjectInfo
 from kinetic_payload.testing import MemoryStore
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.fakes import FakeStore
+from kinetic_servers.gcs import GcsServer
+from kinetic_servers.launches import a_launch, await_outcome
 
 NOW = time.time()
 OLD = NOW - MAX_AGE - 60

@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from kinetic_payload.testing.gcs import GcsServer
 from kinetic_runner.data.mounts import why_not_private, why_not_read_only
+from kinetic_servers.gcs import GcsServer
 
 volumes = pytest.mark.skipif(why_not_private() is not None, reason="no private mounts here")
 views = pytest.mark.skipif(why_not_read_only() is not None, reason="no views here")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -17,10 +14,11 @@ import pytest
 
 import kinetic
 from kinetic.job_status import JobStatus
-from kinetic.testing import eventually, kill_hard
+from kinetic.testing import eventually
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.processes import marked
-from kinetic_payload.testing.gcs import Fault, GcsServer
+from kinetic_servers.gcs import Fault, GcsServer
+from kinetic_servers.launches import kill_hard
 
 SCRIPT = """
 import os, signal, sys
@@ -199,28 +197,3 @@ def test_a_job_whose_report_does_not_arrive_can_be_cancelled(started: Callable[.
     assert job.processes() == []
     with pytest.raises(kinetic.JobCancelledError):
         job.handle.result(timeout=100)
-
-
-def test_from_another_home_the_reports_of_all_hosts_count_when_the_lease_has_run_out(
-    started: Callable[..., Job],
-    bucket: GcsServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with holding(bucket, "outcome.json") as fault:
-        job = started(stopping=False, store="bucket")
-        eventually(lambda: fault.hits and bucket.names("jobs", job.names.lease))
-        [runner] = job.runners()
-        job.supervisor.kill()
-        kill_hard(runner.pid)
-    bucket.age("jobs", job.names.lease, timedelta(minutes=5))
-    monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "other"))
-    Path(tmp_path, "other").mkdir(mode=0o700)
-    shutil.copy2(Path(job_home(job), "key"), Path(tmp_path, "other"))
-
-    assert kinetic.attach(job.job_id).result(timeout=100, cleanup=False) == 42
-
-
-def job_home(job: Job) -> str:
-    assert job.handle._record.keeper is not None
-    return job.handle._record.keeper.home

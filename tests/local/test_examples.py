@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

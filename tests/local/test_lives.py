@@ -19,20 +19,20 @@ from kinetic.backends.local.launch import ensure_bundle, spec_of
 from kinetic.backends.local.liveness import Pipes
 from kinetic.backends.local.paths import Home
 from kinetic.job_status import JobStatus
-from kinetic.testing import (
-    a_launch,
-    await_outcome,
-    eventually,
-    fake_runner_source,
-    kill_hard,
-    outcome_of,
-)
-from kinetic.testing.fakes import a_record
+from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.processes import marked
 from kinetic_payload.records.decode import decode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_servers.fakes import a_record
+from kinetic_servers.launches import (
+    a_launch,
+    await_outcome,
+    fake_runner_source,
+    kill_hard,
+    outcome_of,
+)
 
 SCRIPT = """
 import os, time

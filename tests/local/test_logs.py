@@ -11,7 +11,6 @@ from kinetic.backends.local.log_files import follow_lines, latest_attempt, read_
 from kinetic.backends.local.paths import JobFolder
 from kinetic.jobs.log_lines import LONGEST_LINE, tail_size
 from kinetic.jobs.stored_logs import follow_stored, stored_lines
-from kinetic.testing import a_launch
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -19,6 +18,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing import MemoryStore
+from kinetic_servers.launches import a_launch
 
 
 def a_folder(path: Path, *logs: bytes, attempt: int = 1) -> JobFolder:

@@ -13,8 +13,8 @@ import pytest
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.paths import Home
 from kinetic.backends.local.removal import remove_tree
-from kinetic.testing import a_launch
 from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_servers.launches import a_launch
 
 NOBODY = 65_534
 
@@ -128,7 +128,7 @@ def test_a_clean_up_warns_of_files_it_had_to_leave(tmp_path: Path) -> None:
         import warnings
         from pathlib import Path
         from kinetic.backends.local.backend import LocalBackend
-        from kinetic.testing.fakes import a_record
+        from kinetic_servers.fakes import a_record
         from kinetic_payload.stores.folder.store import FolderStore
 
         backend = LocalBackend(Path({str(tmp_path)!r}), FolderStore(Path({str(tmp_path)!r}, "store")))

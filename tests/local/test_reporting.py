@@ -7,12 +7,12 @@ import pytest
 
 from kinetic.backends.local.supervisor.attempt import Verdict
 from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
-from kinetic.testing import outcome_of
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.testing import MemoryStore
+from kinetic_servers.launches import outcome_of
 
 JOB = "cpu-f-20260101-000000-abc"
 SIGTERM, SIGKILL = 15, 9

@@ -25,19 +25,19 @@ from kinetic.backends.local.supervisor.power import CAFFEINATE, awake_command
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
-from kinetic.testing import (
+from kinetic.testing import eventually
+from kinetic_payload.processes import marked
+from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_servers.launches import (
     a_launch,
     await_outcome,
-    eventually,
     fake_runner_source,
     job_ids_of,
     kill_hard,
     outcome_of,
 )
-from kinetic_payload.processes import marked
-from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.stores.folder.store import FolderStore
 
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 
@@ -133,7 +133,7 @@ def test_a_killed_submitter_leaves_jobs_with_a_truthful_status(
         import sys
         from pathlib import Path
         from kinetic.backends.local.backend import LocalBackend
-        from kinetic.testing import a_launch
+        from kinetic_servers.launches import a_launch
         from kinetic_payload.stores.folder.store import FolderStore
         home = Path({str(machine.home)!r})
         store = FolderStore(home / "store")
@@ -178,7 +178,7 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
         f"""
         from pathlib import Path
         from kinetic.backends.local.backend import LocalBackend
-        from kinetic.testing import a_launch
+        from kinetic_servers.launches import a_launch
         from kinetic_payload.stores.folder.store import FolderStore
         home = Path({str(machine.home)!r})
         store = FolderStore(home / "store")

@@ -19,12 +19,13 @@ import psutil
 
 from kinetic.backends.local.collection import MAX_AGE, collect
 from kinetic.backends.local.paths import Home
-from kinetic.testing import eventually, kill_hard
+from kinetic.testing import eventually
 from kinetic_payload.layout import RESERVED_PREFIXES, Env, JobObjects
 from kinetic_payload.processes import marked
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
+from kinetic_servers.launches import kill_hard
 
 HOUR = 3600.0
 

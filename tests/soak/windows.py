@@ -26,7 +26,6 @@ STEPS: dict[str, dict[str, Any]] = {
     "send the call": {"operation": "objects.insert*", "name": "*/payload.pkl"},
     "record": {"operation": "objects.insert*", "name": "*/handle.json"},
     "claim": {"operation": "objects.insert*", "name": "*.claim"},
-    "renew the lease": {"operation": "objects.insert*", "name": "*/lease.json"},
     "fetch the call": {"operation": "objects.get.media", "name": "*/payload.pkl"},
     "fetch the project": {"operation": "objects.get.media", "name": "contexts/*"},
     "fetch the data": {"operation": "objects.get*", "name": "*/packs/*"},
@@ -124,8 +123,7 @@ def _run(folder: Path, case: Case) -> tuple[str, str]:
         planned = place.server.faults.add(**STEPS[step], **FAULTS[fault], seconds=window)
         plan = {
             "number": number, "hosts": 1, "retries": 0, "size": 300_000, "stopping": False,
-            # Long enough for a lease to be renewed once.
-            "seconds": 12 if step == "renew the lease" else 0.05,
+            "seconds": 0.05,
             "marks": str(place.folder), "waiting": True, "window": window,
             "data": [str(place.folder / "data")],
         }  # fmt: skip

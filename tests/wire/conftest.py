@@ -27,8 +27,8 @@ from kinetic_payload.calls.call import CallHeader
 from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.gcs import connection as connections
-from kinetic_payload.testing.gcs import GcsServer
 from kinetic_runner.bundle import bundle_for
+from kinetic_servers.gcs import GcsServer
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 from kinetic_payload.data.bucket import download, look, open_bucket
 from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import DataError
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 from .conftest import client_of
 

@@ -10,8 +10,8 @@ import pytest
 from kinetic_images.builders.cloud_build.service import CloudBuildService
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.errors import BuildServiceLoginError
-from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps
-from kinetic_k8s.testing import GoogleIdentity
+from kinetic_servers.cloud_build import CloudBuildServer, PythonSteps
+from kinetic_servers.gke import GoogleIdentity
 
 
 def test_a_revoked_login_is_an_error_of_its_own(

@@ -24,7 +24,7 @@ from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 MIB = 1 << 20
 QUICK = RetryPolicy(limit=100, first=0.01, longest=0.1)

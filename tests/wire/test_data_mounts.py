@@ -16,7 +16,7 @@ import pytest
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.layout import data_files_prefix
 from kinetic_payload.stores.gcs import GcsStore, Service
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 OURS = Path(__file__).with_name("fusermount.py")
 

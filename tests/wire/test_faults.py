@@ -31,15 +31,15 @@ from kinetic.settings.settings import Settings
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
 from kinetic.submit.submit import submit
-from kinetic.testing.fakes import a_record, report_error, report_value
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.gcs import GcsStore
 from kinetic_payload.stores.gcs.retry import RetryPolicy
-from kinetic_payload.testing.gcs import GcsServer
-from kinetic_payload.testing.gcs.access import Tokens
 from kinetic_payload.threads import check_wanted
+from kinetic_servers.fakes import a_record, report_error, report_value
+from kinetic_servers.gcs import GcsServer
+from kinetic_servers.gcs.access import Tokens
 
 from .conftest import RecordingBackend
 

@@ -142,11 +142,9 @@ def test_copies_and_compositions_keep_the_bytes(bucket: storage.Bucket) -> None:
 
     bucket.copy_blob(one, bucket, "copied")
     bucket.blob("rewritten").rewrite(two)
-    bucket.blob("joined").compose([one, two])
 
     assert bucket.blob("copied").download_as_bytes() == b"1" * 100_000
     assert bucket.blob("rewritten").download_as_bytes() == b"2"
-    assert bucket.blob("joined").download_as_bytes() == b"1" * 100_000 + b"2"
 
 
 def test_a_missing_object_is_not_found(bucket: storage.Bucket) -> None:

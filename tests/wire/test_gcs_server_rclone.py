@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 Rclone = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -9,7 +9,7 @@ from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 RETRY = RetryPolicy(limit=100, first=0.01, longest=0.1)
 

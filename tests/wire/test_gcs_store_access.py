@@ -31,7 +31,7 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
 )
 from kinetic_payload.stores.gcs import ExternalBucket, GcsStore, RetryPolicy, Service
-from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
+from kinetic_servers.gcs import EVERYONE, GcsServer, Tokens
 
 from .conftest import client_of
 

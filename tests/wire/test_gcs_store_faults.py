@@ -24,7 +24,7 @@ from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.testing import increment
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
 PAGE = (

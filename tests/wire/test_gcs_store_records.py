@@ -10,7 +10,7 @@ import pytest
 from kinetic_payload.errors import PreconditionFailedError
 from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_payload.stores.store import ABSENT
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 NAME = "job/outcome.json"
 

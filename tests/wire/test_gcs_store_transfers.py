@@ -26,7 +26,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
 from kinetic_payload.stores.store import ABSENT
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 QUICK = RetryPolicy(limit=100, first=0.01, longest=0.05)
 MIB = 1 << 20

@@ -76,14 +76,13 @@ class Desk:
 
     @property
     def services(self) -> Services:
-        store = open_at(parse_location(self.desk.store), self.home)
+        store = open_at(parse_location(self.desk.store))
         key_signer = KeySigner(KeyFile(self.home))
         backend = Brief(
             self.home,
             store,
             verify=key_signer.verify,
             report_seconds=self.seconds,
-            lease_seconds=3.0,
         )
         return Services(store, backend, key_signer=key_signer)
 

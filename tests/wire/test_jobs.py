@@ -62,7 +62,7 @@ def jobs(desk) -> Any:
 
 
 def the_store(desk) -> Store:
-    return open_at(parse_location(desk.store), desk.folder)
+    return open_at(parse_location(desk.store))
 
 
 def test_a_job_leaves_only_shared_objects_in_the_bucket(desk, jobs) -> None:
@@ -206,7 +206,7 @@ def submitted(desk, function: Any, *args: Any) -> list[Any]:
     home = Path(settings.home.value)
     location = parse_location(desk.store)
     services = Services(
-        open_at(location, home),
+        open_at(location),
         cast("Any", RecordingBackend()),
         key_signer=key_signer_of(location, KeyFile(home)),
     )

@@ -16,8 +16,8 @@ from kinetic_payload.errors import CredentialsError, StorePermissionError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
-from kinetic_payload.testing.gcs import GcsServer, Tokens
 from kinetic_runner.store_retries import retry_in_new_pod
+from kinetic_servers.gcs import GcsServer, Tokens
 
 from .conftest import call_header
 

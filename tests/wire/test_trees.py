@@ -26,7 +26,7 @@ from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.gcs import GcsStore, Service
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import Store
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 SIZES = Sizes(large=64, pack=1500, in_memory=10)
 """So that small trees have packs and large files, and files that are read as a whole."""

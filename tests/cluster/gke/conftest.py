@@ -28,7 +28,7 @@ from standins import PROXY, SCRATCH, SERVER, push
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
-from kinetic_payload.testing.gcs import Faults, GcsProcess, GcsServer
+from kinetic_servers.gcs import Faults, GcsProcess, GcsServer
 
 BUCKET = "jobs"
 GATES = "gates"

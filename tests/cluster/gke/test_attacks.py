@@ -27,7 +27,7 @@ from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.testing.gcs import Fault, Faults
+from kinetic_servers.gcs import Fault, Faults
 
 CANARY = "canary"
 

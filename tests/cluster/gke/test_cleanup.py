@@ -10,7 +10,7 @@ import pytest
 
 import kinetic
 from kinetic.job_status import JobStatus
-from kinetic_payload.testing.gcs import Faults
+from kinetic_servers.gcs import Faults
 
 JOBS = """
 import os, sys

@@ -20,7 +20,7 @@ from kinetic.testing import (
     Client,
     RegisteredClient,
 )
-from kinetic_payload.testing.gcs import GcsProcess
+from kinetic_servers.gcs import GcsProcess
 
 
 class OnACluster:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from kinetic_k8s.reading.attempts import PodView
-from kinetic_payload.testing.gcs import Faults
+from kinetic_servers.gcs import Faults
 
 HEAD = """
 import os, sys

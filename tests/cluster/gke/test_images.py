@@ -10,7 +10,7 @@ from typing import Any
 from container_programs import DOCKER, Engine
 from installable_wheels import write_wheel
 
-from kinetic_images.testing.cloud_build import CloudBuildServer, DockerSteps
+from kinetic_servers.cloud_build import CloudBuildServer, DockerSteps
 
 BUNDLED = """
 import kinetic

@@ -22,15 +22,15 @@ from kinetic.backends.gke.left import LEFT_AGE, Left, needs_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.workloads import Workloads
 from kinetic.job_status import JobStatus
-from kinetic.testing import kill_hard
-from kinetic.testing.fakes import FakeStore
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import is_job_id
 from kinetic_payload.stores.store import parse_location
-from kinetic_payload.testing.gcs import Fault, Faults
+from kinetic_servers.fakes import FakeStore
+from kinetic_servers.gcs import Fault, Faults
+from kinetic_servers.launches import kill_hard
 
 SUBMITS = """
 import os, sys

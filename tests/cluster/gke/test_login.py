@@ -11,7 +11,7 @@ from typing import Any
 
 from encryption import cluster_at
 
-from kinetic_k8s.testing import GkeServer
+from kinetic_servers.gke import GkeServer
 
 SCRIPT = """
 import os

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import Any
 
-from kinetic_payload.testing.gcs import Faults
+from kinetic_servers.gcs import Faults
 
 UNREACHABLE = "node.kubernetes.io/unreachable:NoExecute"
 """The taint of a lost node. Pods tolerate it for 300 s; the cluster removes it from a node that is ready."""

@@ -14,7 +14,6 @@ from kinetic.backends.gke.watch import JobWatches
 from kinetic.errors import ConfigurationError, JobError
 from kinetic.job_status import JobStatus
 from kinetic.settings.keys import KeySigner
-from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connect import connect
 from kinetic_k8s.cluster.connection import Access
@@ -24,6 +23,7 @@ from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.signing import UNSIGNED, signed
 from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_servers.fakes import FakeStore, a_record
 
 RECORD = a_record(backend="gke")
 NAMES = JobObjects(RECORD.job_id)

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import Any
 
-from kinetic_payload.testing.gcs import Fault, Faults
+from kinetic_servers.gcs import Fault, Faults
 
 
 class After(Fault):

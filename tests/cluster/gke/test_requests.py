@@ -22,7 +22,7 @@ from kinetic.jobs.status import explained, look
 from kinetic.testing import RegisteredClient, ServicesClient, users_project
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET
 from kinetic_payload.records.signing import KEY_SIZE
-from kinetic_payload.testing.gcs import GcsProcess
+from kinetic_servers.gcs import GcsProcess
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.testing.fakes import FakeServices
 from kinetic_payload.records.job import JobRecord
+from kinetic_servers.fakes import FakeServices
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from kinetic.jobs.presence import STARTING, starting_or_gone
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import attempts_of, logged_attempts
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
-from kinetic.testing.fakes import a_record, a_report
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.testing import MemoryStore
+from kinetic_servers.fakes import a_record, a_report
 
 KEY = Signer(b"k" * 32)
 

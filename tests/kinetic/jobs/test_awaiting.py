@@ -9,8 +9,9 @@ import pytest
 from kinetic.errors import JobNotFoundError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of
-from kinetic.testing import eventually, job_ids_of
-from kinetic.testing.fakes import FakeServices
+from kinetic.testing import eventually
+from kinetic_servers.fakes import FakeServices
+from kinetic_servers.launches import job_ids_of
 
 
 def a_job(services: FakeServices, job_id: str = "cpu-f-20260101-000000-abcdef0") -> JobHandle:

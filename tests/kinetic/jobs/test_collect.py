@@ -44,19 +44,12 @@ from kinetic.jobs.records import find_outcome
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel
 from kinetic.settings.keys import KeyFile, KeySigner
-from kinetic.testing.fakes import (
-    FakeBackend,
-    FakeServices,
-    a_report,
-    raising,
-    report,
-    report_error,
-)
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
+from kinetic_servers.fakes import FakeBackend, FakeServices, a_report, raising, report, report_error
 
 LARGE = bytes(2 * INLINE_LIMIT)
 

@@ -20,13 +20,13 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in, statuses_of
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.records import write_outcome
-from kinetic.testing.fakes import FakeServices, FakeStore, a_record, report_value
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Store
+from kinetic_servers.fakes import FakeServices, FakeStore, a_record, report_value
 
 JOB = a_record().job_id
 ODD = (

@@ -25,13 +25,13 @@ from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.records import find_record
 from kinetic.jobs.services import LOOK
 from kinetic.jobs.wait import WaitStopped
-from kinetic.testing import job_ids_of
-from kinetic.testing.fakes import FakeServices, a_record, raising, report_value
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.outages import current_limit
+from kinetic_servers.fakes import FakeServices, a_record, raising, report_value
+from kinetic_servers.launches import job_ids_of
 
 HANDLE = handle_of(a_record())
 

@@ -7,7 +7,6 @@ import pytest
 
 from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.stored_logs import follow_stored
-from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_payload.errors import (
     BucketNotFoundError,
     ObjectNotFoundError,
@@ -17,6 +16,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores.store import ObjectInfo, Store
+from kinetic_servers.fakes import FakeStore, a_record
 
 OUTAGE = StoreUnavailableError("gs://b does not respond.")
 

@@ -9,12 +9,12 @@ import pytest
 from kinetic.backends.backend import Observation
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import JobOutcome, deciding_host, outcome_of_vanished
-from kinetic.testing.fakes import a_record, a_report
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.testing import MemoryStore
+from kinetic_servers.fakes import a_record, a_report
 
 KEY = Signer(b"k" * 32)
 OTHER_KEY = Signer(b"o" * 32)

@@ -11,10 +11,10 @@ from kinetic.jobs.failures import failure_without_exception
 from kinetic.jobs.logs import log_lines
 from kinetic.jobs.records import find_outcome, find_record, read_reports, write_outcome
 from kinetic.jobs.status import job_outcome, look
-from kinetic.testing.fakes import FakeServices, a_report, report, report_value
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
+from kinetic_servers.fakes import FakeServices, a_report, report, report_value
 
 CANCELLED = "cancelled"
 OUTCOME = "write */outcome.json"

@@ -23,12 +23,12 @@ from kinetic.jobs.services import Services
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel, clean_up
 from kinetic.settings.keys import KeyFile, KeySigner, signing_key
-from kinetic.testing import job_ids_of
-from kinetic.testing.fakes import FakeServices, a_record, report_value
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import signed
+from kinetic_servers.fakes import FakeServices, a_record, report_value
+from kinetic_servers.launches import job_ids_of
 
 LARGE = bytes(2 * INLINE_LIMIT)
 SHARED = ("contexts/abc.zip", "data/abc/tree.zip", "data-markers/abc", "groups/grp-1/group.json")

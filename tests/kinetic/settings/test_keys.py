@@ -12,9 +12,9 @@ import pytest
 
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
 from kinetic.settings.keys import KeyFile, KeySigner, key_path, signing_key
-from kinetic.testing.fakes import a_record
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.signing import KEY_SIZE
+from kinetic_servers.fakes import a_record
 
 NAME = f"{a_record().job_id}/handle.json"
 

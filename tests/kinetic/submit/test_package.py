@@ -25,12 +25,12 @@ from kinetic.submit.package import (
     plan_of,
     upload,
 )
-from kinetic.testing.fakes import FakeStore
 from kinetic_payload.calls.call import CallHeader, read_header
 from kinetic_payload.errors import TreeChangedError
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.progress import Advance
 from kinetic_payload.project.snapshot import Snapshot
+from kinetic_servers.fakes import FakeStore
 
 JOB = "cpu-f-20260101-000000-abcdef0"
 

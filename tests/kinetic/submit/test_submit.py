@@ -33,13 +33,13 @@ from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.submit.submit import submit
-from kinetic.testing import job_ids_of
-from kinetic.testing.fakes import FakeBackend, FakeServices, FakeStore, Journal, raising
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import verify
 from kinetic_payload.stores.store import Location, ObjectInfo
 from kinetic_payload.threads import Stopped, pause
+from kinetic_servers.fakes import FakeBackend, FakeServices, FakeStore, Journal, raising
+from kinetic_servers.launches import job_ids_of
 
 CONTEXTS = ("contexts/", "data/", "data-markers/")
 A_DAY = 86_400.0

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kinetic_cli.testing import run
+from kinetic_servers.stub_jobs import run
 
 
 def listed(home: Path, *args: str) -> list[dict[str, Any]]:

@@ -21,14 +21,14 @@ from small_images import PYTHON, push_image
 
 import kinetic
 from kinetic.light import light_files
-from kinetic_cli.testing import run
 from kinetic_images.bases import find_base
 from kinetic_images.registry.registry import Registry
-from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps
-from kinetic_images.testing.registry.server import RegistryServer
 from kinetic_payload.http.retry import RetryPolicy
-from kinetic_payload.testing.gcs import GcsServer
 from kinetic_runner.bundle import bundle_for
+from kinetic_servers.cloud_build import CloudBuildServer, PythonSteps
+from kinetic_servers.gcs import GcsServer
+from kinetic_servers.registry.server import RegistryServer
+from kinetic_servers.stub_jobs import run
 
 JAX = "0.10.2" if PYTHON == "3.11" else "0.12.0.1"
 PICKLE = importlib.metadata.version("cloudpickle")

@@ -23,12 +23,12 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of
 from kinetic.jobs.outcome import JobOutcome
-from kinetic.testing.fakes import FakeServices
 from kinetic_cli.app import App
-from kinetic_cli.testing import StubApp, StubJob, a_job, run
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
+from kinetic_servers.fakes import FakeServices
+from kinetic_servers.stub_jobs import StubApp, StubJob, a_job, run
 
 Jobs = Callable[..., Result]
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from kinetic.settings.profiles import Profile
-from kinetic_cli.testing import run
+from kinetic_servers.stub_jobs import run
 
 CLUSTER = ("--project", "p", "--zone", "z", "--cluster", "c")
 Kinetic = Callable[..., Result]

@@ -14,8 +14,8 @@ from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.recipe import Recipe
 from kinetic_images.targets import Target
-from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps, Step
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.cloud_build import CloudBuildServer, PythonSteps, Step
+from kinetic_servers.gcs import GcsServer
 
 BASE = f"127.0.0.1:5000/base/python@sha256:{'0' * 64}"
 IMAGE = "registry.test/kn/bundled:0123abc"

@@ -15,9 +15,9 @@ sys.path.append(str(Path(__file__).parent))
 from building import Cloud, Images, successful
 
 from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
-from kinetic_images.testing.cloud_build import CloudBuildServer, PythonSteps, Step
 from kinetic_payload.stores.gcs import GcsStore
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.cloud_build import CloudBuildServer, PythonSteps, Step
+from kinetic_servers.gcs import GcsServer
 
 
 @pytest.fixture

@@ -37,9 +37,9 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.targets import Target
-from kinetic_images.testing.cloud_build import Refused, Step
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.threads import Stopped, stoppable
+from kinetic_servers.cloud_build import Refused, Step
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 CACHE = "registry.test/kn/bundled:buildcache-amd64"

@@ -14,8 +14,8 @@ from kinetic_images.builders.cloud_build import CloudBuildSettings, RegistryLogi
 from kinetic_images.builders.cloud_build.request import ImageBuild, Source, build_request
 from kinetic_images.builders.cloud_build.settings import secret_version
 from kinetic_images.errors import BuildInputError
-from kinetic_images.testing.cloud_build.validation import invalid
 from kinetic_payload.stores.store import Location
+from kinetic_servers.cloud_build.validation import invalid
 
 GOLDEN = Path(__file__).parent / "golden"
 PLAIN = CloudBuildSettings(project="my-project")

@@ -11,8 +11,8 @@ import pytest
 
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_images.testing.registry import RegistryServer
 from kinetic_payload.http.retry import RetryPolicy
+from kinetic_servers.registry import RegistryServer
 
 QUICK = RetryPolicy(limit=3, first=0.01, longest=0.05)
 

@@ -13,8 +13,8 @@ from kinetic_images.errors import (
 )
 from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.repository import Repository
-from kinetic_images.testing.registry import RegistryServer
 from kinetic_payload.threads import Stopped, stoppable
+from kinetic_servers.registry import RegistryServer
 
 DATA = os.urandom(3_000_000)
 
@@ -28,7 +28,7 @@ def digest(server: RegistryServer) -> str:
 def test_a_broken_connection_is_continued_where_it_broke(
     server: RegistryServer, repository: Repository, digest: str, status: int | None
 ) -> None:
-    server.faults.add(method="GET", times=2, drop_response_after=1_000_000)
+    server.faults.add(method="GET", times=2, reset="response", at=1_000_000)
     if status:
         server.faults.add(method="GET", status=status)
 
@@ -51,7 +51,7 @@ def test_a_broken_connection_is_continued_where_it_broke(
 def test_a_server_without_ranges_sends_the_blob_again(
     server: RegistryServer, repository: Repository, digest: str, answer: dict[str, Any]
 ) -> None:
-    server.faults.add(method="GET", drop_response_after=1_000_000)
+    server.faults.add(method="GET", reset="response", at=1_000_000)
     server.faults.add(method="GET", **answer)
 
     with repository.open_blob(digest, len(DATA)) as file:
@@ -85,8 +85,8 @@ def test_a_blob_that_is_not_there_or_unreachable_is_an_error(
     with pytest.raises(ImageNotFoundError, match="BLOB_UNKNOWN"):
         repository.open_blob(digest_of(b"absent"), 6)
 
-    server.faults.add(method="GET", drop_response_after=100_000)
-    server.faults.add(method="GET", times=None, lose_response=True)
+    server.faults.add(method="GET", reset="response", at=100_000)
+    server.faults.add(method="GET", times=None, reset="after")
     with repository.open_blob(digest, len(DATA)) as file, pytest.raises(RegistryUnavailableError):
         file.read()
 
@@ -94,7 +94,7 @@ def test_a_blob_that_is_not_there_or_unreachable_is_an_error(
 def test_a_reader_that_is_stopped_ends_before_the_registry_responds(
     server: RegistryServer, repository: Repository, digest: str
 ) -> None:
-    server.faults.add(method="GET", stall=30.0)
+    server.faults.add(method="GET", held=True)
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
 

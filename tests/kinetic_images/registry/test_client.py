@@ -15,8 +15,8 @@ from kinetic_images.errors import (
 from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_images.testing.registry import Access, RegistryServer, User
 from kinetic_payload.http.retry import RetryPolicy
+from kinetic_servers.registry import Access, RegistryServer, User
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ from kinetic_payload.http.retry import RetryPolicy
         ({"status": 503}, RegistryUnavailableError),
         ({"status": 302}, RegistryError),
         ({"status": 418}, RegistryError),
-        ({"lose_response": True}, RegistryUnavailableError),
-        ({"stall": 9.0}, RegistryUnavailableError),
+        ({"reset": "after"}, RegistryUnavailableError),
+        ({"held": True}, RegistryUnavailableError),
     ],
 )
 def test_no_failure_is_taken_for_a_missing_image(
@@ -54,7 +54,7 @@ def test_no_failure_is_taken_for_a_missing_image(
 
 
 @pytest.mark.parametrize(
-    "fault", [{"status": 429}, {"status": 502}, {"lose_response": True}, {"drop_response_after": 3}]
+    "fault", [{"status": 429}, {"status": 502}, {"reset": "after"}, {"reset": "response", "at": 3}]
 )
 def test_a_short_failure_is_retried(
     server: RegistryServer, repository: Repository, fault: dict[str, Any]

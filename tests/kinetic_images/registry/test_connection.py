@@ -23,9 +23,9 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.registry.registry import Registry
-from kinetic_images.testing.registry import Access, RegistryServer, User
-from kinetic_images.testing.registry.contract import push
 from kinetic_payload.http.retry import RetryPolicy
+from kinetic_servers.registry import Access, RegistryServer, User
+from kinetic_servers.registry.images import push
 
 QUICK = RetryPolicy(limit=1, first=0.01, longest=0.05)
 NAME = "us-docker.pkg.dev"
@@ -172,7 +172,7 @@ class Authority:
     """A certificate authority, and a proxy that leads all hosts to one server."""
 
     def __init__(self, folder: Path) -> None:
-        trustme = pytest.importorskip("trustme", reason="it needs kinetic-k8s[testing]")
+        trustme = pytest.importorskip("trustme", reason="it needs kinetic-servers")
         made = trustme.CA()
         self.file = folder / "ca.pem"
         made.cert_pem.write_to_path(str(self.file))
@@ -224,7 +224,7 @@ def test_a_registry_of_googles_gets_the_token_of_the_machine_with_the_first_requ
     authority: Authority, environ: dict[str, str], tmp_path: Path
 ) -> None:
     # A sibling of this package, which is not there when its tests run alone.
-    identity = pytest.importorskip("kinetic_k8s.testing.google_identity")
+    identity = pytest.importorskip("kinetic_servers.gke.google_identity")
 
     access = Access({"tester": User(), "reader": User(grants={"*": frozenset({"pull"})})})
     with (

@@ -8,13 +8,13 @@ import pytest
 from kinetic_images.errors import RegistryLoginError, RegistryUnavailableError
 from kinetic_images.registry.google_login import google_login
 
-pytest.importorskip("cryptography", reason="it needs kinetic-k8s[testing]")
+pytest.importorskip("cryptography", reason="it needs kinetic-servers")
 VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
 
 
 def test_the_key_file_that_the_environment_names_gives_tokens(tmp_path: Path) -> None:
     # A sibling of this package, which is not there when its tests run alone.
-    identity = pytest.importorskip("kinetic_k8s.testing.google_identity")
+    identity = pytest.importorskip("kinetic_servers.gke.google_identity")
 
     with identity.GoogleIdentity(tmp_path) as google:
         environ = {VARIABLE: str(google.file)}

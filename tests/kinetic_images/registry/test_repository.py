@@ -13,8 +13,8 @@ from kinetic_images.errors import (
 from kinetic_images.registry.oci import OCI_CONFIG, OCI_MANIFEST, Descriptor, Manifest, digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_images.testing.registry import RegistryServer
-from kinetic_images.testing.registry.storage import StoredManifest
+from kinetic_servers.registry import RegistryServer
+from kinetic_servers.registry.storage import StoredManifest
 
 OTHER = digest_of(b"other")
 

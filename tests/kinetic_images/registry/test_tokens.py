@@ -10,9 +10,9 @@ import pytest
 from kinetic_images.errors import RegistryError, RegistryLoginError, RegistryPermissionError
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_images.testing.registry import Access, RegistryServer, User
-from kinetic_images.testing.registry.contract import push, push_image
 from kinetic_payload.threads import parallel_map
+from kinetic_servers.registry import Access, RegistryServer, User
+from kinetic_servers.registry.images import push, push_image
 
 PULL = frozenset({"pull"})
 LogIn = Callable[..., None]

@@ -16,9 +16,9 @@ from kinetic_images.errors import InvalidImageError, RegistryError, RegistryUnav
 from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_images.testing.registry import Access, RegistryServer, User
-from kinetic_images.testing.registry.contract import push
 from kinetic_payload.threads import Stopped, stoppable
+from kinetic_servers.registry import Access, RegistryServer, User
+from kinetic_servers.registry.images import push
 
 DATA = os.urandom(1_000_000)
 UPLOADS = "/v2/kn/image/blobs/uploads/*"
@@ -44,8 +44,8 @@ def test_registries_of_all_kinds_accept_uploads(
 @pytest.mark.parametrize(
     "fault",
     [
-        {"drop_request_after": 500_000},
-        {"drop_request_after": 0},
+        {"reset": "request", "at": 500_000},
+        {"reset": "request", "at": 0},
         {"status": 503},
         {"status": 429, "retry_after": "0.1"},
         {"status": 404, "code": "BLOB_UPLOAD_UNKNOWN"},
@@ -68,7 +68,7 @@ def test_a_broken_upload_is_sent_again_and_counted_once(
 def test_an_upload_whose_response_was_lost_is_not_repeated(
     server: RegistryServer, repository: Repository
 ) -> None:
-    server.faults.add(method="PUT", path=UPLOADS, lose_response=True)
+    server.faults.add(method="PUT", path=UPLOADS, reset="after")
     advances: list[int] = []
 
     push(repository, DATA, advances)
@@ -82,7 +82,7 @@ def test_uploads_that_fail_without_progress_end(
 ) -> None:
     policy = RetryPolicy(limit=1, first=0.01, longest=0.05)
     repository = Registry(environ=environ, policy=policy).repository(f"{server.host}/kn/image")
-    server.faults.add(method="PUT", path=UPLOADS, times=None, drop_request_after=300_000)
+    server.faults.add(method="PUT", path=UPLOADS, times=None, reset="request", at=300_000)
     advances = list[int]()
 
     with pytest.raises(RegistryUnavailableError, match="tried for 1 s"):
@@ -105,7 +105,7 @@ def test_a_login_that_expires_in_the_middle_of_an_upload_is_renewed(
 
         push(repository, b"small")
         session = threading.Event()
-        fault = server.faults.add(method="PUT", path=UPLOADS, stall=30)
+        fault = server.faults.add(method="PUT", path=UPLOADS, held=True)
         threading.Thread(
             target=lambda: (session.wait(10), access.revoke(), fault.release())
         ).start()
@@ -159,7 +159,7 @@ def test_an_error_or_an_early_end_of_the_content_ends_the_upload(repository: Rep
         repository.upload(digest_of(b""), 11, lambda: io.BytesIO(bytes(10)), lambda _: None)
 
 
-@pytest.mark.parametrize("fault", [{"stall_request_after": 1 << 16}, {"stall": 60.0}])
+@pytest.mark.parametrize("fault", [{"held": True, "at": 1 << 16}, {"held": True}])
 def test_a_stopped_upload_ends_before_the_registry_responds(
     server: RegistryServer, repository: Repository, fault: dict[str, Any]
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_stopped_upload_ends_before_the_registry_responds(
 
 @pytest.mark.slow  # It starts a process, and waits for it.
 def test_ctrl_c_ends_an_upload(server: RegistryServer) -> None:
-    server.faults.add(method="PUT", path=UPLOADS, stall_request_after=1 << 16, times=None)
+    server.faults.add(method="PUT", path=UPLOADS, held=True, at=1 << 16, times=None)
     script = (
         "import io, sys\n"
         "from kinetic_images.registry.registry import Registry\n"

@@ -23,7 +23,7 @@ from kinetic_k8s.errors import (
     ServiceDisabledError,
     UnknownClusterError,
 )
-from kinetic_k8s.testing import GkeServer
+from kinetic_servers.gke import GkeServer
 
 PEM = "-----BEGIN CERTIFICATE-----\n"
 

@@ -19,7 +19,7 @@ from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError, DataError, StorePermissionError
 from kinetic_payload.progress import Advance
 from kinetic_payload.stores.gcs import BucketObject
-from kinetic_payload.testing.gcs import EVERYONE, GcsServer, Tokens
+from kinetic_servers.gcs import EVERYONE, GcsServer, Tokens
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from kinetic_payload.testing.gcs import GcsServer, Tokens
+from kinetic_servers.gcs import GcsServer, Tokens
 
 ASK = "from kinetic_payload.http.google import fresh_credentials; print(fresh_credentials().token)"
 

@@ -11,8 +11,8 @@ from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
 from kinetic.submit.submit import submit
 from kinetic.target import Target
-from kinetic.testing import job_ids_of
 from kinetic_payload.stores.folder.store import FolderStore
+from kinetic_servers.launches import job_ids_of
 
 ACTS = {"cancel": cancel, "clean up": partial(clean_up, resource=True, artifacts=True)}
 

@@ -20,7 +20,6 @@ from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
-from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.errors import (
@@ -35,6 +34,7 @@ from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import Form
 from kinetic_k8s.reading.queue import QUEUE
 from kinetic_payload.stores.store import Location
+from kinetic_servers.fakes import FakeStore, a_record
 
 Clusters = Callable[..., Any]
 BUCKET = Location("gs", "jobs")

@@ -37,12 +37,12 @@ from kinetic_images.errors import (
     RegistryUnavailableError,
 )
 from kinetic_images.registry.registry import Registry
-from kinetic_images.testing.registry import Access, RegistryServer, User
 from kinetic_images.uv import find_uv
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_payload.http.retry import RetryPolicy
-from kinetic_payload.testing.gcs import GcsServer
 from kinetic_runner.bundle import bundle_for
+from kinetic_servers.gcs import GcsServer
+from kinetic_servers.registry import Access, RegistryServer, User
 
 PASSWORD = "pa55-of-mine"
 ALL = frozenset({"pull", "push"})

@@ -17,7 +17,7 @@ from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import UnknownClusterError, UnknownContextError
 
 if TYPE_CHECKING:
-    from kinetic_k8s.testing import GkeServer
+    from kinetic_servers.gke import GkeServer
 
 
 def cluster_in(target: Target | None, folder: Path, **variables: str) -> Identity:

@@ -17,7 +17,6 @@ from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, look
 from kinetic.jobs.wait import Pace
 from kinetic.settings.keys import KeyFile, KeySigner
-from kinetic.testing.fakes import FakeBackend, FakeStore, a_record, create_outcome
 from kinetic_k8s.errors import ClusterUnreachableError, NotPermittedError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
@@ -26,6 +25,7 @@ from kinetic_payload.layout import Flag, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
+from kinetic_servers.fakes import FakeBackend, FakeStore, a_record, create_outcome
 
 RECORD = a_record(backend="pathways", workload="LeaderWorkerSet", k8s_name="kn-train-0123456")
 ENDED = Outcome(job_id=RECORD.job_id, status="succeeded")

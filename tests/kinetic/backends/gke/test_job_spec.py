@@ -14,9 +14,9 @@ from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
-from kinetic.testing.fakes import a_record
 from kinetic_k8s.manifests.workload import KIND_OF_FORM, Form, workload_manifest
 from kinetic_payload.stores.store import Location
+from kinetic_servers.fakes import a_record
 
 DIGESTS = {"payload_digest": "1" * 64, "context_digest": "2" * 64}
 

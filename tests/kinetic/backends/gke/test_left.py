@@ -14,7 +14,6 @@ from kinetic.backends.gke.left import LEFT_AGE, Left, created_at, needs_of, stor
 from kinetic.backends.gke.observation import observation_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.workloads import Workloads
-from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HELD, JOB_ID
 from kinetic_k8s.reading.queue import QUEUE
@@ -22,6 +21,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.store import Location
+from kinetic_servers.fakes import FakeStore, a_record
 
 BUCKET = Location("gs", "jobs")
 RECORD = a_record(backend="gke")

@@ -18,7 +18,6 @@ from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.notices import Logins
 from kinetic.settings.keys import KeyFile, KeySigner
-from kinetic.testing.fakes import FakeStore, a_record, create_outcome
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import (
     ClusterUnreachableError,
@@ -40,6 +39,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED, Signing
+from kinetic_servers.fakes import FakeStore, a_record, create_outcome
 
 INDEX = "batch.kubernetes.io/job-completion-index"
 RESTARTS = "jobset.sigs.k8s.io/restart-attempt"

@@ -8,13 +8,13 @@ from typing import Any
 from kinetic.backends.gke.observation import explanation_of, observation_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.job_status import JobStatus
-from kinetic.testing.fakes import FakeStore, a_record
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.queue import QueuePlace
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
+from kinetic_servers.fakes import FakeStore, a_record
 
 PULLING = {"waiting": {"reason": "ErrImagePull", "message": "image: not found"}}
 ENDED = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}

@@ -14,7 +14,7 @@ from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.gke import GkeApi
 
 if TYPE_CHECKING:
-    from kinetic_k8s.testing import GkeServer
+    from kinetic_servers.gke import GkeServer
 
 L4 = {
     "name": "gpus",

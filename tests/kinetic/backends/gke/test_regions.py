@@ -10,7 +10,7 @@ import pytest
 
 from kinetic.backends.gke.regions import bucket_of, cluster_region, contains, region_warning
 from kinetic.settings.settings import resolve
-from kinetic_payload.testing.gcs import GcsServer
+from kinetic_servers.gcs import GcsServer
 
 CONTEXT = "gke_my-project_us-central1-a_kinetic-cluster"
 

@@ -32,11 +32,11 @@ from kinetic_images.recipe import Recipe
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import RemoteImage
 from kinetic_images.targets import Target
-from kinetic_images.testing.registry import RegistryServer
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.progress import Advance
 from kinetic_payload.threads import parallel_map
+from kinetic_servers.registry import RegistryServer
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 RUNNER = {"/app/remote_runner.py": b"print('runner')\n"}
@@ -329,7 +329,7 @@ def test_a_build_that_is_ended_leaves_no_tag_and_the_next_one_cleans_up(
     setup: Setup, number: signal.Signals, stalled: str
 ) -> None:
     recipe = setup.recipe(setup.wheel("big", LARGE), files={})
-    fault = setup.server.faults.add(method="PUT", path=stalled, stall=60.0)
+    fault = setup.server.faults.add(method="PUT", path=stalled, held=True)
     given = {
         "python": PYTHON,
         "base": recipe.base,

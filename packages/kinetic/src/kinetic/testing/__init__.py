@@ -1,4 +1,4 @@
-"""For tests: `BackendContract`, which every backend passes, and fakes.
+"""For tests of backends: `BackendContract` and `BackendProtocol`, which every backend passes.
 
 ```python
 class TestMyBackend(BackendContract):
@@ -8,7 +8,7 @@ class TestMyBackend(BackendContract):
     def refusing_starts(self, client: Client) -> AbstractContextManager[object]: ...
 ```
 
-See `docs/backends.md`. `FakeServices` replaces a store and a backend.
+See `docs/backends.md`.
 """
 
 from kinetic.testing.clients import (
@@ -30,23 +30,7 @@ from kinetic.testing.contract import (
     BackendTrust,
     BackendValues,
 )
-from kinetic.testing.fakes import (
-    FakeBackend,
-    FakeServices,
-    FakeStore,
-    a_record,
-    a_request,
-)
-from kinetic.testing.launches import (
-    a_launch,
-    await_outcome,
-    fake_runner_source,
-    job_ids_of,
-    kill_hard,
-    outcome_of,
-)
 from kinetic.testing.protocol import BackendProtocol
-from kinetic.testing.running import RunningBackend
 
 __all__ = [
     "BackendAttempts",
@@ -61,20 +45,8 @@ __all__ = [
     "BackendTrust",
     "BackendValues",
     "Client",
-    "FakeBackend",
-    "FakeServices",
-    "FakeStore",
     "RegisteredClient",
-    "RunningBackend",
     "ServicesClient",
-    "a_launch",
-    "a_record",
-    "a_request",
-    "await_outcome",
     "eventually",
-    "fake_runner_source",
-    "job_ids_of",
-    "kill_hard",
-    "outcome_of",
     "users_project",
 ]

@@ -471,12 +471,11 @@ class LocalBackend:
     def _home_of(self, record: JobRecord) -> Home | OtherHome:
         """Return the home in which to look for the job's folder, or an observer of jobs without one."""
         found = home_of(record.keeper, record.job_id, self._home)
-        if record.keeper is None and self._in_bucket:
-            found = Unreachable.AWAY  # Of an early version, which did not name the home.
         if not isinstance(found, Unreachable):
             return found
         from kinetic.backends.local.other_homes import OtherHome
 
+        assert record.keeper is not None
         return OtherHome(
             self._store, record.keeper, found, verify=self._verify, kill=self._kill_orphans
         )

@@ -35,7 +35,7 @@ class OtherHome:
     def __init__(
         self,
         store: Store,
-        keeper: Keeper | None,
+        keeper: Keeper,
         why: Unreachable,
         *,
         verify: Verify,
@@ -43,9 +43,7 @@ class OtherHome:
     ) -> None:
         self._store = store
         self._verify = verify
-        self._home = "another home"
-        if keeper is not None:
-            self._home = f"its home {keeper.home} on {keeper.machine}"
+        self._home = f"its home {keeper.home} on {keeper.machine}"
         self._why = why
         self._kill = kill
 
@@ -64,7 +62,7 @@ class OtherHome:
         begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
-            f"It belongs to {self._home}, which cannot be read from here: {self._why.value}.",
+            f"It is kept in {self._home}, which cannot be read from here: {self._why.value}.",
             unreachable=True,
         )
 

@@ -7,11 +7,12 @@ import pytest
 
 from kinetic.backends.backend import Backend
 from kinetic.errors import SubmitError
-from kinetic.testing import BackendProtocol, a_launch, job_ids_of
-from kinetic.testing.fakes import FakeServices, FakeStore
+from kinetic.testing import BackendProtocol
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import StoreContract
+from kinetic_servers.fakes import FakeServices, FakeStore
+from kinetic_servers.launches import a_launch, job_ids_of
 
 
 class TestFakeBackend(BackendProtocol):

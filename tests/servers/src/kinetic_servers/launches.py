@@ -15,7 +15,6 @@ from typing import Any, Final
 from kinetic.backends.backend import Backend, Launch
 from kinetic.backends.local.launch import LocalEnvironment
 from kinetic.submit.capture import SecretValues
-from kinetic.testing.fakes import a_request
 from kinetic.waiting import Deadline
 from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
@@ -24,6 +23,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
+from kinetic_servers.fakes import a_request
 
 
 def fake_runner_source() -> bytes:

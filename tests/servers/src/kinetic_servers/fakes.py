@@ -161,16 +161,16 @@ class FakeBackend:
     def store_result(self, record: JobRecord) -> None:
         """Do nothing: results are in the store already."""
 
-    def check(self, request: JobRequest) -> Sequence[str]:  # noqa: ARG002
+    def check(self, request: JobRequest) -> Sequence[str]:
         """Refuse nothing."""
         self.journal.entries.append("check")
         return ()
 
-    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:  # noqa: ARG002
+    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:
         """Refuse nothing."""
         return ()
 
-    def environment(self, request: JobRequest, project: Packaging) -> Environment:  # noqa: ARG002
+    def environment(self, request: JobRequest, project: Packaging) -> Environment:
         """Return an environment in which nothing can run."""
         with self.journal.noting("dependencies"):
             project.checked()
@@ -266,7 +266,7 @@ class FakeBackend:
         with self.journal.noting(f"check_stop {record.job_id}"):
             pass
 
-    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
+    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
         """End the job unless it has ended; write the outcome `cancelled`, as a supervisor does."""
         with self.journal.noting(f"stop {record.job_id}"):
             found = self._resources.get(record.job_id)
@@ -289,7 +289,7 @@ class FakeBackend:
         for job_id, resource in found:
             yield Listed(job_id, self._observation_of(resource))
 
-    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:  # noqa: ARG002
+    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:
         """Note the call."""
         self.journal.entries.append("collect_left")
 
