@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kinetic.jobs.presence import STARTING, starting_or_gone
 
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import attempts_of, logged_attempts
+from kinetic.jobs.starting import STARTING, starting_or_gone
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import pytest
-from kinetic_images.registry.retry import RetryPolicy
 
 from kinetic_images.errors import InvalidImageError, RegistryError, RegistryUnavailableError
 from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
+from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.threads import Stopped, stoppable
 from kinetic_servers.registry import Access, RegistryServer, User
 from kinetic_servers.registry.images import push
