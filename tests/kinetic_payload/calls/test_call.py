@@ -1,5 +1,7 @@
 import io
 import json
+import pickle
+import textwrap
 
 import pytest
 
@@ -33,28 +35,15 @@ LOCKED = """
 """
 
 
-def test_a_plain_function_of_the_project_is_imported_in_the_job(project):
-    project.write("train.py", LOCKED + "    def main(x):\n        return x + 1, __file__\n")
-    project.write(
-        "run.py",
-        """
-        from shipping import dump, ship
-        import train
-        value, file = ship(train.main, 1)
-        print(value, file.endswith("workspace/project/train.py"), dump(train.main, 1).size < 100)
-        """,
-    )
-
-    assert project.run("run.py") == "2 True True"
-
-
-def test_the_inner_function_of_a_decorated_one_is_found_behind_its_wrapper(project):
+def test_functions_of_the_project_are_imported_in_the_job_also_behind_decorators(project):
     project.write("decorating.py", DECORATING)
     project.write(
         "train.py",
         LOCKED
         + """
     from decorating import Remote, remote
+    def main(x):
+        return x + 1, __file__
     @remote
     def wrapped(x):
         return x + 1
@@ -72,17 +61,18 @@ def test_the_inner_function_of_a_decorated_one_is_found_behind_its_wrapper(proje
         """
         from shipping import dump, ship
         import train
-        print(ship(train.wrapped.__wrapped__, 1))
-        print(ship(train.twice.__wrapped__.__wrapped__, 1))
+        value, file = ship(train.main, 1)
+        print(value, file.endswith("workspace/project/train.py"), dump(train.main, 1).size < 100)
+        print(ship(train.wrapped.__wrapped__, 1), ship(train.twice.__wrapped__.__wrapped__, 1))
         print(ship(train.held.__wrapped__, 1), ship(train.held, 1))
         print(dump(train.wrapped.__wrapped__).size < 200)
         """,
     )
 
-    assert project.run("run.py") == "2\n3\n4 ('remote', 4)\nTrue"
+    assert project.run("run.py") == "2 True True\n2 3\n4 ('remote', 4)\nTrue"
 
 
-def test_a_decorator_that_does_nothing_in_a_job_leads_to_the_same_function(project):
+def test_a_function_is_found_where_its_decorator_does_nothing_in_a_job(project):
     project.write(
         "decorating.py",
         """
@@ -243,15 +233,18 @@ def test_a_nested_function_travels_as_code_and_uses_the_module_that_is_there(pro
     )
 
 
-def test_a_file_that_was_loaded_under_another_name_goes_by_value(project):
+def test_files_under_another_name_and_ignored_modules_go_by_value(project):
     project.write(
         "odd-name.py", "BASE = 40\ndef main(x):\n    return BASE + x\nclass C:\n    v = 1"
     )
+    project.write("secret/__init__.py", "")
+    project.write("secret/mod.py", "def main(): return 'by value'")
     project.write(
         "run.py",
         """
         import importlib.util, sys
         from shipping import ship
+        import secret.mod
         for name, registered in (("other", True), ("third", False)):
             spec = importlib.util.spec_from_file_location(name, "odd-name.py")
             module = importlib.util.module_from_spec(spec)
@@ -259,10 +252,11 @@ def test_a_file_that_was_loaded_under_another_name_goes_by_value(project):
                 sys.modules[name] = module
             spec.loader.exec_module(module)
             print(ship(module.main, 2), type(ship(lambda m: m(), module.C)) is module.C)
+        print(ship(secret.mod.main))
         """,
     )
 
-    assert project.run("run.py") == "42 True\n42 True"
+    assert project.run("run.py", ignored="secret") == "42 True\n42 True\nby value"
 
 
 def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
@@ -337,17 +331,7 @@ def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
     )
 
 
-def test_an_ignored_module_goes_by_value(project):
-    project.write("secret/__init__.py", "")
-    project.write("secret/mod.py", "def main(): return 'by value'")
-    project.write(
-        "run.py", "from shipping import ship\nimport secret.mod\nprint(ship(secret.mod.main))"
-    )
-
-    assert project.run("run.py", ignored="secret") == "by value"
-
-
-def test_installed_packages_never_go_by_value_not_even_from_a_venv_in_the_project(project):
+def test_installed_packages_go_by_reference_also_from_a_venv_in_the_project(project):
     site = ".venv/lib/python3/site-packages"
     project.write(f"{site}/third.py", LOCKED + "    def main(): return 1\n    class C: pass")
     project.write("../outside/target.py", LOCKED + "    def main(): return 1")
@@ -425,55 +409,44 @@ def test_python_m_keeps_relative_imports_working(project):
 
 def test_code_without_a_file_travels_by_value(project):
     code = """
-import sys
-from shipping import ship
-def helper(x):
-    return x + 1
-class C:
-    def go(self):
-        return helper(1)
-def main():
-    return C().go(), hasattr(sys.modules["__main__"], "__file__"), C()
-value, has_file, c = ship(main)
-print(value, has_file, type(c) is C)
-"""
-    assert project.run("-c", code, main="", kind="interactive") == "2 False True"
+    import multiprocessing, sys
+    from shipping import ship
+    def helper(x):
+        return x + 1
+    class C:
+        def go(self):
+            return helper(1)
+    def main():
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            mapped = pool.map(helper, [1, 2])
+        return C().go(), hasattr(sys.modules["__main__"], "__file__"), mapped, C()
+    *value, c = ship(main)
+    print(*value, type(c) is C)
+    """
+    printed = project.run("-c", textwrap.dedent(code), main="", kind="interactive")
+
+    assert printed == "2 False [2, 3] True"
 
 
 def test_code_by_value_names_its_source_in_the_snapshot(project):
     project.write(
         "run.py",
-        """
-        import traceback
-        from shipping import ship
-        def main():
-            def inner():
-                return traceback.extract_stack()[-1]
-            return main.__code__.co_filename, inner().filename, inner().line, __file__
-        print(*{str(part).partition("workspace/")[2] or part for part in ship(main)[:2]}, sep="\\n")
-        print(ship(main)[2])
-        print(ship(main)[3].partition("workspace/")[2])
-        """,
-    )
-
-    assert project.run("run.py") == (
-        "project/run.py\nreturn traceback.extract_stack()[-1]\nproject/run.py"
-    )
-
-
-def test_a_module_level_lock_of_main_that_is_not_used_does_not_travel(project):
-    project.write(
-        "run.py",
         LOCKED
         + """
+    import traceback
     from shipping import dump, ship
-    def main(x):
-        return x
-    print(ship(main, 1), dump(main, 1).size < 2000)
+    def main():
+        def inner():
+            return traceback.extract_stack()[-1]
+        return main.__code__.co_filename, inner().filename, __file__, inner().line
+    *files, line = ship(main)
+    print(*{file.partition("workspace/")[2] for file in files}, line)
+    print(dump(main).size < 2000)  # Without the lock and the table, which it does not use.
     """,
     )
 
-    assert project.run("run.py") == "1 True"
+    line = "return traceback.extract_stack()[-1]"
+    assert project.run("run.py") == f"project/run.py {line}\nTrue"
 
 
 def test_the_payload_is_the_header_line_and_then_the_pickle(project):
@@ -495,41 +468,33 @@ def test_the_payload_is_the_header_line_and_then_the_pickle(project):
 
     header = json.loads(project.run("run.py"))
 
-    assert header["function"] == "main"
-    assert header["module"] == "__main__"
-    assert header["main"] == "run.py"
-    assert header["format"] == 1
+    expected = {"function": "main", "module": "__main__", "main": "run.py", "format": 1}
+    assert {key: header[key] for key in expected} == expected
 
 
 def a_header(**changes: object) -> CallHeader:
+    data = (DataRef(key="d0", kind="local", source="x", is_dir=True, name="x"),)
     values: dict[str, object] = {
-        "python": "3.11.7",
-        "cloudpickle": "3.1.1",
-        "kinetic": "0.1.0",
-        "function": "main",
-        "module": "train",
-        "context_digest": "ab",
-        "paths": ("", "src"),
-        "cwd": "",
-        "main": "new\nline.py",
-        "main_kind": "script",
-        "data": (DataRef(key="d0", kind="local", source="x", is_dir=True, name="x"),),
-    }
+        "python": "3.11.7", "cloudpickle": "3.1.1", "kinetic": "0.1.0", "function": "main",
+        "module": "train", "context_digest": "ab", "paths": ("", "src"), "cwd": "",
+        "main": "new\nline.py", "main_kind": "script", "data": data,
+    }  # fmt: skip
     return CallHeader(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_a_header_survives_its_encoding_on_one_line() -> None:
+def test_a_header_is_one_line_before_the_pickle_and_may_have_unknown_keys() -> None:
     line = a_header().encode()
-
     assert b"\n" not in line
     assert CallHeader.decode(line) == a_header()
-
-
-def test_unknown_keys_of_a_header_are_ignored() -> None:
-    values = json.loads(a_header().encode()) | {"colour": "red"}
+    values = json.loads(line) | {"colour": "red"}
     values["data"][0]["colour"] = "red"
+    stream = io.BytesIO(json.dumps(values).encode() + b"\n" + pickle.dumps((max, (1, 2), {})))
 
-    assert CallHeader.decode(json.dumps(values).encode()) == a_header()
+    header = read_header(stream)
+
+    assert header == a_header()
+    call = load_call(stream, header)
+    assert call.function(*call.args) == 2
 
 
 def test_a_header_of_a_newer_format_is_refused_before_anything_is_unpickled() -> None:
@@ -543,16 +508,6 @@ def test_a_header_of_a_newer_format_is_refused_before_anything_is_unpickled() ->
     "payload",
     [b"", b"{}", b"{}\n", b"[]\n", b"\x80\x05\n", b'{"format": "x"}\n', b'{"format": 1}\n', b"1\n"],
 )
-def test_bytes_that_are_no_payload_are_refused(payload: bytes) -> None:
+def test_bytes_that_are_not_a_payload_are_refused(payload: bytes) -> None:
     with pytest.raises(RecordError):
         read_header(io.BytesIO(payload))
-
-
-def test_a_plain_call_loads_from_behind_its_header() -> None:
-    import pickle
-
-    stream = io.BytesIO(a_header().encode() + b"\n" + pickle.dumps((max, (1, 2), {})))
-
-    call = load_call(stream, read_header(stream))
-
-    assert call.function(*call.args) == 2
