@@ -269,9 +269,7 @@ def test_a_public_bucket_needs_no_credentials(
     assert tree(tmp_path / "set") == {"x": b"public"}
 
 
-def test_an_object_is_found_where_listing_is_not_allowed(
-    without_credentials: GcsServer,
-) -> None:
+def test_an_object_is_found_where_listing_is_not_allowed(without_credentials: GcsServer) -> None:
     without_credentials.allow("sets", {EVERYONE: ["storage.objects.get"]})
     source = GcsSource("sets", "set/x")
     look(open_bucket(source), source)

@@ -25,10 +25,7 @@ def a_file(path: str, size: int) -> TreeEntry:
 
 
 def a_marker() -> Marker:
-    listed = (
-        Listed("packs/00000.zip", 100),
-        Listed("large/00000", 5, "odd \udc80\n", 0o755, FILE),
-    )
+    listed = (Listed("packs/00000.zip", 100), Listed("large/00000", 5, "odd \udc80\n", 0o755, FILE))
     return Marker(digest=DIGEST, objects=listed, mounted=False, written_at=12.5)
 
 

@@ -8,12 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.files.private import (
-    make_folder,
-    make_new_folder,
-    read_private,
-    write_private,
-)
+from kinetic_payload.files.private import make_folder, make_new_folder, read_private, write_private
 
 MAKE = """
 import os, sys

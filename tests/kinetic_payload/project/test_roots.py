@@ -135,10 +135,7 @@ def test_places_are_recognised_under_any_name(
         """,
     )
 
-    assert printed.splitlines() == [
-        "home is home",
-        r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')",
-    ]
+    assert printed.splitlines() == ["home is home", r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')"]
 
 
 @pytest.mark.parametrize("kind", ["notebook", "interactive"])

@@ -78,9 +78,7 @@ def test_what_the_key_does_not_verify_is_replaced(store: Store, forged: bytes) -
 def test_a_record_that_the_job_writes_at_that_moment_is_not_replaced(store: Store) -> None:
     store.write(NAME, FORGED["unsigned"])
     racing = Racing(
-        store,
-        lambda: None,
-        lambda: write_once(store, KEY, NAME, an_outcome("another process'")),
+        store, lambda: None, lambda: write_once(store, KEY, NAME, an_outcome("another process'"))
     )
 
     counts = write_once(racing, KEY, NAME, an_outcome("ours"))  # type: ignore[arg-type]
