@@ -16,34 +16,33 @@ from kinetic_payload.records.attempt_result import (
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 
+LOST = "jax.errors.JaxRuntimeError"
 
-def end(
-    host: int,
-    reason: str,
-    *,
-    code: int = 1,
-    first: bool = False,
-    error: str = "",
-    finished_at: float = 0.0,
-    **more: float,
-) -> HostEnd:
-    return HostEnd(
-        host,
-        reason == "returned",
-        reason,  # type: ignore[arg-type]
-        0 if reason == "returned" else code,
-        first=first,
-        error=error,
-        finished_at=finished_at,
-        **more,  # type: ignore[arg-type]
+
+def end(host: int, reason: str, *, code: int = 1, finished_at: float = 0.0, **more: Any) -> HostEnd:
+    code = 0 if reason == "returned" else code
+    kind: Any = reason
+    return HostEnd(host, reason == "returned", kind, code, finished_at=finished_at, **more)
+
+
+def outcome(host: int = 1, **changes: Any) -> HostOutcome:
+    return HostOutcome(
+        **{"job_id": "job", "attempt": 1, "host": host, "succeeded": False, "reason": "exception"}
+        | {"phase": "call", "exit_code": 1}
+        | changes
     )
+
+
+def raised(kind: str, message: str = "m") -> ErrorInfo:
+    return ErrorInfo(kind, message, "t")
 
 
 def lost_peer(host: int, finished_at: float) -> HostEnd:
     return end(host, "killed", code=134, finished_at=finished_at, lost_peer=True)
 
 
-LOST = "jax.errors.JaxRuntimeError"
+def lost_in_jax(host: int, finished_at: float) -> HostEnd:
+    return end(host, "exception", error=LOST, finished_at=finished_at)
 
 
 @pytest.mark.parametrize(
@@ -73,56 +72,36 @@ LOST = "jax.errors.JaxRuntimeError"
         # The kernel, or a bug in native code, killed it: no other host did.
         ([end(0, "exception"), end(1, "killed", code=139)], 1, (0,)),
         ([end(0, "exception"), end(1, "killed", code=137)], 1, (0,)),
-        (
-            [
-                end(0, "exception", error=LOST, finished_at=9.0),
-                end(1, "exception", error=LOST, finished_at=8.0),
-            ],
-            1,
-            (0,),
-        ),
+        ([lost_in_jax(0, 9.0), lost_in_jax(1, 8.0)], 1, (0,)),
         ([end(0, "terminated"), end(1, "unreported")], 1, ()),
         ([end(0, "terminated"), end(1, "terminated")], 0, ()),
+        # SIGTERM came before the others lost the host, or a little later by another clock.
+        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=40.0)], 1, (0,)),
+        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=53.0)], 1, (0,)),
+        ([lost_peer(0, 50.0), end(1, "terminated")], 1, (0,)),
+        # It came because the first host failed, lingered and ended.
+        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=91.0)], 0, ()),
+        ([lost_peer(0, 52.0), lost_peer(1, 50.0), end(2, "terminated", stopped_at=91.0)], 1, (0,)),
+        # Any other failure of a host explains more.
+        ([lost_peer(0, 50.0), end(1, "unreported")], 1, (0,)),
+        ([lost_peer(0, 50.0), end(1, "killed", code=139, finished_at=51.0)], 1, (0,)),
+        ([lost_peer(0, 50.0), end(1, "exception", finished_at=51.0), end(2, "returned")], 1, (0,)),
     ],
 )
 def test_the_failure_that_explains_the_others_counts(
     ends: list[HostEnd], host: int, others: tuple[int, ...]
 ) -> None:
     chosen = deciding(ends)
-    assert chosen.host == host
-    assert other_failures(ends, chosen) == others
 
-
-@pytest.mark.parametrize(
-    ("ends", "host"),
-    [
-        # SIGTERM came before the others lost the host, or a little later by another clock.
-        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=40.0)], 1),
-        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=53.0)], 1),
-        ([lost_peer(0, 50.0), end(1, "terminated")], 1),
-        # It came because the first host failed, lingered and ended.
-        ([lost_peer(0, 50.0), end(1, "terminated", stopped_at=91.0)], 0),
-        ([lost_peer(0, 52.0), lost_peer(1, 50.0), end(2, "terminated", stopped_at=91.0)], 1),
-        # Whatever else a host failed with explains more.
-        ([lost_peer(0, 50.0), end(1, "unreported")], 1),
-        ([lost_peer(0, 50.0), end(1, "killed", code=139, finished_at=51.0)], 1),
-        ([lost_peer(0, 50.0), end(1, "exception", finished_at=51.0), end(2, "returned")], 1),
-    ],
-)
-def test_a_host_that_lost_a_peer_explains_nothing_where_another_one_does(
-    ends: list[HostEnd], host: int
-) -> None:
-    assert deciding(ends).host == host
+    assert (chosen.host, other_failures(ends, chosen)) == (host, others)
 
 
 def test_the_end_of_a_host_is_read_from_its_report() -> None:
-    report = HostOutcome(
-        job_id="job", attempt=1, host=1, succeeded=False, reason="exception", phase="call",
-        exit_code=1, message="a\x1bb", error=ErrorInfo(LOST, "m", "t"), finished_at=5.0,
-        lost_peer=True, stopped_at=4.0,
-    )  # fmt: skip
+    times = {"finished_at": 5.0, "stopped_at": 4.0}
 
-    found = parse_host_end(1, encode(report))
+    found = parse_host_end(
+        1, encode(outcome(message="a\x1bb", error=raised(LOST), lost_peer=True, **times))
+    )
 
     assert (found.host, found.reason, found.error) == (1, "exception", LOST)
     assert (found.lost_peer, found.stopped_at, found.finished_at) == (True, 4.0, 5.0)
@@ -137,35 +116,20 @@ def test_the_end_of_a_host_is_read_from_its_report() -> None:
     [
         ({"reason": "killed", "signal": 6}, True),
         ({"reason": "killed", "signal": 9}, False),
-        ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t")}, True),
-        ({"reason": "exception", "error": ErrorInfo("ValueError", "m", "t")}, False),
-        ({"reason": "timeout", "error": ErrorInfo(LOST, "m", "t")}, False),
-        ({"reason": "exception", "error": ErrorInfo("ConnectionResetError", "m", "t")}, False),
-        (
-            {
-                "reason": "exception",
-                "error": ErrorInfo("kinetic_runner.child.distributed.DistributedError", "m", "t"),
-            },
-            True,
-        ),
-        ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t"), "exit_code": 4}, False),
-        ({"reason": "exception", "error": ErrorInfo(LOST, "m", "t"), "exit_code": 2}, False),
+        ({"error": raised(LOST)}, True),
+        ({"error": raised("ValueError")}, False),
+        ({"reason": "timeout", "error": raised(LOST)}, False),
+        ({"error": raised("ConnectionResetError")}, False),
+        ({"error": raised("kinetic_runner.child.distributed.DistributedError")}, True),
+        ({"error": raised(LOST), "exit_code": 4}, False),
+        ({"error": raised(LOST), "exit_code": 2}, False),
         # User code raised it because of one of these.
-        ({"reason": "exception", "error": ErrorInfo("app.E", "m", "t"), "lost_peer": True}, True),
+        ({"error": raised("app.E"), "lost_peer": True}, True),
         ({"reason": "exited", "lost_peer": True}, False),
     ],
 )
 def test_a_peer_may_be_lost_where_jax_aborts_or_raises(changes: dict[str, Any], lost: bool) -> None:
-    outcome = HostOutcome(
-        job_id="job",
-        attempt=1,
-        host=1,
-        succeeded=False,
-        phase="call",
-        **{"exit_code": 1, **changes},
-    )
-
-    assert is_loss_of_peer(outcome) is lost
+    assert is_loss_of_peer(outcome(**changes)) is lost
 
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:58054"
@@ -195,24 +159,18 @@ GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection cl
     ],
 )  # fmt: skip
 def test_the_text_of_a_plain_error_tells_that_a_host_may_be_gone(message: str, lost: bool) -> None:
-    outcome = HostOutcome(
-        job_id="job", attempt=1, host=0, succeeded=False, phase="call", reason="exception", exit_code=1,
-        message=f"RuntimeError: {message}", error=ErrorInfo("RuntimeError", message, "t"),
-    )  # fmt: skip
-    own = end(1, "exception", error="ValueError")
-    plain = parse_host_end(0, encode(outcome))
+    found = outcome(0, message=f"RuntimeError: {message}", error=raised("RuntimeError", message))
+    plain, own = parse_host_end(0, encode(found)), end(1, "exception", error="ValueError")
 
-    assert is_loss_of_peer(outcome) is lost
-    assert not is_loss_of_peer(replace(outcome, error=ErrorInfo("app.E", message, "t")))
+    assert is_loss_of_peer(found) is lost
+    assert not is_loss_of_peer(replace(found, error=raised("app.E", message)))
     # It gives way to a failure of another host, and hides nothing where there is none.
     assert deciding([plain, own]).host == (1 if lost else 0)
-    assert deciding([plain, end(1, "returned")]).host == 0
-    assert ended_attempts({1: [replace(plain, lost_peer=lost), end(1, "returned")]}, 2) == {
-        1: "failed"
-    }
+    ends = [replace(plain, lost_peer=lost), end(1, "returned")]
+    assert (deciding(ends).host, ended_attempts({1: ends}, 2)) == (0, {1: "failed"})
 
 
-def test_an_attempt_is_what_its_hosts_tell_of_it() -> None:
+def test_the_result_of_an_attempt_follows_from_the_ends_of_its_hosts() -> None:
     ended = ended_attempts(
         {
             1: [end(0, "terminated"), end(1, "terminated")],
@@ -285,7 +243,7 @@ def consequence(
 
 @pytest.mark.parametrize("marked", [True, False])
 @pytest.mark.parametrize("kind", CAUSES)
-def test_whatever_follows_the_host_at_fault_is_named(kind: str, marked: bool) -> None:
+def test_the_host_at_fault_is_named_for_all_consequences(kind: str, marked: bool) -> None:
     for seed in range(300):
         check_first_cause(kind, random.Random(f"{kind} {seed}"), marked=marked)
 
@@ -315,7 +273,7 @@ def check_first_cause(kind: str, luck: random.Random, *, marked: bool) -> None:
         assert result == ("bad-node" if kind == "bad node" else "failed")
 
 
-def test_a_database_that_cannot_be_reached_is_a_failure_of_its_own() -> None:
+def test_an_unreachable_database_is_a_failure() -> None:
     refused = end(0, "exception", error="ConnectionRefusedError", finished_at=50.0)
     others = [None, end(1, "returned"), end(1, "terminated", stopped_at=91.0)]
 
@@ -329,17 +287,14 @@ def test_a_database_that_cannot_be_reached_is_a_failure_of_its_own() -> None:
 
 
 def test_a_bad_node_is_never_a_loss_of_another_host() -> None:
-    bad = HostOutcome(
-        job_id="job", attempt=1, host=1, succeeded=False, reason="exception", phase="call",
-        exit_code=4, error=ErrorInfo("RuntimeError", "Unable to initialize backend", "t"),
-        finished_at=50.0, lost_peer=True,
-    )  # fmt: skip
+    error = raised("RuntimeError", "Unable to initialize backend")
+    bad = outcome(exit_code=4, error=error, finished_at=50.0, lost_peer=True)
     ends = [lost_peer(0, 40.0), parse_host_end(1, encode(bad))]
 
     assert (deciding(ends).host, ended_attempts({1: ends}, 3)) == (1, {1: "bad-node"})
 
 
-def test_hosts_that_lost_one_that_says_nothing_do_not_know_why() -> None:
+def test_hosts_that_lost_a_silent_host_leave_the_result_unknown() -> None:
     for seed in range(300):
         luck = random.Random(seed)
         found = [consequence(luck, host, 1000.0) for host in range(1, 8)]

@@ -1,4 +1,4 @@
-"""Ten thousand records that an enemy could write: each is one of ours, or refused in our words."""
+"""Ten thousand hostile records: each is decoded into its types, or refused with a short message."""
 
 from __future__ import annotations
 
@@ -36,75 +36,37 @@ DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 KEY = bytes(32)
 
 HANDLE = JobRecord(
-    job_id="job",
-    backend="local",
-    project="local",
-    cluster_name="kinetic-cluster",
-    zone="us-central1-a",
-    namespace="default",
-    bucket_name="bucket",
-    k8s_name="kn-train-abc1234",
-    image_uri="python",
-    accelerator="cpu",
-    func_name="train",
-    display_name="train on cpu",
-    created_at="2026-04-17T15:30:12.000+00:00",
-    payload_digest=DIGEST,
-    timeout=3600.0,
-    captured_env=("WANDB_API_KEY",),
-    labels={"team": "vision"},
-)
+    job_id="job", backend="local", project="local", cluster_name="kinetic-cluster", zone="us-central1-a",
+    namespace="default", bucket_name="bucket", k8s_name="kn-train-abc1234", image_uri="python",
+    accelerator="cpu", func_name="train", display_name="train on cpu",
+    created_at="2026-04-17T15:30:12.000+00:00", payload_digest=DIGEST, timeout=3600.0,
+    captured_env=("WANDB_API_KEY",), labels={"team": "vision"},
+)  # fmt: skip
+PICKLED = Pickled(size=40, digest=DIGEST, inline="gASVHAAAAA==")
+ERROR = ErrorInfo(
+    type="ValueError", message="négatif \udc80", traceback="Traceback", notes=("note",), pickled=PICKLED
+)  # fmt: skip
 HOST = HostOutcome(
-    job_id="job",
-    attempt=2,
-    host=1,
-    succeeded=False,
-    reason="exception",
-    phase="call",
-    exit_code=1,
-    error=ErrorInfo(
-        type="ValueError",
-        message="négatif \udc80",
-        traceback="Traceback",
-        notes=("note",),
-        pickled=Pickled(size=40, digest=DIGEST, inline="gASVHAAAAA=="),
-    ),
-    phases={"fetch": 0.25},
-)
+    job_id="job", attempt=2, host=1, succeeded=False, reason="exception", phase="call", exit_code=1,
+    error=ERROR, phases={"fetch": 0.25},
+)  # fmt: skip
 CLAIM = Claim(job_id="job", attempt=1, host=0, hostname="h", pid=4, claimed_at=1.5)
 LEASE = Lease(job_id="job", holder="laptop:~/.kinetic", seconds=30.0)
 OUTCOME = Outcome(job_id="job", status="failed", attempt=1, host=0, digest=DIGEST)
 GROUP = GroupManifest(
-    group_id="grp-1",
-    name=None,
-    tags={"a": "b"},
-    created_at="2026",
-    total_expected=3,
-    accelerator="cpu",
+    group_id="grp-1", name=None, tags={"a": "b"}, created_at="2026", total_expected=3, accelerator="cpu",
     func_name="f",
-)
-MARKER = Marker(
-    digest=DIGEST,
-    objects=(Listed("packs/00000.zip", 10), Listed("large/00000", 5, "p", 0o644, DIGEST)),
-    mounted=False,
-    written_at=1.0,
-)
+)  # fmt: skip
+LISTED = (Listed("packs/00000.zip", 10), Listed("large/00000", 5, "p", 0o644, DIGEST))
+MARKER = Marker(digest=DIGEST, objects=LISTED, mounted=False, written_at=1.0)
 MOUNTED = dataclasses.replace(
     MARKER, mounted=True, objects=(Listed("files/a", 1),), executables=("a",)
 )
+DATA = DataRef(key="d0", kind="local", source="./d", is_dir=True, name="d", digest=DIGEST)
 HEADER = CallHeader(
-    python="3.11.7",
-    cloudpickle="3.1",
-    kinetic="0.1",
-    function="train",
-    module="jobs",
-    main_kind="script",
-    main=None,
-    paths=("src",),
-    cwd="",
-    data=(DataRef(key="d0", kind="local", source="./d", is_dir=True, name="d", digest=DIGEST),),
-    context_digest=DIGEST,
-)
+    python="3.11.7", cloudpickle="3.1", kinetic="0.1", function="train", module="jobs", main_kind="script",
+    main=None, paths=("src",), cwd="", data=(DATA,), context_digest=DIGEST,
+)  # fmt: skip
 
 
 def record(kind: Any) -> Callable[[bytes], object]:
@@ -192,7 +154,7 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_record_is_half_understood(way: str) -> None:
+def test_a_hostile_record_is_decoded_into_its_types_or_refused(way: str) -> None:
     good, read = WAYS[way]
     read(good)
     rng = random.Random(way)
@@ -200,13 +162,18 @@ def test_no_record_is_half_understood(way: str) -> None:
     for _ in range(CASES):
         data = mutated(rng, good)
         try:
-            assert_harmless("", read(data))
+            assert_harmless("", decoded := read(data))
+            if isinstance(decoded, Lease):
+                assert [type(value) for value in dataclasses.astuple(decoded)] == LEASE_TYPES
             understood += 1
         except (RecordError, SignatureError) as error:
             refused += 1
             assert_in_words(error)
     assert refused > CASES // 5
     assert understood > CASES // 100 or way == "signature"
+
+
+LEASE_TYPES = [type(value) for value in dataclasses.astuple(LEASE)]
 
 
 def assert_harmless(field: str, value: object) -> None:
@@ -241,20 +208,7 @@ def assert_in_words(error: KineticError) -> None:
     str(error).encode(errors="backslashreplace")
 
 
-def test_what_is_understood_has_the_types_that_it_says() -> None:
-    rng = random.Random(7)
-    for _ in range(CASES):
-        data = mutated(rng, encode(LEASE))
-        try:
-            lease = decode(Lease, data, name="lease")
-        except RecordError:
-            continue
-        assert isinstance(lease.holder, str)
-        assert isinstance(lease.seconds, float)
-        assert isinstance(lease.version, int)
-
-
-def test_nobody_signs_by_changing_a_signed_record() -> None:
+def test_a_changed_record_is_not_signed() -> None:
     good, read = WAYS["signature"]
     signature = json.loads(good)
     rng = random.Random(3)
@@ -269,6 +223,8 @@ def test_nobody_signs_by_changing_a_signed_record() -> None:
         scheme, _, mac = signature["signature"].split(":")
         assert changed["signature"].split(":")[::2] == [scheme, mac]
         assert {**changed, "signature": ""} == {**signature, "signature": ""}
+    with pytest.raises(SignatureError):
+        read(b'{"hosts": 1000, ' + good[1:])  # A field that stands there twice.
 
 
 def test_unchecked_fields_are_those_of_an_object_or_none() -> None:
@@ -297,16 +253,8 @@ def test_a_record_that_is_too_large_is_not_read() -> None:
     assert read_record(store, "j/outcome.json") == encode(OUTCOME)
 
 
-def test_a_signed_record_with_a_field_twice_is_refused() -> None:
-    good, read = WAYS["signature"]
-    twice = b'{"hosts": 1000, ' + good[1:]
-
-    with pytest.raises(SignatureError):
-        read(twice)
-
-
 @pytest.mark.parametrize("depth", [50, 300, 500, 900, 5000])
-def test_however_deep_a_signed_record_is_nested_it_is_refused_in_words(depth: int) -> None:
+def test_a_deeply_nested_signed_record_is_refused(depth: int) -> None:
     nested = b'{"x": ' + b"[" * depth + b"]" * depth + b', "signature": "hmac-sha256:0:0"}'
 
     with pytest.raises(SignatureError):

@@ -3,16 +3,7 @@ import annotationlib
 import dataclasses
 import enum
 from annotationlib import Format
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    ClassVar,
-    Generic,
-    NamedTuple,
-    Protocol,
-    TypedDict,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypedDict, TypeVar
 
 from shown import all_of
 
@@ -59,11 +50,7 @@ class Scoped:
         return a
 
 
-class Sub(Plain):
-    z: float
-
-
-class Without(Sub):
+class Without(Plain):
     pass
 
 
@@ -87,11 +74,6 @@ class DataUnresolved:
     y: Only | None = None
 
 
-@dataclasses.dataclass
-class DataSub(Data):
-    w: Later = None
-
-
 class Named(NamedTuple):
     x: int
     y: Later = 3
@@ -103,19 +85,9 @@ class NamedUnresolved(NamedTuple):
 
 
 class Typed(TypedDict, total=False):
-    x: int
+    x: Only
     y: Later
     me: Typed
-
-
-class TypedUnresolved(TypedDict):
-    x: Only
-
-
-class Protocolled(Protocol):
-    x: Later
-
-    def m(self) -> Later: ...
 
 
 T = TypeVar("T")
@@ -137,19 +109,12 @@ class Mutated:
     x: int
 
 
-Mutated.__annotations__["y"] = str
-
-
 class Replaced:
     x: int
 
 
+Mutated.__annotations__["y"] = str
 Replaced.__annotations__ = {"x": bytes}
-
-
-class Commented:
-    x: Annotated[int, "doc"]
-    y: Annotated[Later, 3]
 
 
 class Abstract(abc.ABC):
@@ -171,13 +136,6 @@ def outer():
 
 
 FIRST, SECOND = outer()
-
-
-class Failure(Exception):
-    code: Later
-
-    def __init__(self, code: Only):
-        self.code = code
 
 
 class Meta(type):
@@ -202,44 +160,22 @@ class Later:
 
 
 def facts():
-    return all_of(
-        Plain,
-        Unresolved,
-        Scoped,
-        Sub,
-        Without,
-        Data,
-        Slotted,
-        DataUnresolved,
-        DataSub,
-        Named,
-        NamedUnresolved,
-        Typed,
-        TypedUnresolved,
-        Protocolled,
-        Generical,
-        Number,
-        Mutated,
-        Replaced,
-        Commented,
-        Abstract,
-        FIRST,
-        SECOND,
-        Failure,
-        Meta,
-        Made,
-        OfBase,
-    ) | {
-        "same": Plain.__annotations__["y"] == list[Later],
-        "inner": Scoped.__annotations__["y"] is Scoped.Inner,
-        "each other": FIRST.__annotations__["x"] is SECOND and SECOND.__annotations__["x"] is FIRST,
-        "shown": [
-            repr(one) for one in (Data(1), Slotted(1), DataUnresolved(x=1), Named(1), DataSub(1))
-        ],
-        "called": [Unresolved().m(1), Unresolved.c(2), Unresolved().p, Number.ONE.m(4)],
-        "keys": sorted(Typed.__optional_keys__),
-        "seen": str(OfBase.seen),
-    }
+    plain = all_of(Plain, Unresolved, Scoped, Without, Generical, Number, Mutated, Replaced)
+    generated = all_of(Data, Slotted, DataUnresolved, Named, NamedUnresolved, Typed)
+    made = [Data(1), Slotted(1), DataUnresolved(x=1), Named(1)]
+    first, second = FIRST.__annotations__["x"], SECOND.__annotations__["x"]
+    return (
+        plain
+        | generated
+        | all_of(Abstract, FIRST, SECOND, Meta, Made, OfBase)
+        | {
+            "same": Plain.__annotations__["y"] == list[Later],
+            "inner": Scoped.__annotations__["y"] is Scoped.Inner,
+            "each other": first is SECOND and second is FIRST,
+            "shown": [*map(repr, made), sorted(Typed.__optional_keys__), str(OfBase.seen)],
+            "called": [Unresolved().m(1), Unresolved.c(2), Unresolved().p, Number.ONE.m(4)],
+        }
+    )
 
 
 if __name__ == "__main__":
