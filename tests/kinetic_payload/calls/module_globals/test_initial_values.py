@@ -1,4 +1,4 @@
-"""What the text of a module tells of the values that its import gives."""
+"""Initial values of globals, as the text of their module shows them."""
 
 from __future__ import annotations
 
@@ -63,6 +63,14 @@ def test_the_kind_of_a_global(module: Module, text: str, kind: Kind) -> None:
     assert initial_of(module("made", text), "x").kind is kind
 
 
+def test_a_literal_is_known_with_its_value_and_globals_without_source_are_unknown(
+    module: Module,
+) -> None:
+    assert initial_of(module("made", "x = {'a': [1]}"), "x") == Initial(Kind.LITERAL, {"a": [1]})
+    assert initial_of(ModuleType("made"), "x").kind is Kind.UNKNOWN
+    assert initial_of(sys, "path").kind is Kind.UNKNOWN
+
+
 @pytest.mark.parametrize(
     ("text", "own"),
     [
@@ -113,12 +121,3 @@ def test_evaluating_machine_values_again_calls_no_code_of_the_user(
 
     assert initial_of(made, "x").kind is Kind.MACHINE
     assert (len(made.done), len(torch.done)) == before
-
-
-def test_a_literal_is_known_with_its_value(module: Module) -> None:
-    assert initial_of(module("made", "x = {'a': [1]}"), "x") == Initial(Kind.LITERAL, {"a": [1]})
-
-
-def test_globals_of_a_module_without_source_are_unknown() -> None:
-    assert initial_of(ModuleType("made"), "x").kind is Kind.UNKNOWN
-    assert initial_of(sys, "path").kind is Kind.UNKNOWN
