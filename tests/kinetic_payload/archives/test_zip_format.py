@@ -42,6 +42,10 @@ def read(path: Path) -> list[str]:
         return [member.path for member in read_directory(stream, max_entries=MOST)]
 
 
+UNZIPPED = {(0x4B50, 0, 0x0010_0605), (0x4B50, 0x100, 0x0020_0605), (5, MARKER, 0), (65_535, 0, 0)}
+"""Archives that unzip reads as well, if it is installed."""
+
+
 @pytest.mark.parametrize(
     ("count", "start", "length"),
     [
@@ -72,21 +76,9 @@ def test_an_archive_whose_numbers_look_like_records_is_read(
     assert read(path) == names
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == [f"{name}/" for name in names]
-
-
-@pytest.mark.skipif(shutil.which("unzip") is None, reason="no unzip here")
-@pytest.mark.parametrize(
-    ("count", "start", "length"),
-    [(0x4B50, 0, 0x0010_0605), (0x4B50, 0x100, 0x0020_0605), (5, MARKER, 0), (65_535, 0, 0)],
-)
-def test_unzip_reads_the_same(tmp_path: Path, count: int, start: int, length: int) -> None:
-    path = tmp_path / "a.zip"
-    names = an_archive(path, count, start=start, length=length)
-    assert read(path) == names
-
-    said = subprocess.run(["unzip", "-Z1", str(path)], capture_output=True, text=True, check=False)
-
-    assert said.stdout.splitlines() == [f"{name}/" for name in names]
+    if (count, start, length) in UNZIPPED and shutil.which("unzip"):
+        listed = subprocess.run(["unzip", "-Z1", path], stdout=subprocess.PIPE, text=True).stdout
+        assert listed.splitlines() == [f"{name}/" for name in names]
 
 
 def test_a_project_of_19280_folders_is_packed_and_read(tmp_path: Path) -> None:

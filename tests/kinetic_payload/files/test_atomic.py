@@ -8,30 +8,25 @@ import pytest
 from kinetic_payload.files.atomic import NewFile, prepare_beside, rename_into_place
 
 
-@pytest.mark.parametrize("waiting", [True, False])
-def test_what_was_prepared_appears_and_nothing_else_stays(tmp_path: Path, waiting: bool) -> None:
+@pytest.mark.parametrize("dest_exists", [True, False])
+@pytest.mark.parametrize("made", ["folder", "folder/file"])
+def test_a_prepared_path_appears_and_nothing_else_stays(
+    tmp_path: Path, dest_exists: bool, made: str
+) -> None:
     dest = tmp_path / "above/set"
-    if waiting:
+    if dest_exists and made == "folder":
         dest.mkdir(parents=True)
 
     with prepare_beside(dest) as folder:
         assert folder.parent == dest.parent
-        (folder / "made").mkdir()
-        (folder / "made/file").write_text("new")
+        (folder / "folder").mkdir()
+        (folder / "folder/file").write_text("new")
         (folder / "left").write_text("over")
         assert not list(dest.glob("*"))
-        rename_into_place(folder / "made", dest)
+        rename_into_place(folder / made, dest)
 
     assert list(dest.parent.iterdir()) == [dest]
-    assert (dest / "file").read_text() == "new"
-
-
-def test_a_file_appears_alike(tmp_path: Path) -> None:
-    with prepare_beside(tmp_path / "file") as folder:
-        (folder / "made").write_text("new")
-        rename_into_place(folder / "made", tmp_path / "file")
-
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (dest / "file" if made == "folder" else dest).read_text() == "new"
 
 
 def test_after_a_failure_nothing_appears_and_nothing_stays(tmp_path: Path) -> None:
@@ -60,29 +55,20 @@ def test_a_folder_with_something_in_it_is_not_replaced(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [dest]
 
 
-def test_a_file_appears_at_the_end_with_what_was_written_last(tmp_path: Path) -> None:
+def test_a_new_file_appears_only_when_finished_with_the_last_contents(tmp_path: Path) -> None:
     path = tmp_path / "value"
+    with NewFile(path) as file:
+        file.begin().write(b"some")
+    assert os.listdir(tmp_path) == []
     with NewFile(path) as file:
         file.begin().write(b"first and long")
         file.begin().write(b"second")
         assert not path.exists()
         file.finish()
-
-    assert path.read_bytes() == b"second"
-    assert os.listdir(tmp_path) == ["value"]
-
-
-def test_nothing_appears_of_what_was_not_finished_or_has_no_place(tmp_path: Path) -> None:
-    path = tmp_path / "value"
     with NewFile(path) as file:
-        file.begin().write(b"some")
-    assert os.listdir(tmp_path) == []
-
-    with NewFile(path) as file:
-        file.begin().write(b"ours")
-        path.write_bytes(b"theirs")
+        file.begin().write(b"third")
         with pytest.raises(FileExistsError):
             file.finish()
 
+    assert path.read_bytes() == b"second"
     assert os.listdir(tmp_path) == ["value"]
-    assert path.read_bytes() == b"theirs"

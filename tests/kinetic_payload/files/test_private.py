@@ -25,7 +25,7 @@ os.close(open_private(f"{home}/a/lock", os.O_RDWR | os.O_CREAT))
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-def test_whatever_the_umask_is_all_that_is_made_is_for_its_user(tmp_path: Path, umask: int) -> None:
+def test_new_files_and_folders_are_private_under_any_umask(tmp_path: Path, umask: int) -> None:
     subprocess.run([sys.executable, "-c", MAKE, str(tmp_path / "home")], check=True, umask=umask)
 
     made = [tmp_path / "home", *(tmp_path / "home").rglob("*")]
@@ -36,7 +36,7 @@ def test_whatever_the_umask_is_all_that_is_made_is_for_its_user(tmp_path: Path, 
     }
 
 
-def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o755)
     (tmp_path / "file").touch()
@@ -51,7 +51,7 @@ def test_what_is_there_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc")
-def test_where_no_folder_can_be_made_the_system_says_why() -> None:
+def test_a_folder_that_cannot_be_made_raises_the_systems_error() -> None:
     with pytest.raises(FileNotFoundError, match="/proc/"):
         make_folder("/proc/no-such/folder")
 
@@ -66,7 +66,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_only_what_nobody_else_can_have_written_is_read(tmp_path: Path) -> None:
+def test_a_file_that_others_may_write_is_not_read(tmp_path: Path) -> None:
     mine, shared, fifo = tmp_path / "mine", tmp_path / "shared", tmp_path / "fifo"
     write_private(mine, b"mine")
     write_private(shared, b"shared")
@@ -80,7 +80,7 @@ def test_only_what_nobody_else_can_have_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_what_belongs_to_another_user_is_not_read(tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
     write_private(tmp_path / "theirs", b"theirs")
     os.chown(tmp_path / "theirs", 65534, 65534)
 
