@@ -6,7 +6,7 @@ from pathlib import Path
 from kinetic_payload.files.locks import locked
 
 
-def test_a_file_is_locked_by_one_thread_whatever_it_is_called(tmp_path: Path) -> None:
+def test_two_paths_of_a_file_are_one_lock(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     waits, let_go = threading.Event(), threading.Event()

@@ -158,7 +158,7 @@ GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection cl
         ("CUDA out of memory. Tried to allocate 2.00 GiB", False),
     ],
 )  # fmt: skip
-def test_the_text_of_a_plain_error_tells_that_a_host_may_be_gone(message: str, lost: bool) -> None:
+def test_the_text_of_a_plain_error_may_show_the_loss_of_a_host(message: str, lost: bool) -> None:
     found = outcome(0, message=f"RuntimeError: {message}", error=raised("RuntimeError", message))
     plain, own = parse_host_end(0, encode(found)), end(1, "exception", error="ValueError")
 

@@ -49,7 +49,7 @@ def test_a_result_is_stored_whole_and_then_nothing_is_left(tmp_path: Path) -> No
     assert (pending_uploads.host_outcomes(), pending_uploads.since) == ({}, None)
 
 
-def test_what_the_store_refuses_stays_and_is_stored_by_a_later_try(tmp_path: Path) -> None:
+def test_a_refused_result_stays_and_is_stored_later(tmp_path: Path) -> None:
     pending_uploads, store = a_result(tmp_path), Refusing()
 
     with pytest.raises(StorePermissionError):
@@ -60,7 +60,7 @@ def test_what_the_store_refuses_stays_and_is_stored_by_a_later_try(tmp_path: Pat
     assert pending_uploads.host_outcomes() == {}
 
 
-def test_a_signed_jobs_value_replaces_what_another_put_in_its_place(tmp_path: Path) -> None:
+def test_a_signed_jobs_value_replaces_another_one(tmp_path: Path) -> None:
     class Meddled(MemoryStore):
         meddles = 2
 
@@ -82,7 +82,7 @@ def test_a_signed_jobs_value_replaces_what_another_put_in_its_place(tmp_path: Pa
     assert not pending_uploads.has(VALUE)
 
 
-def test_a_value_that_is_in_the_store_already_is_compared_and_another_one_is_not_replaced(
+def test_an_equal_value_in_the_store_is_kept_and_another_one_is_an_error(
     tmp_path: Path,
 ) -> None:
     same, other = MemoryStore(), MemoryStore()
@@ -97,7 +97,7 @@ def test_a_value_that_is_in_the_store_already_is_compared_and_another_one_is_not
 
 
 @pytest.mark.parametrize("forged", [b"{}", b"\xff" * (9 << 20)], ids=["unsigned", "too large"])
-def test_a_report_is_stored_over_what_the_job_s_key_refuses(tmp_path: Path, forged: bytes) -> None:
+def test_a_report_replaces_one_that_the_key_refuses(tmp_path: Path, forged: bytes) -> None:
     store, pending_uploads, key = MemoryStore(), a_result(tmp_path), Signer(b"k" * 32)
     pending_uploads.write(REPORT, key.sign(pending_uploads.host_outcomes()[REPORT], REPORT))
     store.write(REPORT, forged)
@@ -135,7 +135,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_what_another_host_removes_at_the_same_time_keeps_nothing_from_the_disk(
+def test_a_folder_that_another_host_removes_meanwhile_is_made_again(
     tmp_path: Path,
 ) -> None:
     # The system tells a hook that a file is about to be opened: then the folder is removed.

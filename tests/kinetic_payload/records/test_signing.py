@@ -1,4 +1,4 @@
-"""Signatures: what was signed is taken, whatever else somebody wrote into the bucket is not."""
+"""Signatures: a signed record is accepted, and any other content of the bucket is refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def changed(data: bytes, **fields: object) -> bytes:
     return json.dumps({**json.loads(data), **fields}).encode()
 
 
-def test_what_was_signed_is_taken_also_with_other_spaces_and_order() -> None:
+def test_a_signed_record_is_accepted_also_with_other_spaces_and_order() -> None:
     data = an_outcome()
     verify(data, KEY, name=NAME)
     backwards = dict(reversed(json.loads(data).items()))
@@ -55,18 +55,18 @@ def test_text_of_any_kind_survives() -> None:
         b"[" * 100_000,
     ],
 )
-def test_what_was_changed_or_never_signed_is_refused(data: bytes) -> None:
+def test_a_changed_or_unsigned_record_is_refused(data: bytes) -> None:
     with pytest.raises(SignatureError, match=NAME) as caught:
         verify(data, KEY, name=NAME)
     assert "KINETIC_TRUST_BUCKET" in str(caught.value)
 
 
-def test_another_key_is_told_apart_from_a_change() -> None:
+def test_the_error_for_another_key_differs_from_that_for_a_change() -> None:
     with pytest.raises(SignatureError, match=f"another key.*{key_id(OTHER)}"):
         verify(an_outcome(), OTHER, name=NAME)
 
 
-def test_a_signature_says_nothing_about_another_object() -> None:
+def test_a_signature_is_not_valid_for_another_object() -> None:
     with pytest.raises(SignatureError):
         verify(an_outcome(), KEY, name="job-2/outcome.json")
 

@@ -67,7 +67,7 @@ def test_a_record_is_written_signed_and_the_first_one_stays(store: Store) -> Non
 
 
 @pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
-def test_what_the_key_does_not_verify_is_replaced(store: Store, forged: bytes) -> None:
+def test_a_record_that_the_key_does_not_verify_is_replaced(store: Store, forged: bytes) -> None:
     store.write(NAME, forged)
 
     assert read_verified(store, KEY, NAME) is None
@@ -75,32 +75,32 @@ def test_what_the_key_does_not_verify_is_replaced(store: Store, forged: bytes) -
     assert message(read_verified(store, KEY, NAME)) == "ours"
 
 
-def test_a_record_that_the_job_writes_at_that_moment_is_not_replaced(store: Store) -> None:
+@pytest.mark.parametrize("written", ["another process'", None])
+def test_a_record_that_was_written_or_deleted_meanwhile_counts(
+    store: Store, written: str | None
+) -> None:
+    def meanwhile() -> None:
+        if written is None:
+            store.delete(NAME)
+        else:
+            write_once(store, KEY, NAME, an_outcome(written))
+
     store.write(NAME, FORGED["unsigned"])
-    racing = Racing(
-        store, lambda: None, lambda: write_once(store, KEY, NAME, an_outcome("another process'"))
-    )
+    racing: Any = Racing(store, lambda: None, meanwhile)
 
-    counts = write_once(racing, KEY, NAME, an_outcome("ours"))  # type: ignore[arg-type]
+    counts = write_once(racing, KEY, NAME, an_outcome("ours"))
 
-    assert message(counts) == message(store.read(NAME)) == "another process'"
+    assert message(counts) == message(store.read(NAME)) == (written or "ours")
 
 
-def test_what_is_gone_by_the_time_that_it_is_looked_at_is_written(store: Store) -> None:
-    store.write(NAME, FORGED["unsigned"])
-    racing = Racing(store, lambda: None, lambda: store.delete(NAME))
-
-    assert message(write_once(racing, KEY, NAME, an_outcome("ours"))) == "ours"  # type: ignore[arg-type]
-
-
-def test_who_overwrites_it_again_and_again_is_reported(store: Store) -> None:
+def test_a_record_that_is_overwritten_again_and_again_is_an_error(store: Store) -> None:
     racing = Racing(store, *[lambda: store.write(NAME, FORGED["unsigned"])] * 1000)
 
     with pytest.raises(StoreError, match="again and again"):
         write_once(racing, KEY, NAME, an_outcome("ours"))  # type: ignore[arg-type]
 
 
-def test_without_a_key_the_first_record_stays_whatever_it_is(store: Store) -> None:
+def test_without_a_key_the_first_record_stays_even_if_it_is_no_record(store: Store) -> None:
     store.write(NAME, b"\xff")
 
     assert write_once(store, UNSIGNED, NAME, an_outcome()) == b"\xff" == store.read(NAME)

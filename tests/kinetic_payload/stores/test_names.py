@@ -1,4 +1,4 @@
-"""How a folder store spells names: no two alike, none that leads elsewhere."""
+"""Paths of names in a folder store: no two names have one path, and no path leads out of the store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PARTS = (
 @given(PARTS)
 @example(LONG + ".")
 @example(LONG + "..")
-def test_every_part_is_spelled_so_that_it_can_be_read_back(part: str) -> None:
+def test_the_path_of_a_part_is_read_back_as_that_part(part: str) -> None:
     path = part_to_path(part)
 
     # No two parts can then be spelled alike.
@@ -53,29 +53,24 @@ def test_every_part_is_spelled_so_that_it_can_be_read_back(part: str) -> None:
 
 
 @given(PARTS)
-def test_whatever_is_read_as_a_part_is_spelled_so(path: str) -> None:
+def test_a_path_that_is_read_as_a_part_is_the_path_of_that_part(path: str) -> None:
     part = path_to_part(path)
 
     assert part is None or part_to_path(part) == path
 
 
-@pytest.mark.parametrize("end", [".", "..", "...", "./", "../"])
+@pytest.mark.parametrize("end", [".", "..", "..."])
 def test_no_name_leads_to_another(tmp_path: Path, end: str) -> None:
     store = FolderStore(tmp_path / "store")
-    store.write("jobs/outcome.json", b"outcome")
-    store.write("outcome.json", b"other")
-    name = f"jobs/{LONG}{end.rstrip('/')}/outcome.json"
+    names = [f"jobs/{LONG}{end}/outcome.json", "jobs/outcome.json", "outcome.json"]
+    for name in reversed(names):
+        store.write(name, name.encode())
 
-    store.write(name, b"forged")
-
-    assert store.read("jobs/outcome.json") == b"outcome"
-    assert store.read(name) == b"forged"
-    assert [info.name for info in store.list()] == sorted(
-        [name, "jobs/outcome.json", "outcome.json"]
-    )
-    assert list(store.folders("jobs/")) == [f"jobs/{LONG}{end.rstrip('/')}/"]
-    assert store.delete(name)
-    assert store.read("jobs/outcome.json") == b"outcome"
+    assert [info.name for info in store.list()] == names
+    assert [store.read(name) for name in names] == [name.encode() for name in names]
+    assert list(store.folders("jobs/")) == [f"jobs/{LONG}{end}/"]
+    assert store.delete(names[0])
+    assert store.read(names[1]) == names[1].encode()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +97,7 @@ def test_names_keep_the_paths_that_they_have_in_existing_stores(name: str, path:
         "%2E/inner", "a%00%~", "/".join(["d" * 150] * 7), LONG + "%~/.%~/x",
     ],
 )  # fmt: skip
-def test_files_that_no_object_is_spelled_as_are_not_listed(tmp_path: Path, path: str) -> None:
+def test_files_with_paths_of_no_object_are_not_listed(tmp_path: Path, path: str) -> None:
     store = FolderStore(tmp_path)
     store.write("object", b"")
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)

@@ -36,40 +36,40 @@ def test_time_is_counted_from_the_first_failure_since_something_worked() -> None
 
 
 def test_an_attempt_that_hangs_is_reported_once_and_one_that_moves_is_not() -> None:
-    clock, told, moved = Clock(), list[str](), [0]
-    limit = OutageLimit(60, report=told.append, clock=clock)
+    clock, reports, moved = Clock(), list[str](), [0]
+    limit = OutageLimit(60, report=reports.append, clock=clock)
     with limit.attempt("gs://moving", lambda: moved[0]):
         for now in range(1, 20):
             clock.now, moved[0] = now, now
             limit.look()
-    assert told == []
+    assert reports == []
 
     with limit.attempt("gs://stuck", lambda: 0):
         for now in (21.9, 22, 25):
             clock.now = now
             limit.look()
-        assert told == ["gs://stuck has not responded for 3 s. Waiting for up to 60 s."]
+        assert reports == ["gs://stuck has not responded for 3 s. Waiting for up to 60 s."]
 
 
-def test_what_fails_is_reported_in_time_and_not_if_it_works_again_before() -> None:
-    clock, told = Clock(), list[str]()
-    limit = OutageLimit(60, report=told.append, clock=clock)
+def test_a_failure_is_reported_after_a_while_unless_a_request_succeeds_before() -> None:
+    clock, reports = Clock(), list[str]()
+    limit = OutageLimit(60, report=reports.append, clock=clock)
     for began in (0, 10):
         limit.failed(began, OSError())
         limit.explain(f"from {began}")
         clock.now = began + 2.9
         limit.look()
-        assert told == []
+        assert reports == []
         if began == 0:
             limit.worked()
 
     clock.now = 13
     limit.look()
     limit.look()
-    assert told == ["from 10"]
+    assert reports == ["from 10"]
 
 
-def test_threads_that_work_for_an_operation_have_its_limit_and_others_have_none() -> None:
+def test_the_limit_of_an_operation_is_that_of_its_threads_and_of_no_others() -> None:
     limit, seen = OutageLimit(1), list[object]()
 
     with limited(limit):
@@ -88,7 +88,7 @@ def test_threads_that_work_for_an_operation_have_its_limit_and_others_have_none(
     assert found.seconds == 10
 
 
-def test_what_hangs_is_reported_while_it_does() -> None:
+def test_a_hanging_attempt_is_reported_while_it_hangs() -> None:
     reported = threading.Event()
     limit = OutageLimit(60, report=lambda _: reported.set(), quiet=0)
 

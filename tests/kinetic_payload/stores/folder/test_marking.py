@@ -34,7 +34,7 @@ def test_a_folder_with_other_files_is_refused_and_nothing_is_written(tmp_path: P
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_what_the_hint_says_accepts_the_folder(tmp_path: Path) -> None:
+def test_the_command_in_the_hint_accepts_the_folder(tmp_path: Path) -> None:
     folder = tmp_path / "my files"
     folder.mkdir()
     (folder / "thesis.tex").touch()
@@ -49,21 +49,22 @@ def test_what_the_hint_says_accepts_the_folder(tmp_path: Path) -> None:
     assert (folder / "thesis.tex").exists()
 
 
-def test_an_absent_or_empty_folder_may_become_a_store(tmp_path: Path) -> None:
+def test_an_absent_or_empty_folder_may_become_a_store_which_its_first_write_marks(
+    tmp_path: Path,
+) -> None:
     check(tmp_path / "absent" / "store")
     check(tmp_path)
-
+    refuse_foreign_folder(parse_location("gs://bucket"))
     assert os.listdir(tmp_path) == []
 
-
-def test_the_first_write_marks_a_store(tmp_path: Path) -> None:
     FolderStore(tmp_path).write(JobObjects(JOB).handle, b"{}")
     (tmp_path / "README.md").touch()
-
     check(tmp_path)
+    with pytest.raises(StoreError, match="not a folder"):
+        check(tmp_path / "README.md")
 
 
-def test_a_copy_of_a_store_without_its_mark_is_one(tmp_path: Path) -> None:
+def test_a_copy_of_a_store_without_its_mark_is_accepted(tmp_path: Path) -> None:
     digest = "ab" * 32
     names = JobObjects(JOB)
     store = FolderStore(tmp_path / "store")
@@ -79,14 +80,3 @@ def test_a_copy_of_a_store_without_its_mark_is_one(tmp_path: Path) -> None:
     (copy / names.prefix / "notes.txt").touch()
     with pytest.raises(StoreError, match=r"notes\.txt"):
         check(copy)
-
-
-def test_a_file_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    with pytest.raises(StoreError, match="not a folder"):
-        check(tmp_path / "file")
-
-
-def test_buckets_are_not_looked_at() -> None:
-    refuse_foreign_folder(parse_location("gs://bucket"))

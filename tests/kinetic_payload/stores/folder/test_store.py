@@ -222,7 +222,7 @@ def test_a_deleted_store_is_made_again_by_the_next_write_but_not_during_one(tmp_
     assert again.location == store.location
 
 
-def test_a_failed_download_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_download_keeps_the_earlier_file(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"old")
     with pytest.raises(ObjectNotFoundError):
         FolderStore(tmp_path / "store").download("o", tmp_path / "target")
