@@ -38,8 +38,13 @@ def test_progress_without_a_total_shows_no_time_left() -> None:
 
 def test_bytes_of_several_threads_are_all_counted() -> None:
     progress = Progress("moving", None)
+
+    def advance(_: int) -> None:
+        for _ in range(5_000):
+            progress.advance(1)
+
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: progress.advance(1), range(20_000)))
+        list(pool.map(advance, range(4)))
     assert progress.done == 20_000
 
 

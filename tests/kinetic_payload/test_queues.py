@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty
+from time import monotonic
 
 import pytest
 
@@ -21,8 +22,10 @@ def test_items_come_in_order_and_a_wait_for_one_ends_in_time() -> None:
         queue.put(number)
 
     assert [queue.get(0) for _ in range(3)] == [0, 1, 2]
+    started_at = monotonic()
     with pytest.raises(Empty):
-        queue.get(0.01)
+        queue.get(0.05)
+    assert monotonic() - started_at >= 0.05
     late = started(lambda: queue.put(3))
     assert queue.get(60) == 3
     late.join(60)
