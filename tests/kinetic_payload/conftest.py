@@ -4,6 +4,7 @@ And the strict bucket server, with Google's own client of it.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -45,6 +46,12 @@ class Project:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(textwrap.dedent(text))
         return file
+
+    def write_all(self, text: str) -> None:
+        """Write files of the project; a comment with its name alone begins each one: `# lib.py`."""
+        names_and_texts = re.split(r"^# (\S+\.py)\n", textwrap.dedent(text), flags=re.MULTILINE)[1:]
+        for name, content in zip(names_and_texts[::2], names_and_texts[1::2], strict=True):
+            self.write(name, content)
 
     def run(
         self,

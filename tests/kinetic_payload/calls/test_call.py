@@ -56,9 +56,8 @@ def test_functions_of_the_project_are_imported_in_the_job_also_behind_decorators
         return x + 3
     """,
     )
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         from shipping import dump, ship
         import train
         value, file = ship(train.main, 1)
@@ -66,16 +65,14 @@ def test_functions_of_the_project_are_imported_in_the_job_also_behind_decorators
         print(ship(train.wrapped.__wrapped__, 1), ship(train.twice.__wrapped__.__wrapped__, 1))
         print(ship(train.held.__wrapped__, 1), ship(train.held, 1))
         print(dump(train.wrapped.__wrapped__).size < 200)
-        """,
-    )
+    """)
 
     assert project.run("run.py") == "2 True True\n2 3\n4 ('remote', 4)\nTrue"
 
 
 def test_a_function_is_found_where_its_decorator_does_nothing_in_a_job(project):
-    project.write(
-        "train.py",
-        """
+    project.write_all("""
+        # train.py
         import functools, os
         def remote(function):
             return function if "client" not in os.environ else wrapped("never", function)
@@ -91,19 +88,14 @@ def test_a_function_is_found_where_its_decorator_does_nothing_in_a_job(project):
         @timed
         def main(x):
             return x
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+        # run.py
         import os
         os.environ["client"] = "1"
         import train
         from shipping import ship
         del os.environ["client"]
         print(ship(train.main.__wrapped__, 1), ship(train.main.__wrapped__.__wrapped__, 1))
-        """,
-    )
+    """)
 
     assert project.run("run.py") == "('timed', 1) 1"
 
@@ -137,9 +129,8 @@ def test_methods_of_project_classes_are_found_by_name(project):
         rate = 5
     """,
     )
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         from shipping import dump, ship
         from train import *
         trainer = Trainer(3)
@@ -147,8 +138,7 @@ def test_methods_of_project_classes_are_found_by_name(project):
         print(ship(Trainer.made, 4), ship(Child.made, 4), ship(Trainer.alone, 4))
         print(ship(Trainer.Inner.deep, Trainer.Inner()), ship(Child.plain, Child(1), 1))
         print(dump(Child.made, 1).size < 100)
-        """,
-    )
+    """)
 
     assert project.run("run.py") == "7 12\n8 20 -4\ndeep 2\nTrue"
 
@@ -156,27 +146,23 @@ def test_methods_of_project_classes_are_found_by_name(project):
 def test_src_layout_packages_and_namespace_packages_go_by_reference(project):
     project.write("src/pkg/__init__.py", LOCKED)
     project.write("src/pkg/deep/__init__.py", "")
-    project.write(
-        "src/pkg/deep/mod.py",
-        """
+    project.write_all("""
+        # src/pkg/deep/mod.py
         from .. import TABLE
         from ns.part import NAME
         def main():
             from . import mod
             return len(TABLE), NAME, mod.main is main
-        """,
-    )
-    project.write("ns/part.py", "NAME = 'part'\ndef main(): return NAME")
-    project.write(
-        "run.py",
-        """
+        # ns/part.py
+        NAME = 'part'
+        def main(): return NAME
+        # run.py
         from shipping import dump, ship
         from pkg.deep import mod
         import ns, ns.part
         print(ship(mod.main), ship(ns.part.main), ship(getattr, ns, "__name__"))
         print(dump(mod.main).size < 100)
-        """,
-    )
+    """)
 
     assert project.run("run.py", paths=":src") == "(50000000, 'part', True) part ns\nTrue"
 
@@ -209,16 +195,14 @@ def test_a_nested_function_travels_as_code_and_uses_the_module_that_is_there(pro
         return Local()
     """,
     )
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         from shipping import dump, ship
         import train
         print(ship(train.make(3), 2), ship(train.square, 4), ship(train.hidden, 1))
         print(ship(train.factory().size))
         print(dump(train.make(3), 2).size < 2000)
-        """,
-    )
+    """)
 
     assert project.run("run.py") == (
         "(7, 50000000, 1) (16, False, 50000000) ('hidden', 50000001)\n50000000\nTrue"
@@ -226,14 +210,19 @@ def test_a_nested_function_travels_as_code_and_uses_the_module_that_is_there(pro
 
 
 def test_files_under_another_name_and_ignored_modules_go_by_value(project):
-    project.write(
-        "odd-name.py", "BASE = 40\ndef main(x):\n    return BASE + x\nclass C:\n    v = 1"
-    )
+    project.write_all("""
+        # odd-name.py
+        BASE = 40
+        def main(x):
+            return BASE + x
+        class C:
+            v = 1
+    """)
     project.write("secret/__init__.py", "")
-    project.write("secret/mod.py", "def main(): return 'by value'")
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # secret/mod.py
+        def main(): return 'by value'
+        # run.py
         import importlib.util, sys
         from shipping import ship
         import secret.mod
@@ -245,8 +234,7 @@ def test_files_under_another_name_and_ignored_modules_go_by_value(project):
             spec.loader.exec_module(module)
             print(ship(module.main, 2), type(ship(lambda m: m(), module.C)) is module.C)
         print(ship(secret.mod.main))
-        """,
-    )
+    """)
 
     assert project.run("run.py", ignored="secret") == "42 True\n42 True\nby value"
 
@@ -272,20 +260,15 @@ def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
         return BASE
     """,
     )
-    project.write(
-        "../outside/helper.py",
-        """
+    project.write_all("""
+        # ../outside/helper.py
         import threading
         lock, FACTOR = threading.Lock(), 3
         def doubled(x):
             return 2 * x
         def tripled(x):
             return FACTOR * x
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+        # run.py
         from shipping import dump, ship
         import sibling
         from sibling import Thing
@@ -303,8 +286,7 @@ def test_a_folder_on_the_path_outside_the_root_goes_by_value(project):
             ship(absent)
         except AttributeError as error:
             print(str(error)[:60])
-        """,
-    )
+    """)
 
     assert project.run("run.py", on_path=(project.outside,)).splitlines() == [
         "(15, 11, 11) True True",
@@ -318,9 +300,8 @@ def test_installed_packages_go_by_reference_also_from_a_venv_in_the_project(proj
     project.write(f"{site}/third.py", LOCKED + "    def main(): return 1\n    class C: pass")
     project.write("../outside/target.py", LOCKED + "    def main(): return 1")
     project.write("../outside/target-1.dist-info/RECORD", "")
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         import json.decoder, collections, msgspec
         from shipping import dump
         import target, third
@@ -330,8 +311,7 @@ def test_installed_packages_go_by_reference_also_from_a_venv_in_the_project(proj
         def uses_them():
             return third.main(), target.main(), msgspec.json.encode(3)
         print(dump(uses_them).size < 1500)
-        """,
-    )
+    """)
     paths = (project.root / site, project.outside)
 
     assert project.run("run.py", on_path=paths, ignored=".venv") == "True"
@@ -340,13 +320,13 @@ def test_installed_packages_go_by_reference_also_from_a_venv_in_the_project(proj
 def test_a_package_that_an_import_hook_found_is_on_the_jobs_path(project):
     # What an editable install of setuptools does for a flat layout.
     project.write("libs/tool/mypkg/__init__.py", LOCKED)
-    project.write(
-        "libs/tool/mypkg/mod.py", "from mypkg import TABLE\ndef main(): return len(TABLE)"
-    )
-    project.write("libs/tool/json.py", "raise ImportError('shadowed the standard library')")
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # libs/tool/mypkg/mod.py
+        from mypkg import TABLE
+        def main(): return len(TABLE)
+        # libs/tool/json.py
+        raise ImportError('shadowed the standard library')
+        # run.py
         import importlib.util, os, sys
         class Hook:
             def find_spec(self, name, path=None, target=None):
@@ -358,18 +338,17 @@ def test_a_package_that_an_import_hook_found_is_on_the_jobs_path(project):
         from shipping import dump, ship
         import mypkg.mod
         print(ship(mypkg.mod.main), dump(mypkg.mod.main).size < 100)
-        """,
-    )
+    """)
 
     assert project.run("run.py") == "50000000 True"
 
 
 def test_python_m_keeps_relative_imports_working(project):
     project.write("pkg/__init__.py", "")
-    project.write("pkg/other.py", "def name(): return __name__")
-    project.write(
-        "pkg/mod.py",
-        """
+    project.write_all("""
+        # pkg/other.py
+        def name(): return __name__
+        # pkg/mod.py
         from shipping import ship
         from . import other
         class C: pass
@@ -380,8 +359,7 @@ def test_python_m_keeps_relative_imports_working(project):
             return name(), other.name(), __name__, __package__, sys.modules["__main__"].__spec__.name
         if __name__ == "__main__":
             print(*ship(main, C()))
-        """,
-    )
+    """)
 
     assert (
         project.run("-m", "pkg.mod", main="pkg/mod.py", kind="module")
@@ -432,9 +410,8 @@ def test_code_by_value_names_its_source_in_the_snapshot(project):
 
 
 def test_the_payload_is_the_header_line_and_then_the_pickle(project):
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         import hashlib, os
         from shipping import *
         def main(): pass
@@ -445,8 +422,7 @@ def test_the_payload_is_the_header_line_and_then_the_pickle(project):
         assert whole == dumped.encode(refs=[], context_digest=None, kinetic_version="0")
         assert whole.split(b"\\n", 1)[1] == dumped.pickle and len(dumped.pickle) == dumped.size
         print(whole.split(b"\\n", 1)[0].decode())
-        """,
-    )
+    """)
 
     header = json.loads(project.run("run.py"))
 

@@ -25,9 +25,8 @@ def test_annotations_have_the_same_meaning_in_a_job(project):
 def test_a_package_that_only_annotations_name_may_be_missing_in_a_job(project):
     project.write("../outside/lib/frames.py", "class Frame: pass")
     project.write("../outside/lib/frames-1.dist-info/METADATA", "")
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         from __future__ import annotations
         import typing
         import frames
@@ -42,8 +41,7 @@ def test_a_package_that_only_annotations_name_may_be_missing_in_a_job(project):
             except NameError as error:
                 return str(error)
         print(ship(main, 1, 2, 3))
-        """,
-    )
+    """)
 
     printed = project.run("run.py", on_path=(project.outside / "lib",))
 

@@ -25,9 +25,8 @@ def test_process_pools_of_a_job_find_functions_and_classes_of_main(project, meth
 
 
 def test_functions_of_main_share_its_globals_and_its_code_does_not_run_again(project):
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         import functools, os
         from shipping import ship
         with open(os.path.join(os.environ["TEST_WORKSPACE"], "ran"), "a") as file:
@@ -54,8 +53,7 @@ def test_functions_of_main_share_its_globals_and_its_code_does_not_run_again(pro
         print(*ship(main), count)
         print(ship(decorated.__wrapped__, 1))
         print(open(os.path.join(os.environ["TEST_WORKSPACE"], "ran")).read())
-        """,
-    )
+    """)
 
     assert project.run("run.py").splitlines() == [
         "1 1 True True __main__ ('wrapped', True) 0",

@@ -13,9 +13,8 @@ def test_data_is_found_wherever_pickle_reaches_it(project):
 
 
 def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         from shipping import Data, dump, ship
         one, other = Data("one"), Data("other")
         def main(a, b, c):
@@ -23,8 +22,7 @@ def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
         dumped = dump(main, one, {"x": one}, other, volumes={"/data": one})
         print([(found.key, found.value.path, found.mount) for found in dumped.data])
         print(*ship(main, one, {"x": one}, other))
-        """,
-    )
+    """)
 
     assert project.run("run.py") == (
         "[('d0', 'one', '/data'), ('d1', 'one', None), ('d2', 'other', None)]\n"
@@ -33,23 +31,17 @@ def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
 
 
 def test_module_level_data_can_be_passed_and_is_not_found_by_itself(project):
-    project.write(
-        "train.py",
-        """
+    project.write_all("""
+        # train.py
         from shipping import Data
         DIGITS = Data("digits")
         def main(path=None):
             return path, type(DIGITS).__name__
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+        # run.py
         import train
         from shipping import dump, ship
         print(ship(train.main, train.DIGITS), len(dump(train.main).data))
-        """,
-    )
+    """)
 
     assert project.run("run.py") == "('/data/d0', 'Data') 0"
 
@@ -117,8 +109,10 @@ def test_exceptions_with_their_own_init_are_returned_and_raised_whole(project):
 
 
 def test_a_method_of_a_builtin_type_travels(project):
-    project.write(
-        "run.py", "from shipping import ship\nprint(ship(str.upper, 'a'), ship([3, 1].index, 1))"
-    )
+    project.write_all("""
+        # run.py
+        from shipping import ship
+        print(ship(str.upper, 'a'), ship([3, 1].index, 1))
+    """)
 
     assert project.run("run.py") == "A 1"

@@ -138,9 +138,8 @@ def test_the_advice_fits_the_piece(tmp_path, make, advice):
 @pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_the_hint_for_a_jax_device_is_to_create_it_inside_the_function(project):
     # In a process of its own: where JAX was imported, other tests should not fork.
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # run.py
         import jax
         from kinetic_payload.errors import PayloadError
         from shipping import dump
@@ -152,8 +151,7 @@ def test_the_hint_for_a_jax_device_is_to_create_it_inside_the_function(project):
             dump(train, {"mesh": [jax.devices()[0]]})
         except PayloadError as error:
             print(error)
-        """,
-    )
+    """)
 
     message = project.run("run.py")
 

@@ -84,10 +84,11 @@ def test_values_of_a_real_other_python_are_loaded_and_its_code_is_refused(tmp_pa
 
 
 def test_a_call_with_code_of_another_version_is_refused(project) -> None:
-    project.write("lib.py", "def main(x):\n    return x + 1\n")
-    project.write(
-        "run.py",
-        """
+    project.write_all("""
+        # lib.py
+        def main(x):
+            return x + 1
+        # run.py
         import io, dataclasses
         from shipping import calls, dump
         import lib
@@ -108,8 +109,7 @@ def test_a_call_with_code_of_another_version_is_refused(project) -> None:
             print(error)
         call = loaded(lib.main)
         print(call.function(*call.args))
-        """,
-    )
+    """)
 
     refused, value = project.run("run.py").splitlines()
 

@@ -11,13 +11,13 @@ from kinetic_payload.calls.module_globals.restore import Global, restore
 
 
 def test_a_value_set_since_the_import_is_the_one_that_the_function_reads(project):
-    project.write(
-        "near.py",
-        "def first(): return 'first'\ndef second(): return 'second'\nclass Net: pass\nclass Wide: pass",
-    )
-    project.write(
-        "lib.py",
-        """
+    project.write_all("""
+        # near.py
+        def first(): return 'first'
+        def second(): return 'second'
+        class Net: pass
+        class Wide: pass
+        # lib.py
         import threading
         from near import first as pick, Net as Kind
         LOCK = threading.Lock()
@@ -33,11 +33,9 @@ def test_a_value_set_since_the_import_is_the_one_that_the_function_reads(project
                     return (RATE, rate(), CONFIG, sorted(NAMES), len(CACHE), np and np.pi, later(), pick(),
                             Kind.__name__, unset, Body.seen)
             return inner
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+    """)
+    project.write_all("""
+        # run.py
         import lib, near, math
         from shipping import ship
         lib.RATE, lib.np, lib.unset, lib.pick, lib.Kind = 2, math, 7, near.second, near.Wide
@@ -47,17 +45,15 @@ def test_a_value_set_since_the_import_is_the_one_that_the_function_reads(project
         there, here = ship(lib.make()), lib.make()()
         assert there == here, there
         print(here[:4])
-        """,
-    )
+    """)
 
     assert project.run("run.py") == "(2, 2, {'lr': 3}, ['a', 'b', 'c', 'd'])"
 
 
 def test_attributes_of_modules_and_their_classes_have_their_values_at_the_call(project):
     project.write("pack/__init__.py", "")
-    project.write(
-        "pack/config.py",
-        """
+    project.write_all("""
+        # pack/config.py
         import os, threading
         from shipping import Data
         RATE, NAMES, CLIENT, LOCK, DATA = 1, ["a"], None, threading.Lock(), Data("digits")
@@ -68,20 +64,14 @@ def test_attributes_of_modules_and_their_classes_have_their_values_at_the_call(p
             folder = os.environ.get("NO_SUCH_NAME", "data")
             def method(self): return self.lr
         def rate(): return RATE
-        """,
-    )
-    project.write(
-        "lib.py",
-        """
+        # lib.py
         import pack.config as config, pack
         def make():
             def inner(): return config.RATE, pack.config.NAMES, config.Settings.lr, config.DATA
             return inner
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+    """)
+    project.write_all("""
+        # run.py
         import pack.config, pack.config as config, lib, threading
         from pack.config import Settings
         from shipping import dump, ship
@@ -103,8 +93,7 @@ def test_attributes_of_modules_and_their_classes_have_their_values_at_the_call(p
         for function in read, lib.make(), outer(config), count, many:
             print(ship(function))
         print(len(dump(lib.make()).data))
-        """,
-    )
+    """)
 
     assert project.run("run.py").splitlines() == [
         "(2, ['a', 'b'], 2, 3, 3, {'a': 1, 'b': 2}, 4, 5, 'mine', 'made there')",
@@ -117,10 +106,10 @@ def test_attributes_of_modules_and_their_classes_have_their_values_at_the_call(p
 
 
 def test_values_equal_to_those_of_the_import_are_not_replaced(project):
-    project.write("other.py", "from lib import REGISTRY, NAMES, FIRST, MANY, Own, OWN, LOCKED")
-    project.write(
-        "lib.py",
-        """
+    project.write_all("""
+        # other.py
+        from lib import REGISTRY, NAMES, FIRST, MANY, Own, OWN, LOCKED
+        # lib.py
         import threading, os
         class Own:
             def __init__(self): self.names = {"a", "b", "c", os.sep}
@@ -133,16 +122,11 @@ def test_values_equal_to_those_of_the_import_are_not_replaced(project):
                 return [REGISTRY is other.REGISTRY, NAMES is other.NAMES, FIRST is other.FIRST,
                         MANY is other.MANY, OWN is other.OWN, LOCKED is other.LOCKED]
             return inner
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+        # run.py
         import lib
         from shipping import dump, ship
         print(all(ship(lib.make())), dump(lib.make()).size)
-        """,
-    )
+    """)
 
     same, size = project.run("run.py").split()
 
@@ -151,9 +135,8 @@ def test_values_equal_to_those_of_the_import_are_not_replaced(project):
 
 
 def test_a_global_that_cannot_be_pickled_is_an_error_and_never_the_initial_value(project):
-    project.write(
-        "lib.py",
-        """
+    project.write_all("""
+        # lib.py
         import threading
         CLIENT, MADE, TABLE = None, int("5"), bytes(3_000_000)
         PARTS = {"lock": threading.Lock(), "n": 1}
@@ -161,11 +144,7 @@ def test_a_global_that_cannot_be_pickled_is_an_error_and_never_the_initial_value
             def inner():
                 return CLIENT, MADE, len(TABLE), PARTS["n"]
             return inner
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+        # run.py
         import threading
         from shipping import ship
         import lib
@@ -178,8 +157,7 @@ def test_a_global_that_cannot_be_pickled_is_an_error_and_never_the_initial_value
             except Exception as error:
                 print(error)
             lib.__dict__[name] = own
-        """,
-    )
+    """)
 
     printed = project.run("run.py")
 
@@ -196,9 +174,8 @@ def test_a_global_that_cannot_be_pickled_is_an_error_and_never_the_initial_value
 
 def test_unpicklable_globals_need_not_travel_if_the_job_makes_them(project):
     # The code assigns the first one, the import makes the next two, and the first access the last one.
-    project.write(
-        "lib.py",
-        """
+    project.write_all("""
+        # lib.py
         import threading, logging
         CLIENT, LOCK, LOG = None, threading.Lock(), logging.getLogger("lib")
         def make():
@@ -213,30 +190,25 @@ def test_unpicklable_globals_need_not_travel_if_the_job_makes_them(project):
             if name != "LATE":
                 raise AttributeError(name)
             return globals().setdefault(name, threading.Lock())
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+        # run.py
         import lib, threading
         from shipping import ship
         lib.CLIENT = threading.Lock()
         lib.LATE
         print(ship(lib.make()), ship(lambda: lib.LATE.locked()))
-        """,
-    )
+    """)
 
     assert project.run("run.py") == "('made there', 'lib') False"
 
 
 def test_values_that_an_import_computes_from_the_machine_are_those_of_the_job(project):
-    project.write(
-        "settings.py",
-        "import os, sys\nfrom pathlib import Path\nROOT = Path(__file__).parent\nARGS = sys.argv[1:]",
-    )
-    project.write(
-        "lib.py",
-        """
+    project.write_all("""
+        # settings.py
+        import os, sys
+        from pathlib import Path
+        ROOT = Path(__file__).parent
+        ARGS = sys.argv[1:]
+        # lib.py
         import os, uuid
         from settings import ROOT, ARGS
         PID, DATA, RUN, FLAG, SET = os.getpid(), ROOT / "data", uuid.uuid4(), os.sep, os.getpid()
@@ -245,11 +217,7 @@ def test_values_that_an_import_computes_from_the_machine_are_those_of_the_job(pr
             SET = 0
         def make():
             return lambda: (PID, DATA, ROOT, ARGS, RUN, SET)
-        """,
-    )
-    project.write(
-        "run.py",
-        """
+        # run.py
         import lib
         from shipping import WORKSPACE, ship
         lib.change()
@@ -257,8 +225,7 @@ def test_values_that_an_import_computes_from_the_machine_are_those_of_the_job(pr
         assert pid != lib.PID and root == WORKSPACE / "project" and data == root / "data"
         assert travelled == [["x"], lib.RUN, 0], travelled
         print("equal")
-        """,
-    )
+    """)
 
     assert project.run("run.py", "x") == "equal"
 
@@ -309,9 +276,8 @@ def test_an_assert_that_pytest_rewrote_fails_there_with_or_without_pytest(
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # They are for the pytest that runs this.
     project.write("asserting.py", ASSERTING.format(hidden=False))
     project.write("hidden.py", ASSERTING.format(hidden=True))
-    project.write(
-        "test_it.py",
-        """
+    project.write_all("""
+        # test_it.py
         import pytest
         pytest.register_assert_rewrite("asserting", "hidden")
         import asserting, hidden
@@ -324,8 +290,7 @@ def test_an_assert_that_pytest_rewrote_fails_there_with_or_without_pytest(
                     with pytest.raises(AssertionError) as caught:
                         ship(module.make(), x)
                     print("|", "/".join(str(caught.value).splitlines()))
-        """,
-    )
+    """)
 
     command = ("-m", "pytest", "-sq", "-p", "no:cacheprovider", "test_it.py")
     *lines, last = project.run(*command, main="").splitlines()
