@@ -19,20 +19,17 @@ def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_a_files_digest_covers_its_name_and_its_contents(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"contents")
-
-    assert file_digest(tmp_path / "a", "src/ä") == sha("src/ä".encode() + b"\0contents")
-
-
-def test_a_file_fed_in_pieces_has_the_digest_of_the_whole(tmp_path: Path) -> None:
-    data = os.urandom(3 << 20)
+def test_a_files_digest_covers_its_name_and_its_contents_in_pieces_of_any_size(
+    tmp_path: Path,
+) -> None:
+    data, name = os.urandom(3 << 20), "src/ä\udcff"
     (tmp_path / "a").write_bytes(data)
-    hasher = FileHasher("name\udcff")
+    hasher = FileHasher(name)
     for start in range(0, len(data), 1000_003):
         hasher.update(data[start : start + 1000_003])
 
-    assert hasher.hexdigest() == file_digest(tmp_path / "a", "name\udcff")
+    assert file_digest(tmp_path / "a", name) == sha("src/ä".encode() + b"\xff\0" + data)
+    assert hasher.hexdigest() == file_digest(tmp_path / "a", name)
 
 
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:

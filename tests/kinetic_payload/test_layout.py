@@ -29,15 +29,11 @@ def test_the_line_that_ends_a_log_is_known_by_its_job() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        "[kinetic:end]",
-        "[kinetic:end] j",
-        "[kinetic:end] j attempt  host 1",
-        "x [kinetic:end] j attempt 1 host 1",
-        "[kinetic:end] j attempt 1 host 1 x",
+        "", "[kinetic:end]", "[kinetic:end] j", "[kinetic:end] j attempt  host 1",
+        "x [kinetic:end] j attempt 1 host 1", "[kinetic:end] j attempt 1 host 1 x",
     ],
-)
-def test_other_lines_are_not(line: str) -> None:
+)  # fmt: skip
+def test_other_lines_do_not_end_a_log(line: str) -> None:
     assert not is_end_marker(line, "j")
 
 
@@ -47,7 +43,7 @@ MEMBER = "cpu-20260101-120000-0a1b2c3d-17"
 
 
 @pytest.mark.parametrize("job", [JOB, MEMBER])
-def test_all_that_the_layout_builds_for_a_job_is_known(job: str) -> None:
+def test_all_names_that_the_layout_builds_for_a_job_are_known(job: str) -> None:
     names = JobObjects(job)
     own = [
         names.handle, names.payload, names.outcome, names.lease, names.claim(1, 0), names.gathered(1),
@@ -66,18 +62,8 @@ def test_all_that_the_layout_builds_for_a_job_is_known(job: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "photos",
-        "",
-        "data",
-        "backup-20250101-120000",
-        f"{JOB}-x",
-        f"{JOB}\n",
-        JOB.upper(),
-        f".{JOB}",
-    ],
-)
+    "text", ["photos", "", "data", "backup-20250101-120000", f"{JOB}-x", f"{JOB}\n", JOB.upper(), f".{JOB}"]
+)  # fmt: skip
 def test_other_names_are_no_job_ids(text: str) -> None:
     assert not is_job_id(text)
 

@@ -98,10 +98,10 @@ def test_a_process_that_executes_one_program_after_another_is_found(start, tmp_p
     pid = start(str(program), **{MARK: "busy"})
     eventually(lambda: marked(f"{MARK}=busy"))
 
-    missed = sum(marked(f"{MARK}=busy") != [pid] for _ in range(100))
+    missed = sum(marked(f"{MARK}=busy") != [pid] for _ in range(200))
 
-    # The second look may meet the next of these programs. Without one, 8 to 11 were missed.
-    assert missed < 5
+    # The second look may meet the next of these programs. Without one, 16 to 22 were missed.
+    assert missed < 6
 
 
 def test_marked_processes_are_killed_until_none_is_left(start) -> None:

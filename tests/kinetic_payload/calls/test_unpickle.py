@@ -118,7 +118,7 @@ def test_a_call_with_code_of_another_version_is_refused(project) -> None:
 
 
 PICKLES = Path(__file__).parent / "pickles"
-"""Made by `write.py` there, with Python 3.11 and modules of earlier names."""
+"""Made with Python 3.11 and the sources of commit b9f8808, by `write.py`, which `git log` has."""
 
 of_this_python = pytest.mark.skipif(
     sys.version_info[:2] != (3, 11), reason="byte code of Python 3.11"
