@@ -117,11 +117,6 @@ def test_content_hash_reads_linked_files_and_does_not_enter_linked_folders(tmp_p
     assert content_hash(data) != before
 
 
-def test_data_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="missing"):
-        content_hash(tmp_path / "missing")
-
-
 def test_a_trees_digest_depends_on_paths_modes_links_sizes_and_contents_only() -> None:
     file = TreeEntry("a", "file", 0o644, 1, "aa" * 32)
     folder, link = TreeEntry("b", "dir", 0o755), TreeEntry("c", "link", 0o777, target="a")

@@ -82,6 +82,7 @@ def test_only_the_lines_of_the_function_travel(cell) -> None:
     text = lines_of(cell["fail"].__code__)
 
     assert text == "".join(CELL.splitlines(keepends=True)[2:6])
+    assert lines_of(compile("x = 1", "<string>", "exec")) == ""
 
 
 @pytest.mark.parametrize("order", [("fail", "other"), ("other", "fail")])
@@ -95,7 +96,3 @@ def test_tracebacks_and_inspect_show_the_lines_of_several_functions_of_a_cell(ce
     assert "[1 for one in x if one()]," in text
     assert 'def other(): raise ValueError("other")' in text
     assert inspect.getsource(cell["fail"]).startswith("def fail(x):\n    return (\n")
-
-
-def test_code_without_known_lines_travels_without_them() -> None:
-    assert lines_of(compile("x = 1", "<string>", "exec")) == ""

@@ -138,25 +138,23 @@ def test_places_are_recognised_under_any_name(
     assert printed.splitlines() == ["home is home", r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')"]
 
 
-@pytest.mark.parametrize("kind", ["notebook", "interactive"])
 @pytest.mark.parametrize("where", ["/", "home/me", "home"])
 def test_code_typed_in_the_home_directory_or_above_has_no_project(
-    tmp_path: Path, kind, where: str
+    tmp_path: Path, where: str
 ) -> None:
     home = tmp_path / "home" / "me"
     plant(home, "requirements.txt", "near.py")
-    entry = Entry(None, None, kind)
+    entry = Entry(None, None, "notebook")
 
     found = plan(entry, "", cwd=tmp_path / where, home=home)
 
-    assert found == ProjectPlan(None, (), "", None, kind)
+    assert found == ProjectPlan(None, (), "", None, "notebook")
     assert plan(entry, cwd=tmp_path / where, home=home, override=str(home)).root == home
 
 
-@pytest.mark.parametrize("kind", ["notebook", "interactive"])
-def test_without_a_file_the_working_directory_decides(tmp_path: Path, kind) -> None:
+def test_without_a_file_the_working_directory_decides(tmp_path: Path) -> None:
     plant(tmp_path, "p/pyproject.toml", "p/notebooks/", "q/")
-    entry = Entry(None, None, kind)
+    entry, kind = Entry(None, None, "notebook"), "notebook"
 
     marked = plan(entry, "", cwd=tmp_path / "p/notebooks")
     bare = plan(entry, "", cwd=tmp_path / "q")

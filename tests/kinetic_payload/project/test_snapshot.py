@@ -11,7 +11,7 @@ import pytest
 
 from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.errors import DataError, PackagingError
-from kinetic_payload.project.hashing import hash_file
+from kinetic_payload.project.hashing import content_hash, hash_file
 from kinetic_payload.project.snapshot import Snapshot, take_snapshot, tree_of
 from kinetic_payload.project.stat_cache import Hashed, StatCache
 from kinetic_payload.project.tree import composed_name
@@ -226,7 +226,10 @@ def test_everything_unreadable_is_named_at_once(root: Path) -> None:
     (root / "locked").chmod(0o755)
 
 
-@pytest.mark.parametrize(("look", "kind"), [(take_snapshot, PackagingError), (tree_of, DataError)])
+@pytest.mark.parametrize(
+    ("look", "kind"),
+    [(take_snapshot, PackagingError), (tree_of, DataError), (content_hash, DataError)],
+)
 def test_a_missing_folder_is_named(root: Path, look, kind: type[Exception]) -> None:
     with pytest.raises(kind, match="missing"):
         look(root / "missing")
