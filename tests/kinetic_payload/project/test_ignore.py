@@ -299,6 +299,7 @@ def test_lines_with_many_stars_are_matched_quickly() -> None:
 @pytest.mark.parametrize("place", ["", "project", "project/sub"])
 def test_an_ignore_file_that_may_not_be_read_is_an_error(tmp_path: Path, place: str) -> None:
     plant(tmp_path, ".git/", "project/sub/secret")
+    (tmp_path / ".kineticignore").write_text(".gitignore\n")
     file = tmp_path / place / ".gitignore"
     file.write_text("secret\n")
     file.chmod(0)
