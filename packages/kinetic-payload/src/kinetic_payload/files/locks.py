@@ -7,13 +7,17 @@ file while it holds that. A fork starts with fresh in-process locks.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from kinetic_payload.files.private import open_private
+
+_PAUSE: Final = 0.01
 
 _guard = threading.Lock()
 _locks: dict[tuple[int, int, str], threading.Lock] = {}
@@ -58,13 +62,27 @@ def _open_locked(path: str, waiting: Callable[[], object]) -> int:
         try:
             if not try_lock(fd):
                 waiting()
-                fcntl.lockf(fd, fcntl.LOCK_EX)
+                _wait_for_lock(fd)
             if os.fstat(fd).st_nlink:
                 return fd
         except BaseException:
             os.close(fd)
             raise
         os.close(fd)  # The file was deleted meanwhile: other processes lock a new one by now.
+
+
+def _wait_for_lock(fd: int) -> None:
+    while True:
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX)
+        except OSError as error:
+            # The kernel looks at processes, not at threads: two processes may wait for each other's locks in
+            # threads that hold none. Locks are nested in one order only, so it is no deadlock of threads.
+            if error.errno != errno.EDEADLK:
+                raise
+            threading.Event().wait(_PAUSE)
+        else:
+            return
 
 
 def try_lock(fd: int) -> bool:
