@@ -46,7 +46,8 @@ from kinetic_payload.testing.memory_store import MemoryStore
 from kinetic_servers.registry.server import RegistryServer
 
 PYTHON = "{}.{}".format(*sys.version_info)
-REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
+REGISTRY = Registry(environ={}, google=lambda: None)
+IMPATIENT = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.5))
 NEW, NEWER = ({"/app/remote_runner.py": text} for text in (b"new", b"newer"))
 
 
@@ -89,6 +90,7 @@ class World:
         builders: Sequence[Builder] | None = None,
         shared: SharedRecords | None = None,
         alone: bool = False,
+        registry: Registry = REGISTRY,
         **more: Any,
     ) -> EnsuredImage:
         request = ImageRequest(
@@ -101,7 +103,7 @@ class World:
         )
         services = ImageServices(
             home=self.home(machine),
-            registry=REGISTRY,
+            registry=registry,
             builders=lambda: [Stub(self)] if builders is None else builders,
             shared=None if alone else shared or SharedRecords(self.bucket, self.signer),
             environ=self.project.environ,
@@ -394,9 +396,12 @@ def test_ten_submits_on_two_machines_build_it_once(world: World) -> None:
             pool.submit(world.ensure, f"machine-{number % 2}", builders=[builder])
             for number in range(10)
         ]
-        assert all(world.waiting.acquire(timeout=60) for _ in range(9))
-        assert not any(future.done() for future in futures)
-        builder.proceed.set()
+        try:
+            waiting = [world.waiting.acquire(timeout=60) for _ in range(9)]
+            finished = [future for future in futures if future.done()]
+        finally:
+            builder.proceed.set()
+        assert (all(waiting), finished) == (True, [])
         images = [future.result() for future in futures]
     assert builder.builds == 1
     assert len({image.reference for image in images}) == 1
@@ -464,7 +469,7 @@ def test_if_it_is_unknown_whether_the_image_exists_nothing_is_built(
     world.server.faults.add(method="HEAD", path="*/manifests/*", status=status, times=None)
     builder = Stub(world)
     with pytest.raises(error):
-        world.ensure(builders=[builder])
+        world.ensure(builders=[builder], registry=IMPATIENT)
     assert builder.builds == 0
 
 

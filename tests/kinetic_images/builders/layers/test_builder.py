@@ -205,10 +205,11 @@ def test_bytes_are_counted_while_they_are_downloaded_and_uploaded(
 
 
 def test_an_image_that_appeared_meanwhile_is_adopted(setup: Setup) -> None:
-    recipe = setup.recipe(setup.wheel("a"))
+    recipe = setup.recipe()  # Without packages.
     theirs = setup.server.add_image("kn/images", recipe.tag)
     setup.server.requests.clear()
 
+    assert setup.builder().obstacle(recipe) is None
     assert setup.build(recipe) == theirs
     assert not [
         each
