@@ -93,15 +93,15 @@ def test_a_uv_on_path_that_is_too_old_or_broken_gives_way_to_the_installed_one(
 def test_a_failure_has_the_output_of_uv_without_passwords_and_colours(tmp_path: Path) -> None:
     program = script(
         tmp_path / "uv",
-        'printf "\\033[1merror\\033[0m: no https://me:hunter2@h/simple, $2\\n" >&2; exit 7',
+        'printf "\\033[1merror\\033[0m: no https://me:hunter2@h/a.whl?token=hunter2 (no), $2\\n" >&2; exit 7',
     )
     uv = Uv(str(program), {"UV_INDEX_X_PASSWORD": "hunter2"})
     assert "hunter2" not in repr(uv)
     with pytest.raises(InstallError) as caught:
         uv.run("pip", "install")
-    assert caught.value.output == "error: no https://h/simple, pip"
+    assert caught.value.output == "error: no https://h/a.whl (no), pip"
     assert caught.value.message == (
-        "uv pip install failed (exit code 7):\nerror: no https://h/simple, pip"
+        "uv pip install failed (exit code 7):\nerror: no https://h/a.whl (no), pip"
     )
 
 

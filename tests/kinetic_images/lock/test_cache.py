@@ -85,6 +85,7 @@ def test_a_password_is_used_and_neither_kept_nor_printed(
         with pytest.raises(InstallError, match="401") as caught:
             project.lock()
         assert password not in str(caught.value) + caught.value.output
+        assert "hunter2" not in str(caught.value) + caught.value.output
     kept = [path for path in project.home.rglob("*") if path.is_file()]
     assert any(path.suffix == ".toml" for path in kept) is (password == "hunter2")
     assert not [path for path in kept if password.encode() in path.read_bytes()]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kinetic_images.credentials import without_credentials
+from kinetic_images.credentials import without_secrets
 from kinetic_images.errors import InstallError, UvNotFoundError
 from kinetic_payload.threads import check_wanted
 
@@ -272,7 +272,7 @@ def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def cleaned(text: str) -> str:
     """Return a program's output without colours and credentials."""
-    return without_credentials(_ANSI.sub("", text)).strip()
+    return without_secrets(_ANSI.sub("", text)).strip()
 
 
 def _with_absolute_paths(name: str, value: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kinetic_images.credentials import without_credentials
+from kinetic_images.credentials import without_secrets
 from kinetic_images.dependencies import Dependencies
 from kinetic_payload.http.session import origin
 
@@ -39,12 +39,12 @@ def index_failure(output: str, dependencies: Dependencies) -> IndexFailure | Non
     refused = _REFUSED.search(output)
     if refused is None and not _AWAY.search(output):
         return None
-    seen = [without_credentials(url).rstrip(".,:;") for url in _URL.findall(output)]
+    seen = [without_secrets(url).rstrip(".,:;") for url in _URL.findall(output)]
     if not seen:
         return None
     origins = {*map(origin, seen)}
     named = [(place, url) for place, url in _named(dependencies) if origin(url) in origins]
-    index = without_credentials(named[0][1]) if named else "/".join([*seen[0].split("/")[:3], ""])
+    index = without_secrets(named[0][1]) if named else "/".join([*seen[0].split("/")[:3], ""])
     where = f" ({', '.join(dict.fromkeys(place for place, _ in named))})" if named else ""
     if refused is not None:
         summary = f"The package index {index}{where} does not accept the login: {refused[1]}."
