@@ -534,12 +534,13 @@ def test_a_missing_debugger_fails_the_phase_environment_with_advice(job: Job) ->
 
 
 @pytest.mark.skipif(importlib.util.find_spec("debugpy") is None, reason="debugpy is an extra")
-def test_a_stop_ends_the_wait_for_a_debugger(job: Job) -> None:
+def test_a_stop_ends_the_wait_for_a_debugger(job: Job, wait_until: Callable[..., None]) -> None:
     job.task = {"debug_port": 0}
     process = job.start()
     assert process.stdout is not None
     # debugpy itself may warn before it listens.
     assert any(listening_in(line) for line in iter(process.stdout.readline, ""))
+    wait_until(lambda: '"data"' in (job.folder / "reports").read_text())
     process.send_signal(signal.SIGTERM)
 
     run = job.finish(process)
