@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kinetic_images.credentials import without_credentials
+from kinetic_images.credentials import without_credentials, without_secrets
 from kinetic_images.declared.requirements import (
     KEEP_MARK,
     LocalRequirement,
@@ -228,7 +228,7 @@ class _Reader:
     def include(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
         if "://" in _required_value(name, value, place):
             raise DependencyError(
-                f"{place}: {name} {without_credentials(value)} includes a file from the network, "
+                f"{place}: {name} {without_secrets(value)} includes a file from the network, "
                 "which is not read.",
                 hint="Download it beside this file and include it by its name.",
             )
@@ -272,7 +272,7 @@ def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:
         words = shlex.split(line)
     except ValueError as error:
         raise DependencyError(
-            f"{place}: {without_credentials(line)!r} cannot be read: {error}.",
+            f"{place}: {without_secrets(line)!r} cannot be read: {error}.",
             hint="Close the quotation.",
         ) from None
     while words:
@@ -283,7 +283,7 @@ def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:
         name, equals, value = word.partition("=")
         if not name.startswith("-"):
             raise DependencyError(
-                f"{place}: {without_credentials(word)!r} is not allowed after an option.",
+                f"{place}: {without_secrets(word)!r} is not allowed after an option.",
                 hint="Put options and requirements on lines of their own.",
             )
         if not equals and name not in _FLAGS and words and not words[0].startswith("-"):

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement as _Parsed
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
 
-from kinetic_images.credentials import without_credentials
+from kinetic_images.credentials import without_credentials, without_secrets
 from kinetic_images.errors import DependencyError
 
 KEEP_MARK: Final = "kn:keep"
@@ -168,7 +168,7 @@ def parse_requirement(text: str, place: Place, *, keep: bool = False) -> Require
     except InvalidRequirement as error:
         words = str(error).splitlines()[0]
         raise DependencyError(
-            f"{place}: {without_credentials(body)!r} is not a requirement: {words}.",
+            f"{place}: {without_secrets(body)!r} is not a requirement: {words}.",
             hint="Write NAME, NAME==VERSION or NAME @ URL.",
         ) from None
     return Requirement(

@@ -12,6 +12,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement as Parsed
 from packaging.utils import canonicalize_name
 
+from kinetic_images.credentials import without_secrets
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.lock.index_failures import index_failure
@@ -210,7 +211,9 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     lead = f"{failure.summary} " if failure else ""
     message = f"{lead}The dependencies{source} {what}. Output of uv:\n{output}"
     if named:
-        message += "\nIt refers to:" + "".join(f"\n  {place}: {line}" for place, line in named)
+        message += "\nIt refers to:" + "".join(
+            f"\n  {place}: {without_secrets(line)}" for place, line in named
+        )
     hint = failure.hint if failure else "Correct the problem and call again."
     result = InstallError(message, hint=hint)
     result.output = output
