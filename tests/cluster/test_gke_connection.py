@@ -11,11 +11,9 @@ from typing import Any
 import pytest
 
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.cluster.connect import connect_in_pod, connect_to_gke
+from kinetic_k8s.cluster.connect import access_in_pod, connect_in_pod, connect_to_gke
 from kinetic_k8s.cluster.connection import Access, Connection
-from kinetic_k8s.cluster.gke import GkeApi
-from kinetic_k8s.cluster.google_credentials import GoogleCredentials
-from kinetic_k8s.cluster.in_pod import access_in_pod
+from kinetic_k8s.cluster.gke import GkeApi, GoogleCredentials
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.errors import NotAuthenticatedError, NotPermittedError, UnknownClusterError
 

@@ -13,7 +13,7 @@ import pytest
 import kinetic
 from kinetic.data import Data, to_ref
 from kinetic.errors import DataError, InvalidRequestError
-from kinetic.settings.stat_cache import stat_cache
+from kinetic.settings.home import stat_cache
 from kinetic_payload.data import references
 from kinetic_payload.data.sources import parse_hf
 from kinetic_payload.project.file_times import FileTimes

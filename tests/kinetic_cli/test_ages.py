@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic_cli.ages import age_of, age_text
+from kinetic_cli.output import age_of, age_text
 
 
 def test_the_text_of_an_age_has_one_unit() -> None:

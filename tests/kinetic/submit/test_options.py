@@ -5,9 +5,8 @@ from datetime import timedelta
 import pytest
 
 from kinetic import Data
-from kinetic.attempt_limits import AttemptLimits
 from kinetic.errors import InvalidRequestError
-from kinetic.resources import Resources
+from kinetic.resources import AttemptLimits, Resources
 from kinetic.submit.images import ContainerImage
 from kinetic.submit.options import RunOptions, check_options
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.builders.dockerfile.dockerignore import ignored_by
-from kinetic_images.builders.dockerfile.folder_context import folder_context
+from kinetic_images.builders.dockerfile.folder_context import folder_context, ignored_by
 from kinetic_images.errors import BuildInputError
 
 

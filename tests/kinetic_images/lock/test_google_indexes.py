@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic_images.lock.google_indexes import is_google_index
+from kinetic_images.lock.addresses import is_google_index
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from kinetic_images.dependencies import Dependencies, read_dependencies
 from kinetic_images.downloads import Downloader
 from kinetic_images.errors import DependencyError, DownloadLoginError
 from kinetic_images.lock.index_credentials import IndexCredentials
-from kinetic_images.registry.logins import Login
+from kinetic_images.registry.credentials import Login
 
 GOOGLE = "https://us-python.pkg.dev/p/r/simple/"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_images.dependencies import read_dependencies
-from kinetic_images.lock.index_failures import index_failure
+from kinetic_images.lock.resolve import index_failure
 
 AWAY = """error: Request failed after 3 retries in 11.6s
   cause: Failed to fetch: `https://index.test/simple/six/`

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from kinetic_images.errors import RegistryError, RegistryLoginError
-from kinetic_images.registry.credentials import Credentials
-from kinetic_images.registry.logins import Login
+from kinetic_images.registry.credentials import Credentials, Login
 from kinetic_payload.threads import Stopped, stoppable
 
 HUB = "https://index.docker.io/v1/"

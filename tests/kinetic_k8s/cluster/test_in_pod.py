@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_k8s.cluster.in_pod import access_in_pod
+from kinetic_k8s.cluster.connect import access_in_pod
 from kinetic_k8s.errors import NotAuthenticatedError, UnknownClusterError
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "6443"}

@@ -20,12 +20,11 @@ from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import KineticError, RecordError, SignatureError
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.batch import GroupManifest
-from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.claim import Claim, Lease
 from kinetic_payload.records.decode import decode
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Pickled
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.lease import Lease
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import signed, verify
 from kinetic_payload.testing import MemoryStore

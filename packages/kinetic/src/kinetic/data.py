@@ -222,8 +222,8 @@ def to_ref(
 
 
 def _cache(path: Path) -> StatCache | None:
+    from kinetic.settings.home import stat_cache
     from kinetic.settings.settings import Settings
-    from kinetic.settings.stat_cache import stat_cache
 
     try:
         home = Settings.from_environment().home.value

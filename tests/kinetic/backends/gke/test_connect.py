@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kinetic.backends.gke.checks import storage_variables
 from kinetic.backends.gke.connect import find_cluster
-from kinetic.backends.gke.endpoint import storage_variables
 from kinetic.errors import ConfigurationError
 from kinetic.settings.settings import resolve
 from kinetic.target import Target

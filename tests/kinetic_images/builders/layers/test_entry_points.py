@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic_images.builders.layers.entry_points import portable, scripts_of
+from kinetic_images.builders.layers.conversion import portable, scripts_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_images.builders.layers.image import NamedLayer, config_of, files_of, manifest_of
+from kinetic_images.builders.layers.builder import NamedLayer, config_of, files_of, manifest_of
 from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.errors import BuildError
 from kinetic_images.recipe import Recipe

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
 
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.lock.pylock import kept_address
+from kinetic_payload.http.session import origin
+
+_HOST: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
+
 
 _REPOSITORY = re.compile(r"(?:git|hg|bzr|svn)\+")
 
@@ -38,3 +43,12 @@ def _without_revision(address: str) -> str:
     host, slash, path = rest.partition("/")
     # An `@` before the path belongs to a user: git+https://me:secret@host/path
     return f"{scheme}://{host}{slash}{path.rpartition('@')[0] or path}"
+
+
+def is_google_index(address: str) -> bool:
+    """Return whether *address* is in a Python repository of Artifact Registry.
+
+    Tokens are sent there; without encryption, it does not count as one.
+    """
+    scheme, host, port = origin(address)
+    return (scheme, port) == ("https", 443) and _HOST.fullmatch(host) is not None

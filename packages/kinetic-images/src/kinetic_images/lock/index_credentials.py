@@ -13,10 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError
-from kinetic_images.lock.addresses import full_addresses
-from kinetic_images.lock.google_indexes import is_google_index
+from kinetic_images.lock.addresses import full_addresses, is_google_index
 from kinetic_images.registry.addresses import shown
-from kinetic_images.registry.logins import Login
+from kinetic_images.registry.credentials import Login
 from kinetic_images.uv import inherited
 from kinetic_payload.files.private import write_private
 from kinetic_payload.http.session import origin

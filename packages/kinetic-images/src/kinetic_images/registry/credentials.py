@@ -7,15 +7,15 @@ import os
 import select
 import signal
 import subprocess
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
 from kinetic_images.errors import RegistryError, RegistryLoginError
-from kinetic_images.registry.logins import ANONYMOUS, Login
 from kinetic_images.registry.names import DOCKER_HUB, is_google
 from kinetic_payload.threads import check_wanted
 
@@ -252,3 +252,42 @@ def _broken(program: str, server: str, why: str) -> RegistryLoginError:
         f"The credential helper {program!r} gave no login to {host}: {why}.",
         hint=f"Docker's configuration names it. To see its error: echo {server} | {program} get",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """Credentials for one registry. Its text contains no secret.
+
+    One of *token*, *identity_token* and *password* is set; with none of them, it is anonymous.
+    """
+
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)
+    """A token that the registry's token service exchanges for others (OAuth 2 refresh token)."""
+    token: str = field(default="", repr=False)
+    """A token that the registry itself accepts."""
+    renew_at: float | None = None
+    """When the token is replaced, in seconds since 1970; None: when the registry rejects it."""
+    source: str = ""
+    """Where it is from, for messages; empty for an anonymous one."""
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether it has no credentials."""
+        return not (self.password or self.identity_token or self.token)
+
+    @property
+    def basic(self) -> str | None:
+        """The value of the header `Authorization` for basic authentication; None: there is no password."""
+        user, password = self.username, self.password
+        if (
+            self.token
+        ):  # https://cloud.google.com/artifact-registry/docs/docker/authentication#token
+            user, password = "oauth2accesstoken", self.token
+        if not password:
+            return None
+        return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+ANONYMOUS = Login()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from google.auth.exceptions import DefaultCredentialsError
 
 from kinetic_images.errors import RegistryLoginError, RegistryUnavailableError
-from kinetic_images.registry.logins import Login
+from kinetic_images.registry.credentials import Login
 from kinetic_payload.http.google import (
     FILE_VARIABLE,
     fresh_credentials,

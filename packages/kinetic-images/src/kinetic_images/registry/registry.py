@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.addresses import Addresses
 from kinetic_images.registry.client import Client
-from kinetic_images.registry.credentials import Credentials
-from kinetic_images.registry.logins import Login
+from kinetic_images.registry.credentials import Credentials, Login
 from kinetic_images.registry.names import Reference, parse_reference
 from kinetic_images.registry.repository import Repository
 from kinetic_payload.http.retry import RetryPolicy

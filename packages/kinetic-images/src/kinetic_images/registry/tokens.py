@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.addresses import Addresses, shown
 from kinetic_images.registry.challenges import Challenge
-from kinetic_images.registry.logins import ANONYMOUS, Login
+from kinetic_images.registry.credentials import ANONYMOUS, Login
 from kinetic_images.registry.names import is_google
 from kinetic_images.registry.refusals import Call, Refusal, login_error
 from kinetic_payload.http.retry import TransientError

@@ -7,7 +7,7 @@ import threading
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -18,12 +18,7 @@ from google.api_core.retry import Retry, if_exception_type
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import container_v1
 
-from kinetic_k8s.cluster.connection import Access
-from kinetic_k8s.cluster.google_credentials import (
-    SCOPES,
-    GoogleCredentials,
-    translated,
-)
+from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.cluster.translation import GKE_TITLE
 from kinetic_k8s.errors import (
     ClusterError,
@@ -35,8 +30,21 @@ from kinetic_k8s.errors import (
     UnknownClusterError,
 )
 from kinetic_k8s.reading.preflight import NodePool
-from kinetic_payload.http.google import LOGIN, fresh_credentials
+from kinetic_payload.http.google import (
+    CLOUD_PLATFORM,
+    LOGIN,
+    fresh_credentials,
+    google_errors,
+    renewal_time,
+)
 from kinetic_payload.proxies import proxy_of_environment
+
+SCOPES: Final = (
+    CLOUD_PLATFORM,
+    # The API server identifies users by their address.
+    "https://www.googleapis.com/auth/userinfo.email",
+)
+
 
 VIEWER: Final = "roles/container.clusterViewer"
 _TIMEOUT: Final = 20.0
@@ -329,3 +337,33 @@ def _message(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error.__cause__, GoogleAuthError) else error
     text = getattr(cause, "message", None) or str(cause)
     return " ".join(str(text).split())[:500].rstrip(".")
+
+
+class GoogleCredentials:
+    """Returns a new token at each call, with the Application Default Credentials of that moment.
+
+    So a login during a wait is noticed. The first call returns the token of *known*, if it is still valid.
+    """
+
+    def __init__(self, known: Any = None) -> None:
+        self._lock = threading.Lock()
+        self._known = known
+
+    def __call__(self) -> Credentials:
+        """Return a token with the time of its renewal.
+
+        Raises:
+            NotAuthenticatedError: There are no credentials, or they have expired.
+            ClusterUnreachableError: The token service did not respond.
+        """
+        with self._lock:
+            known, self._known = self._known, None
+        with translated():
+            found = known if known is not None and known.valid else fresh_credentials(SCOPES)
+        headers = {"Authorization": f"Bearer {found.token}"}
+        return Credentials(headers=headers, renew_at=renewal_time(found))
+
+
+def translated() -> AbstractContextManager[None]:
+    """Translate the failures of google-auth to Kinetic's errors."""
+    return google_errors(NotAuthenticatedError, ClusterUnreachableError)

@@ -5,7 +5,7 @@ https://cloud.google.com/ai-hypercomputer/docs/workloads/pathways-on-cloud.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -26,6 +26,12 @@ from kinetic_k8s.manifests.pod import (
 )
 from kinetic_k8s.quantity import parse_quantity
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.layout import Env
+
+COORDINATOR_PORT: Final = 8482
+"""The default port of `jax.distributed`."""
+_INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
 
 Restart = Literal["Never", "Always"]
 
@@ -249,3 +255,25 @@ def _component(
         "securityContext": {"allowPrivilegeEscalation": False},
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def with_hosts(
+    pod: PodSpec,
+    names: Sequence[str],
+    *,
+    variables: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | None = None,
+) -> PodSpec:
+    """Return *pod* as one of the hosts whose names in DNS are *names*, in their order.
+
+    *variables* and *fields* are added to its environment, as `PodSpec.environment` and
+    `PodSpec.field_variables`.
+    """
+    environment = {
+        **pod.environment,
+        Env.COORDINATOR: f"{names[0]}:{COORDINATOR_PORT}",
+        Env.HOST_NAMES: ",".join(names),
+        **(variables or {}),
+    }
+    from_fields = {**pod.field_variables, Env.HOST_INDEX: _INDEX, **(fields or {})}
+    return replace(pod, environment=environment, field_variables=from_fields)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.hosts import with_hosts
+from kinetic_k8s.manifests.components import with_hosts
 from kinetic_k8s.manifests.labels import NODE_POOL
 from kinetic_k8s.manifests.names import check_host_names
 from kinetic_k8s.manifests.pod import pod_template

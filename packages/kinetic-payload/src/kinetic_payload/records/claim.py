@@ -23,3 +23,15 @@ class Claim:
     signature: str | None = None
     """None if jobs are not signed, and in claims from before this field."""
     version: int = WIRE_VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """A heartbeat of the process that keeps a job: `{job}/lease.json`, written periodically."""
+
+    job_id: str
+    holder: str
+    """A description of the holder: the machine, and the folder of its jobs."""
+    seconds: float
+    """How long it is valid, from the time at which the store wrote it."""
+    version: int = WIRE_VERSION

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kinetic_payload.records.batch import GroupManifest
-    from kinetic_payload.records.claim import Claim
+    from kinetic_payload.records.claim import Claim, Lease
     from kinetic_payload.records.host_outcome import HostOutcome
     from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.records.lease import Lease
     from kinetic_payload.records.outcome import Outcome
 
     Record = HostOutcome | Claim | Lease | Outcome | JobRecord | GroupManifest

@@ -7,9 +7,15 @@ import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from kinetic.errors import ConfigurationError
 from kinetic_payload.files.private import FOLDER_MODE, make_folder, others_may_write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kinetic_payload.project.stat_cache import StatCache
 
 _FOLDERS = ("bundles", "cache", "environments", "jobs", "ports")
 """Folders in the home that other users must not read."""
@@ -127,3 +133,10 @@ def _foreign_folder(path: str, owner: int) -> ConfigurationError:
         f"{os.geteuid()}), and runs.",
         hint=f"Run: sudo chown -R {os.geteuid()} {shlex.quote(path)}\n{_OR_ANOTHER}",
     )
+
+
+def stat_cache(home: Path, tree: Path) -> StatCache:
+    """Return the cache of the digests of *tree*'s files, kept in *home* (`KINETIC_HOME`)."""
+    from kinetic_payload.project.stat_cache import StatCache
+
+    return StatCache.of(tree, home / "cache" / "trees")

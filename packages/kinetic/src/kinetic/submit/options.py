@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic.attempt_limits import AttemptLimits
 from kinetic.errors import InvalidRequestError
 from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
-from kinetic.resources import Resources
+from kinetic.resources import AttemptLimits, Resources
 from kinetic.submit.images import ContainerImage, parse_container_image
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kinetic.data import Data, to_ref
-from kinetic.settings.stat_cache import stat_cache
+from kinetic.settings.home import stat_cache
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import TrackProgress, silent, size_text
 from kinetic_payload.stores.store import ABSENT, Store

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from kinetic.backends.backend import Environment, Packaging
 from kinetic.errors import InvalidRequestError
 from kinetic.jobs.services import connect, jobs_location
-from kinetic.settings.home import make_home
+from kinetic.settings.home import make_home, stat_cache
 from kinetic.settings.settings import environment, user_home
-from kinetic.settings.stat_cache import stat_cache
 from kinetic.submit.request import request_of
 from kinetic_payload.progress import silent
 from kinetic_payload.project.roots import Entry, plan_project

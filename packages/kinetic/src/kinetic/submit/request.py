@@ -16,9 +16,8 @@ from kinetic.target import Target, is_in_pod
 from kinetic_payload.stores.store import parse_location
 
 if TYPE_CHECKING:
-    from kinetic.attempt_limits import AttemptLimits
     from kinetic.data import Data
-    from kinetic.resources import Resources
+    from kinetic.resources import AttemptLimits, Resources
     from kinetic.settings.settings import Settings
     from kinetic.submit.images import ContainerImage
     from kinetic_k8s.accelerators import Accelerator

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kinetic_cli.ages import age_of, age_text
 from kinetic_cli.app import App
 from kinetic_cli.options import json_option, target_options
+from kinetic_cli.output import age_of, age_text
 
 if TYPE_CHECKING:
     from kinetic.errors import KineticError

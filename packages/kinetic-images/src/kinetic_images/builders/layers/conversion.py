@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import configparser
+import csv
 import hashlib
+import io
+import posixpath
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
@@ -13,16 +18,32 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
 from kinetic_images.builders.layers.bytecode import LARGEST_SOURCE, cached_path, compiled
-from kinetic_images.builders.layers.entry_points import portable, scripts_of
 from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter, missing_folders
-from kinetic_images.builders.layers.layout import BIN, PREFIX, SITE, fits
-from kinetic_images.builders.layers.record import (
-    RecordRow,
-    recorded_hash,
-    recorded_path,
-    rendered,
-)
+from kinetic_images.builders.layers.layout import BIN, PREFIX, SITE, WHITEOUT, fits
 from kinetic_images.builders.layers.wheel_contents import Wheel, WheelEntry
+
+INTERPRETER: Final = b"#!/usr/bin/env python3"
+_GROUPS: Final = ("console_scripts", "gui_scripts")
+_TARGET: Final = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attr>[\w.]+)\s*(?:\[[^\]]*\])?")
+_NAME: Final = re.compile(r"[^/\s\0][^/\r\n\0]*")
+_LONGEST_FIRST_LINE: Final = 4096
+_LONGEST_LINE: Final = 1000
+"""`configparser` takes time by the square of the length of a line."""
+
+_TEMPLATE: Final = """\
+{interpreter}
+import re
+import sys
+from {module} import {imported}
+if __name__ == "__main__":
+    sys.argv[0] = re.sub(r"(-script\\.pyw|\\.exe)?$", "", sys.argv[0])
+    sys.exit({attr}())
+"""
+
+
+RecordRow = tuple[str, str, str]
+"""A path relative to the folder of modules, its hash (`sha256=…`) and its size; empty if unknown."""
+
 
 VERSION: Final = 3
 """The version of the conversion. Change it with everything that changes the bytes of a layer."""
@@ -210,3 +231,68 @@ class _Installation:
     def _add_row(self, path: str, data: bytes) -> None:
         digest = recorded_hash(hashlib.sha256(data).digest())
         self._rows.append((recorded_path(path), digest, str(len(data))))
+
+
+def recorded_path(path: str) -> str:
+    """Return *path*, of the image, as RECORD names it."""
+    return posixpath.relpath(path, SITE)
+
+
+def recorded_hash(digest: bytes) -> str:
+    """Return a SHA-256 as RECORD contains it."""
+    return f"sha256={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def rendered(rows: Iterable[RecordRow]) -> bytes:
+    """Return the file, with sorted rows."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(sorted(rows))
+    return text.getvalue().encode("utf-8", "surrogateescape")
+
+
+def scripts_of(entry_points: str) -> dict[str, bytes]:
+    """Return the programs that the file `entry_points.txt` declares: name → content.
+
+    Raises:
+        ValueError: The file is malformed; the message says how.
+    """
+    if max(map(len, entry_points.split("\n"))) > _LONGEST_LINE:
+        raise ValueError(f"entry_points.txt has a line of more than {_LONGEST_LINE} characters")
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    try:
+        parser.read_string(entry_points)
+    except configparser.Error as error:
+        raise ValueError(f"entry_points.txt is malformed: {error.message[:300]}") from error
+    found = {}
+    for group in _GROUPS:
+        for name, value in parser.items(group) if parser.has_section(group) else ():
+            valid = _NAME.fullmatch(name) and fits(name)
+            if not valid or name in (".", "..") or name.startswith(WHITEOUT):
+                raise ValueError(f"the entry point {name!r} is not a valid name of a program")
+            found[name] = _script(name, value)
+    return found
+
+
+def _script(name: str, value: str) -> bytes:
+    target = _TARGET.fullmatch(value.strip())
+    parts = [*target["module"].split("."), *target["attr"].split(".")] if target else [""]
+    if target is None or not all(part.isidentifier() for part in parts):
+        raise ValueError(f"the entry point {name!r} does not name a function: {value[:300]!r}")
+    return _TEMPLATE.format(
+        interpreter=INTERPRETER.decode(),
+        module=target["module"],
+        imported=target["attr"].partition(".")[0],
+        attr=target["attr"],
+    ).encode()
+
+
+def portable(beginning: bytes) -> bytes:
+    """Return the *beginning* of a script with our interpreter if its first line is `#!python`.
+
+    Wheels mark in this way the scripts in which an installer writes the interpreter's path.
+    """
+    line, end, rest = beginning.partition(b"\n")
+    if not line.startswith(b"#!python") or len(line) > _LONGEST_FIRST_LINE or not (end or not rest):
+        return beginning
+    return INTERPRETER + end + rest

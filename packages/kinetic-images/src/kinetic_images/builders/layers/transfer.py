@@ -9,13 +9,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.layers.layer_file import LayerBlob, in_memory
 from kinetic_images.builders.layers.layer_records import LayerRecords
 from kinetic_images.builders.layers.plan import PlannedLayer
-from kinetic_images.builders.layers.shared_file import open_shared
 from kinetic_images.builders.layers.workers import Workers
 from kinetic_images.errors import InvalidWheelError
 from kinetic_images.registry.oci import Descriptor
@@ -25,6 +24,12 @@ from kinetic_payload.files.private import make_folder
 from kinetic_payload.files.temporary import Temporary, collect_leftovers
 from kinetic_payload.progress import Advance, size_text
 from kinetic_payload.threads import Executor, Future, parallel_map
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_BUFFER: Final = 1 << 20
+
 
 _REQUESTS: Final = 8
 """Parallel requests that transfer little."""
@@ -186,3 +191,28 @@ def _summary(reused: int, made: int, size: int) -> str:
     parts = [f"{reused} already in the registry"] if reused else []
     parts += [f"{made} added ({size_text(size)})"] if made else []
     return f"Layers of packages: {', '.join(parts)}."
+
+
+def open_shared(fd: int, size: int) -> BinaryIO:
+    """Return a stream of the first *size* bytes of the open file *fd*, which stays open.
+
+    Closing any descriptor of a file drops its lock, so the file is not opened again.
+    """
+    return cast(BinaryIO, io.BufferedReader(_Shared(fd, size), _BUFFER))
+
+
+class _Shared(io.RawIOBase):
+    def __init__(self, fd: int, size: int) -> None:
+        self._fd = fd
+        self._left = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        view = memoryview(buffer)[: self._left]
+        count = os.preadv(self._fd, [view], self._position)
+        self._position += count
+        self._left -= count
+        return count

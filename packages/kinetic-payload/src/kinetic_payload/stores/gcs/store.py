@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from urllib.parse import quote, unquote_to_bytes
 
 from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import LISTED
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
+from kinetic_payload.stores.gcs.checksums import extended
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
 from kinetic_payload.stores.gcs.download import download, full_disk_translated, open_all, read_all
-from kinetic_payload.stores.gcs.metadata_contents import content_of, metadata_of
 from kinetic_payload.stores.gcs.name_escaping import escaped, escaped_name, unescaped
 from kinetic_payload.stores.gcs.resumable_upload import upload_large
 from kinetic_payload.stores.gcs.retry import RetryPolicy
@@ -31,6 +32,15 @@ from kinetic_payload.stores.store import Location, ObjectInfo
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
     from kinetic_payload.stores.store import Check
+
+CONTENT: Final = "kinetic-content"
+MOST: Final = 4096
+"""The most bytes of one value of metadata.
+
+https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
+"""
+_PLAIN: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
+
 
 _IN_MEMORY = 1 << 20
 _RECORDS: Final = f"*/{{{','.join(LISTED)}}}"
@@ -230,3 +240,18 @@ def _is_name(name: str) -> bool:
     except InvalidRequestError:
         return False
     return True
+
+
+def metadata_of(data: bytes) -> dict[str, str]:
+    """Return the metadata that holds *data*; empty if *data* is too large."""
+    text = quote(data, safe=_PLAIN) if len(data) <= MOST else ""
+    return {CONTENT: text} if 0 < len(text) <= MOST else {}
+
+
+def content_of(found: BucketObject) -> bytes | None:
+    """Return the content of *found* from its metadata; None if it is missing or does not match the checksum."""
+    text = found.metadata.get(CONTENT)
+    if not isinstance(text, str) or len(text) > MOST:
+        return None
+    data = unquote_to_bytes(text)
+    return data if (len(data), extended(0, data)) == (found.size, found.crc32c) else None

@@ -25,8 +25,7 @@ from kinetic.backends.backend import (
     Watch,
     never,
 )
-from kinetic.backends.gke.checks import check_request
-from kinetic.backends.gke.endpoint import storage_variables
+from kinetic.backends.gke.checks import check_request, storage_variables
 from kinetic.backends.gke.forms import (
     form_in,
     form_on,

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ipaddress
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
-from kinetic.errors import InvalidRequestError
+from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic_payload.layout import Env
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
+
+_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
+"""The first variable that is set is used, here and in pods."""
 
 
 def check_request(request: JobRequest, store: Location) -> None:
@@ -29,3 +36,29 @@ def check_request(request: JobRequest, store: Location) -> None:
         from kinetic_payload.layout import MOUNTS
 
         check_volumes(request.volumes, workspaces=(WORKSPACE, MOUNTS))
+
+
+def storage_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable of *environment* that names a bucket service, for pods; empty if none does.
+
+    Raises:
+        ConfigurationError: The address is a loopback address, which pods cannot reach.
+    """
+    for name in _VARIABLES:
+        if address := environment.get(name):
+            if _is_loopback(address):
+                raise ConfigurationError(
+                    f"{name} is {address!r}: no pod reaches a server on this machine's loopback.",
+                    hint="Let the server listen on an address that pods reach, and name that.",
+                )
+            return {name: address}
+    return {}
+
+
+def _is_loopback(address: str) -> bool:
+    host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+    return ip.is_loopback or ip.is_unspecified

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.mounts import pod_volumes
 from kinetic.backends.gke.pathways_components import components_of, tag_of
-from kinetic.backends.gke.submitter import submitter
 from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
+
+_LONGEST: Final = 63
+
 
 DEBUG_PORT = 5678
 """The port of debugpy, on the loopback interface of the leader's pod."""
@@ -200,3 +206,19 @@ def _resources(requested: Resources) -> PodResources:
         memory=None if memory is None else quantity_of(memory),
         shared_memory=None if shared is None else quantity_of(shared),
     )
+
+
+@cache
+def submitter() -> str:
+    """Return the user and the machine of this process as the value of a label: `ada.laptop`."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # In containers, the user often has no name.
+        user = str(os.getuid())
+    return label_of(user, os.uname().nodename)
+
+
+def label_of(user: str, machine: str) -> str:
+    """Return *user* and *machine*, joined, as the value of a label."""
+    allowed = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{user}.{machine.partition('.')[0]}")
+    return allowed.strip("-_.")[:_LONGEST].rstrip("-_.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.images.place import Place, place_of
+from kinetic.backends.gke.regions import GKE_CONTEXT, cluster_region
 from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from kinetic_images.shared_records import SharedRecords
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
+if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
+
+_MULTI_REGIONS: Final = ("us", "europe", "asia")
+"""Locations of Artifact Registry that contain the regions whose names begin with theirs."""
+
 
 BUILDERS: Final = ("layers", "cloud_build", "docker")
 """The values of KINETIC_IMAGE_BUILDER."""
@@ -262,3 +268,43 @@ def registries(limit: float | None = None) -> Registry:
 def image_python() -> str:
     """Return the minor version of Python of images: that of this process."""
     return "{}.{}".format(*sys.version_info)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A cluster by its name on GKE."""
+
+    project: str
+    region: str
+    cluster: str
+
+    @property
+    def repository(self) -> str:
+        """The repository for images in Artifact Registry."""
+        group = self.region.partition("-")[0]
+        where = group if group in _MULTI_REGIONS else self.region
+        return f"{where}-docker.pkg.dev/{self.project}/kn-{self.cluster}"
+
+    @property
+    def builds_store(self) -> str:
+        """The address of the builds bucket."""
+        return f"gs://{self.project}-kn-{self.cluster}-builds"
+
+    @property
+    def builds_account(self) -> str:
+        """The service account of builds."""
+        return f"kn-{self.cluster}-builds@{self.project}.iam.gserviceaccount.com"
+
+
+def place_of(settings: Settings, context: str | None, location: str | None) -> Place | None:
+    """Return the cluster by its name on GKE; None if its project or region is not known.
+
+    *context* is its name in the kubeconfig; *location* is what the GKE API names as its location.
+    """
+    found = GKE_CONTEXT.fullmatch(context or "")
+    project = found["project"] if found else settings.project.value
+    region = cluster_region(settings, context, location)
+    if project is None or region is None:
+        return None
+    cluster = found["cluster"] if found else settings.cluster.value
+    return Place(project=project, region=region, cluster=cluster)
