@@ -72,7 +72,6 @@ class ResumableCalls:
         sent = _parse_content_range(call)
         if sent.start is None:
             return await self.status(call)
-        upload.turn += 1
         await self._receive(upload, sent, call)
         total = upload.incoming.size if sent.whole else sent.total
         if total is None or upload.incoming.size < total:
@@ -103,7 +102,9 @@ class ResumableCalls:
 
     async def _receive(self, upload: Upload, sent: Sent, call: Call) -> None:
         assert sent.start is not None
-        turn, have = upload.turn, upload.incoming.size
+        turn = upload.turn = upload.turn + 1
+        async with upload.lock:  # An older request may still be writing.
+            have = upload.incoming.size
         if sent.start > have:
             raise invalid(
                 f"Invalid request. According to the Content-Range header, the upload offset is {sent.start} "

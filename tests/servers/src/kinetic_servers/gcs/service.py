@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from kinetic_servers.gcs.access import Access, Tokens
@@ -88,8 +88,7 @@ class GcsService(Service):
             return answer
         if call.operation == "objects.get.media" or answer.status != 200:
             return answer
-        data: Any = select(json.loads(answer.body), mask)
-        return json_answer(data, headers=answer.headers)
+        return json_answer(select(json.loads(answer.body), mask), headers=answer.headers)
 
     def refuse(self, call: Call, error: RefusedError) -> Answer:
         return refusal(error, plain=call.operation == "objects.get.media")
