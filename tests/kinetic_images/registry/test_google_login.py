@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kinetic_images.errors import RegistryLoginError, RegistryUnavailableError
-from kinetic_images.registry.google_login import google_login
+from kinetic_images.registry.credentials import google_login
 
 pytest.importorskip("cryptography", reason="it needs kinetic-servers")
 VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"

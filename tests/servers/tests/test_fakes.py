@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends.backend import Backend
+from kinetic.backends.backend import Backend, Launch
 from kinetic.errors import SubmitError
 from kinetic.testing import BackendProtocol
 from kinetic_payload.layout import JobObjects
@@ -19,6 +19,9 @@ class TestFakeBackend(BackendProtocol):
     def make_backend(self, folder: Path) -> tuple[Backend, Store]:
         services = FakeServices.make()
         return services.backend, services.store
+
+    def make_launch(self, store: Store) -> Launch:
+        return a_launch(store, "pass")
 
 
 class TestFakeStore(StoreContract):

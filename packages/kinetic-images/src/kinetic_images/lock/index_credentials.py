@@ -15,7 +15,7 @@ from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError
 from kinetic_images.lock.addresses import full_addresses, is_google_index
 from kinetic_images.registry.addresses import shown
-from kinetic_images.registry.credentials import Login
+from kinetic_images.registry.credentials import Login, google_login
 from kinetic_images.uv import inherited
 from kinetic_payload.files.private import write_private
 from kinetic_payload.http.session import origin
@@ -151,9 +151,6 @@ class IndexCredentials:
         return Path(self._environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "uv"
 
     def _default_login(self) -> Login | None:
-        # Only those who use Artifact Registry need these libraries.
-        from kinetic_images.registry.google_login import google_login
-
         return google_login(self._environ)
 
     def _named(self, name: str | None) -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from kinetic_images.errors import RegistryError, RegistryLoginError
+from kinetic_images.errors import RegistryError, RegistryLoginError, RegistryUnavailableError
 from kinetic_images.registry.names import DOCKER_HUB, is_google
 from kinetic_payload.threads import check_wanted
 
@@ -77,9 +77,6 @@ class Credentials:
     def _from_google(self) -> Login | None:
         if self._google is not None:
             return self._google()
-        # Importing google-auth takes a fifth of a second.
-        from kinetic_images.registry.google_login import google_login
-
         return google_login(self._environ)
 
     def _config(self) -> Mapping[str, Any]:
@@ -291,3 +288,39 @@ class Login:
 
 
 ANONYMOUS = Login()
+
+
+def google_login(environ: Mapping[str, str]) -> Login | None:
+    """Return a login with a new token; None without credentials on this machine.
+
+    google-auth reads this process's environment. If *environ* names a key file in
+    `GOOGLE_APPLICATION_CREDENTIALS`, that file is used instead.
+
+    Raises:
+        RegistryLoginError: The credentials cannot be used, or have expired.
+        RegistryUnavailableError: The token service did not respond.
+    """
+    # Importing google-auth takes a fifth of a second.
+    from google.auth.exceptions import DefaultCredentialsError
+
+    from kinetic_payload.http.google import (
+        FILE_VARIABLE,
+        fresh_credentials,
+        google_errors,
+        renewal_time,
+    )
+
+    file = environ.get(FILE_VARIABLE)
+    with google_errors(RegistryLoginError, RegistryUnavailableError):
+        try:
+            found = fresh_credentials(file=file)
+        except DefaultCredentialsError:
+            if file is not None:
+                raise
+            return None
+    renew_at = renewal_time(found)
+    return Login(
+        token=found.token,
+        renew_at=None if renew_at is None else renew_at.timestamp(),
+        source="Google's default credentials",
+    )
