@@ -162,7 +162,11 @@ def stages() -> list[list[Stage]]:
                 f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}",
                 pytest="-n 8 --dist=load --maxschedchunk=1",
             ),
-            Stage("local and wire", f"{uv_run} pytest -q tests/local tests/wire", pytest=""),
+            Stage(
+                "local, wire, servers",
+                f"{uv_run} pytest -q tests/local tests/wire tests/servers",
+                pytest="",
+            ),
             # The engine and the registry are shared by all tests of a process.
             Stage("images", f"{sys.executable} {ROOT}/.ci/image_tests.py {UV}", pytest="-n 0"),
             on_3_14(),
