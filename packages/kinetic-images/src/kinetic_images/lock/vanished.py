@@ -21,7 +21,7 @@ from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.threads import parallel_map
 
 _REQUESTS: Final = 8
-_SHORT: Final = RetryPolicy(limit=10.0)
+_SHORT: Final = RetryPolicy(limit=3.0)
 _MOST: Final = 3
 """How many packages a message names."""
 
