@@ -14,10 +14,17 @@ import pytest
 
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.bucket_access import bucket_environment, client_folders
-from kinetic.backends.local.keepers import keeper_of
+from kinetic.backends.local.keepers import Unreachable, keeper_of
+from kinetic.backends.local.other_homes import OtherHome
 from kinetic.backends.local.paths import Home
 from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
-from kinetic.errors import JobError, ResultTimeoutError, StoreUnavailableError, SubmitError
+from kinetic.errors import (
+    JobError,
+    ResultTimeoutError,
+    SignatureError,
+    StoreUnavailableError,
+    SubmitError,
+)
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.jobs.wait import wait_for_outcome
@@ -26,7 +33,7 @@ from kinetic.waiting import Deadline
 from kinetic_payload.layout import Env, JobObjects
 from kinetic_payload.processes import marked
 from kinetic_payload.records.encode import encode
-from kinetic_payload.records.job import JobRecord
+from kinetic_payload.records.job import JobRecord, Keeper
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy
@@ -121,6 +128,19 @@ def test_a_job_of_another_machine_can_be_awaited_and_not_stopped(
     ended = wait_for_outcome(away, services, Deadline(60), warn=print)
     assert ended.status is JobStatus.SUCCEEDED
     machines.elsewhere.stop(away, timeout=1, poll_interval=0.1)  # There is nothing to stop.
+
+
+def test_a_forged_outcome_does_not_show_that_a_job_elsewhere_has_ended() -> None:
+    store, keeper = MemoryStore(), Keeper(home="/home", machine="gpu-box", boot="b", inode="1:1")
+    record = a_launch(store, SLEEP).record
+    store.write(JobObjects(record.job_id).outcome, b"{}")
+
+    def refuse(data: bytes, name: str) -> None:
+        raise SignatureError(f"{name} is forged.")
+
+    seen = OtherHome(store, keeper, Unreachable.AWAY, verify=refuse, kill=lambda _: None)
+    with pytest.raises(JobError, match="cannot be stopped from here"):
+        seen.refuse_to_stop(record)
 
 
 def test_a_killed_supervisor_is_noticed_where_it_ran(machines: Machines) -> None:

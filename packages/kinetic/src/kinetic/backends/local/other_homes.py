@@ -16,6 +16,7 @@ from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify
 from kinetic.jobs.lasting_store import lasting
+from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import poll_interval, sleep
 from kinetic_payload.layout import JobObjects
@@ -83,14 +84,13 @@ class OtherHome:
         """Iterate over the stored log; with *follow* as it is written, until there is an outcome."""
         if not follow or self._why is Unreachable.GONE:
             return latest_lines(self._store, record, self._verify, tail=tail)
-        outcome = JobObjects(record.job_id).outcome
         began = time.monotonic()
         store = lasting(self._store, stopped=stopped)
         return follow_stored(
             store,
             record,
             tail=tail,
-            ended=lambda: stopped() or store.stat(outcome) is not None,
+            ended=lambda: stopped() or self._has_ended(record, store),
             pause=lambda: sleep(max(_LEAST, poll_interval(time.monotonic() - began))),
             verify=self._verify,
         )
@@ -103,10 +103,14 @@ class OtherHome:
         """
         if self._why is Unreachable.GONE:
             self._kill(record)
-        elif self._store.stat(JobObjects(record.job_id).outcome) is None:
+        elif not self._has_ended(record, self._store):
             raise JobError(
                 f"Job {record.job_id} cannot be stopped from here. {self.observe(record).reason}",
                 hint="Cancel it there. If that machine or home is gone for good, remove "
                 f"{self._store.location}/{record.job_id} to delete the job.",
                 job_id=record.job_id,
             )
+
+    def _has_ended(self, record: JobRecord, store: Store) -> bool:
+        """Return whether the job has an outcome; one that somebody forged does not count."""
+        return stored_outcome(store, record.job_id, self._verify) is not None
