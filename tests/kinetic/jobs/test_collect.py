@@ -377,7 +377,7 @@ def test_an_outage_while_the_result_is_fetched_is_reported_once_and_paused_for(
     warnings: list[str] = []
 
     with pytest.raises(ResultTimeoutError, match="its certificate is not trusted"):
-        result(job, services, timeout=0.5, warn=warnings.append)
+        result(job, services, timeout=2, warn=warnings.append)
 
     assert len(warnings) == 1
     assert len(services.journal.of("read *attempt*")) < 10
@@ -430,7 +430,7 @@ def test_the_wait_outlasts_an_unreachable_backend_until_its_timeout(remote: Fake
     lost = remote.job(job_id="lost")
     remote.journal.before("observe lost", *[AWAY] * 1000)
     with pytest.raises(ResultTimeoutError, match="The cluster is not reached"):
-        result(lost, remote, timeout=0.3)
+        result(lost, remote, timeout=1)
     assert find_outcome(remote.store, "lost") is None
 
 
@@ -441,7 +441,7 @@ def test_an_unreachable_watch_is_reported_once_and_paused_for(remote: FakeServic
     remote.journal.before("explain *", lambda: None, *[AWAY] * 1000)
 
     with pytest.raises(ResultTimeoutError, match="is still PENDING"):
-        result(job, remote, timeout=0.5, warn=warnings.append)
+        result(job, remote, timeout=2, warn=warnings.append)
 
     assert len(remote.journal.of("wait *")) < 10
     assert len(warnings) == 1
