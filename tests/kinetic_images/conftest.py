@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from file_server import FileServer, running_file_server
@@ -17,7 +18,9 @@ sys.path.append(str(Path(__file__).parent))
 from package_server import PackageServer, running_package_server
 
 from kinetic_images.uv import find_uv, uv_environment
-from kinetic_servers.registry import RegistryServer
+
+if TYPE_CHECKING:
+    from kinetic_servers.registry import RegistryServer
 
 
 @pytest.fixture
@@ -30,6 +33,8 @@ def index() -> Iterator[FileServer]:
 @pytest.fixture
 def server() -> Iterator[RegistryServer]:
     """A registry in this process."""
+    from kinetic_servers.registry import RegistryServer
+
     with RegistryServer() as running:
         yield running
 

@@ -152,6 +152,17 @@ class Attacker:
         self.write(name, data)
         held.release()
 
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Use another home in the block, and hide the folder of the job: only the bucket is left of it."""
+        folder = self.desk.folder / "here" / "jobs" / self.job_id
+        aside = folder.rename(folder.with_name("aside"))
+        self.desk.sit("elsewhere")
+        try:
+            yield
+        finally:
+            aside.rename(folder)
+
     def move(self) -> None:
         """Use another home with the same key, as on another machine of the user."""
         here = key_path(self.desk.folder / "here")
@@ -654,25 +665,25 @@ def test_control_characters_in_the_bucket_never_reach_a_terminal(reading: Attack
     record |= {"job_id": fake.job_id, "func_name": nasty, "display_name": nasty, "backend": nasty}
     reading.write(fake.handle, json.dumps(record).encode())
     reading.write(f"{fake.log_chunks(1, 0)}00000000", log)
-    reading.desk.sit("elsewhere")
-    environment = dict(os.environ)  # noqa: TID251
+    with reading.away():
+        environment = dict(os.environ)  # noqa: TID251
 
-    for command, trust in [
-        *itertools.product((["list"], ["status", job_id], ["status", fake.job_id]), ("1", "")),
-        (["logs", job_id], ""),
-        (["logs", fake.job_id], ""),
-        (["result", "--no-cleanup", job_id], "1"),
-    ]:
-        done = subprocess.run(
-            [sys.executable, "-m", "kinetic_cli", "jobs", *command],
-            env={**environment, "KINETIC_TRUST_BUCKET": trust}, capture_output=True, check=False,
-        )  # fmt: skip
-        printed = (done.stdout + done.stderr).decode()
-        colours = re.compile(r"\x1b\[[0-9;]*m")
-        rest = colours.sub("", printed) if command[0] == "logs" else printed
-        assert not set("\x1b\x07\x9b\u202e") & set(rest), (command, rest)
-        if command == ["logs", job_id]:
-            assert "\x1b[32mgreen\x1b[0m \\x1b]0;owned" in printed
+        for command, trust in [
+            *itertools.product((["list"], ["status", job_id], ["status", fake.job_id]), ("1", "")),
+            (["logs", job_id], ""),
+            (["logs", fake.job_id], ""),
+            (["result", "--no-cleanup", job_id], "1"),
+        ]:
+            done = subprocess.run(
+                [sys.executable, "-m", "kinetic_cli", "jobs", *command],
+                env={**environment, "KINETIC_TRUST_BUCKET": trust}, capture_output=True, check=False,
+            )  # fmt: skip
+            printed = (done.stdout + done.stderr).decode()
+            colours = re.compile(r"\x1b\[[0-9;]*m")
+            rest = colours.sub("", printed) if command[0] == "logs" else printed
+            assert not set("\x1b\x07\x9b\u202e") & set(rest), (command, rest)
+            if command == ["logs", job_id]:
+                assert "\x1b[32mgreen\x1b[0m \\x1b]0;owned" in printed
 
 
 # Hang

@@ -44,7 +44,7 @@ class OtherHome:
     ) -> None:
         self._store = store
         self._verify = verify
-        self._home = f"its home {keeper.home} on {keeper.machine}"
+        self._keeper = keeper
         self._why = why
         self._kill = kill
 
@@ -57,13 +57,15 @@ class OtherHome:
         if self._why is Unreachable.GONE:
             return Observation(
                 JobStatus.FAILED,
-                f"It ran on this machine, and {self._home} was removed or replaced since.",
+                f"Its home {self._keeper.home} on this machine ({self._keeper.machine}) was removed or "
+                "replaced since.",
                 lost=True,
             )
         begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
-            f"It is kept in {self._home}, which cannot be read from here: {self._why.value}.",
+            f"Its home {self._keeper.home} on {self._keeper.machine} cannot be read from here: "
+            f"{self._why.value}.",
             unreachable=True,
         )
 
