@@ -32,6 +32,7 @@ from kinetic_payload.errors import (
 )
 from kinetic_payload.stores.gcs import ExternalBucket, GcsStore, RetryPolicy, Service
 from kinetic_servers.gcs import EVERYONE, GcsServer, Tokens
+from kinetic_servers.gke.google_identity import write_key_file
 
 from .conftest import client_of
 
@@ -50,21 +51,8 @@ def guarded() -> Iterator[GcsServer]:
 
 def key_file(endpoint: str, folder: Path, email: str = ACCOUNT) -> Path:
     """Write a service account's key, as Application Default Credentials have it."""
-    pem = KEY.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    found = {
-        "type": "service_account",
-        "client_email": email,
-        "private_key": pem.decode(),
-        "private_key_id": "1",
-        "token_uri": f"{endpoint}/token",
-    }
     path = folder / "application_default_credentials.json"
-    path.write_text(json.dumps(found))
-    return path
+    return write_key_file(path, KEY, email, endpoint)
 
 
 @pytest.fixture

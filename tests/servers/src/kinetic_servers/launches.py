@@ -14,11 +14,10 @@ from typing import Any, Final
 
 from kinetic.backends.backend import Backend, Launch
 from kinetic.backends.local.launch import LocalEnvironment
+from kinetic.jobs.records import find_outcome
 from kinetic.submit.capture import SecretValues
 from kinetic.waiting import Deadline
-from kinetic_payload.errors import ObjectNotFoundError
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.decode import decode
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
@@ -73,11 +72,8 @@ def a_launch(
 
 def outcome_of(store: Store, job_id: str) -> Outcome | None:
     """Return the job's outcome in the store, or None."""
-    name = JobObjects(job_id).outcome
-    try:
-        return decode(Outcome, store.read(name), name=name)
-    except ObjectNotFoundError:
-        return None
+    found = find_outcome(store, job_id)
+    return None if found is None else found.record
 
 
 def job_ids_of(backend: Backend) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from typing import Any
 
 import google.auth
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
@@ -22,6 +20,7 @@ from google.cloud import storage
 from google.oauth2.credentials import Credentials
 
 from kinetic_servers.gcs import EVERYONE, GcsServer, Tokens
+from kinetic_servers.gke.google_identity import write_key_file
 
 READER = "reader@test-project.iam.gserviceaccount.com"
 VIEWING = ("storage.objects.get", "storage.objects.list")
@@ -44,31 +43,11 @@ def bucket_of(server: GcsServer, principal: str) -> storage.Bucket:
     return client_of(server, Credentials(server.tokens.issue(principal))).bucket("bucket")
 
 
-def key_file(path: Path, server: GcsServer, principal: str) -> Path:
-    """Write what `gcloud iam service-accounts keys create` writes."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    content = {
-        "type": "service_account",
-        "project_id": "test-project",
-        "private_key_id": "1",
-        "private_key": pem.decode(),
-        "client_email": principal,
-        "client_id": "1",
-        "token_uri": f"{server.endpoint}/token",
-    }
-    path.write_text(json.dumps(content))
-    return path
-
-
 def test_a_service_account_gets_a_token_and_a_new_one_when_it_expired(
     server: GcsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = key_file(tmp_path / "key.json", server, READER)
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    path = write_key_file(tmp_path / "key.json", key, READER, server.endpoint)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
     credentials, project = google.auth.default(
         scopes=["https://www.googleapis.com/auth/devstorage.read_write"]

@@ -12,10 +12,7 @@ from threading import Timer
 from kinetic.backends.backend import Backend, Launch
 from kinetic.errors import SubmitError
 from kinetic.job_status import JobStatus
-from kinetic_payload.errors import ObjectNotFoundError
-from kinetic_payload.layout import JobObjects
-from kinetic_payload.records.decode import decode
-from kinetic_payload.records.outcome import Outcome
+from kinetic.jobs.records import find_outcome
 from kinetic_payload.stores.store import Store
 
 
@@ -34,14 +31,14 @@ class BackendProtocol:
         backend, store = self.make_backend(tmp_path)
         record = self.make_launch(store).record
         assert backend.observe(record).status is JobStatus.NOT_FOUND
-        assert _job_ids_of(backend) == []
+        assert [job.job_id for job in backend.list()] == []
         assert [*backend.log_lines(record), *backend.log_lines(record, follow=True)] == []
         backend.stop(record, timeout=1, poll_interval=0.1)
         backend.remove(record, timeout=1, poll_interval=0.1)
         outcome = backend.unreported(record, backend.observe(record))
         assert (outcome.job_id, outcome.status) == (record.job_id, "failed")
         assert outcome.message
-        assert _outcome_of(store, record.job_id) is None
+        assert find_outcome(store, record.job_id) is None
 
     def test_a_job_starts_once_and_is_known_until_it_is_removed(self, tmp_path: Path) -> None:
         backend, store = self.make_backend(tmp_path)
@@ -50,12 +47,12 @@ class BackendProtocol:
         with suppress(SubmitError):
             backend.start(launch)
             raise AssertionError("The job started twice.")
-        assert _job_ids_of(backend) == [launch.record.job_id]
+        assert [job.job_id for job in backend.list()] == [launch.record.job_id]
         assert not backend.observe(launch.record).status.terminal
         for _ in range(2):
             backend.remove(launch.record, timeout=30, poll_interval=0.1)
             assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
-            assert _job_ids_of(backend) == []
+            assert [job.job_id for job in backend.list()] == []
 
     def test_a_job_that_is_announced_is_pending_and_unknown_again_if_it_does_not_start(
         self, tmp_path: Path
@@ -81,8 +78,8 @@ class BackendProtocol:
         for _ in range(2):
             backend.stop(launch.record, timeout=30, poll_interval=0.1)
             assert backend.observe(launch.record).status.terminal
-        outcome = _outcome_of(store, launch.record.job_id)
-        assert outcome is None or outcome.status == "cancelled"
+        found = find_outcome(store, launch.record.job_id)
+        assert found is None or found.record.status == "cancelled"
 
     def test_waiting_ends_when_the_time_is_up(self, tmp_path: Path) -> None:
         backend, store = self.make_backend(tmp_path)
@@ -95,17 +92,5 @@ class BackendProtocol:
             Timer(0.05, watch.wake).start()
             watch.wait(None)
             assert not backend.observe(launch.record).status.terminal
-        assert _outcome_of(store, launch.record.job_id) is None
+        assert find_outcome(store, launch.record.job_id) is None
         backend.remove(launch.record, timeout=30, poll_interval=0.1)
-
-
-def _job_ids_of(backend: Backend) -> list[str]:
-    return [job.job_id for job in backend.list()]
-
-
-def _outcome_of(store: Store, job_id: str) -> Outcome | None:
-    name = JobObjects(job_id).outcome
-    try:
-        return decode(Outcome, store.read(name), name=name)
-    except ObjectNotFoundError:
-        return None

@@ -19,6 +19,28 @@ from kinetic_servers.http.server import HttpServer
 _ACCOUNT: Final = "tester@test-project.iam.gserviceaccount.com"
 
 
+def write_key_file(
+    path: Path, key: rsa.RSAPrivateKey, email: str, endpoint: str, *, key_id: str = "1"
+) -> Path:
+    """Write what `gcloud iam service-accounts keys create` writes, for the token service at *endpoint*."""
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    account = {
+        "type": "service_account",
+        "project_id": "test-project",
+        "private_key_id": key_id,
+        "private_key": private.decode(),
+        "client_email": email,
+        "client_id": "1",
+        "token_uri": f"{endpoint}/token",
+    }
+    path.write_text(json.dumps(account), encoding="utf-8")
+    return path
+
+
 class GoogleIdentity(HttpServer, Service):
     """A service account with a key file, and the service that exchanges the key for tokens.
 
@@ -53,22 +75,8 @@ class GoogleIdentity(HttpServer, Service):
         self._public[key_id] = key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )
-        private = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        account = {
-            "type": "service_account",
-            "project_id": "test-project",
-            "private_key_id": key_id,
-            "private_key": private.decode(),
-            "client_email": _ACCOUNT,
-            "client_id": "1",
-            "token_uri": f"{self.endpoint}/token",
-        }
         written = self.file.with_suffix(".new")
-        written.write_text(json.dumps(account), encoding="utf-8")
+        write_key_file(written, key, _ACCOUNT, self.endpoint, key_id=key_id)
         written.replace(self.file)
 
     def revoke(self) -> None:
