@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from time import monotonic
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -209,7 +210,7 @@ class Downloader:
                 )
 
         def send(sent: Outgoing) -> Response:
-            check(sent.url)
+            sent = replace(sent, url=_without_userinfo(sent.url))
             pieces = self._session.stream(sent, seconds=seconds)
             response = next(pieces)
             assert isinstance(response, Response)
@@ -222,11 +223,9 @@ class Downloader:
         login, here = self._authorization(url), self._addresses.get(url, url)
         # Other hosts must not see the credentials.
         own = {} if login is None or origin(here) != origin(url) else {"Authorization": login}
+        check(here)
         request = Outgoing(
-            method=method,
-            url=_without_userinfo(here),
-            headers={**headers, **own},
-            accepts_encoded=True,
+            method=method, url=here, headers={**headers, **own}, accepts_encoded=True
         )
         response = followed(request, send, check)
         if not opened:

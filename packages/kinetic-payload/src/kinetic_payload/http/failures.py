@@ -5,16 +5,15 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 
+from urllib3.exceptions import SSLError
+
 
 def is_untrusted(error: BaseException) -> bool:
     """Return whether *error* means that a server's certificate is not trusted, which retries do not change."""
     return any(
         isinstance(cause, ssl.SSLCertVerificationError)
         # urllib3 compares names itself where OpenSSL does not.
-        or (
-            type(cause).__name__ in ("SSLError", "CertificateError")
-            and "doesn't match" in str(cause)
-        )
+        or (isinstance(cause, SSLError) and "doesn't match" in str(cause))
         for cause in causes(error)
     )
 

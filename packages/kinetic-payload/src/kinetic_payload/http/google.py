@@ -81,13 +81,12 @@ def google_errors(login: type[KineticError], unavailable: type[KineticError]) ->
     try:
         yield
     except GoogleAuthError as error:
-        raise google_error(error, login, unavailable) from error
+        raise _explained(error, login, unavailable) from error
 
 
-def google_error(
+def _explained(
     error: GoogleAuthError, login: type[KineticError], unavailable: type[KineticError]
 ) -> KineticError:
-    """Return the error for a failure of google-auth; see `google_errors`."""
     # The arguments are a message, and the same as data.
     cause = " ".join(str(error.args[0] if error.args else error).split())[:300].rstrip(".")
     log_in = f"Log in with: {LOGIN}"
