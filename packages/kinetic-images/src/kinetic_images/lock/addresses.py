@@ -1,4 +1,4 @@
-"""Addresses with the credentials that locks leave out."""
+"""Addresses of packages and indexes: with the credentials that locks leave out; which ones are Google's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kinetic_images.dependencies import Dependencies
 from kinetic_images.lock.pylock import kept_address
 from kinetic_payload.http.session import origin
 
-_HOST: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
+_GOOGLE_HOST: Final = re.compile(r"[a-z0-9-]+-python\.pkg\.dev")
 
 
 _REPOSITORY = re.compile(r"(?:git|hg|bzr|svn)\+")
@@ -51,4 +51,4 @@ def is_google_index(address: str) -> bool:
     Tokens are sent there; without encryption, it does not count as one.
     """
     scheme, host, port = origin(address)
-    return (scheme, port) == ("https", 443) and _HOST.fullmatch(host) is not None
+    return (scheme, port) == ("https", 443) and _GOOGLE_HOST.fullmatch(host) is not None

@@ -25,8 +25,8 @@ from kinetic_payload.files.private import write_private
 from kinetic_payload.http.session import origin
 
 _URL: Final = re.compile(r"https?://[^\s'\"`()<>]+")
-_REFUSED: Final = re.compile(r"\b(401 Unauthorized|403 Forbidden)\b")
-_AWAY: Final = re.compile(
+_INDEX_REFUSED: Final = re.compile(r"\b(401 Unauthorized|403 Forbidden)\b")
+_INDEX_AWAY: Final = re.compile(
     r"error sending request|dns error|tcp connect error|operation timed out", re.IGNORECASE
 )
 _LOGIN_HINT: Final = (
@@ -307,8 +307,8 @@ class IndexFailure:
 
 def index_failure(output: str, dependencies: Dependencies) -> IndexFailure | None:
     """Return the failure of an index that *output* of uv describes; None: it describes another one."""
-    refused = _REFUSED.search(output)
-    if refused is None and not _AWAY.search(output):
+    refused = _INDEX_REFUSED.search(output)
+    if refused is None and not _INDEX_AWAY.search(output):
         return None
     seen = [without_secrets(url).rstrip(".,:;") for url in _URL.findall(output)]
     if not seen:

@@ -155,14 +155,14 @@ def access_in_pod(
         ) from error
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        credentials=lambda: _credentials(account / "token"),
+        credentials=lambda: _pod_credentials(account / "token"),
         namespace=namespace or own,
         ca=ca,
         title="the cluster of this pod",
     )
 
 
-def _credentials(path: Path) -> Credentials:
+def _pod_credentials(path: Path) -> Credentials:
     try:
         token = path.read_text(encoding="ascii").strip()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The GKE API, through Google's client: clusters by name, their addresses and their node pools."""
+"""The GKE API, through Google's client: clusters by name, their addresses, node pools and credentials."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class GkeApi:
     def look_up(self, project: str, location: str, name: str, limit: float = _LIMIT) -> GkeCluster:
         """Return a cluster as the GKE API describes it now, within about *limit* seconds; see `cluster`."""
         end = time.monotonic() + limit
-        with translated():
+        with _google_errors():
             credentials = fresh_credentials(SCOPES, limit=limit)
         options = ClientOptions(api_endpoint=self._endpoint) if self._endpoint else None
         with container_v1.ClusterManagerClient(
@@ -294,7 +294,7 @@ def _translated(verb: str, project: str) -> Iterator[None]:
     """Translate the failures of Google's client to Kinetic's errors."""
     what = f"Could not {verb} in the project {project!r}"
     try:
-        with translated():
+        with _google_errors():
             yield
     except exceptions.Unauthenticated as error:
         raise NotAuthenticatedError(
@@ -358,12 +358,12 @@ class GoogleCredentials:
         """
         with self._lock:
             known, self._known = self._known, None
-        with translated():
+        with _google_errors():
             found = known if known is not None and known.valid else fresh_credentials(SCOPES)
         headers = {"Authorization": f"Bearer {found.token}"}
         return Credentials(headers=headers, renew_at=renewal_time(found))
 
 
-def translated() -> AbstractContextManager[None]:
+def _google_errors() -> AbstractContextManager[None]:
     """Translate the failures of google-auth to Kinetic's errors."""
     return google_errors(NotAuthenticatedError, ClusterUnreachableError)

@@ -1,4 +1,4 @@
-"""`Claim`: the record of the process that runs an attempt on a host."""
+"""`Claim` and `Lease`: the records of the process that runs an attempt, and of one that shows that it is alive."""
 
 from __future__ import annotations
 

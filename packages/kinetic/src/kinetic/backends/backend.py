@@ -98,7 +98,7 @@ class Observation:
     vanished: bool = False
     """The resource ended, or its supervisor died: the job can no longer write an outcome itself."""
     lost: bool = False
-    """The job is probably gone, for instance because its lease expired, but it may still continue."""
+    """The job is probably gone, for instance because its home was removed, but it may still continue."""
     unreachable: bool = False
     """The job's home cannot be read from here: the job can be awaited, but not stopped or removed."""
     upload_pending: bool = False

@@ -1,4 +1,4 @@
-"""Checks of `KINETIC_HOME`: other users must not be able to change it."""
+"""`KINETIC_HOME`: checks that other users cannot change it, and the cached digests in it."""
 
 from __future__ import annotations
 

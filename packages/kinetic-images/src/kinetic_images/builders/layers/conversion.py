@@ -23,14 +23,14 @@ from kinetic_images.builders.layers.layout import BIN, PREFIX, SITE, WHITEOUT, f
 from kinetic_images.builders.layers.wheel_contents import Wheel, WheelEntry
 
 INTERPRETER: Final = b"#!/usr/bin/env python3"
-_GROUPS: Final = ("console_scripts", "gui_scripts")
-_TARGET: Final = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attr>[\w.]+)\s*(?:\[[^\]]*\])?")
-_NAME: Final = re.compile(r"[^/\s\0][^/\r\n\0]*")
+_ENTRY_POINT_GROUPS: Final = ("console_scripts", "gui_scripts")
+_ENTRY_POINT: Final = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attr>[\w.]+)\s*(?:\[[^\]]*\])?")
+_PROGRAM_NAME: Final = re.compile(r"[^/\s\0][^/\r\n\0]*")
 _LONGEST_FIRST_LINE: Final = 4096
 _LONGEST_LINE: Final = 1000
 """`configparser` takes time by the square of the length of a line."""
 
-_TEMPLATE: Final = """\
+_LAUNCHER: Final = """\
 {interpreter}
 import re
 import sys
@@ -55,7 +55,7 @@ _RATE: Final = 2e6
 _LARGEST_RATIO: Final = 1032
 """The highest ratio of compression that deflate reaches: https://zlib.net/zlib_tech.html"""
 _INSTALLER: Final = b"kinetic\n"
-_INTERPRETER: Final = re.compile(rf"{BIN}/pythonw?[0-9.]*")
+_PYTHON_PROGRAM: Final = re.compile(rf"{BIN}/pythonw?[0-9.]*")
 
 
 def write_layer(
@@ -166,7 +166,7 @@ class _Installation:
             *programs,
         ]
         """The paths of the files, those of bytecode included even if a module does not compile."""
-        if any(_INTERPRETER.fullmatch(path) for path in self.paths):
+        if any(_PYTHON_PROGRAM.fullmatch(path) for path in self.paths):
             # It comes first on PATH, and its own first line would start it again.
             raise wheel.error("it has a program with the name of the interpreter")
 
@@ -265,9 +265,9 @@ def scripts_of(entry_points: str) -> dict[str, bytes]:
     except configparser.Error as error:
         raise ValueError(f"entry_points.txt is malformed: {error.message[:300]}") from error
     found = {}
-    for group in _GROUPS:
+    for group in _ENTRY_POINT_GROUPS:
         for name, value in parser.items(group) if parser.has_section(group) else ():
-            valid = _NAME.fullmatch(name) and fits(name)
+            valid = _PROGRAM_NAME.fullmatch(name) and fits(name)
             if not valid or name in (".", "..") or name.startswith(WHITEOUT):
                 raise ValueError(f"the entry point {name!r} is not a valid name of a program")
             found[name] = _script(name, value)
@@ -275,11 +275,11 @@ def scripts_of(entry_points: str) -> dict[str, bytes]:
 
 
 def _script(name: str, value: str) -> bytes:
-    target = _TARGET.fullmatch(value.strip())
+    target = _ENTRY_POINT.fullmatch(value.strip())
     parts = [*target["module"].split("."), *target["attr"].split(".")] if target else [""]
     if target is None or not all(part.isidentifier() for part in parts):
         raise ValueError(f"the entry point {name!r} does not name a function: {value[:300]!r}")
-    return _TEMPLATE.format(
+    return _LAUNCHER.format(
         interpreter=INTERPRETER.decode(),
         module=target["module"],
         imported=target["attr"].partition(".")[0],

@@ -29,8 +29,8 @@ except ImportError:  # Other Pythons than CPython.
     isal_zlib = None  # type: ignore[assignment]
 
 _CHUNK: Final = 1 << 20
-_HEADER: Final = struct.Struct("<4s22xHH")
-_ENCRYPTED: Final = 1
+_LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
+_ENCRYPTED_FLAG: Final = 1
 
 
 _LARGEST_RECORD: Final = 16 << 20
@@ -249,7 +249,7 @@ def content_of(
         isal_zlib.error, zlib.error: They cannot be inflated.
         NotImplementedError, RuntimeError: They are encrypted, or compressed in an unknown way.
     """
-    plain = not info.flag_bits & _ENCRYPTED and info.compress_type == zipfile.ZIP_DEFLATED
+    plain = not info.flag_bits & _ENCRYPTED_FLAG and info.compress_type == zipfile.ZIP_DEFLATED
     if isal_zlib is not None and plain:
         yield from _inflated(stream, info)
         return
@@ -264,10 +264,10 @@ def content_of(
 
 def _inflated(stream: BinaryIO, info: zipfile.ZipInfo) -> Iterator[bytes]:
     stream.seek(info.header_offset)
-    header = stream.read(_HEADER.size)
-    if len(header) != _HEADER.size or not header.startswith(b"PK\3\4"):
+    header = stream.read(_LOCAL_HEADER.size)
+    if len(header) != _LOCAL_HEADER.size or not header.startswith(b"PK\3\4"):
         raise zipfile.BadZipFile("it has no header")
-    _, name, extra = _HEADER.unpack(header)
+    _, name, extra = _LOCAL_HEADER.unpack(header)
     stream.seek(name + extra, 1)
     decompressor = isal_zlib.decompressobj(-15)
     left, size, crc = info.compress_size, 0, 0

@@ -115,7 +115,7 @@ class Bucket:
         with translated(self.name, action):
             connection = self.connection
         with translated(self.name, action, connection.principal):
-            return self.retry.request(
+            return self.retry.run_attempts(
                 act,
                 progress=progress,
                 on_failure=self._report,

@@ -46,7 +46,7 @@ class RetryPolicy(http_retry.RetryPolicy):
     quiet: float = 3.0
     """How long failures last before they are reported."""
 
-    def request(
+    def run_attempts(
         self,
         act: Callable[[int], _T],
         *,

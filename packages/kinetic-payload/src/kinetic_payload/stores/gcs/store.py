@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
     from kinetic_payload.stores.store import Check
 
-CONTENT: Final = "kinetic-content"
-MOST: Final = 4096
+_CONTENT_KEY: Final = "kinetic-content"
+_MOST_METADATA: Final = 4096
 """The most bytes of one value of metadata.
 
 https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
 """
-_PLAIN: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
+_PLAIN_BYTES: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
 
 
 _IN_MEMORY = 1 << 20
@@ -244,14 +244,14 @@ def _is_name(name: str) -> bool:
 
 def metadata_of(data: bytes) -> dict[str, str]:
     """Return the metadata that holds *data*; empty if *data* is too large."""
-    text = quote(data, safe=_PLAIN) if len(data) <= MOST else ""
-    return {CONTENT: text} if 0 < len(text) <= MOST else {}
+    text = quote(data, safe=_PLAIN_BYTES) if len(data) <= _MOST_METADATA else ""
+    return {_CONTENT_KEY: text} if 0 < len(text) <= _MOST_METADATA else {}
 
 
 def content_of(found: BucketObject) -> bytes | None:
     """Return the content of *found* from its metadata; None if it is missing or does not match the checksum."""
-    text = found.metadata.get(CONTENT)
-    if not isinstance(text, str) or len(text) > MOST:
+    text = found.metadata.get(_CONTENT_KEY)
+    if not isinstance(text, str) or len(text) > _MOST_METADATA:
         return None
     data = unquote_to_bytes(text)
     return data if (len(data), extended(0, data)) == (found.size, found.crc32c) else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
 
-_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
+_STORAGE_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
 """The first variable that is set is used, here and in pods."""
 
 
@@ -44,7 +44,7 @@ def storage_variables(environment: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigurationError: The address is a loopback address, which pods cannot reach.
     """
-    for name in _VARIABLES:
+    for name in _STORAGE_VARIABLES:
         if address := environment.get(name):
             if _is_loopback(address):
                 raise ConfigurationError(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
 
-_LONGEST: Final = 63
+_LONGEST_LABEL: Final = 63
 
 
 DEBUG_PORT = 5678
@@ -221,4 +221,4 @@ def submitter() -> str:
 def label_of(user: str, machine: str) -> str:
     """Return *user* and *machine*, joined, as the value of a label."""
     allowed = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{user}.{machine.partition('.')[0]}")
-    return allowed.strip("-_.")[:_LONGEST].rstrip("-_.")
+    return allowed.strip("-_.")[:_LONGEST_LABEL].rstrip("-_.")

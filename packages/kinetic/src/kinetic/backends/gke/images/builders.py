@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kinetic_images.shared_records import SharedRecords
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
-if TYPE_CHECKING:
-    from kinetic.settings.settings import Settings
 
 _MULTI_REGIONS: Final = ("us", "europe", "asia")
 """Locations of Artifact Registry that contain the regions whose names begin with theirs."""
