@@ -9,17 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from eager import eager
 from file_server import FileServer
 from wheel_maker import locked, make_wheel
 
 from kinetic_images.downloads import Downloader
-from kinetic_images.errors import DownloadError, DownloadUnavailableError
+from kinetic_images.errors import DownloadError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.threads import parallel_map
 
 DATA = os.urandom(300_000)
+EAGER = eager()
 ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
@@ -29,6 +31,14 @@ folder, sha256, address = sys.argv[1:]
 package = LockedPackage(name="p", version="1", file="p-1-py3-none-any.whl", sha256=sha256, address=address)
 print(WheelFiles(Path(folder)).get(package))
 """
+
+
+class InterruptedTestError(Exception):
+    pass
+
+
+def interrupt(_: float) -> None:
+    raise InterruptedTestError
 
 
 def a_package(index: FileServer, data: bytes = DATA, size: int | None = None) -> LockedPackage:
@@ -42,8 +52,7 @@ def a_package(index: FileServer, data: bytes = DATA, size: int | None = None) ->
     )
 
 
-def files_in(folder: Path, limit: float = 0.5) -> WheelFiles:
-    policy = RetryPolicy(limit=limit, first=0.01, longest=0.05)
+def files_in(folder: Path, policy: RetryPolicy = EAGER) -> WheelFiles:
     return WheelFiles(folder, Downloader(environ={}, policy=policy))
 
 
@@ -72,8 +81,8 @@ def test_an_interrupted_download_is_resumed_by_the_next_process(
 ) -> None:
     package = a_package(index)
     index.cut = [200_000]
-    with pytest.raises(DownloadUnavailableError):
-        files_in(tmp_path, limit=0).get(package)
+    with pytest.raises(InterruptedTestError):
+        files_in(tmp_path, RetryPolicy(pause=interrupt)).get(package)
 
     path = files_in(tmp_path).get(package)
 

@@ -64,7 +64,8 @@ def test_a_blocking_call_survives_an_expired_login_and_asks_for_it_once(
     session.unlink()
     relay.fail("", 401, "Unauthorized", times=100_000)
     relay.cut()
-    wait_for(lambda: any("sso login" in line for line in errors), seconds=60)
+    wait_for(lambda: any("sso login" in line for line in errors) or process.poll() is not None)
+    assert process.poll() is None, errors
     with relay.lock:
         relay.faults.clear()
     session.touch()

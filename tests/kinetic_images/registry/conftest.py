@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from eager import eager
 
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_payload.http.retry import RetryPolicy
 from kinetic_servers.registry import RegistryServer
-
-QUICK = RetryPolicy(limit=3, first=0.01, longest=0.05)
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def write_docker_config(environ: Mapping[str, str]) -> Callable[[object], Path]:
 
 @pytest.fixture
 def registry(environ: Mapping[str, str]) -> Registry:
-    return Registry(environ=environ, policy=QUICK)
+    return Registry(environ=environ, policy=eager())
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eager import eager
 
 from kinetic_images.downloads import Downloader
 from kinetic_images.errors import (
@@ -148,7 +149,7 @@ def test_a_download_from_a_server_that_never_begins_a_response_is_given_up(
 def test_an_endless_body_ends(server: RegistryServer, environ: Mapping[str, str]) -> None:
     server.add_image("kn/image", "1")
     server.faults.add(times=None, endless=True)
-    repository = Registry(environ=environ, policy=QUICK).repository(f"{server.host}/kn/image")
+    repository = Registry(environ=environ, policy=eager()).repository(f"{server.host}/kn/image")
 
     with pytest.raises(RegistryError, match="more than 4194304 bytes"):
         repository.manifest("1")
@@ -158,7 +159,7 @@ def test_connections_are_kept_and_not_shared_with_a_child_process(
     server: RegistryServer, environ: Mapping[str, str]
 ) -> None:
     digest = server.add_image("kn/image", "1")
-    repository = Registry(environ=environ, policy=QUICK).repository(f"{server.host}/kn/image")
+    repository = Registry(environ=environ, policy=eager()).repository(f"{server.host}/kn/image")
     assert repository.digest("1") == digest
     child = os.fork()
     if not child:
@@ -233,7 +234,7 @@ def test_a_registry_of_googles_gets_the_token_of_the_machine_with_the_first_requ
     ):
         digest = server.add_image("p/r/image", "1")
         key = {"GOOGLE_APPLICATION_CREDENTIALS": str(google.file)}
-        repository = Registry(environ={**environ, **more, **key}, policy=QUICK).repository(
+        repository = Registry(environ={**environ, **more, **key}, policy=eager()).repository(
             f"{NAME}/p/r/image"
         )
         google.token = "ya29.hunter2"
@@ -261,7 +262,7 @@ def test_the_certificates_that_the_environment_names_are_trusted(
     with google_registry(authority) as (server, more):
         digest = server.add_image("kn/image", "1")
         trusted = {**environ, "HTTPS_PROXY": more["https_proxy"], variable: str(authority.file)}
-        found = Registry(environ=trusted, policy=QUICK).repository("registry.test/kn/image")
+        found = Registry(environ=trusted, policy=eager()).repository("registry.test/kn/image")
         assert found.digest("1") == digest
 
 

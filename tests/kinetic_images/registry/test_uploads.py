@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import pytest
+from eager import eager
 
 from kinetic_images.errors import InvalidImageError, RegistryError, RegistryUnavailableError
 from kinetic_images.registry.oci import digest_of
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
-from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.threads import Stopped, stoppable
 from kinetic_servers.registry import Access, RegistryServer, User
 from kinetic_servers.registry.images import push
@@ -80,12 +80,11 @@ def test_an_upload_whose_response_was_lost_is_not_repeated(
 def test_uploads_that_fail_without_progress_end(
     server: RegistryServer, environ: dict[str, str]
 ) -> None:
-    policy = RetryPolicy(limit=1, first=0.01, longest=0.05)
-    repository = Registry(environ=environ, policy=policy).repository(f"{server.host}/kn/image")
+    repository = Registry(environ=environ, policy=eager()).repository(f"{server.host}/kn/image")
     server.faults.add(method="PUT", path=UPLOADS, times=None, reset="request", at=300_000)
     advances = list[int]()
 
-    with pytest.raises(RegistryUnavailableError, match="tried for 1 s"):
+    with pytest.raises(RegistryUnavailableError, match="tried for 60 s"):
         push(repository, DATA, advances)
     assert sum(advances) == 0
 

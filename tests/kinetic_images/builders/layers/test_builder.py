@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eager import eager
 from file_server import FileServer
 from wheel_maker import extracted, locked, make_wheel
 
@@ -33,7 +34,6 @@ from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import RemoteImage
 from kinetic_images.targets import Target
 from kinetic_images.wheel_files import WheelFiles
-from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.progress import Advance
 from kinetic_payload.threads import parallel_map
 from kinetic_servers.registry import RegistryServer
@@ -82,10 +82,9 @@ class Setup:
         return Recipe(packages=packages, **given)
 
     def builder(self, cache: str = "cache") -> LayersBuilder:
-        policy = RetryPolicy(limit=2.0, first=0.01, longest=0.05)
-        downloads = Downloader(environ={}, policy=RetryPolicy(limit=0.5, first=0.01, longest=0.05))
+        downloads = Downloader(environ={}, policy=eager())
         return LayersBuilder(
-            Registry(environ={}, policy=policy),
+            Registry(environ={}, policy=eager()),
             WheelFiles(self.folder / cache / "wheels", downloads),
             self.folder / cache / "layers",
             processes=1,
