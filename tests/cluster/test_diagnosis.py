@@ -30,13 +30,13 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     ),
     "no-room": (
         {"resources": Resources(cpu="900"), "overrides": {}},
-        ("insufficient", "Insufficient cpu", "requests 900 of cpu"),
+        ("insufficient", "Insufficient cpu", "request less of cpu"),
     ),
     "image": (
         {"image": "kinetic.test/no-such-image:1"},
         ("image", "not found", "kinetic.test/no-such-image:1"),
     ),
-    "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "capital letters")),
+    "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "Correct the image's name")),
     "secret": (
         {"environment_secret": "not-there"},
         ("missing-object", "The Secret 'not-there' does not exist", "correct its name in pod_overrides"),
@@ -59,7 +59,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     ),
     "no-program": (
         {"command": ("python3x", "-c", "pass")},
-        ("no-program", "The image has no program 'python3x'", "python3x on its PATH"),
+        ("no-program", "executable file not found", "has no program 'python3x'"),
     ),
     "memory": (
         {"command": ("python3", "-c", "b'x' * 300_000_000"), "resources": SMALL},

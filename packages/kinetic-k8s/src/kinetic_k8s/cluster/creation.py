@@ -27,7 +27,7 @@ from kinetic_k8s.manifests.secrets import (
 )
 from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.workload import checked_job, workload_manifest
-from kinetic_k8s.reading.queue import QUEUE
+from kinetic_k8s.reading.causes import QUEUE
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
