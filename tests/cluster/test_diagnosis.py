@@ -15,11 +15,16 @@ from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.manifests.pod import MountedFile, Resources, SecretVariable
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.volumes import FuseMount, fuse_volumes
+from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.diagnosis import diagnosis_of, event_fields
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.stores.store import Location
 
 Make = Callable[..., JobSpec]
+DATA = DataRef(
+    key="d0", kind="gcs", source="gs://b/", is_dir=True, name="", fuse=True, mount="/data"
+)
 SMALL = Resources(cpu="50m", memory="64Mi")
 
 CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
@@ -50,7 +55,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
         ("missing-object", "The ConfigMap 'kn-runner-x' does not exist", "Submit the job again"),
     ),
     "driver": (
-        {"volumes": fuse_volumes([FuseMount(name="data-d0", bucket="b", path="/data")])},
+        {"volumes": fuse_volumes([DATA], Location("gs", "jobs"))},
         ("volume", "gcsfuse.csi.storage.gke.io not found", "Enable the Cloud Storage FUSE CSI driver"),
     ),
     "account": (
