@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kinetic_k8s.cluster.translation import Identity
 from kinetic_k8s.errors import AlreadyExistsError, ClusterError, InvalidManifestError
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
+from kinetic_k8s.manifests.job import IndexedJobSpec, host_service
 from kinetic_k8s.manifests.jobset import MESSAGE_PATTERNS, JobSetSpec
 from kinetic_k8s.manifests.labels import HELD, JOB_ID
 from kinetic_k8s.manifests.names import KEY_SECRET, runner_config_map_name

@@ -15,12 +15,10 @@ from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
-from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
-from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
-from kinetic_k8s.manifests.pathways import PathwaysSpec
+from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
 from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import (
     WORKSPACE,
