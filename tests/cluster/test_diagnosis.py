@@ -15,11 +15,16 @@ from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.manifests.pod import MountedFile, Resources, SecretVariable
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.volumes import FuseMount, fuse_volumes
+from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.diagnosis import diagnosis_of, event_fields
+from kinetic_payload.data.references import DataRef
+from kinetic_payload.stores.store import Location
 
 Make = Callable[..., JobSpec]
+DATA = DataRef(
+    key="d0", kind="gcs", source="gs://b/", is_dir=True, name="", fuse=True, mount="/data"
+)
 SMALL = Resources(cpu="50m", memory="64Mi")
 
 CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
@@ -30,13 +35,13 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     ),
     "no-room": (
         {"resources": Resources(cpu="900"), "overrides": {}},
-        ("insufficient", "Insufficient cpu", "requests 900 of cpu"),
+        ("insufficient", "Insufficient cpu", "request less of cpu"),
     ),
     "image": (
         {"image": "kinetic.test/no-such-image:1"},
         ("image", "not found", "kinetic.test/no-such-image:1"),
     ),
-    "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "capital letters")),
+    "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "Correct the image's name")),
     "secret": (
         {"environment_secret": "not-there"},
         ("missing-object", "The Secret 'not-there' does not exist", "correct its name in pod_overrides"),
@@ -50,7 +55,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
         ("missing-object", "The ConfigMap 'kn-runner-x' does not exist", "Submit the job again"),
     ),
     "driver": (
-        {"volumes": fuse_volumes([FuseMount(name="data-d0", bucket="b", path="/data")])},
+        {"volumes": fuse_volumes([DATA], Location("gs", "jobs"))},
         ("volume", "gcsfuse.csi.storage.gke.io not found", "Enable the Cloud Storage FUSE CSI driver"),
     ),
     "account": (
@@ -59,7 +64,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     ),
     "no-program": (
         {"command": ("python3x", "-c", "pass")},
-        ("no-program", "The image has no program 'python3x'", "python3x on its PATH"),
+        ("no-program", "executable file not found", "has no program 'python3x'"),
     ),
     "memory": (
         {"command": ("python3", "-c", "b'x' * 300_000_000"), "resources": SMALL},

@@ -22,12 +22,10 @@ from kinetic_k8s.cluster.creation import create_workload
 from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import PathwaysComponents
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
-from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import RESTARTS, JobSetSpec
 from kinetic_k8s.manifests.labels import of_job
-from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
-from kinetic_k8s.manifests.pathways import PathwaysSpec
+from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
 from kinetic_k8s.manifests.pod import Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec
 

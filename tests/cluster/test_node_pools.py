@@ -20,8 +20,7 @@ from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.creation import create_workload
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import PathwaysComponents
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
-from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.labels import JOB_ID, NODE_POOL
 from kinetic_k8s.manifests.pathways import PathwaysSpec

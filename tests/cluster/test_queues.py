@@ -13,9 +13,8 @@ from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.queues import Queues
 from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests.job import JobSpec, job_manifest
-from kinetic_k8s.reading.causes import Diagnosis
+from kinetic_k8s.reading.causes import QUEUE, Diagnosis
 from kinetic_k8s.reading.diagnosis import diagnosis_of
-from kinetic_k8s.reading.queue import QUEUE
 
 Make = Callable[..., JobSpec]
 SLEEP = "import time; time.sleep(600)"

@@ -21,12 +21,11 @@ from kinetic_k8s.cluster.removal import remove_workload
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import PathwaysComponents
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
-from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.labels import of_job
-from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.names import KEY_SECRET
+from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.spec import WorkloadSpec
 
 ROLES = Path(__file__).parents[2] / "docs" / "roles.yaml"

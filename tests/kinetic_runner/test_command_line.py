@@ -34,12 +34,10 @@ def test_flags_have_a_space_or_an_equals_sign(more: list[str], values: dict) -> 
         (LEAST[2:], Flag.STORE),
         ([*LEAST, "--colour", "red"], "'--colour' is not a flag"),
         ([*LEAST, Flag.ATTEMPT], f"{Flag.ATTEMPT} needs a value"),
-        ([*LEAST, Flag.ATTEMPT, "0"], "from 1"),
         ([*LEAST, Flag.HOSTS, "two"], "'two'"),
+        ([*LEAST, Flag.HOSTS, "-1"], "a whole number"),
         ([*LEAST, Flag.TIMEOUT, "soon"], "seconds"),
         ([*LEAST, Flag.TIMEOUT, "inf"], "seconds"),
-        ([*LEAST, Flag.TIMEOUT, "1_0"], "seconds"),
-        ([*LEAST, Flag.TIMEOUT, "١"], "seconds"),
     ],
 )
 def test_an_impossible_command_line_is_refused_with_its_flag(argv: list[str], message: str) -> None:

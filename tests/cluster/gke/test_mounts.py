@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kinetic.backends.gke.mounts import check_mount, pod_volumes
+from kinetic.backends.gke.mounts import check_mount
 from kinetic.data import Data, to_ref
 from kinetic.errors import InvalidRequestError
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access
 from kinetic_k8s.manifests.job import job_manifest
-from kinetic_k8s.manifests.volumes import DRIVER
+from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 from kinetic_payload.stores.store import Location
 
 PHOTOS = Data("gs://photos/2026/", fuse=True)
@@ -84,7 +84,7 @@ def test_the_cluster_accepts_a_job_with_mounts(cluster: ApiServer, a_job: Any) -
     ]
     refs = [to_ref(one, f"d{n}", mount=path) for n, (one, path) in enumerate(data)]
 
-    spec = a_job("pass", volumes=pod_volumes(refs, STORE))
+    spec = a_job("pass", volumes=fuse_volumes(refs, STORE))
     accepted = cluster.create(job_manifest(spec), dry_run=True)
 
     pod = accepted["spec"]["template"]

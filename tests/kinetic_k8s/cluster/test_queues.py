@@ -14,7 +14,7 @@ from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access
 from kinetic_k8s.cluster.queues import Queues
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.reading.queue import QUEUE
+from kinetic_k8s.reading.causes import QUEUE
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 EVERYWHERE = f"/apis/{KUEUE}"

@@ -16,8 +16,10 @@ import pytest
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.pod import MountedFile, PodSpec, Resources, SecretVariable
-from kinetic_k8s.manifests.volumes import FuseMount, fuse_volumes
+from kinetic_k8s.manifests.volumes import fuse_volumes
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.stores.store import Location
 
 RECORDED = Path(__file__).with_name("jobs.json")
 JOB_ID = "gpu-l4-train-20261122-101500-0a1b2c3"
@@ -31,6 +33,9 @@ SMALL = JobSpec(
         image="python:3.11",
         command=("python3", "train.py"),
     ),
+)
+SETS = DataRef(
+    key="d0", kind="gcs", source="gs://sets/", is_dir=True, name="", fuse=True, mount="/data"
 )
 FULL = JobSpec(
     name="kn-train-0a1b2c3",
@@ -53,7 +58,7 @@ FULL = JobSpec(
         resources=Resources(cpu="4", memory="16Gi", shared_memory="8Gi"),
         grace=timedelta(minutes=1),
         service_account="kinetic",
-        volumes=fuse_volumes([FuseMount(name="data-d0", bucket="sets", path="/data")]),
+        volumes=fuse_volumes([SETS], Location("gs", "jobs")),
         labels={"team": "vision", "kueue.x-k8s.io/queue-name": "research"},
         about={"function": "train", "source": "train:main.<locals>.step"},
     ),

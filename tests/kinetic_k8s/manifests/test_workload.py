@@ -19,12 +19,10 @@ from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import PathwaysComponents, instance_type
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
-from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec, host_service
 from kinetic_k8s.manifests.jobset import JobSetSpec
-from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.names import environment_secret_name
-from kinetic_k8s.manifests.pathways import PathwaysSpec
+from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
 from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import PodSpec, Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec

@@ -16,7 +16,7 @@ import pytest
 
 from kinetic_payload.calls.call import CallHeader
 from kinetic_runner.bundle import SIZE_LIMIT, bundle_for
-from kinetic_runner.bundle.build import _LEFT_OUT, slim
+from kinetic_runner.bundle.build import _LEFT_OUT
 
 
 @pytest.fixture(scope="module")
@@ -97,44 +97,6 @@ def test_only_a_bundle_without_bytecode_has_a_limit_and_it_leaves_room_to_grow(
     # Nor is the file of other ingredients taken from the cache.
     with pytest.raises(ValueError, match=f"bytes; the limit is {SIZE_LIMIT}"):
         bundle_for(for_clusters.parent, large, bytecode=False)
-
-
-def test_a_slim_source_does_the_same_on_the_same_lines():
-    source = b'''"""Module."""
-x = """kept # kept"""  # gone
-
-class A:
-    """Kept as one character."""
-    y: int = 1
-    """gone"""
-
-if TYPE_CHECKING:
-    from gone import (
-        this,
-    )
-
-def f(a: "gone[int]", *b: int, c: str = "kept", **d: dict[str, int]) -> dict[str, int]:
-    """gone,
-    all of it"""
-    # gone
-    return "# kept"
-
-def g(): "kept"; return 1
-def h():
-    """kept: without it there would be nothing"""
-'''
-
-    found = slim(source).decode().splitlines()
-
-    assert [line for line in found if line] == [
-        'x = """kept # kept"""', "class A:", "    '.'", "    y: int = 1",
-        "pass",
-        'def f(a, *b, c = "kept", **d) :', '    return "# kept"', 'def g(): "kept"; return 1', "def h():",
-        '    """kept: without it there would be nothing"""',
-    ]  # fmt: skip
-    kept = '    return "# kept"'
-    assert found.index(kept) == source.decode().splitlines().index(kept)
-    compile(slim(source), "slim", "exec")
 
 
 @pytest.mark.parametrize("form", ["bundle", "for_clusters"])

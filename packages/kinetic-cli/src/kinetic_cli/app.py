@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +14,7 @@ import click
 from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import LogLine
     from kinetic.backends.gke.base_images import BaseImages
-    from kinetic.errors import KineticError
-    from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle
     from kinetic.settings.profiles import Profiles
     from kinetic.settings.settings import Settings
@@ -72,12 +69,6 @@ class App:
         self._print_warnings()
         return find_job(job_id, self.settings())
 
-    def kept_log(self, job_id: str, tail: int | None) -> Iterator[LogLine] | None:
-        """Return the stored log of a job that was cleaned up; None if there is none."""
-        from kinetic.jobs.discover import kept_log
-
-        return kept_log(job_id, self.settings(), tail=tail)
-
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
         """Return all jobs; *where* overrides the backend of the settings."""
         from kinetic.backends.registry import CLUSTER, LOCAL
@@ -87,18 +78,6 @@ class App:
         if where is None:
             return find_jobs(self.settings())
         return find_jobs(self.settings(backend=LOCAL if where == "local" else CLUSTER))
-
-    def statuses_of(self, jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
-        """Return the status of each of *jobs*, or the error of finding it."""
-        from kinetic.jobs.discover import statuses_of
-
-        return statuses_of(jobs)
-
-    def full_disk_of(self, jobs: Sequence[JobHandle]) -> str:
-        """Return a message if a disk that some of *jobs* need is full, else an empty text."""
-        from kinetic.jobs.discover import full_disk_of
-
-        return full_disk_of(jobs, self.settings().home.value)
 
     def base_images(
         self,

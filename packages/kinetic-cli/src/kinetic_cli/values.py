@@ -26,13 +26,16 @@ def text_of(value: Any) -> tuple[str, bool]:
 
 def json_of(value: Any) -> str | None:
     """Return *value* as JSON from which it can be restored with its types; None if there is none."""
-    if not _is_json(value):
+    if not is_literal(value):
         return None
     try:
+        json.dumps(value, ensure_ascii=False).encode()  # Lone surrogates are not text.
         # ASCII only, so that it stays JSON whatever the encoding of a pipe.
-        return json.dumps(value, allow_nan=False)
-    except ValueError:  # An integer with more digits than Python converts.
+        text = json.dumps(value, allow_nan=False)
+        whole = repr(json.loads(text)) == repr(value)
+    except (TypeError, ValueError):
         return None
+    return text if whole else None
 
 
 def is_literal(value: Any, depth: int = 0) -> bool:
@@ -52,23 +55,6 @@ def is_literal(value: Any, depth: int = 0) -> bool:
     if kind is dict:
         return all(is_literal(each, depth + 1) for pair in value.items() for each in pair)
     return kind in (list, tuple, set) and all(is_literal(each, depth + 1) for each in value)
-
-
-def _is_json(value: Any, depth: int = 0) -> bool:
-    kind = type(value)
-    if kind in (NoneType, bool, int):
-        return True
-    if kind is float:
-        return isfinite(value)
-    if kind is str:
-        return is_encodable(value, "utf-8")
-    if depth == _MAX_DEPTH:
-        return False
-    if kind is dict:
-        return all(type(key) is str and _is_json(key) for key in value) and all(
-            _is_json(each, depth + 1) for each in value.values()
-        )
-    return kind is list and all(_is_json(each, depth + 1) for each in value)
 
 
 def is_encodable(text: str, encoding: str) -> bool:

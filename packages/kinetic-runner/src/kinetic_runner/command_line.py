@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from kinetic_payload.errors import InvalidRequestError
@@ -37,36 +36,8 @@ class Arguments:
     report_seconds: float = REPORT_SECONDS
 
 
-_TEXTS: Final = {
-    Flag.STORE: "store",
-    Flag.JOB: "job",
-    Flag.PAYLOAD_DIGEST: "payload_digest",
-    Flag.CONTEXT_DIGEST: "context_digest",
-    Flag.ENVIRONMENT_DIGEST: "environment_digest",
-    Flag.WORKSPACE: "workspace",
-    Flag.PENDING_UPLOADS: "pending_uploads",
-}
-_NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_NUMBERS: Final = {
-    Flag.ATTEMPT: ("attempt", 1),
-    Flag.HOSTS: ("hosts", 1),
-    Flag.RETRIES: ("retries", 0),
-    Flag.PREEMPTIONS: ("preemptions", 0),
-    Flag.LIFELINE: ("lifeline", 0),
-    Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free port; the log names it
-}
-_SECONDS: Final = {
-    Flag.TIMEOUT: "timeout",
-    Flag.GRACE: "grace",
-    Flag.REPORT_SECONDS: "report_seconds",
-}
-_SWITCHES: Final = {
-    Flag.PRIVATE_MOUNTS: "private_mounts",
-    Flag.KEEP_INPUTS: "keep_inputs",
-    Flag.END_MARKER: "end_marker",
-    Flag.IDLE: "idle",
-}
-_REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.PAYLOAD_DIGEST, Flag.WORKSPACE)
+_KINDS: Final = {each.name: str(each.type) for each in fields(Arguments)}
+_REQUIRED: Final = ("store", "job", "payload_digest", "workspace")
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
@@ -80,42 +51,32 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     words = iter(argv)
     for word in words:
         flag, equals, text = word.partition("=")
-        if flag in _SWITCHES and not equals:
-            values[_SWITCHES[flag]] = True
+        name = "idle" if flag == Flag.IDLE else flag.removeprefix("--").replace("-", "_")
+        if name not in _KINDS:
+            raise InvalidRequestError(f"{flag!r} is not a flag of the runner.")
+        if _KINDS[name] == "bool":
+            values[name] = True
             continue
         if not equals:
             text = next(words, "")
         if not text:
-            raise InvalidRequestError(f"{flag} needs a value.", hint=_usage())
-        name, value = _parse_value(flag, text)
-        values[name] = value
-    missing = [flag for flag in _REQUIRED if _TEXTS[flag] not in values]
+            raise InvalidRequestError(f"{flag} needs a value.")
+        values[name] = _parse_value(flag, _KINDS[name], text)
+    missing = [f"--{name.replace('_', '-')}" for name in _REQUIRED if name not in values]
     if missing:
-        raise InvalidRequestError(f"{', '.join(missing)} must be given.", hint=_usage())
+        raise InvalidRequestError(f"{', '.join(missing)} must be given.")
     return Arguments(**values)
 
 
-def _parse_value(flag: str, text: str) -> tuple[str, Any]:
-    if flag in _TEXTS:
-        return _TEXTS[flag], text
-    if flag in _NUMBERS:
-        name, least = _NUMBERS[flag]
-        if text.isascii() and text.isdigit() and int(text) >= least:
-            return name, int(text)
-        raise InvalidRequestError(f"{flag} is {text!r}; a whole number from {least} was expected.")
-    if flag in _SECONDS:
-        seconds = _parse_number(text)
-        if seconds is not None and 0 <= seconds < float("inf"):
-            return _SECONDS[flag], seconds
-        raise InvalidRequestError(f"{flag} is {text!r}; a number of seconds was expected.")
-    raise InvalidRequestError(f"{flag!r} is not a flag of the runner.", hint=_usage())
-
-
-def _parse_number(text: str) -> float | None:
-    # float() alone would accept "1_0", " 1" and non-ASCII digits.
-    return float(text) if _NUMBER.fullmatch(text) else None
-
-
-def _usage() -> str:
-    with_value = [*_TEXTS, *_NUMBERS, *_SECONDS]
-    return f"Flags with a value: {', '.join(with_value)}. Flags without: {', '.join(_SWITCHES)}."
+def _parse_value(flag: str, kind: str, text: str) -> str | float:
+    if kind.startswith("str"):
+        return text
+    number = int if kind.startswith("int") else float
+    try:
+        value = number(text)
+    except ValueError:
+        value = -1
+    if 0 <= value < float("inf"):
+        return value
+    what = "a whole number" if number is int else "a number of seconds"
+    raise InvalidRequestError(f"{flag} is {text!r}; {what} was expected.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from kinetic.errors import InvalidRequestError
@@ -21,6 +20,4 @@ def check_pod_overrides(value: object) -> dict[str, Any]:
         )
     from kinetic_k8s.manifests.overrides import check_overrides
 
-    check_overrides(value)
-    copy: dict[str, Any] = json.loads(json.dumps(value))
-    return copy
+    return check_overrides(value)

@@ -32,7 +32,7 @@ from kinetic_k8s.errors import (
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import Form
-from kinetic_k8s.reading.queue import QUEUE
+from kinetic_k8s.reading.causes import QUEUE
 from kinetic_payload.stores.store import Location
 from kinetic_servers.fakes import FakeStore, a_record
 

@@ -16,7 +16,7 @@ from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.workloads import Workloads
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HELD, JOB_ID
-from kinetic_k8s.reading.queue import QUEUE
+from kinetic_k8s.reading.causes import QUEUE
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode

@@ -19,7 +19,6 @@ class GpuType:
     """Number of GPUs → machine types that have so many, the smallest (the default) first."""
     aliases: tuple[str, ...] = ()
     arm64: bool = False
-    boot_disk: str = "pd-balanced"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -81,15 +80,13 @@ GPU_TYPES: Final = (
         label="nvidia-tesla-v100",
         machines={1: _n1(8), 2: _n1(16), 4: _n1(32), 8: _n1(64, 96)},
     ),
-    GpuType(
-        name="p100",
-        label="nvidia-tesla-p100",
-        machines={1: _n1(4), 2: _n1(8), 4: _n1(16)},
-    ),
-    GpuType(
-        name="p4",
-        label="nvidia-tesla-p4",
-        machines={1: _n1(4), 2: _n1(8), 4: _n1(16)},
+    *(
+        GpuType(
+            name=name,
+            label=f"nvidia-tesla-{name}",
+            machines={1: _n1(4), 2: _n1(8), 4: _n1(16)},
+        )
+        for name in ("p100", "p4")
     ),
     GpuType(
         name="a100",
@@ -121,33 +118,28 @@ GPU_TYPES: Final = (
         name="h200",
         label="nvidia-h200-141gb",
         machines={8: ("a3-ultragpu-8g",)},
-        boot_disk="hyperdisk-balanced",
     ),
     GpuType(
         name="b200",
         label="nvidia-b200",
         machines={8: ("a4-highgpu-8g",)},
-        boot_disk="hyperdisk-balanced",
     ),
     GpuType(
         name="gb200",
         label="nvidia-gb200",
         machines={4: ("a4x-highgpu-4g",)},
         arm64=True,
-        boot_disk="hyperdisk-balanced",
     ),
     GpuType(
         name="gb300",
         label="nvidia-gb300",
         machines={4: ("a4x-maxgpu-4g-metal",)},
         arm64=True,
-        boot_disk="hyperdisk-balanced",
     ),
     GpuType(
         name="rtx-pro-6000",
         label="nvidia-rtx-pro-6000",
         machines={count: (f"g4-standard-{48 * count}",) for count in (1, 2, 4, 8)},
-        boot_disk="hyperdisk-balanced",
     ),
 )
 

@@ -25,7 +25,7 @@ from kinetic_k8s.accelerators.tpus import (
     dimensions,
     slices_by_chips,
 )
-from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu, describe
+from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu, counted, describe
 from kinetic_k8s.errors import UnknownAcceleratorError
 
 _FAMILY: Final = re.compile(r"(tpu|gpu)[-:](.*)")
@@ -67,7 +67,11 @@ def _parse(name: str, written: str) -> Accelerator:
     if name == "cpu":
         return Cpu()
     if cores := _CORES.fullmatch(name):
-        return _cpu(int(cores[1]), written)
+        if int(cores[1]) == 0:
+            raise UnknownAcceleratorError(
+                f"{written!r} requests no cores.", hint="Write cpu, or cpu:N with N ≥ 1."
+            )
+        return Cpu(int(cores[1]))
     if name == "tpu":
         return _tpu(TPU_BY_NAME[DEFAULT_TPU], None, written)
     if name == "gpu":
@@ -84,14 +88,6 @@ def _parse(name: str, written: str) -> Accelerator:
     if found is None and family != "tpu":
         found = _as_gpu(rest, written)
     return found or _refuse_name(family, rest, written)
-
-
-def _cpu(cores: int, written: str) -> Cpu:
-    if cores == 0:
-        raise UnknownAcceleratorError(
-            f"{written!r} requests no cores.", hint="Write cpu, or cpu:N with N ≥ 1."
-        )
-    return Cpu(cores)
 
 
 def _as_tpu(rest: str, written: str) -> Tpu | None:
@@ -114,7 +110,14 @@ def _tpu(generation: TpuGeneration, size: str | None, written: str) -> Tpu:
         chips = int(size)
         if generation.boards and chips in generation.boards:
             return all_slices(generation.name)[generation.boards[chips]]
-        return slices_by_chips(generation.name).get(chips) or _refuse_chips(generation, chips)
+        slices = slices_by_chips(generation.name)
+        if chips not in slices:
+            raise UnknownAcceleratorError(
+                f"TPU {generation.name} has no slice of {counted(chips, 'chip')} "
+                "(the number counts chips, in every generation).",
+                hint=_there_are(_nearest(chips, slices.values())),
+            )
+        return slices[chips]
     raise UnknownAcceleratorError(
         f"{written!r} is not a size of a TPU {generation.name} slice.",
         hint=f"Write {generation.name}-CHIPS or {generation.name}-TOPOLOGY. "
@@ -130,14 +133,6 @@ def _refuse_topology(generation: TpuGeneration, sides: tuple[int, ...], written:
     raise UnknownAcceleratorError(
         f"TPU {generation.name} has no slice of topology {written.lower().rpartition('-')[2]}.",
         hint=_there_are(turned or same_size or _nearest(chips, slices.values())),
-    )
-
-
-def _refuse_chips(generation: TpuGeneration, chips: int) -> NoReturn:
-    raise UnknownAcceleratorError(
-        f"TPU {generation.name} has no slice of {_counted(chips, 'chip')} "
-        "(the number counts chips, in every generation).",
-        hint=_there_are(_nearest(chips, slices_by_chips(generation.name).values())),
     )
 
 
@@ -174,7 +169,7 @@ def _most_capable_tpu(chips: int) -> Tpu:
         for count, tpu in slices_by_chips(name).items()
     }
     raise UnknownAcceleratorError(
-        f"No TPU slice has {_counted(chips, 'chip')}.",
+        f"No TPU slice has {counted(chips, 'chip')}.",
         hint=_there_are(_nearest(chips, every.values())),
     )
 
@@ -186,7 +181,7 @@ def _most_capable_gpu(count: int) -> Gpu:
             return gpu_type.of(count)
     counts = sorted({each for gpu in GPU_TYPES for each in gpu.machines})
     raise UnknownAcceleratorError(
-        f"No machine has {_counted(count, 'GPU')}.",
+        f"No machine has {counted(count, 'GPU')}.",
         hint=f"There are machines with {', '.join(map(str, counts))}.",
     )
 
@@ -208,8 +203,9 @@ def _refuse_name(family: str | None, rest: str, written: str) -> NoReturn:
     other = GPU_BY_NAME.get(rest) if family == "tpu" else TPU_BY_NAME.get(rest.partition("-")[0])
     if other is not None:
         near.insert(0, rest)
+    shown = written if len(written) <= 60 else f"{written[:59]}…"
     raise UnknownAcceleratorError(
-        f"There is no accelerator {_shortened(written)!r}.",
+        f"There is no accelerator {shown!r}.",
         hint=f"Did you mean {' or '.join(dict.fromkeys(near))}? " * bool(near)
         + "`kinetic accelerators` lists all names.",
     )
@@ -223,11 +219,3 @@ def _nearest(chips: int, slices: Iterable[Tpu]) -> list[Tpu]:
 
 def _there_are(accelerators: Iterable[Tpu | Gpu]) -> str:
     return "There are:" + "".join(f"\n  {describe(each)}" for each in accelerators)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"

@@ -44,9 +44,6 @@ class TpuGeneration:
     """Whether topologies AxBxC with A ≤ B ≤ C, all multiples of four, exist besides the documented ones."""
     boards: Mapping[int, str] | None = None
     """Numbers that stand for a topology although they are not its number of chips."""
-    memory_gb: int | None = None
-    """High-bandwidth memory of one chip."""
-    boot_disk: str = "pd-balanced"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -116,7 +113,6 @@ TPU_GENERATIONS: Final = (
         worker=_CT5LP_4,
         default_chips=4,
         ceiling=256,
-        memory_gb=16,
     ),
     TpuGeneration(
         name="v5p",
@@ -128,7 +124,6 @@ TPU_GENERATIONS: Final = (
         # A pod has 8,960 chips; one job gets at most this many of them.
         ceiling=6144,
         free_form=True,
-        memory_gb=95,
     ),
     TpuGeneration(
         name="v6e",
@@ -138,8 +133,6 @@ TPU_GENERATIONS: Final = (
         worker=_CT6E_4,
         default_chips=8,
         ceiling=256,
-        memory_gb=32,
-        boot_disk="hyperdisk-balanced",
     ),
     TpuGeneration(
         name="tpu7x",
@@ -151,8 +144,6 @@ TPU_GENERATIONS: Final = (
         default_chips=4,
         ceiling=9216,
         free_form=True,
-        memory_gb=192,
-        boot_disk="hyperdisk-balanced",
     ),
 )
 
@@ -186,12 +177,6 @@ def slices_by_chips(generation: str) -> Mapping[int, Tpu]:
     for tpu in all_slices(generation).values():
         slices.setdefault(tpu.chips, tpu)
     return slices
-
-
-def machines_of(generation: str) -> Mapping[str, Machine]:
-    """Return the machines of *generation* by their types."""
-    found = TPU_BY_NAME[generation]
-    return {machine.name: machine for machine in (*found.single_host.values(), found.worker)}
 
 
 def documented(generation: TpuGeneration) -> tuple[str, ...]:

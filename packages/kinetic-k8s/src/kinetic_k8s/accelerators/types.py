@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 Kind = Literal["cpu", "gpu", "tpu"]
 
@@ -12,14 +12,15 @@ Kind = Literal["cpu", "gpu", "tpu"]
 class Cpu:
     """Processor cores, no accelerator."""
 
+    kind: ClassVar[Kind] = "cpu"
+    devices: ClassVar[int] = 1
+    """JAX sees the processor as a single device, however many cores it has."""
+    hosts: ClassVar[int] = 1
+    multi_host: ClassVar[bool] = False
+
     cores: int | None = None
     """The number of cores to request; None: the default of the backend."""
     spot: bool = False
-
-    @property
-    def kind(self) -> Kind:
-        """`cpu`."""
-        return "cpu"
 
     @property
     def canonical(self) -> str:
@@ -31,28 +32,17 @@ class Cpu:
         """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
         return self.canonical.replace(":", "-")
 
-    @property
-    def devices(self) -> int:
-        """One: JAX sees the processor as a single device, however many cores it has."""
-        return 1
-
-    @property
-    def hosts(self) -> int:
-        """One."""
-        return 1
-
-    @property
-    def multi_host(self) -> bool:
-        """False."""
-        return False
-
     def __str__(self) -> str:
-        return _with_spot(self.canonical, spot=self.spot)
+        return self.canonical + ":spot" * self.spot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
     """One or several GPUs of one machine."""
+
+    kind: ClassVar[Kind] = "gpu"
+    hosts: ClassVar[int] = 1
+    multi_host: ClassVar[bool] = False
 
     name: str
     """The name of the type, such as `l4`."""
@@ -64,11 +54,6 @@ class Gpu:
     arm64: bool = False
     """Whether that machine needs an image for Arm."""
     spot: bool = False
-
-    @property
-    def kind(self) -> Kind:
-        """`gpu`."""
-        return "gpu"
 
     @property
     def canonical(self) -> str:
@@ -85,23 +70,15 @@ class Gpu:
         """The number of devices that the whole job sees."""
         return self.count
 
-    @property
-    def hosts(self) -> int:
-        """One: a job's GPUs are those of one machine."""
-        return 1
-
-    @property
-    def multi_host(self) -> bool:
-        """False."""
-        return False
-
     def __str__(self) -> str:
-        return _with_spot(self.canonical, spot=self.spot)
+        return self.canonical + ":spot" * self.spot
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tpu:
     """A TPU slice: a number of chips, connected in a topology, on one machine or several."""
+
+    kind: ClassVar[Kind] = "tpu"
 
     canonical: str
     """The name that `parse_accelerator` parses to this value, without `:spot`."""
@@ -119,11 +96,6 @@ class Tpu:
     spot: bool = False
 
     @property
-    def kind(self) -> Kind:
-        """`tpu`."""
-        return "tpu"
-
-    @property
     def slug(self) -> str:
         """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
         return self.canonical
@@ -139,7 +111,7 @@ class Tpu:
         return self.hosts > 1
 
     def __str__(self) -> str:
-        return _with_spot(self.canonical, spot=self.spot)
+        return self.canonical + ":spot" * self.spot
 
 
 Accelerator = Cpu | Gpu | Tpu
@@ -151,14 +123,14 @@ def describe(accelerator: Accelerator) -> str:
         case Cpu(cores=None):
             what = "processor only"
         case Cpu(cores=cores):
-            what = f"processor only, {_counted(cores or 0, 'core')}"
+            what = f"processor only, {counted(cores or 0, 'core')}"
         case Gpu():
             what = (
                 f"{accelerator.count} × {accelerator.label} on one {accelerator.machine_type}"
                 f"{' (Arm)' if accelerator.arm64 else ''}"
             )
         case Tpu():
-            what = f"{_counted(accelerator.chips, 'chip')} in {accelerator.topology} on " + (
+            what = f"{counted(accelerator.chips, 'chip')} in {accelerator.topology} on " + (
                 f"{accelerator.hosts} hosts, each a {accelerator.machine_type} "
                 f"with {accelerator.chips_per_host}"
                 if accelerator.multi_host
@@ -167,9 +139,6 @@ def describe(accelerator: Accelerator) -> str:
     return f"{accelerator.canonical}: {what}{', spot' if accelerator.spot else ''}"
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Return *number* and *noun*, in the plural unless it is one."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _with_spot(name: str, *, spot: bool) -> str:
-    return f"{name}:spot" if spot else name

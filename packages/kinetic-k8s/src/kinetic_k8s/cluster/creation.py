@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kinetic_k8s.cluster.translation import Identity
 from kinetic_k8s.errors import AlreadyExistsError, ClusterError, InvalidManifestError
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, host_service
+from kinetic_k8s.manifests.job import IndexedJobSpec, host_service
 from kinetic_k8s.manifests.jobset import MESSAGE_PATTERNS, JobSetSpec
 from kinetic_k8s.manifests.labels import HELD, JOB_ID
 from kinetic_k8s.manifests.names import KEY_SECRET, runner_config_map_name
@@ -27,7 +27,7 @@ from kinetic_k8s.manifests.secrets import (
 )
 from kinetic_k8s.manifests.spec import WorkloadSpec
 from kinetic_k8s.manifests.workload import checked_job, workload_manifest
-from kinetic_k8s.reading.queue import QUEUE
+from kinetic_k8s.reading.causes import QUEUE
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer

@@ -1,25 +1,44 @@
-"""`batch/v1` Jobs: one host."""
+"""`batch/v1` Jobs: one host, or several on a cluster that serves no JobSet."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.names import check_job_name
+from kinetic_k8s.manifests.components import with_hosts
+from kinetic_k8s.manifests.labels import NODE_POOL
+from kinetic_k8s.manifests.names import check_host_names, check_job_name
 from kinetic_k8s.manifests.pod import pod_template
+from kinetic_k8s.manifests.secrets import owner_reference
 from kinetic_k8s.manifests.spec import (
+    FAIL_ON_DISRUPTIONS,
     IGNORE_DISRUPTIONS,
     Kind,
     WorkloadSpec,
+    indexed_job,
+    lifetime_of,
     metadata_of,
     on_exit_codes,
 )
+from kinetic_payload.layout import Env
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec(WorkloadSpec):
     """A job on one host."""
+
+    kind: ClassVar[Kind] = "Job"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedJobSpec(WorkloadSpec):
+    """A job on several hosts, each of which runs the function, where the cluster serves no JobSet.
+
+    A Job replaces single pods, and a replaced host could not join the others again. So the first host that
+    fails or is preempted ends the job: `retries` and `uncounted_exit_codes` have no effect. Report this to
+    the user.
+    """
 
     kind: ClassVar[Kind] = "Job"
 
@@ -36,17 +55,55 @@ def job_manifest(job: JobSpec) -> Manifest:
         *on_exit_codes("FailJob", job.fatal_exit_codes),
         *on_exit_codes("Ignore", job.uncounted_exit_codes),
     ]
+    spec = {
+        "backoffLimit": job.retries,
+        "podFailurePolicy": {"rules": rules},
+        # There are never two live pods: they would write to the same places.
+        "podReplacementPolicy": "Failed",
+        **lifetime_of(job),
+        "template": pod_template(job.pod),
+    }
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
+
+
+def indexed_job_manifest(job: IndexedJobSpec) -> Manifest:
+    """Render *job* as an Indexed Job whose pods are the hosts.
+
+    The hosts find each other by the names of `host_service`, which must be created with it.
+
+    Raises:
+        InvalidRequestError: The name or a label is not valid.
+    """
+    hosts = job.pod.accelerator.hosts
+    names = tuple(f"{job.name}-{index}.{job.name}" for index in range(hosts))
+    check_host_names(names)
+    # There is only one attempt, and all hosts must know its number.
+    pod = with_hosts(job.pod, names, variables={Env.RESTART_ATTEMPT: "0"})
+    # On GKE, a node pool of several hosts is one slice.
+    template = pod_template(replace(pod, subdomain=job.name, topology=NODE_POOL))
+    final = on_exit_codes("FailJob", {*job.fatal_exit_codes, *job.uncounted_exit_codes})
+    spec = indexed_job(template, hosts, rules=[FAIL_ON_DISRUPTIONS, *final]) | lifetime_of(job)
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
+
+
+def host_service(job: Manifest) -> Manifest:
+    """Render the headless Service that gives the pods of *job* their names in DNS, owned by *job*.
+
+    *job* is the manifest that the server returned.
+    """
+    name = job["metadata"]["name"]
     return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": metadata_of(job),
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": name,
+            "labels": job["metadata"]["labels"],
+            "ownerReferences": [owner_reference(job)],
+        },
         "spec": {
-            "backoffLimit": job.retries,
-            "podFailurePolicy": {"rules": rules},
-            # There are never two live pods: they would write to the same places.
-            "podReplacementPolicy": "Failed",
-            "ttlSecondsAfterFinished": int(job.keep_for.total_seconds()),
-            **({"suspend": True} if job.suspended else {}),
-            "template": pod_template(job.pod),
+            "clusterIP": "None",
+            "selector": {"batch.kubernetes.io/job-name": name},
+            # Hosts look for each other before they are ready.
+            "publishNotReadyAddresses": True,
         },
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -14,6 +15,8 @@ from kinetic_k8s.manifests.spec import (
     FAIL_ON_DISRUPTIONS,
     Kind,
     WorkloadSpec,
+    indexed_job,
+    lifetime_of,
     metadata_of,
     on_exit_codes,
 )
@@ -49,51 +52,54 @@ def jobset_manifest(spec: JobSetSpec) -> Manifest:
         InvalidRequestError: The name or a label is not valid.
     """
     hosts = spec.pod.accelerator.hosts
-    names = host_names(spec.name, hosts)
+    names = tuple(f"{spec.name}-{HOSTS}-0-{index}.{spec.name}" for index in range(hosts))
     check_host_names(names)
-    pod = with_hosts(spec.pod, names, fields={Env.RESTART_ATTEMPT: RESTARTS})
+    template = pod_template(with_hosts(spec.pod, names, fields={Env.RESTART_ATTEMPT: RESTARTS}))
     metadata = metadata_of(spec)
     # On GKE, a node pool of several hosts is one slice.
     if spec.topology is not None:
         metadata.setdefault("annotations", {})[EXCLUSIVE] = spec.topology
-    job = {
-        "completionMode": "Indexed",
-        "completions": hosts,
-        "parallelism": hosts,
-        "backoffLimit": 0,
-        "podReplacementPolicy": "Failed",
-        "podFailurePolicy": {"rules": host_rules(spec)},
-        "template": pod_template(pod),
-    }
+    job = indexed_job(template, hosts, rules=host_rules(spec))
+    return jobset(spec, metadata, [replicated_job(HOSTS, metadata["labels"], job)])
+
+
+def jobset(
+    spec: JobSetSpec, metadata: Manifest, jobs: Sequence[Manifest], **more: Manifest
+) -> Manifest:
+    """Render a JobSet of *jobs* that ends with the first one; *more* are fields of its spec."""
     return {
         "apiVersion": API,
         "kind": "JobSet",
         "metadata": metadata,
         "spec": {
-            "replicatedJobs": [
-                {
-                    "name": HOSTS,
-                    "replicas": 1,
-                    "template": {"metadata": {"labels": metadata["labels"]}, "spec": job},
-                }
-            ],
-            "successPolicy": {"operator": "All", "targetReplicatedJobs": [HOSTS]},
-            "failurePolicy": failure_policy(spec),
+            "replicatedJobs": list(jobs),
+            "successPolicy": {"operator": "All", "targetReplicatedJobs": [jobs[0]["name"]]},
+            "failurePolicy": _failure_policy(spec),
             "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "ttlSecondsAfterFinished": int(spec.keep_for.total_seconds()),
-            **({"suspend": True} if spec.suspended else {}),
+            **lifetime_of(spec),
+            **more,
         },
     }
 
 
+def replicated_job(
+    name: str, labels: Mapping[str, str], job: Manifest, topology: str | None = None
+) -> Manifest:
+    """Render one of the Jobs of a JobSet, alone in its domain of *topology* if there is one."""
+    metadata: Manifest = {"labels": labels}
+    if topology is not None:
+        metadata["annotations"] = {EXCLUSIVE: topology}
+    return {"name": name, "replicas": 1, "template": {"metadata": metadata, "spec": job}}
+
+
 def host_rules(spec: JobSetSpec) -> list[Manifest]:
-    """Render the rules of the Job of the hosts; what they do to the JobSet is in `failure_policy`."""
+    """Render the rules of the Job of the hosts; what they do to the JobSet is in `_failure_policy`."""
     fatal = spec.fatal_exit_codes if spec.distinguishes_exit_codes else ()
     codes = {*fatal, *spec.uncounted_exit_codes}
     return [FAIL_ON_DISRUPTIONS, *on_exit_codes("FailJob", codes)]
 
 
-def failure_policy(spec: JobSetSpec) -> Manifest:
+def _failure_policy(spec: JobSetSpec) -> Manifest:
     """Render what happens when a Job of the JobSet fails.
 
     To a JobSet, all rules of a Job have the same failure reason; the message names the exit code.
@@ -111,8 +117,3 @@ def failure_policy(spec: JobSetSpec) -> Manifest:
         "onJobFailureReasons": ["PodFailurePolicy"],
     }
     return {"maxRestarts": spec.retries, "rules": [*([rule] if fatal else []), restart]}
-
-
-def host_names(name: str, hosts: int) -> tuple[str, ...]:
-    """Return the names in DNS of the *hosts* hosts of the JobSet *name*, in order."""
-    return tuple(f"{name}-{HOSTS}-0-{index}.{name}" for index in range(hosts))

@@ -1,9 +1,9 @@
-"""Pathways as a JobSet: a head that runs the function, and the workers of one slice."""
+"""Pathways: a head that runs the function, and the workers of one slice; as a JobSet, or as a LeaderWorkerSet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import (
@@ -12,22 +12,24 @@ from kinetic_k8s.manifests.components import (
     head_template,
     worker_template,
 )
-from kinetic_k8s.manifests.jobset import (
-    API,
-    EXCLUSIVE,
-    HOSTS,
-    JobSetSpec,
-    failure_policy,
-    host_rules,
-)
-from kinetic_k8s.manifests.labels import APP, PATHWAYS_VALUE
+from kinetic_k8s.manifests.jobset import HOSTS, JobSetSpec, host_rules, jobset, replicated_job
+from kinetic_k8s.manifests.labels import APP, NODE_POOL, PATHWAYS_VALUE
 from kinetic_k8s.manifests.names import check_pathways_name
-from kinetic_k8s.manifests.spec import FAIL_ON_DISRUPTIONS, metadata_of
+from kinetic_k8s.manifests.spec import (
+    FAIL_ON_DISRUPTIONS,
+    Kind,
+    WorkloadSpec,
+    indexed_job,
+    metadata_of,
+)
 
 HEAD: Final = "pathways-head"
 """The replicated Job of the head."""
+LWS_API: Final = "leaderworkerset.x-k8s.io/v1"
 _LABELS: Final = "metadata.labels['jobset.sigs.k8s.io/{}']"
 _CRASHES_PER_WORKER: Final = 4
+_EXCLUSIVE: Final = "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology"
+_WORKERS: Final = {"subGroupPolicyType": "LeaderExcluded"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,22 @@ class PathwaysSpec(JobSetSpec):
     """A job whose function runs once, on the head, and sees all chips of the slice."""
 
     components: PathwaysComponents
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaderWorkerSetSpec(WorkloadSpec):
+    """A job whose function runs once, on the leader, and sees all chips of the slice.
+
+    A LeaderWorkerSet never ends: it starts its containers again, whatever their exit code. So the command
+    must keep running after it has reported (`Flag.IDLE` of the runner), and whoever reads the report deletes
+    the object. `retries`, `fatal_exit_codes`, `uncounted_exit_codes` and `keep_for` have no effect here: an
+    exit of the command, and each disruption, restarts all pods.
+    """
+
+    kind: ClassVar[Kind] = "LeaderWorkerSet"
+    components: PathwaysComponents
+    topology: str | None = NODE_POOL
+    """The label of nodes whose value all workers share, with no other group. None: they run on any nodes."""
 
 
 def pathways_manifest(spec: PathwaysSpec) -> Manifest:
@@ -50,73 +68,83 @@ def pathways_manifest(spec: PathwaysSpec) -> Manifest:
     check_pathways_name(spec.name)
     hosts = spec.pod.accelerator.hosts
     metadata = metadata_of(spec)
-    metadata["labels"][APP] = PATHWAYS_VALUE
-    coordinator = _field("coordinator")
-    head = head_template(spec.pod, spec.components, coordinator)
-    worker = worker_template(
-        spec.pod,
-        spec.components,
-        [
-            {"name": HEAD_VARIABLE, **coordinator},
-            {"name": "MEGASCALE_COORDINATOR_ADDRESS", **coordinator},
-            {"name": "MEGASCALE_NUM_SLICES", **_field("replicatedjob-replicas")},
-            {"name": "MEGASCALE_SLICE_ID", **_field("job-index")},
-        ],
-    )
     labels = metadata["labels"]
+    labels[APP] = PATHWAYS_VALUE
+    coordinator = _field("coordinator")
+    variables = _variables(
+        coordinator, slices=_field("replicatedjob-replicas"), slice_id=_field("job-index")
+    )
+    head = head_template(spec.pod, spec.components, coordinator)
+    worker = worker_template(spec.pod, spec.components, variables)
+    crashes = hosts * _CRASHES_PER_WORKER
+    jobs = [
+        replicated_job(
+            HEAD,
+            labels,
+            indexed_job(head, 1, rules=host_rules(spec)),
+            spec.components.head_topology,
+        ),
+        replicated_job(
+            HOSTS,
+            labels,
+            indexed_job(worker, hosts, rules=[FAIL_ON_DISRUPTIONS], backoff=crashes),
+            # A slice on one host takes all chips of its machine anyway.
+            spec.topology if hosts > 1 else None,
+        ),
+    ]
+    return jobset(
+        spec,
+        metadata,
+        jobs,
+        coordinator={"replicatedJob": HEAD},
+        startupPolicy={"startupPolicyOrder": "InOrder"},
+    )
+
+
+def leaderworkerset_manifest(spec: LeaderWorkerSetSpec) -> Manifest:
+    """Render *spec* as a LeaderWorkerSet with one group. If it is suspended, it has no group yet.
+
+    Raises:
+        InvalidRequestError: The name or a label is not valid.
+        UnsupportedWorkloadError: Pathways does not support the accelerator.
+    """
+    check_pathways_name(spec.name)
+    metadata = metadata_of(spec)
+    metadata["labels"][APP] = PATHWAYS_VALUE
+    hosts = spec.pod.accelerator.hosts
+    # A slice on one host takes all chips of its machine anyway.
+    exclusive = hosts > 1 and spec.topology is not None
+    if exclusive:
+        metadata.setdefault("annotations", {})[_EXCLUSIVE] = spec.topology
+    leader = {"value": f"{spec.name}-0.{spec.name}"}
+    variables = _variables(leader, slices={"value": "1"}, slice_id={"value": "0"})
     return {
-        "apiVersion": API,
-        "kind": "JobSet",
+        "apiVersion": LWS_API,
+        "kind": "LeaderWorkerSet",
         "metadata": metadata,
         "spec": {
-            "coordinator": {"replicatedJob": HEAD},
-            "startupPolicy": {"startupPolicyOrder": "InOrder"},
-            "successPolicy": {"operator": "All", "targetReplicatedJobs": [HEAD]},
-            "failurePolicy": failure_policy(spec),
-            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-            "ttlSecondsAfterFinished": int(spec.keep_for.total_seconds()),
-            **({"suspend": True} if spec.suspended else {}),
-            "replicatedJobs": [
-                _replicated(
-                    HEAD,
-                    labels,
-                    spec.components.head_topology,
-                    _job(head, 1, backoff=0, rules=host_rules(spec)),
-                ),
-                _replicated(
-                    HOSTS,
-                    labels,
-                    # A slice on one host takes all chips of its machine anyway.
-                    spec.topology if hosts > 1 else None,
-                    _job(
-                        worker,
-                        hosts,
-                        backoff=hosts * _CRASHES_PER_WORKER,
-                        rules=[FAIL_ON_DISRUPTIONS],
-                    ),
-                ),
-            ],
+            "replicas": 0 if spec.suspended else 1,
+            # The workers start when the leader is ready, as they do in the form of a JobSet.
+            "startupPolicy": "LeaderReady",
+            "leaderWorkerTemplate": {
+                "size": 1 + hosts,
+                **({"subGroupPolicy": _WORKERS | {"subGroupSize": hosts}} if exclusive else {}),
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": head_template(spec.pod, spec.components, leader, "Always"),
+                "workerTemplate": worker_template(spec.pod, spec.components, variables, "Always"),
+            },
         },
     }
 
 
-def _replicated(name: str, labels: dict[str, str], topology: str | None, job: Manifest) -> Manifest:
-    metadata: Manifest = {"labels": labels}
-    if topology is not None:
-        metadata["annotations"] = {EXCLUSIVE: topology}
-    return {"name": name, "replicas": 1, "template": {"metadata": metadata, "spec": job}}
-
-
-def _job(template: Manifest, pods: int, *, backoff: int, rules: list[Manifest]) -> Manifest:
-    return {
-        "completionMode": "Indexed",
-        "completions": pods,
-        "parallelism": pods,
-        "backoffLimit": backoff,
-        "podReplacementPolicy": "Failed",
-        "podFailurePolicy": {"rules": rules},
-        "template": template,
-    }
+def _variables(head: Manifest, *, slices: Manifest, slice_id: Manifest) -> list[Manifest]:
+    """Render the variables of a worker; each value is the entry of `env` without its name."""
+    return [
+        {"name": HEAD_VARIABLE, **head},
+        {"name": "MEGASCALE_COORDINATOR_ADDRESS", **head},
+        {"name": "MEGASCALE_NUM_SLICES", **slices},
+        {"name": "MEGASCALE_SLICE_ID", **slice_id},
+    ]
 
 
 def _field(name: str) -> Manifest:

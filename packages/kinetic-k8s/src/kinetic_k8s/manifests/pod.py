@@ -22,7 +22,7 @@ from kinetic_k8s.manifests.labels import (
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.overrides import merged
 from kinetic_k8s.manifests.placement import Placement, placement_of
-from kinetic_k8s.manifests.volumes import PodVolumes
+from kinetic_k8s.manifests.volumes import ANNOTATION, PodVolumes
 from kinetic_k8s.quantity import near_quantities, parse_quantity
 from kinetic_payload.errors import InvalidRequestError
 
@@ -209,7 +209,7 @@ def pod_template(
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         spec["affinity"] = {"podAffinity": required}
     metadata: Manifest = {"labels": {**pod_labels(pod), ROLE: HOST_ROLE}}
-    annotations = pod_annotations(pod) | (pod.volumes.annotations if pod.volumes else {})
+    annotations = pod_annotations(pod) | ({ANNOTATION: "true"} if pod.volumes else {})
     if annotations:
         metadata["annotations"] = annotations
     return merged({"metadata": metadata, "spec": spec}, pod.overrides)

@@ -53,3 +53,25 @@ def on_exit_codes(action: Literal["FailJob", "Ignore"], codes: Iterable[int]) ->
     values = sorted(codes)
     rule = {"containerName": CONTAINER, "operator": "In", "values": values}
     return [{"action": action, "onExitCodes": rule}] if values else []
+
+
+def lifetime_of(spec: WorkloadSpec) -> Manifest:
+    """Render when the workload of *spec* starts, and how long it is kept."""
+    kept = {"ttlSecondsAfterFinished": int(spec.keep_for.total_seconds())}
+    return {**kept, "suspend": True} if spec.suspended else kept
+
+
+def indexed_job(
+    template: Manifest, pods: int, *, rules: list[Manifest], backoff: int = 0
+) -> Manifest:
+    """Render the spec of an Indexed Job with so many *pods* at once."""
+    return {
+        "completionMode": "Indexed",
+        "completions": pods,
+        "parallelism": pods,
+        "backoffLimit": backoff,
+        # There are never two live pods of one index: they would write to the same places.
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": rules},
+        "template": template,
+    }

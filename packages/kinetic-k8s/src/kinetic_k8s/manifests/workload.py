@@ -9,11 +9,14 @@ from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import instance_type
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec, indexed_job_manifest
-from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec, indexed_job_manifest, job_manifest
 from kinetic_k8s.manifests.jobset import JobSetSpec, jobset_manifest
-from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec, leaderworkerset_manifest
-from kinetic_k8s.manifests.pathways import PathwaysSpec, pathways_manifest
+from kinetic_k8s.manifests.pathways import (
+    LeaderWorkerSetSpec,
+    PathwaysSpec,
+    leaderworkerset_manifest,
+    pathways_manifest,
+)
 from kinetic_k8s.manifests.spec import Kind, WorkloadSpec
 
 Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws"]

@@ -167,11 +167,6 @@ class PodView:
         return "deletionTimestamp" in self.manifest["metadata"]
 
     @property
-    def scheduled(self) -> bool:
-        """Whether a node was found for the pod."""
-        return bool(self.node)
-
-    @property
     def node(self) -> str:
         """The name of the pod's node; empty until one was found."""
         return str(self.spec.get("nodeName") or "")

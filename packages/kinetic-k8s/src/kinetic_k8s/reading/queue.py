@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.attempts import condition, is_true
-from kinetic_k8s.reading.causes import Diagnosis
+from kinetic_k8s.reading.causes import IN_QUEUE, QUEUE, Diagnosis, explained
 
-QUEUE: Final = "kueue.x-k8s.io/queue-name"
-"""The label that names the LocalQueue of a job."""
 _JOB_UID: Final = "kueue.x-k8s.io/job-uid"
 _SHORT: Final = re.compile(r"insufficient (?:unused )?quota for (\S+) in flavor")
 _TOO_SMALL: Final = re.compile(r"insufficient quota for \S+ in flavor ([^\s,;]+)")
 _SHORT_NOW: Final = re.compile(r"insufficient unused quota for \S+ in flavor ([^\s,;]+)")
 _NAMED: Final = 3
 """How many holders of quota a message names."""
-
-
-@dataclass(frozen=True)
-class Holder:
-    """A workload that holds quota of the queue."""
-
-    name: str
-    """The name of its Job or JobSet; with the namespace before it if that is another one than the job's."""
-    priority: int
-    usage: Mapping[str, str]
-    """What it holds of each resource."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +39,9 @@ class QueuePlace:
     """How many workloads are known to wait for the same ClusterQueue, this one included."""
     complete: bool = False
     """Whether all that wait are known. Otherwise there are more, of namespaces that may not be read."""
-    holders: tuple[Holder, ...] = ()
-    """Workloads that hold quota, those with the lowest priority and then the latest ones first."""
+    holders: tuple[str, ...] = ()
+    """Jobs that hold the quota, with what they hold: those with the lowest priority and then the latest ones
+    first. The name of another namespace than the job's precedes the job's name."""
 
 
 def is_queued(job: Manifest) -> bool:
@@ -85,41 +73,39 @@ def place_of(
         for each in local_queues
     }
     namespace = own["metadata"].get("namespace")
-    cluster_queue = leads_to.get((namespace, name)) or _admitted_by(own)
-    evicted = condition(own, "Evicted")
+    cluster_queue = leads_to.get((namespace, name)) or _admission(own).get("clusterQueue")
+    evicted, reserved = condition(own, "Evicted"), condition(own, "QuotaReserved")
+    waits = reserved.get("status") != "True"
     place = QueuePlace(
         name,
-        str(condition(own, "QuotaReserved").get("message") or "")
-        if not is_true(own, "QuotaReserved")
-        else "",
+        str(reserved.get("message") or "") if waits else "",
         eviction=str(evicted.get("message") or "") if evicted.get("status") == "True" else "",
         active=own["spec"].get("active") is not False,
         admitted=is_true(own, "Admitted"),
     )
     if cluster_queue is None or place.admitted:
         return place
-    line = sorted(
-        (
-            each
-            for each in workloads
-            if _is_waiting(each) and leads_to.get(_queue_key(each)) == cluster_queue
-        ),
-        key=_order,
-    )
-    uids = [each["metadata"].get("uid") for each in line]
+    in_line = [
+        each["metadata"].get("uid")
+        for each in sorted(workloads, key=_order)
+        if not is_true(each, "QuotaReserved")
+        and not is_true(each, "Finished")
+        and each["spec"].get("active") is not False
+        and leads_to.get((each["metadata"].get("namespace"), each["spec"].get("queueName")))
+        == cluster_queue
+    ]
     uid = own["metadata"].get("uid")
-    return QueuePlace(
-        name,
-        place.reason,
-        eviction=place.eviction,
-        active=place.active,
-        position=uids.index(uid) + 1 if uid in uids else None,
-        waiting=len(line),
+    short = _SHORT.findall(place.reason)
+    return replace(
+        place,
+        position=in_line.index(uid) + 1 if uid in in_line else None,
+        waiting=len(in_line),
         complete=complete,
         holders=tuple(
-            _holder(each, namespace)
+            _holder(each, namespace, short)
             for each in sorted(workloads, key=_order, reverse=True)
-            if _admitted_by(each) == cluster_queue and not is_true(each, "Finished")
+            if _admission(each).get("clusterQueue") == cluster_queue
+            and not is_true(each, "Finished")
         ),
     )
 
@@ -137,85 +123,28 @@ def queued(place: QueuePlace) -> Diagnosis | None:
         )
     where = f"The job waits in the queue {place.queue!r}"
     evicted = f" It had been admitted before: {place.eviction}." if place.eviction else ""
-    for pattern, cause, remedy in _REASONS:
-        if cause == "queue-too-small" and _may_fit_later(place.reason):
-            continue
-        if found := re.search(pattern, place.reason):
-            return Diagnosis(
-                cause, f"{where}: {place.reason}.{evicted}", remedy.format(*found.groups())
-            )
+    # Kueue lists all flavors of the queue; one may only be short of quota at present.
+    too_small = set(_TOO_SMALL.findall(place.reason))
+    may_fit = not too_small.issuperset(_SHORT_NOW.findall(place.reason))
+    never = explained(f"{where}: {place.reason}.{evicted}", place.reason, IN_QUEUE)
+    if never is not None and not (may_fit and never.cause == "queue-too-small"):
+        return never
+    position = ""
+    if place.position is not None:
+        position = f", at position {place.position}"
+        position += f" of {place.waiting}" if place.complete else " or later"
     why = f": {place.reason}" if place.reason else ""
-    return Diagnosis(
-        "queued", f"{where}{_position(place)}{why}.{evicted}{_held_by(place)}", _remedy(place)
-    )
-
-
-_REASONS: Final = (
-    (
-        r"LocalQueue (\S+) doesn't exist",
-        "queue-missing",
-        f"Name a LocalQueue of the job's namespace in the label {QUEUE}.",
-    ),
-    (
-        r"ClusterQueue \S+ (?:doesn't exist|is inactive)|LocalQueue \S+ is inactive",
-        "queue-inactive",
-        "The queue admits no jobs at present: ask its administrator, or use another queue.",
-    ),
-    (
-        r"resource (\S+) unavailable in ClusterQueue",
-        "queue-without-resource",
-        "The queue has no quota for {0}, so the job cannot start: use another queue, or have {0} added.",
-    ),
-    (
-        r"insufficient quota for (\S+) in flavor",
-        "queue-too-small",
-        "The job requests more of {0} than the queue ever has for it: request less, or use another queue.",
-    ),
-)
-"""Kueue's words about a job that waiting does not help → cause, remedy. Seen with Kueue 0.19."""
-
-
-def _may_fit_later(reason: str) -> bool:
-    """Return whether a flavor of the queue is only short of quota at present; *reason* lists all of them."""
-    never = set(_TOO_SMALL.findall(reason))
-    return any(flavor not in never for flavor in _SHORT_NOW.findall(reason))
-
-
-def _position(place: QueuePlace) -> str:
-    if place.position is None:
-        return ""
-    if place.complete:
-        return f", at position {place.position} of {place.waiting}"
-    return f", at position {place.position} or later"
-
-
-def _held_by(place: QueuePlace) -> str:
-    if not place.holders:
-        return ""
-    short = _SHORT.findall(place.reason)
-    names = [
-        f"{holder.name} ({used})" if (used := _usage(holder, short)) else holder.name
-        for holder in place.holders[:_NAMED]
-    ]
-    more = len(place.holders) - len(names)
-    if more:
-        names.append(f"{more} more")
-    return f" The quota is held by {', '.join(names)}."
-
-
-def _usage(holder: Holder, resources: Sequence[str]) -> str:
-    return ", ".join(
-        f"{name} {amount}"
-        for name, amount in holder.usage.items()
-        if name in resources or not resources
-    )
-
-
-def _remedy(place: QueuePlace) -> str:
-    if place.position is None and not place.reason:
-        return ""
-    return (
+    holders = list(place.holders[:_NAMED])
+    if more := len(place.holders) - len(holders):
+        holders.append(f"{more} more")
+    held = f" The quota is held by {', '.join(holders)}." if holders else ""
+    remedy = (
         "Wait until other jobs end, or submit it with a higher priority class or to another queue."
+    )
+    return Diagnosis(
+        "queued",
+        f"{where}{position}{why}.{evicted}{held}",
+        remedy if place.position is not None or place.reason else "",
     )
 
 
@@ -229,14 +158,6 @@ def _workload_of(job: Manifest, workloads: Iterable[Manifest]) -> Manifest | Non
         or any(owner.get("uid") == uid for owner in each["metadata"].get("ownerReferences") or ())
     ]
     return max(found, key=_created, default=None)
-
-
-def _is_waiting(workload: Manifest) -> bool:
-    return (
-        not is_true(workload, "QuotaReserved")
-        and not is_true(workload, "Finished")
-        and workload["spec"].get("active") is not False
-    )
 
 
 def _order(workload: Manifest) -> tuple[int, str, str]:
@@ -259,19 +180,12 @@ def _order(workload: Manifest) -> tuple[int, str, str]:
     )
 
 
-def _queue_key(workload: Manifest) -> tuple[Any, Any]:
-    return workload["metadata"].get("namespace"), workload["spec"].get("queueName")
-
-
 def _admission(workload: Manifest) -> Mapping[str, Any]:
     return (workload.get("status") or {}).get("admission") or {}
 
 
-def _admitted_by(workload: Manifest) -> str | None:
-    return _admission(workload).get("clusterQueue")
-
-
-def _holder(workload: Manifest, namespace: str | None) -> Holder:
+def _holder(workload: Manifest, namespace: str | None, short: Sequence[str]) -> str:
+    """Return who holds quota, and how much of the resources *short*, or of all if none are."""
     metadata = workload["metadata"]
     owners = metadata.get("ownerReferences") or [metadata]
     name = str(owners[0]["name"])
@@ -281,7 +195,12 @@ def _holder(workload: Manifest, namespace: str | None) -> Holder:
     for pods in _admission(workload).get("podSetAssignments") or ():
         for resource, amount in (pods.get("resourceUsage") or {}).items():
             usage[resource] = f"{usage[resource]} + {amount}" if resource in usage else str(amount)
-    return Holder(name, int(workload["spec"].get("priority") or 0), usage)
+    held = ", ".join(
+        f"{resource} {amount}"
+        for resource, amount in usage.items()
+        if resource in short or not short
+    )
+    return f"{name} ({held})" if held else name
 
 
 def _created(workload: Manifest) -> str:

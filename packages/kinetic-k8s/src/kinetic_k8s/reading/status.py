@@ -1,13 +1,16 @@
-"""The status of a job: decided from conditions, and never from counters."""
+"""The status of a job and of its attempts: decided from conditions, and never from counters."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.attempts import PodView, hosts_of, named, views
+from kinetic_k8s.reading.causes import QUEUE
+from kinetic_k8s.reading.ended import ending_of, first_to_fail, was_stopped
 from kinetic_k8s.reading.workloads import WorkloadView
 
 
@@ -51,9 +54,9 @@ def status_of(
     alive = any(pod.alive for pod in found)
     if workload is None:
         if alive:
-            return WorkloadStatus(
-                State.RUNNING, f"The job is deleted; {_its_pods(found)} still ending."
-            )
+            several = sum(pod.alive for pod in found) > 1
+            pods_are = "its pods are" if several else "its pod is"
+            return WorkloadStatus(State.RUNNING, f"The job is deleted; {pods_are} still ending.")
         return WorkloadStatus(State.ABSENT, over=True)
     seen = WorkloadView(workload)
     if seen.succeeded:
@@ -94,12 +97,12 @@ def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) 
     if ended and not disrupted:
         return WorkloadStatus(state, _ended(workload, ended, hosts))
     if has_run:
-        return WorkloadStatus(
-            State.RUNNING,
-            "It waits for other pods to replace the last ones."
+        which = (
+            "other pods to replace the last ones"
             if several
-            else "It waits for another pod to replace the last one.",
+            else "another pod to replace the last one"
         )
+        return WorkloadStatus(State.RUNNING, f"It waits for {which}.")
     return WorkloadStatus(State.PENDING)
 
 
@@ -124,6 +127,76 @@ def _waiting_for(workload: WorkloadView, hosts: Sequence[PodView]) -> str:
     return f"{running}; {named(missing)} wait{'s' * (len(missing) == 1)}."
 
 
-def _its_pods(pods: Sequence[PodView]) -> str:
-    several = sum(pod.alive for pod in pods) > 1
-    return "its pods are" if several else "its pod is"
+class AttemptState(StrEnum):
+    """The state of an attempt, or of one host of it."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    DISRUPTED = "disrupted"
+    """The cluster or the queue ended it, or its node is bad, which is no failure of the job."""
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """One attempt of a job."""
+
+    number: int
+    """From 1."""
+    hosts: int
+    """How many of its hosts have a pod."""
+    state: AttemptState
+    message: str = ""
+    """How it ended: how the host did that ended first."""
+
+
+def attempts_of(workload: Manifest, pods: Sequence[Manifest]) -> list[AttemptView]:
+    """Return the attempts whose pods still exist, the first one first.
+
+    A JobSet removes the pods of an attempt when it restarts, and evicted pods are removed everywhere: there
+    may be earlier attempts, of which only the store has reports. Without a count of restarts on a pod, pods
+    are counted: those that are gone are missing in the count.
+
+    Args:
+        workload: The Job, JobSet or LeaderWorkerSet.
+        pods: All pods of the job.
+    """
+    seen = WorkloadView(workload)
+    grouped: defaultdict[int, list[PodView]] = defaultdict(list)
+    before: defaultdict[int, int] = defaultdict(int)
+    for pod in views(pods):
+        if not pod.runs_function:
+            continue
+        before[pod.host] += 1
+        number = before[pod.host] if pod.restarts is None else pod.restarts + 1
+        grouped[number].append(pod)
+    return [_attempt(seen, number, grouped[number]) for number in sorted(grouped)]
+
+
+def _attempt(workload: WorkloadView, number: int, pods: Sequence[PodView]) -> AttemptView:
+    states = {pod.host: _end_of(workload, pod) for pod in pods}
+    hosts, found = len(states), {state for state, _ in states.values()}
+    ended = found - {AttemptState.WAITING, AttemptState.RUNNING, AttemptState.SUCCEEDED}
+    if AttemptState.RUNNING in found or not ended:
+        state = found.pop() if len(found) == 1 else AttemptState.RUNNING
+        return AttemptView(number, hosts, state)
+    first = first_to_fail([pod for pod in pods if not pod.alive])
+    assert first is not None, "a host has failed or was disrupted"
+    state, message = states[first.host]
+    who = f"Host {first.host}: " if workload.hosts > 1 else ""
+    return AttemptView(number, hosts, state, f"{who}{message}")
+
+
+def _end_of(workload: WorkloadView, pod: PodView) -> tuple[AttemptState, str]:
+    """Return the state of the host of *pod*, and how it ended."""
+    if pod.alive:
+        return AttemptState.RUNNING if pod.started else AttemptState.WAITING, ""
+    why = ending_of(pod)
+    if why is None:
+        return AttemptState.SUCCEEDED, ""
+    if workload.suspended and was_stopped(pod):
+        by = "The queue" if QUEUE in workload.labels else "The cluster"
+        return AttemptState.DISRUPTED, f"{by} stopped it."
+    disrupted = why.cause in ("disrupted", "node-lost", "bad-node")
+    return AttemptState.DISRUPTED if disrupted else AttemptState.FAILED, why.reason

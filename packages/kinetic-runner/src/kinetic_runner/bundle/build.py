@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
 import io
 import marshal
 import sys
 import threading
-import tokenize
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, MappingProxyType
 from typing import Final
@@ -80,10 +78,8 @@ def build_bundle(extra: Mapping[str, bytes] = _NOTHING, *, bytecode: bool = True
     start = dict(_sources())[_START]
     files = {**sources, "__main__.py": start.read_bytes(), **extra}
     for name, source in list(files.items()):
-        if name.endswith(".py"):
-            files[name] = slim(source)
-            if bytecode:
-                files[f"{name}c"] = _bytecode(name, files[name])
+        if bytecode and name.endswith(".py"):
+            files[f"{name}c"] = _bytecode(name, source)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name in sorted(files):
@@ -140,130 +136,25 @@ def _is_left_out(name: str) -> bool:
     return any(f"{module}.".startswith(f"{left_out}.") for left_out in _LEFT_OUT)
 
 
-def slim(source: bytes) -> bytes:
-    """Strip what only readers and type checkers need from the Python *source*; lines keep their numbers.
-
-    Classes keep a docstring of one character: `dataclass` generates a missing docstring, which takes
-    longer than reading one.
-    """
-    text = source.decode()
-    lines = text.splitlines(keepends=True)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column].rstrip() + "\n"
-    tree = _parse(text)
-    for line, start, end in sorted(_annotations(tree, lines), reverse=True):
-        if lines[line].isascii():  # Columns count bytes.
-            lines[line] = lines[line][:start] + lines[line][end:]
-    for statement, instead in _unneeded_statements(tree):
-        first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
-        before, after = (
-            lines[first][: statement.col_offset],
-            lines[last - 1][statement.end_col_offset :],
-        )
-        if not before.strip() and not after.strip():
-            lines[first] = f"{before}{instead}".rstrip() + "\n"
-            lines[first + 1 : last] = ["\n"] * (last - first - 1)
-    return "".join(lines).encode()
-
-
-def _parse(text: str) -> ast.Module:
-    """Return the syntax tree of *text*, even if another thread parses at the same time.
-
-    Before Python 3.11.8, parsing in several threads at once can fail (python/cpython#106905).
-    """
-    for _ in range(9):
-        try:
-            return ast.parse(text)
-        except SystemError:
-            continue
-    return ast.parse(text)
-
-
-def _unneeded_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
-    """Iterate over docstrings and `TYPE_CHECKING` blocks, each with its replacement."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            for number, statement in enumerate(node.body):
-                match statement:
-                    case ast.Expr(value=ast.Constant(value=str())):
-                        if isinstance(node, ast.ClassDef) and number == 0:
-                            yield statement, "'.'"
-                        elif len(node.body) > 1:
-                            yield statement, ""
-                    case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=[]):
-                        yield statement, "pass"
-
-
-def _annotations(tree: ast.Module, lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """Iterate over annotations of functions: line, start column, end column.
-
-    Nothing in the bundle reads them. Annotations of dataclasses are needed, and annotations on several
-    lines stay.
-    """
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg) and (annotation := node.annotation) is not None:
-            if annotation.end_lineno == node.lineno and annotation.end_col_offset is not None:
-                start = node.col_offset + len(node.arg)
-                yield node.lineno - 1, start, annotation.end_col_offset
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:
-            returns, line = node.returns, node.returns.lineno - 1
-            arrow = lines[line].rfind("->", 0, returns.col_offset)
-            if returns.end_lineno == returns.lineno and arrow > 0 and returns.end_col_offset:
-                yield line, arrow, returns.end_col_offset
-
-
 def _bytecode(name: str, source: bytes) -> bytes:
-    tree = _parse(source.decode())
-    _drop_annotations(tree)
-    code = compile(tree, f"remote_runner.py/{name}", "exec", dont_inherit=True, optimize=0)
-    del tree  # Its references to the constants would change what marshal writes.
-    code = _without_columns(code)
+    code = _compiled(source, f"remote_runner.py/{name}")
     # PEP 552: hash-based, never checked against the source.
     flags = (1).to_bytes(4, "little")
     digest = importlib.util.source_hash(source)
     return importlib.util.MAGIC_NUMBER + flags + digest + marshal.dumps(code, _MARSHAL)
 
 
-def _drop_annotations(tree: ast.Module) -> None:
-    """Remove annotations of functions, which nothing in the bundle reads. Those of dataclasses stay."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-        elif isinstance(node, ast.arg):
-            node.annotation = None
+def _compiled(source: bytes, name: str) -> CodeType:
+    """Compile *source*, even if another thread parses at the same time.
 
-
-def _without_columns(code: CodeType) -> CodeType:
-    """Return *code* with line numbers but without columns, which are a fifth of all bytecode.
-
-    `python -X no_debug_ranges` omits the columns as well. Tracebacks then have no carets.
+    Before Python 3.11.8, parsing in several threads at once can fail (python/cpython#106905).
     """
-    # https://github.com/python/cpython/blob/main/Objects/locations.md
-    table, line = bytearray(), code.co_firstlineno
-    for start, end, number in code.co_lines():
-        for unit in range(start, end, 16):
-            length = min(16, end - unit) // 2
-            kind = 15 if number is None else 13
-            table.append(0x80 | kind << 3 | length - 1)
-            if number is not None:
-                delta, line = number - line, number
-                value = delta << 1 if delta >= 0 else -delta << 1 | 1
-                while value >= 64:
-                    table.append(0x40 | value & 63)
-                    value >>= 6
-                table.append(value)
-    constants = tuple(
-        _without_columns(each) if isinstance(each, CodeType) else each for each in code.co_consts
-    )
-    slim = code.replace(co_linetable=bytes(table), co_consts=constants)
-    # A later version of Python may use another format.
-    return slim if _lines(slim) == _lines(code) else code.replace(co_consts=constants)
-
-
-def _lines(code: CodeType) -> list[int | None]:
-    return [line for start, end, line in code.co_lines() for _ in range(start, end)]
+    for _ in range(9):
+        try:
+            return compile(source, name, "exec", dont_inherit=True, optimize=0)
+        except SystemError:
+            continue
+    return compile(source, name, "exec", dont_inherit=True, optimize=0)
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

@@ -70,73 +70,39 @@ class Transfer(NamedTuple):
 
 def plan(refs: Sequence[DataRef], workspace: Workspace, *, private_mounts: bool) -> Plan:
     """Decide where the data of *refs* go; change nothing."""
-    planning = _Planning(workspace, private_mounts)
+    paths: dict[str, str] = {}
+    downloads: list[Transfer] = []
+    views: list[View] = []
+    volumes: dict[str, Path] = {}
+    mounted: list[DataRef] = []
+    shared: dict[object, Path] = {}
     for ref in refs:
-        planning.add(ref)
-    return planning.plan()
-
-
-class _Planning:
-    """A plan under construction."""
-
-    def __init__(self, workspace: Workspace, private_mounts: bool) -> None:
-        self._workspace = workspace
-        self._private = private_mounts
-        self._paths: dict[str, str] = {}
-        self._downloads: list[Transfer] = []
-        self._shared: dict[object, Path] = {}
-        self._views: list[View] = []
-        self._volumes: dict[str, Path] = {}
-        self._mounted: list[DataRef] = []
-
-    def add(self, ref: DataRef) -> None:
-        if ref.fuse and ref.local_path is not None:
-            self._show(ref, ref.local_path)
-        elif ref.fuse:
-            self._mounted.append(ref)
-            seen = ref.mounted_at
-            self._paths[ref.key] = seen if ref.is_dir else f"{seen}/{ref.name}"
-        elif ref.mount is not None:
-            self._download_volume(ref, ref.mount)
-        else:
-            path = self._workspace.data(ref.key, ref.name)
-            known = self._shared.setdefault(_identity(ref), path)
-            if known is path:
-                self._downloads.append(Transfer(ref, path))
-            self._paths[ref.key] = str(known)
-
-    def _show(self, ref: DataRef, local_path: str) -> None:
-        source = Path(local_path)
-        if ref.mount is None:
-            path = self._workspace.data(ref.key, ref.name)
-            known = self._shared.setdefault(("in place", local_path), path)
-            if known is path:
-                self._views.append(View(source, path, None))
-            self._paths[ref.key] = str(known)
-            return
-        behind = self._volumes[ref.mount] = self._workspace.mount(ref.key)
-        self._views.append(View(source, behind if ref.is_dir else behind / ref.name, ref.mount))
-        self._paths[ref.key] = ref.mount if ref.is_dir else f"{ref.mount}/{ref.name}"
-
-    def _download_volume(self, ref: DataRef, mount: str) -> None:
+        local = Path(ref.local_path) if ref.fuse and ref.local_path is not None else None
+        at = ref.mounted_at if ref.fuse and local is None else ref.mount
         # A file lands in the folder that is mounted, under its own name.
-        seen = mount if ref.is_dir else f"{mount}/{ref.name}"
-        self._paths[ref.key] = seen
-        if self._private:
-            behind = self._volumes[mount] = self._workspace.mount(ref.key)
-            path = self._workspace.data(ref.key, ref.name)
-            self._downloads.append(Transfer(ref, path, behind))
+        if at is not None:
+            paths[ref.key] = at if ref.is_dir else f"{at}/{ref.name}"
+        own = workspace.data(ref.key, ref.name)
+        if ref.fuse and local is None:
+            mounted.append(ref)
+        elif ref.mount is None:
+            known = shared.setdefault(local or _identity(ref), own)
+            paths[ref.key] = str(known)
+            if known is own and local is not None:
+                views.append(View(local, own, None))
+            elif known is own:
+                downloads.append(Transfer(ref, own))
+        elif local is not None:
+            behind = volumes[ref.mount] = workspace.mount(ref.key)
+            views.append(View(local, behind if ref.is_dir else behind / ref.name, ref.mount))
+        elif private_mounts:
+            behind = volumes[ref.mount] = workspace.mount(ref.key)
+            downloads.append(Transfer(ref, own, behind))
         else:
-            self._downloads.append(Transfer(ref, Path(seen)))
-
-    def plan(self) -> Plan:
-        return Plan(
-            self._paths,
-            tuple(self._downloads),
-            {**{str(view.stage): view.source for view in self._views}, **self._volumes},
-            tuple(self._views),
-            tuple(self._mounted),
-        )
+            downloads.append(Transfer(ref, Path(paths[ref.key])))
+    # Volumes last: they may cover the others.
+    binds = {**{str(view.stage): view.source for view in views}, **volumes}
+    return Plan(paths, tuple(downloads), binds, tuple(views), tuple(mounted))
 
 
 def _identity(ref: DataRef) -> object:
@@ -180,10 +146,8 @@ def provide(
     transfers = TransferProgress("downloading data")
 
     def provide_one(transfer: Transfer) -> None:
-        uploaded = transfer.ref.kind == "local"
-        _provide_one(
-            transfer, store, download if uploaded else download_elsewhere, transfers, earlier
-        )
+        chosen = download if transfer.ref.kind == "local" else download_elsewhere
+        _provide_one(transfer, store, chosen, transfers, earlier)
 
     _in_parallel(provide_one, decided.downloads)
     transfers.finish()

@@ -173,7 +173,7 @@ def check_size(options: RunOptions) -> None:
     Raises:
         InvalidRequestError: The message names the machine and its size.
     """
-    from kinetic_k8s.accelerators.machines import largest_machine
+    from kinetic_k8s.accelerators.catalogue import largest_machine
 
     machine = largest_machine(options.accelerator)
     if machine is None:

@@ -41,10 +41,12 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
     if cluster:
         app.target.given["cluster"] = cluster
     where: Where | None = "local" if local else "cluster" if cluster is not None else None
+    from kinetic.jobs.discover import full_disk_of, statuses_of
+
     handles = app.list_jobs(where)
-    statuses = app.statuses_of(handles)
+    statuses = statuses_of(handles)
     _note_unverified(app, statuses)
-    if full := app.full_disk_of(handles):
+    if full := full_disk_of(handles, app.settings().home.value):
         app.output.note(f"Warning: {full}")
     jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
     if as_json:

@@ -47,11 +47,12 @@ def command(app: App, job_id: str, follow: bool, tail: int | None, as_json: bool
 
 def _lines(app: App, job_id: str, *, follow: bool, tail: int | None) -> Iterator[LogLine]:
     from kinetic.errors import JobNotFoundError
+    from kinetic.jobs.discover import kept_log
 
     try:
         return app.attach(job_id).log_lines(follow=follow, tail=tail)
     except JobNotFoundError:
-        kept = app.kept_log(job_id, tail)
+        kept = kept_log(job_id, app.settings(), tail=tail)
         if kept is None:
             raise
         return kept

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -75,37 +76,27 @@ def command(
 
     job = app.attach(job_id)
     with nullcontext() if output is None else NewFile(output) as file:
-        value = _fetch(app, job, timeout, file, as_json=as_json)
+        value, unread = _fetch(app, job, timeout, file, as_json=as_json)
         with _note_if_kept(app.output, job_id):
             if file is None:
-                written = _print(app.output, job_id, value, as_json=as_json)
+                lacks = _print(app.output, job_id, value, as_json=as_json)
             else:
-                written = _save(app.output, job_id, value, file, as_json=as_json)
+                lacks = _save(app.output, job_id, value, unread, file, as_json=as_json)
             app.output.flush()
-    if cleanup or (cleanup is None and written.whole and not job.debug):
+    if cleanup or (cleanup is None and not lacks and not job.debug):
         _clean_up(app.output, job, cleanup_timeout, cleanup_poll_interval)
         return
-    why = "" if written.whole or cleanup is False else f": {written.lacks}"
+    why = f": {lacks}" if lacks and cleanup is None else ""
     app.output.note(f"{job_id} is kept{why}. To remove it: kinetic jobs cleanup {job_id}")
-
-
-class _Unread(NamedTuple):
-    """A value whose pickle was fetched, but cannot be unpickled."""
-
-    error: ResultUnreadableError
-
-
-class _Written(NamedTuple):
-    """Whether a value can be restored from what was written, and if not, why."""
-
-    whole: bool
-    lacks: str = ""
 
 
 def _fetch(
     app: App, job: JobHandle, timeout: float | None, file: NewFile | None, *, as_json: bool
-) -> Any:
-    """Wait for the job's value and return it; write its pickle to *file*, if there is one."""
+) -> tuple[Any, ResultUnreadableError | None]:
+    """Wait for the job's value and return it; write its pickle to *file*, if there is one.
+
+    A value that was written, but cannot be unpickled, is None beside the error.
+    """
     from kinetic.errors import ResultUnreadableError
     from kinetic.jobs.handle import result_keeping
 
@@ -117,12 +108,13 @@ def _fetch(
         with _note_if_kept(app.output, job.job_id):
             shutil.copyfileobj(pickle, file.begin(), 1 << 20)
 
+    wait = (
+        partial(result_keeping, job, partial(keep, file))
+        if file
+        else partial(job.result, cleanup=False)
+    )
     try:
-        if file is None:
-            return job.result(timeout=timeout, cleanup=False, on_status_change=print_status)
-        return result_keeping(
-            job, partial(keep, file), timeout=timeout, on_status_change=print_status
-        )
+        return wait(timeout=timeout, on_status_change=print_status), None
     except KeyboardInterrupt:
         app.output.note(
             f"Stopped waiting; the job is left alone. Come back with: kinetic jobs result {job.job_id}"
@@ -130,9 +122,15 @@ def _fetch(
         raise click.exceptions.Exit(INTERRUPTED) from None
     except Exception as error:
         if isinstance(error, ResultUnreadableError) and file is not None:
-            return _Unread(error)
+            return None, error
         if as_json:
-            app.output.json(_failure_document(job.job_id, error))
+            kind = type(error)
+            described = {
+                "type": f"{kind.__module__}.{kind.__qualname__}",
+                "message": headline_of(error).partition(": ")[2],
+                "notes": notes_of(error),
+            }
+            app.output.json(_document(job.job_id, succeeded=False, error=described))
         raise
 
 
@@ -147,51 +145,67 @@ def _note_if_kept(output: Output, job_id: str) -> Iterator[None]:
         raise
 
 
-def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> _Written:
-    """Print the value, on its own or in a document."""
-    lacks = (
-        "the printed text does not hold the whole value. "
-        f"To write the whole value: kinetic jobs result {job_id} --output FILE"
-    )
+def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> str:
+    """Print the value, on its own or in a document; return what that lacks, if it is not the whole value."""
     if as_json:
-        output.json(_success_document(job_id, value))
-        return _Written(json_of(value) is not None, lacks)
-    if type(value) is str:
-        # A terminal executes control characters instead of showing them.
-        shown = value.replace("\n", "").replace("\t", "").isprintable()
-        text, whole = value, shown or not output.stdout.isatty()
-    elif isinstance(value, str):
-        text, whole = str.__str__(value), False
+        document = _document(job_id, type=_class_of(value), repr=text_of(value)[0])
+        try:
+            json.dumps(value, allow_nan=False, indent=2)
+            document["value"] = value
+        except (TypeError, ValueError, RecursionError):
+            pass
+        output.json(document)
+        whole = json_of(value) is not None
     else:
-        text, whole = text_of(value)
-    encoding = getattr(output.stdout, "encoding", None) or "utf-8"
-    if not is_encodable(text, encoding):
-        text, whole = text.encode(encoding, "backslashreplace").decode(encoding), False
-    output.line(text)
-    return _Written(whole, lacks)
+        if type(value) is str:
+            # A terminal executes control characters instead of showing them.
+            shown = value.replace("\n", "").replace("\t", "").isprintable()
+            text, whole = value, shown or not output.stdout.isatty()
+        elif isinstance(value, str):
+            text, whole = str.__str__(value), False
+        else:
+            text, whole = text_of(value)
+        encoding = getattr(output.stdout, "encoding", None) or "utf-8"
+        if not is_encodable(text, encoding):
+            text, whole = text.encode(encoding, "backslashreplace").decode(encoding), False
+        output.line(text)
+    return (
+        ""
+        if whole
+        else (
+            "the printed text does not hold the whole value. "
+            f"To write the whole value: kinetic jobs result {job_id} --output FILE"
+        )
+    )
 
 
-def _save(output: Output, job_id: str, value: Any, file: NewFile, *, as_json: bool) -> _Written:
-    """Write the file: the value as JSON if it can hold the whole value, else as a pickle."""
-    text = None if isinstance(value, _Unread) else json_of(value)
+def _save(
+    output: Output,
+    job_id: str,
+    value: Any,
+    unread: ResultUnreadableError | None,
+    file: NewFile,
+    *,
+    as_json: bool,
+) -> str:
+    """Write the file: the value as JSON if it can hold the whole value, else as a pickle.
+
+    Return why the value cannot be restored from it, if it was *unread*.
+    """
+    text = json_of(value) if unread is None else None
     if text is not None:
         file.begin().write(f"{text}\n".encode())
     file.finish()
-    form = "pickle" if text is None else "json"
     if as_json:
-        document = _document(
-            job_id, succeeded=True, output={"path": str(file.path), "format": form}
-        )
-        if not isinstance(value, _Unread):
-            document["type"] = _class_of(value)
-        output.json(document)
-    output.note(
-        f"Wrote the value of {job_id} as {'a pickle' if text is None else 'JSON'} to {file.path}."
-    )
-    if not isinstance(value, _Unread):
-        return _Written(True)
-    output.note(f"Warning: {value.error.message}")
-    return _Written(False, "that pickle could not be read here")
+        written = {"path": str(file.path), "format": "pickle" if text is None else "json"}
+        kind = _class_of(value) if unread is None else None
+        output.json(_document(job_id, output=written, type=kind))
+    form = "a pickle" if text is None else "JSON"
+    output.note(f"Wrote the value of {job_id} as {form} to {file.path}.")
+    if unread is None:
+        return ""
+    output.note(f"Warning: {unread.message}")
+    return "that pickle could not be read here"
 
 
 def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: float) -> None:
@@ -211,28 +225,7 @@ def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: flo
         output.note(f"Removed {job.job_id}.")
 
 
-def _success_document(job_id: str, value: Any) -> dict[str, Any]:
-    import json
-
-    document = _document(job_id, succeeded=True, type=_class_of(value), repr=text_of(value)[0])
-    try:
-        json.dumps(value, allow_nan=False, indent=2)
-    except (TypeError, ValueError, RecursionError):
-        return document
-    return {**document, "value": value}
-
-
-def _failure_document(job_id: str, error: Exception) -> dict[str, Any]:
-    kind = type(error)
-    described = {
-        "type": f"{kind.__module__}.{kind.__qualname__}",
-        "message": headline_of(error).partition(": ")[2],
-        "notes": notes_of(error),
-    }
-    return _document(job_id, succeeded=False, error=described)
-
-
-def _document(job_id: str, *, succeeded: bool, **known: Any) -> dict[str, Any]:
+def _document(job_id: str, *, succeeded: bool = True, **known: Any) -> dict[str, Any]:
     unknown = dict.fromkeys(("type", "value", "repr", "error", "output"))
     return {"job_id": job_id, "succeeded": succeeded, **unknown, **known}
 

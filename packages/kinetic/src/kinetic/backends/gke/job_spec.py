@@ -12,16 +12,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.gke.mounts import pod_volumes
 from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner
-from kinetic_k8s.manifests.indexed_job import IndexedJobSpec
-from kinetic_k8s.manifests.job import JobSpec
+from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
-from kinetic_k8s.manifests.leaderworkerset import LeaderWorkerSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
-from kinetic_k8s.manifests.pathways import PathwaysSpec
+from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
 from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import (
     WORKSPACE,
@@ -31,6 +28,7 @@ from kinetic_k8s.manifests.pod import (
     SecretVariable,
 )
 from kinetic_k8s.manifests.pod import Resources as PodResources
+from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.quantity import quantity_of
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
@@ -157,7 +155,7 @@ def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
         resources=_resources(request.resources),
         grace=timedelta(seconds=launch.grace + _REPORT_SECONDS),
         service_account=options.service_account,
-        volumes=pod_volumes(launch.data, store),
+        volumes=fuse_volumes(launch.data, store),
         node_folders=() if cache is None else (cache,),
         labels=request.labels,
         overrides=request.pod_overrides,

@@ -24,7 +24,7 @@ from kinetic_k8s.manifests.names import (
     is_runner_config_map,
 )
 from kinetic_k8s.reading.attempts import views
-from kinetic_k8s.reading.queue import QUEUE
+from kinetic_k8s.reading.causes import QUEUE
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import Flag
 from kinetic_payload.stores.store import Location

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.data import Data, to_ref
 from kinetic.errors import InvalidRequestError
 from kinetic_k8s.errors import NotPermittedError
-from kinetic_k8s.manifests.volumes import DRIVER, PodVolumes, fuse_mounts, fuse_volumes
+from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
-    from kinetic_payload.data.references import DataRef
     from kinetic_payload.stores.store import Location
 
 _checked: dict[str, str | None] = {}
 """Server → the warning about its driver."""
 _lock = threading.Lock()
-
-
-def pod_volumes(references: Iterable[DataRef], store: Location) -> PodVolumes | None:
-    """Return the volumes for the data of *references* that is mounted; None if there is none.
-
-    *store* has the data that was uploaded.
-
-    Raises:
-        InvalidRequestError: The name of a folder cannot be mounted.
-    """
-    mounts = fuse_mounts(references, store)
-    return fuse_volumes(mounts) if mounts else None
 
 
 def check_mount(
@@ -46,7 +32,7 @@ def check_mount(
         ClusterError: The cluster cannot be queried.
     """
     stand_in = to_ref(data, "d0", digest="0" * 64 if data.is_local else None, mount=path)
-    pod_volumes([stand_in], store)
+    fuse_volumes([stand_in], store)
     server = cluster.identity.server
     with _lock:
         if server not in _checked:

@@ -14,9 +14,8 @@ from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.manifests.workload import KINDS
 from kinetic_k8s.reading.attempts import hosts_of, views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
-from kinetic_k8s.reading.history import AttemptState, attempts_of
-from kinetic_k8s.reading.silence import last_change
-from kinetic_k8s.reading.status import State, status_of
+from kinetic_k8s.reading.status import AttemptState, State, attempts_of, status_of
+from kinetic_k8s.reading.waiting import last_change
 from kinetic_k8s.reading.workloads import WorkloadView
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def observation_of(
 def _attempts(job: Manifest, pods: Sequence[Manifest]) -> tuple[AttemptView, ...]:
     """Return the attempts that *pods* still show; the store has reports of earlier ones."""
     return tuple(
-        AttemptView(each.number, len(each.hosts), each.state.value, each.message)
+        AttemptView(each.number, each.hosts, each.state.value, each.message)
         for each in attempts_of(job, pods)
         if each.state is not AttemptState.WAITING
     )

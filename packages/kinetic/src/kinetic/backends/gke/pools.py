@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.errors import InvalidRequestError
 from kinetic_k8s.accelerators.types import Accelerator, describe
+from kinetic_k8s.reading.causes import QUEUE
 from kinetic_k8s.reading.preflight import missing
-from kinetic_k8s.reading.queue import QUEUE
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings

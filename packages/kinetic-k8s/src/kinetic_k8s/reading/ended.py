@@ -1,15 +1,15 @@
-"""How a pod ended, and what to do about it."""
+"""How pods and jobs ended, and what to do about it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from kinetic_k8s.quantity import parse_quantity
 from kinetic_k8s.reading.attempts import LOST_CONTAINER, NEVER_STARTED, PodView, named
-from kinetic_k8s.reading.causes import Diagnosis
+from kinetic_k8s.reading.causes import EVICTED, NOT_STARTED, WRITTEN, Diagnosis, explained
+from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.layout import END_MARKER, EXIT_BAD_NODE
 from kinetic_payload.memory import memory_to_try
 
@@ -22,12 +22,9 @@ _ABORTED: Final = 128 + 6
 _AT_ONCE: Final = timedelta(seconds=2)
 """Ends closer than that have no certain order: times are whole seconds, of different clocks."""
 _UNKNOWN: Final = datetime.max.replace(tzinfo=UTC)
-_EXECUTABLE: Final = re.compile(r'exec: "([^"]+)": (?:executable file not found|stat )')
-_REQUIREMENT: Final = re.compile(
-    r"(cloudpickle|google-cloud-storage) is not installed|No module named '(cloudpickle)'"
-)
-"""What the runner, or Python itself, writes if an image lacks what the runner needs."""
 _NODE_LOST: Final = ("DeletionByPodGC", "DeletionByTaintManager")
+_BACKOFF: Final = ("BackoffLimitExceeded", "ReachedMaxRestarts", "FailedJobs")
+"""Reasons of a failure after which nothing more is known than that a pod failed or was deleted."""
 
 
 def ending_of(pod: PodView) -> Diagnosis | None:
@@ -39,13 +36,17 @@ def ending_of(pod: PodView) -> Diagnosis | None:
             where = f"The node {pod.node}" if pod.node else "The pod's node"
             return Diagnosis("node-lost", f"{where} was lost: {pod.disruption}")
         return Diagnosis("disrupted", f"The cluster ended the pod: {pod.disruption}")
+    message = str(pod.status.get("message") or "").strip()
     if pod.status.get("reason") == "Evicted":
-        return _evicted(str(pod.status.get("message") or "no details").strip())
+        return explained(f"The node evicted the pod: {message}", message, EVICTED, "evicted")
     if (failed := failed_init(pod)) is not None:
         return failed
     ended = pod.ends
     if pod.phase == "Failed" and not ended:
-        return _never_ran(pod)
+        if message:
+            return Diagnosis("rejected", f"The node {pod.node} did not run the pod: {message}")
+        what = "was deleted" if pod.leaving else "failed"
+        return Diagnosis("never-started", f"The pod {what} before its container started.")
     code = ended.get("exitCode")
     if not code:
         return _failed_beside(pod) if pod.phase == "Failed" else None
@@ -58,22 +59,15 @@ def ending_of(pod: PodView) -> Diagnosis | None:
             f"The node {pod.node} does not know how the container ended, as after a restart of the node: "
             f"{LOST_CONTAINER}, {exit_of(ended)}",
         )
+    text = str(ended.get("message") or "")
     if ended.get("reason") in NEVER_STARTED:
-        return no_program(str(ended.get("message") or ""))
+        return explained(f"The container could not start: {text}", text, NOT_STARTED, "start")
     reason = f"The container ended with {exit_of(ended)}"
     if code == EXIT_BAD_NODE and pod.runs_function:
         return Diagnosis(
             "bad-node", f"The accelerator of the node {pod.node} cannot be initialised. {reason}"
         )
-    for line in str(ended.get("message") or "").splitlines():
-        if missing := _REQUIREMENT.search(line):
-            what = next(filter(None, missing.groups()))
-            return Diagnosis(
-                "image-requirements",
-                f"The container ended with exit code {code}: {line}",
-                f"Install {what} in the image.",
-            )
-    return Diagnosis("exit", reason)
+    return explained(reason, text, WRITTEN, "exit")
 
 
 def failed_init(pod: PodView) -> Diagnosis | None:
@@ -91,15 +85,6 @@ def failed_init(pod: PodView) -> Diagnosis | None:
                 f"The init container {init['name']} failed with {exit_of(ended)}",
             )
     return None
-
-
-def _never_ran(pod: PodView) -> Diagnosis:
-    """Return why *pod* has failed without its container having started."""
-    if message := pod.status.get("message"):
-        return Diagnosis("rejected", f"The node {pod.node} did not run the pod: {message}")
-    if pod.leaving:
-        return Diagnosis("pod-deleted", "The pod was deleted before its container started.")
-    return Diagnosis("never-started", "The pod failed before its container started.")
 
 
 def _failed_beside(pod: PodView) -> Diagnosis | None:
@@ -154,62 +139,15 @@ def was_stopped(pod: PodView) -> bool:
     )
 
 
-def may_follow(pod: PodView) -> bool:
-    """Return whether *pod* may have ended only because another host had."""
-    return was_stopped(pod) or _aborted(pod)
-
-
-def gone(missing: Sequence[int]) -> str:
-    """Return the sentence about hosts whose pods do not exist any more.
-
-    While a Job fails, Kubernetes deletes pods that it still takes for active, even the first to end.
-    """
-    pods = "pods" if len(missing) > 1 else "pod"
-    verb, they = ("are", "they") if len(missing) > 1 else ("is", "it")
-    return f"The {pods} of {named(missing)} {verb} gone: {they} may have ended first."
-
-
 def exit_of(terminated: Mapping[str, Any]) -> str:
     """Return how a container ended: its exit code, its signal, and the last line that it wrote."""
     code = int(terminated.get("exitCode") or 0)
     signal = _SIGNALS.get(code - 128)
     how = f"exit code {code}{f' ({signal})' if signal else ''}"
-    text = _last_line(terminated)
+    lines = str(terminated.get("message") or "").strip().splitlines()
+    # With an end marker, the runner has reported; it tells nothing to people.
+    text = next((line for line in reversed(lines) if not line.startswith(END_MARKER)), "")
     return f"{how}{f': {text}' if text else '.'}"
-
-
-def no_program(message: str) -> Diagnosis:
-    """Return why the program of a container could not be started."""
-    if found := _EXECUTABLE.search(message):
-        return Diagnosis(
-            "no-program",
-            f"The image has no program {found[1]!r}: {message}",
-            f"Use an image that has {found[1]} on its PATH."
-            if "/" not in found[1]
-            else f"Use an image that has {found[1]}.",
-        )
-    if "exec format error" in message:
-        return Diagnosis(
-            "architecture",
-            f"The image is for another architecture than the machine: {message}",
-            "Build the image for the machine's architecture as well.",
-        )
-    return Diagnosis("start", f"The container could not start: {message}")
-
-
-def _evicted(text: str) -> Diagnosis:
-    reason = f"The node evicted the pod: {text}"
-    if 'EmptyDir volume "shared-memory"' in text:
-        return Diagnosis(
-            "evicted", reason, "Use less shared memory, or set a larger shared_memory=."
-        )
-    if "low on resource: memory" in text:
-        return Diagnosis("evicted", reason, "Request the memory that the job needs: set memory=.")
-    if re.search(r"storage|EmptyDir|disk|inodes", text):
-        return Diagnosis(
-            "evicted", reason, "Write less to the local disk: large files belong in a bucket."
-        )
-    return Diagnosis("evicted", reason)
 
 
 def _out_of_memory(pod: PodView) -> Diagnosis:
@@ -233,7 +171,48 @@ def _out_of_memory(pod: PodView) -> Diagnosis:
     )
 
 
-def _last_line(terminated: Mapping[str, Any]) -> str:
-    lines = str(terminated.get("message") or "").strip().splitlines()
-    # With an end marker, the runner has reported; it tells nothing to people.
-    return next((line for line in reversed(lines) if not line.startswith(END_MARKER)), "")
+def failed_of(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | None:
+    """Return why a job has failed whose *workload* has the condition."""
+    reason = str(workload.failure.get("reason") or "")
+    message = str(workload.failure.get("message") or reason or "no details")
+    if reason == "DeadlineExceeded":
+        return Diagnosis("deadline", f"The job did not end in time: {message}.")
+    first = first_to_fail(hosts)
+    if first is None:
+        if reason in ("PodFailurePolicy", "FailJobSetFailurePolicyAction"):
+            return Diagnosis("exit", f"The job failed: {message}.")
+        if any(pod.alive or not pod.terminated for pod in hosts):
+            return None
+        # Pods are also removed after their end: with their node, or once the cluster keeps many.
+        whose = "The job's pod" if workload.hosts == 1 else "A pod of the job"
+        return Diagnosis(
+            "pod-gone",
+            f"{whose} was deleted, perhaps with its node or after its end, so how it ended is not known: {message}.",
+        )
+    # If the pod of another host is gone, that one may have ended first. With its job, all are deleted together.
+    alone = len(hosts) == workload.hosts and not workload.leaving
+    if was_stopped(first) and first.leaving and alone and reason in _BACKOFF:
+        whose = "The job's pod" if workload.hosts == 1 else f"The pod of host {first.host}"
+        return Diagnosis(
+            "pod-deleted", f"{whose} was deleted, by a person or a program: {message}."
+        )
+    return first_ending(workload, hosts)
+
+
+def first_ending(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | None:
+    """Return how the host ended that ended first, unless none has failed."""
+    if all(pod.alive for pod in hosts):
+        return None
+    # The grace period of a host that the cluster ends may last longer than the hosts that lose it.
+    first = first_to_fail([pod for pod in hosts if not pod.alive or pod.disruption])
+    if first is None or (why := ending_of(first)) is None:
+        return None
+    if workload.hosts == 1:
+        return why
+    missing = sorted(set(range(workload.hosts)) - {pod.host for pod in hosts})
+    reason = f"Host {first.host}: {why.reason}"
+    if missing and (was_stopped(first) or _aborted(first)):
+        # While a Job fails, Kubernetes deletes pods that it still takes for active, even the first to end.
+        pods, are = ("pods", "are gone: they") if len(missing) > 1 else ("pod", "is gone: it")
+        reason = f"{reason.rstrip('.')}. The {pods} of {named(missing)} {are} may have ended first."
+    return Diagnosis(why.cause, reason, why.remedy)

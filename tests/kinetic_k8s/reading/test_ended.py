@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kinetic_k8s.reading.attempts import PodView
-from kinetic_k8s.reading.endings import ending_of, first_to_fail
+from kinetic_k8s.reading.ended import ending_of, first_to_fail
 
 
 def a_pod(host: int = 0, *, second: int = 0, limit: str | None = None, **pod: Any) -> PodView:
@@ -95,7 +95,7 @@ def test_out_of_memory_of_a_child_explains_the_exit_code_of_its_parent() -> None
         ),
         (
             a_pod(containerStatuses=[], deletionTimestamp="2026-11-23T07:32:47Z"),
-            "pod-deleted",
+            "never-started",
             "deleted before its container started",
         ),
         (
@@ -113,7 +113,7 @@ def test_out_of_memory_of_a_child_explains_the_exit_code_of_its_parent() -> None
                 "Install it: pip install google-cloud-storage\n",
             ),
             "image-requirements",
-            "installed here. Install google-cloud-storage in the image.",
+            "Install google-cloud-storage in the image.",
         ),
         (
             a_pod(code=2, text="[kinetic] cloudpickle is not installed for /usr/bin/python3. Kinetic needs it."),
