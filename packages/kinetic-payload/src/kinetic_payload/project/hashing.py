@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic_payload.digests import CHUNK, TreeEntry, encoded, open_regular
 from kinetic_payload.errors import DataError
-from kinetic_payload.project.file_times import FileTimes
-from kinetic_payload.project.stat_cache import Hashed, StatCache
+from kinetic_payload.project.stat_cache import Hashed, StatCache, is_old, stamp_of
 from kinetic_payload.threads import cores
 
 if TYPE_CHECKING:
@@ -25,20 +24,11 @@ _BATCH_BYTES: Final = 4 << 20
 _BATCH_FILES: Final = 128
 
 
-def hash_file(
-    path: Path | str,
-    relpath: str,
-    advance: Advance | None = None,
-    times: FileTimes | None = None,
-) -> Hashed:
-    """Read the file *path* once and return its digest under the name *relpath*.
-
-    Without *times*, the digest must not be cached.
-    """
-    started = time.time_ns() if times is None else times.looked_ns
+def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) -> Hashed:
+    """Read the file *path* once and return its digest under the name *relpath*."""
+    started = time.time_ns()
     descriptor = open_regular(path)
     try:
-        reliable = times is not None and times.settle(descriptor, path)
         before = os.fstat(descriptor)
         # Most files are small: one read and one update.
         sha = hashlib.sha256(encoded(relpath) + b"\0")
@@ -52,11 +42,9 @@ def hash_file(
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    settled = size == after.st_size and (before.st_mtime_ns, before.st_ctime_ns) == (
-        after.st_mtime_ns,
-        after.st_ctime_ns,
-    )
-    return Hashed(relpath, sha.hexdigest(), size, before, settled and reliable, started)
+    unchanged = size == after.st_size and stamp_of(before) == stamp_of(after)
+    lasting = unchanged and is_old(before, started)
+    return Hashed(relpath, sha.hexdigest(), size, before, lasting)
 
 
 class FileCheck:
@@ -91,7 +79,6 @@ def hash_files(
     *,
     failed: Callable[[str, OSError], None],
     advance: Advance | None = None,
-    times: FileTimes | None = None,
 ) -> Iterator[Hashed]:
     """Hash many files on all cores; yields in no particular order.
 
@@ -99,7 +86,6 @@ def hash_files(
         files: Path, relative path and expected size of each; the size only balances the work.
         failed: Called for every file that cannot be read; the other files are still read.
         advance: Called for every piece that was read.
-        times: Needed if the digests are to be cached; create it just before the call.
 
     If the caller stops iterating, reading stops as well.
     """
@@ -117,7 +103,7 @@ def hash_files(
         done = []
         for path, relpath, _ in batch:
             try:
-                done.append(hash_file(path, relpath, count, times))
+                done.append(hash_file(path, relpath, count))
             except OSError as error:
                 failed(relpath, error)
         return done
@@ -197,8 +183,7 @@ def digests_of(
         else:
             digests[file[1]] = known
     with saving(cache):
-        times = FileTimes() if cache is not None and unknown else None
-        for hashed in hash_files(unknown, failed=problems.__setitem__, times=times):
+        for hashed in hash_files(unknown, failed=problems.__setitem__):
             digests[hashed.relpath] = hashed.digest
             if cache is not None:
                 cache.put(hashed)

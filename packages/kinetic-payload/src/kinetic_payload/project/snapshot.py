@@ -16,7 +16,6 @@ from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
 from kinetic_payload.progress import Advance, TrackProgress, silent, size_text
 from kinetic_payload.project.exclusion import Exclusions
-from kinetic_payload.project.file_times import FileTimes
 from kinetic_payload.project.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
 from kinetic_payload.project.ignore import OWN_FILE, ignore_line
 from kinetic_payload.project.ignore_files import top_scope
@@ -241,8 +240,7 @@ def _read_files(
             tree.problems[path] = error
 
     hashed: Hashed
-    times = FileTimes() if cache is not None else None
-    for hashed in hash_files(unknown, failed=failed, advance=advance, times=times):
+    for hashed in hash_files(unknown, failed=failed, advance=advance):
         if cache is not None:
             cache.put(hashed)
         path = hashed.relpath
