@@ -10,7 +10,7 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import cloudpickle
 
@@ -51,14 +51,6 @@ class FoundData:
     mount: str | None = None
 
 
-class Writable(Protocol):
-    """A stream to write to."""
-
-    def write(self, data: bytes, /) -> int:
-        """Write *data*."""
-        ...
-
-
 class DumpedCall:
     """A pickled call. Its header is completed when it is written, after its data were uploaded."""
 
@@ -96,7 +88,7 @@ class DumpedCall:
 
     def write(
         self,
-        stream: Writable,
+        stream: BinaryIO,
         *,
         refs: Sequence[DataRef],
         context_digest: str | None,

@@ -5,38 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kinetic_payload.errors import IntegrityError, PreconditionFailedError
 from kinetic_payload.layout import context_object
 from kinetic_payload.progress import Scaled, TrackProgress, silent
 from kinetic_payload.stores.store import ABSENT, Store
 
+if TYPE_CHECKING:
+    from kinetic_payload.project.snapshot import Snapshot
+
 REFRESH_AGE: Final = 7 * 86_400.0
 """Seconds after which the age of a context, or of data, is reset when it is used again. Collectors delete
 objects that are twice as old, so they never delete an object that was just found."""
 
 
-class Uploadable(Protocol):
-    """A tree to upload: `kinetic_payload.project.snapshot.Snapshot`."""
-
-    @property
-    def digest(self) -> str:
-        """The digest of the tree, known without writing the archive."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """The bytes of all files, before compression."""
-        ...
-
-    def write(self, stream: BinaryIO, /) -> int:
-        """Write the archive and return its size."""
-        ...
-
-
 def ensure_context(
-    store: Store, snapshot: Uploadable, *, now: float | None = None, track: TrackProgress = silent
+    store: Store, snapshot: Snapshot, *, now: float | None = None, track: TrackProgress = silent
 ) -> bool:
     """Upload the snapshot of a project unless the store has it; return whether bytes were sent."""
     name = context_object(snapshot.digest)
@@ -81,7 +66,7 @@ def damaged_hint(store: Store, *names: str) -> str:
     )
 
 
-def _create(store: Store, name: str, tree: Uploadable, track: TrackProgress) -> bool:
+def _create(store: Store, name: str, tree: Snapshot, track: TrackProgress) -> bool:
     with track("uploading the project", tree.size) as advance:
         progress = Scaled(advance, tree.size)
         try:

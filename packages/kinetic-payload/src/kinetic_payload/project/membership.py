@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic_payload.archives.safe_paths import unsafe_path
-from kinetic_payload.project.exclusion import Exclusions
 from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.project.ignore_files import scope_in, top_scope
-from kinetic_payload.project.tree import Place, within
+from kinetic_payload.project.tree import Exclusions, Place, within
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,11 @@ from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
 from kinetic_payload.progress import TrackProgress, silent, size_text
-from kinetic_payload.project.exclusion import Exclusions
 from kinetic_payload.project.hashing import UNREADABLE_HINT, digests_of, unreadable
 from kinetic_payload.project.ignore import OWN_FILE, ignore_line
 from kinetic_payload.project.ignore_files import top_scope
 from kinetic_payload.project.roots import composed_path
-from kinetic_payload.project.tree import FoundFile, LeftOut, Tree, walk
+from kinetic_payload.project.tree import Exclusions, FoundFile, LeftOut, Tree, walk
 
 if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import StatCache

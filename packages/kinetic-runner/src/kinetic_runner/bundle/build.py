@@ -33,7 +33,6 @@ _LEFT_OUT: Final = (
     "kinetic_payload.calls.module_globals.initial_values",
     "kinetic_payload.calls.pickler",
     "kinetic_payload.data.upload",
-    "kinetic_payload.project.exclusion",
     "kinetic_payload.project.hashing",
     "kinetic_payload.project.ignore",
     "kinetic_payload.project.ignore_files",
