@@ -124,8 +124,8 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
         exclude: Paths that are left out.
     """
     real = os.path.realpath(root)
-    walker = _Walker(scope is None, exclude or Exclusions())
-    walker.todo.append(_Folder(real, "", scope or Scope(()), (Place(real, ""),)))
+    walker = Walker(everything=scope is None, exclude=exclude or Exclusions())
+    walker.todo.append(Folder(real, "", scope or Scope(()), (Place(real, ""),)))
     while walker.todo:
         walker.take(walker.todo.pop())
     _normalize_goals(walker.tree, real, walker.link_goals)
@@ -133,7 +133,7 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
     return walker.tree
 
 
-class _Folder(NamedTuple):
+class Folder(NamedTuple):
     """A folder that is still to be walked."""
 
     real: str
@@ -143,16 +143,18 @@ class _Folder(NamedTuple):
     """The root, and the folders outside of it that links on the way here lead to."""
 
 
-class _Walker:
-    def __init__(self, everything: bool, exclude: Exclusions) -> None:
+class Walker:
+    """Walk of a tree, folder by folder: each folder that is taken adds those in it to `todo`."""
+
+    def __init__(self, *, everything: bool, exclude: Exclusions) -> None:
         self.tree = Tree()
-        self.todo: list[_Folder] = []
+        self.todo: list[Folder] = []
         self.link_goals: dict[str, str] = {}
         """The path in the tree that each link leads to, for links that stay links."""
         self._everything = everything
         self._exclude = exclude
 
-    def take(self, folder: _Folder) -> None:
+    def take(self, folder: Folder) -> None:
         """Add the entries of *folder*."""
         path = folder.path
         prefix = f"{path}/" if path else ""
@@ -219,7 +221,7 @@ class _Walker:
         elif is_link:
             self._link(entry, path, name, scope, places)
         elif is_folder:
-            self.todo.append(_Folder(entry.path, path, scope.inner(name), places))
+            self.todo.append(Folder(entry.path, path, scope.inner(name), places))
         else:
             self._file(path, entry.stat(follow_symlinks=False))
 
@@ -268,7 +270,7 @@ class _Walker:
             self._leave_out(path, str(rule))
         else:
             inner = scope.inner(name)
-            self.todo.append(_Folder(goal, path, inner, (*places, Place(goal, path))))
+            self.todo.append(Folder(goal, path, inner, (*places, Place(goal, path))))
 
 
 def is_system_file(name: str, names: Set[str]) -> bool:
