@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.project.file_times import FileTimes
-
 MACHINE = Path(__file__).parent / "projects" / "machine"
 """`shipping.py`, which the client's scripts import, and the worker to which it ships calls."""
 
@@ -98,21 +96,6 @@ class Project:
 def project(tmp_path: Path, copy_project: Callable[[str, Path], None]) -> Project:
     """Return an empty project."""
     return Project(tmp_path, copy_project)
-
-
-@pytest.fixture
-def reliable(tmp_path: Path) -> FileTimes:
-    """Times of files below `tmp_path`; where they are not reliable (tmpfs), the test is skipped."""
-    times = FileTimes()
-    (tmp_path / "probe").touch()
-    descriptor = os.open(tmp_path / "probe", os.O_RDONLY)
-    try:
-        if not times.settle(descriptor, tmp_path / "probe"):
-            pytest.skip("files are never cached on this file system")
-    finally:
-        os.close(descriptor)
-        (tmp_path / "probe").unlink()
-    return times
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_a_damaged_state_file_leaves_a_truthful_status(project) -> None:
     assert found == [[0, "b'x'"]] * len(damages)
 
 
-def test_damaged_project_and_data_are_uploaded_again(project) -> None:
+def test_damaged_project_and_data_are_uploaded_again_once_they_are_deleted(project) -> None:
     project.write("set/file.txt", "data")
     found = called(project, "damaged_contents")
 
@@ -76,7 +76,7 @@ def test_damaged_project_and_data_are_uploaded_again(project) -> None:
     assert good == good_again == good_at_last == "'data'"
     for error in (context, data):
         assert error.startswith("JobFailedError")
-        assert "Submit the job again" in error
+        assert "a submit then uploads it again" in error
 
 
 def test_an_unknown_job_is_an_error_that_names_the_stores(project) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -278,19 +277,6 @@ def test_a_large_project_and_a_large_call_are_warnings(
     assert len(packages.warned) == len(expected)
     for warning, start in zip(packages.warned, expected, strict=True):
         assert warning.lower().startswith(start)
-
-
-@pytest.mark.parametrize("this_machine", [True, False])
-def test_a_library_for_macos_is_a_warning_if_the_job_runs_on_linux(
-    packages: Packages, this_machine: bool
-) -> None:
-    packages.project.write("_fast.cpython-311-darwin.so", "")
-    packages.options = replace(packages.options, this_machine=this_machine)
-
-    packages.package()
-
-    expected = ["_fast.cpython-311-darwin.so"] * (sys.platform != "darwin" or not this_machine)
-    assert [warning.partition(":")[0] for warning in packages.warned] == expected
 
 
 def test_project_and_data_are_uploaded_in_parallel_over_a_network(packages: Packages) -> None:

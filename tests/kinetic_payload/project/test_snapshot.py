@@ -240,7 +240,7 @@ def test_an_unchanged_tree_costs_no_reads(root: Path, tmp_path: Path) -> None:
     first = StatCache(tmp_path / "cache")
     for path in (root / "a", root / "b" / "c"):
         hashed = hash_file(path, str(path.relative_to(root)))
-        first.put(Hashed(hashed.relpath, "ab" * 32, 1, hashed.status, True, 1 << 62))
+        first.put(Hashed(hashed.relpath, "ab" * 32, 1, hashed.status, True))
     first.get("a", (root / "a").stat())
     first.save()
 

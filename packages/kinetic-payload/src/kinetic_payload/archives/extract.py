@@ -91,17 +91,6 @@ class Contents:
             raise _unsafe(member.path, f"the target of the link has {member.size} bytes")
         return b"".join(_contents(self.source, member)).decode("utf-8", "surrogateescape")
 
-    def check(self) -> None:
-        """Verify every file without writing anything.
-
-        Raises:
-            IntegrityError: A file does not match its digest.
-        """
-        for member in self.members:
-            if member.kind == "file":
-                for _ in _verified(self.source, member):
-                    pass
-
 
 class Extraction:
     """Extraction of a tree into the folder *dest*, which is empty or absent, from any thread.
@@ -316,27 +305,21 @@ def _new_file(path: str, shown: str) -> int:
         return os.open(path, flags, 0o600)
 
 
-def _verified(source: BinaryIO, member: Member) -> Iterator[bytes]:
-    """Yield the contents of a file; raise at the end if they do not match the archive's directory."""
+def _write_file(source: BinaryIO, path: str, member: Member) -> None:
     hasher = FileHasher(member.path) if member.digest else None
     crc = 0
-    for piece in _contents(source, member):
-        if hasher is not None:
-            hasher.update(piece)
-        else:
-            crc = zlib.crc32(piece, crc)
-        yield piece
-    if hasher.hexdigest() != member.digest if hasher else crc != member.crc:
-        raise _damaged(member)
-
-
-def _write_file(source: BinaryIO, path: str, member: Member) -> None:
     file = _new_file(path, member.path)
     try:
-        for piece in _verified(source, member):
+        for piece in _contents(source, member):
+            if hasher is not None:
+                hasher.update(piece)
+            else:
+                crc = zlib.crc32(piece, crc)
             left = piece
             while left:
                 left = left[os.write(file, left) :]
+        if hasher.hexdigest() != member.digest if hasher else crc != member.crc:
+            raise _damaged(member)
         # Only the nine permission bits are read from an archive, never set-user-id and the like.
         os.fchmod(file, member.mode)
     finally:

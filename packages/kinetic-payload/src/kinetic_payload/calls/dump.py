@@ -10,7 +10,7 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import cloudpickle
 
@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan
 
 _CHUNK: Final = 1024 * 1024
+_EXPLAINED: Final = (
+    MemoryError,
+    RecursiveAliasError,
+    UnrestorableClassError,
+    UntravelledGlobalError,
+)
 _IN_MEMORY: Final = 64 * 1024 * 1024
 """Pickles up to this size never touch a disk; larger ones go to a file that has no name."""
 
@@ -43,14 +49,6 @@ class FoundData:
     key: str
     value: Any
     mount: str | None = None
-
-
-class Writable(Protocol):
-    """A stream to write to."""
-
-    def write(self, data: bytes, /) -> int:
-        """Write *data*."""
-        ...
 
 
 class DumpedCall:
@@ -90,7 +88,7 @@ class DumpedCall:
 
     def write(
         self,
-        stream: Writable,
+        stream: BinaryIO,
         *,
         refs: Sequence[DataRef],
         context_digest: str | None,
@@ -154,41 +152,25 @@ def dump_call(
     Raises:
         PayloadError: Something cannot be pickled; the message names it.
     """
-    stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by `DumpedCall.close`
-    try:
-        return _dump_into(
-            stream,
-            (function, tuple(args), dict(kwargs)),
-            plan=plan,
-            ships=ships,
-            data_type=data_type,
-            volumes=volumes or {},
-        )
-    except BaseException:
-        stream.close()
-        raise
-
-
-def _dump_into(
-    stream: BinaryIO,
-    call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]],
-    *,
-    plan: ProjectPlan,
-    ships: Callable[[Path], bool],
-    data_type: type | tuple[type, ...],
-    volumes: Mapping[str, Any],
-) -> DumpedCall:
-    function, *_ = call
     where = Importability(plan.root, plan.paths, ships)
     main = main_namespace(function)
     new_pickler = functools.partial(CallPickler, where=where, data_type=data_type, main=main)
-    parts = functools.partial(_parts, *call)
     title = _name_of(function)
+
+    def parts() -> Iterator[tuple[str, Any]]:
+        yield title, function
+        for index, value in enumerate(args):
+            yield _parameter(function, index), value
+        yield from kwargs.items()
+
+    stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by `DumpedCall.close`
     try:
-        collector = _dump(call, stream, new_pickler, volumes)
-    except (MemoryError, RecursiveAliasError, UnrestorableClassError, UntravelledGlobalError):
-        raise
-    except Exception as error:
+        call = function, tuple(args), dict(kwargs)
+        collector = _dump(call, stream, new_pickler, volumes or {})
+    except BaseException as error:
+        stream.close()
+        if isinstance(error, _EXPLAINED) or not isinstance(error, Exception):
+            raise
         explained = _explain(error, title, parts(), _prober(new_pickler))
         if explained is None:
             raise
@@ -214,7 +196,10 @@ def _dump_into(
         header,
         collector.found,
         lambda: [
-            (_label(index, name), _prober(new_pickler).measure(part))
+            (
+                f"argument {name!r}" if index else f"the code of {name}",
+                _prober(new_pickler).measure(part),
+            )
             for index, (name, part) in enumerate(parts())
         ],
     )
@@ -283,15 +268,6 @@ def _innermost(function: Any) -> Any:
     return inner if hasattr(inner, "__qualname__") else type(inner)
 
 
-def _parts(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterator[tuple[str, Any]]:
-    yield _name_of(function), function
-    for index, value in enumerate(args):
-        yield _parameter(function, index), value
-    yield from kwargs.items()
-
-
 def _parameter(function: Any, index: int) -> str:
     import inspect
 
@@ -339,7 +315,3 @@ def _explain(
 
 def _prober(new_pickler: Callable[..., CallPickler]) -> CallPickler:
     return new_pickler(ByteCounter(), collect=_Collector({}))
-
-
-def _label(index: int, name: str) -> str:
-    return f"argument {name!r}" if index else f"the code of {name}"

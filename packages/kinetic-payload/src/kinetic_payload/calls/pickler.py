@@ -97,7 +97,6 @@ class CallPickler(ClassPickler):
             handler = self._handlers[kind]
         except KeyError:
             handler = self._handlers[kind] = self._handler_of(kind)
-            self._first[kind] = obj
         return NotImplemented if handler is None else handler(obj)
 
     def _handler_of(self, kind: type) -> Handler | None:
@@ -217,17 +216,15 @@ class CallPickler(ClassPickler):
         """Return those of the *used* globals that must travel; note those of imported modules."""
         self._note_attributes(function, used)
         if home is not None and self._where.importable(home.__name__):
-            self._note_globals(home, used, assigned_globals_in(function.__code__))
+            # In the job the globals of an imported module may have other values.
+            assigned = assigned_globals_in(function.__code__)
+            of_project = self.is_of_project(home.__name__)
+            for name in used:
+                # An import hook that rewrites code, such as pytest's, sets names like `@…`.
+                if (of_project and name not in _SET_BY_IMPORT) or name.startswith("@"):
+                    self.used_globals[UsedGlobal(home, name, name in assigned)] = None
             return {}
         return {name: value for name, value in used.items() if name not in _SET_BY_IMPORT}
-
-    def _note_globals(self, home: ModuleType, used: dict[str, Any], assigned: Any) -> None:
-        """Note the globals that are read from an imported module: in the job they may have other values."""
-        of_project = self.is_of_project(home.__name__)
-        for name in used:
-            # An import hook that rewrites code, such as pytest's, sets names like `@…`.
-            if (of_project and name not in _SET_BY_IMPORT) or name.startswith("@"):
-                self.used_globals[UsedGlobal(home, name, name in assigned)] = None
 
     def _note_attributes(self, function: FunctionType, used: dict[str, Any]) -> None:
         """Note the attributes of modules, and of their classes, that *function* reads."""

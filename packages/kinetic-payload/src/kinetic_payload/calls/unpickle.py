@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, Protocol
+from typing import IO, Any, Final, NoReturn
 
 from kinetic_payload.errors import PayloadError
 
@@ -66,19 +66,7 @@ _QUALNAME: Final = 12
 """The index of `co_qualname` in the arguments of `CodeType`, from Python 3.11 on."""
 
 
-class Readable(Protocol):
-    """A stream that `pickle` reads from."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to *size* bytes."""
-        ...
-
-    def readline(self) -> bytes:
-        """Return the bytes up to the next line's end."""
-        ...
-
-
-def load(stream: Readable, written_by: str) -> Any:
+def load(stream: IO[bytes], written_by: str) -> Any:
     """Unpickle *stream*, which a Python of the version *written_by* wrote; `""` is this version.
 
     Byte code differs between minor versions, and running byte code of another one can crash the process.
@@ -110,7 +98,7 @@ def minor(version: str) -> str:
 class _Unpickler(pickle.Unpickler):
     """Resolve former names of modules, and refuse byte code of another minor version before it is loaded."""
 
-    def __init__(self, stream: Readable, written_by: str) -> None:
+    def __init__(self, stream: IO[bytes], written_by: str) -> None:
         super().__init__(stream)
         self._written_by = written_by
         self._refuses_code = difference(written_by) is not None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kinetic_payload.errors import (
     BucketNotFoundError,
@@ -22,6 +22,7 @@ from kinetic_payload.threads import parallel_map
 if TYPE_CHECKING:
     from kinetic_payload.data.sources import GcsSource
     from kinetic_payload.progress import Advance, TrackProgress
+    from kinetic_payload.stores.gcs import BucketObject, ExternalBucket
 
 _LONGEST_PART: Final = 255
 """The most bytes of a file name on file systems of Linux and macOS."""
@@ -29,41 +30,7 @@ _AT_ONCE: Final = 16
 """Objects downloaded at once, for each `Data`."""
 
 
-class BucketObject(Protocol):
-    """The information needed about an object."""
-
-    @property
-    def name(self) -> str:
-        """The object's name, unchecked."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        ...
-
-
-class Bucket(Protocol):
-    """The operations needed from a bucket that does not belong to Kinetic."""
-
-    def stat(self, name: str) -> BucketObject | None:
-        """Return the information on *name*, or None if it does not exist."""
-        ...
-
-    def entries(self, prefix: str = "", *, most: int = 1000) -> Sequence[str]:
-        """Return up to *most* names of objects and of folders (ending in `/`) right below *prefix*."""
-        ...
-
-    def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
-        """Download the object *name* to the file *path*; all bytes are of one generation."""
-        ...
-
-    def list(self, prefix: str = "") -> Iterator[BucketObject]:
-        """Iterate over the objects whose name begins with *prefix*, by name."""
-        ...
-
-
-def open_bucket(source: GcsSource) -> Bucket:
+def open_bucket(source: GcsSource) -> ExternalBucket:
     """Open the bucket of *source* with the credentials of the environment, or anonymously.
 
     Without credentials, public buckets can be read. No request is sent yet.
@@ -81,7 +48,7 @@ def open_bucket(source: GcsSource) -> Bucket:
     return gcs.ExternalBucket(source.bucket)
 
 
-def look(bucket: Bucket, source: GcsSource) -> None:
+def look(bucket: ExternalBucket, source: GcsSource) -> None:
     """Check that *source* exists in its bucket, opened as *bucket*.
 
     Raises:
@@ -97,7 +64,7 @@ def look(bucket: Bucket, source: GcsSource) -> None:
 
 
 def download(
-    bucket: Bucket, source: GcsSource, dest: Path, *, track: TrackProgress = silent
+    bucket: ExternalBucket, source: GcsSource, dest: Path, *, track: TrackProgress = silent
 ) -> None:
     """Download *source* to the path *dest*, as a whole or not at all.
 
@@ -111,39 +78,32 @@ def download(
         found = folder / "found"
         with _missing_bucket_reported(source):
             if source.is_dir:
-                _download_folder(bucket, source, found, track)
+                objects = list(bucket.list(source.name))
+                if not objects:
+                    raise _missing_folder(bucket, source)
+                tree = bucket_tree(source, objects)
+                found.mkdir()
+                for name in tree.folders:
+                    (found / name).mkdir()
+                wanted = [
+                    (info, found / info.name.removeprefix(source.name)) for info in tree.files
+                ]
             else:
-                _download_object(bucket, source, found, track)
+                info = bucket.stat(source.name)
+                if info is None:
+                    raise _missing_object(bucket, source)
+                wanted = [(info, found)]
+            with track(_TASK, sum(info.size for info, _ in wanted)) as advance:
+
+                def fetch(one: tuple[BucketObject, Path]) -> None:
+                    _fetch(bucket, source, *one, advance)
+
+                parallel_map(fetch, wanted, threads=_AT_ONCE)
         rename_into_place(found, dest)
 
 
-def _download_object(bucket: Bucket, source: GcsSource, path: Path, track: TrackProgress) -> None:
-    found = bucket.stat(source.name)
-    if found is None:
-        raise _missing_object(bucket, source)
-    with track(_TASK, found.size) as advance:
-        _fetch(bucket, source, found, path, advance)
-
-
-def _download_folder(bucket: Bucket, source: GcsSource, folder: Path, track: TrackProgress) -> None:
-    found = list(bucket.list(source.name))
-    if not found:
-        raise _missing_folder(bucket, source)
-    tree = bucket_tree(source, found)
-    folder.mkdir()
-    for name in tree.folders:
-        (folder / name).mkdir()
-
-    with track(_TASK, sum(info.size for info in tree.files)) as advance:
-
-        def fetch(info: BucketObject) -> None:
-            _fetch(bucket, source, info, folder / info.name.removeprefix(source.name), advance)
-
-        parallel_map(fetch, tree.files, threads=_AT_ONCE)
-
-
 def _fetch(
-    bucket: Bucket, source: GcsSource, info: BucketObject, path: Path, advance: Advance
+    bucket: ExternalBucket, source: GcsSource, info: BucketObject, path: Path, advance: Advance
 ) -> None:
     # On a file system that ignores case, 'a' must not silently replace 'A'.
     try:
@@ -227,7 +187,7 @@ def _unusable_name(source: GcsSource, name: str, why: str) -> DataError:
     return DataError(f"{_uri(source, name)} cannot be a file below a folder: {why}.", hint=_RENAME)
 
 
-def _missing_folder(bucket: Bucket, source: GcsSource) -> DataError:
+def _missing_folder(bucket: ExternalBucket, source: GcsSource) -> DataError:
     uri = _uri(source, source.name)
     if not source.name:
         return DataError(f"{uri} does not exist: the bucket is empty.", hint="Check the name.")
@@ -242,7 +202,7 @@ def _missing_folder(bucket: Bucket, source: GcsSource) -> DataError:
     )
 
 
-def _missing_object(bucket: Bucket, source: GcsSource) -> DataError:
+def _missing_object(bucket: ExternalBucket, source: GcsSource) -> DataError:
     uri = _uri(source, source.name)
     with suppress(StorePermissionError):
         if next(bucket.list(f"{source.name}/"), None) is not None:
@@ -253,7 +213,7 @@ def _missing_object(bucket: Bucket, source: GcsSource) -> DataError:
     return DataError(f"{uri} does not exist.", hint=_similar_names_hint(bucket, source))
 
 
-def _similar_names_hint(bucket: Bucket, source: GcsSource) -> str:
+def _similar_names_hint(bucket: ExternalBucket, source: GcsSource) -> str:
     """Return a hint with similar names, from one page of a list if listing is permitted."""
     from difflib import get_close_matches
 

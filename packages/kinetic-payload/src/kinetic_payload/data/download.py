@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from kinetic_payload.archives.extract import Contents, Extraction, expected_tree
 from kinetic_payload.data.marker import MAX_PACK, Listed, Marker, parse_marker
 from kinetic_payload.data.references import DataRef
-from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, file_digest, tree_digest
+from kinetic_payload.digests import TreeEntry, file_digest
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
@@ -25,7 +25,7 @@ from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.layout import data_marker, data_prefix
 from kinetic_payload.limits import read_record
 from kinetic_payload.progress import Advance, TrackProgress, silent
-from kinetic_payload.project.context import discarding
+from kinetic_payload.project.context import damaged_hint
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
 
@@ -41,7 +41,7 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgres
 
     Raises:
         DataError: It was not uploaded, does not exist any more, or cannot be written.
-        IntegrityError: It is not what was uploaded. Damaged objects are removed from the store.
+        IntegrityError: It is not what was uploaded; the message or the hint names the objects.
     """
     if ref.digest is None:
         raise DataError(f"The data {ref.source!r} was not uploaded with its call.")
@@ -64,103 +64,46 @@ class _Download:
         self._folder = folder
         self._advance = advance
         self._extraction = Extraction(folder / "tree")
-        self._suspects: list[Listed] = []
 
     def run(self) -> Path:
         """Download all objects and return the folder of the verified tree."""
         # The largest first, so that none runs alone at the end.
         largest_first = sorted(self._marker.objects, key=lambda listed: listed.size, reverse=True)
-        with discarding(self._store, self._damaged):
-            threads = min(self._store.concurrency, _STREAMS)
-            parallel_map(self._fetch, largest_first, threads=threads)
-            # Each file matches its archive or the marker, but neither of them is trusted. The digest of the
-            # whole tree is.
-            expected_tree(self._extraction.entries, self._marker.digest)
-            self._extraction.finish()
+        threads = min(self._store.concurrency, _STREAMS)
+        parallel_map(self._fetch, largest_first, threads=threads)
+        # Each file matches its archive or the marker, but neither of them is trusted. The digest of the
+        # whole tree is.
+        expected_tree(self._extraction.entries, self._marker.digest)
+        self._extraction.finish()
         return self._folder / "tree"
 
     def _fetch(self, listed: Listed) -> None:
         name = self._prefix + listed.name
         try:
             if listed.digest:
-                self._fetch_file(name, listed)
-            else:
-                self._fetch_pack(name)
-        except IntegrityError:
-            self._suspects.append(listed)
-            raise
-
-    def _damaged(self) -> Mapping[str, int]:
-        """Read the objects in the store again; return the generations of those that are damaged there."""
-        for listed in self._suspects:
-            name = self._prefix + listed.name
-            if (found := self._store.stat(name)) and self._entries_of(listed) is None:
-                return {name: found.generation}
-        # Each object is intact. Check whether together they are the tree.
-        marker = data_marker(self._marker.digest)
-        names = [marker, *(self._prefix + listed.name for listed in self._marker.objects)]
-        infos = ((name, self._store.stat(name)) for name in names)
-        generations = {name: info.generation for name, info in infos if info}
-        entries: list[TreeEntry] = []
-        for listed in _parsed_marker(self._store, self._marker.digest).objects:
-            entries += self._entries_of(listed) or ()
-        return generations if tree_digest(entries) != self._marker.digest else {}
-
-    def _entries_of(self, listed: Listed) -> Sequence[TreeEntry] | None:
-        """Return the entries of the tree in one object; None if it is damaged in the store."""
-        with self._store.reader(self._prefix + listed.name) as stream:
-            # Let an `IntegrityError` of the reader pass: damage in transit says nothing about the object.
-            if listed.digest:
-                hasher = FileHasher(listed.path)
-                while data := stream.read(CHUNK):
-                    hasher.update(data)
                 entry = TreeEntry(listed.path, "file", listed.mode, listed.size, listed.digest)
-                return [entry] if hasher.hexdigest() == listed.digest else None
-            try:
-                contents = Contents(stream, max_size=MAX_PACK)
-                contents.check()
-            except IntegrityError:
-                return None
-            return contents.entries
-
-    def _fetch_pack(self, name: str) -> None:
-        file = self._folder / name.rpartition("/")[2]
-        self._store.download(name, file, progress=self._advance)
-        with file.open("rb") as stream:
-            self._extraction.add(Contents(stream, max_size=MAX_PACK))
-        file.unlink()
-
-    def _fetch_file(self, name: str, listed: Listed) -> None:
-        entry = TreeEntry(listed.path, "file", listed.mode, listed.size, listed.digest)
-        path = self._extraction.place(entry)
-        self._store.download(name, path, progress=self._advance)
-        if file_digest(path, listed.path) != listed.digest:
-            raise IntegrityError(f"The file {listed.path!r} is damaged.")
-        path.chmod(listed.mode)
+                path = self._extraction.place(entry)
+                self._store.download(name, path, progress=self._advance)
+                if file_digest(path, listed.path) != listed.digest:
+                    raise IntegrityError(f"The file {listed.path!r} is damaged.")
+                path.chmod(listed.mode)
+            else:
+                file = self._folder / name.rpartition("/")[2]
+                self._store.download(name, file, progress=self._advance)
+                with file.open("rb") as stream:
+                    self._extraction.add(Contents(stream, max_size=MAX_PACK))
+                file.unlink()
+        except IntegrityError as error:
+            raise type(error)(f"{name}: {error.message}") from error
 
 
 def _read_marker(store: Store, digest: str) -> Marker:
-    with discarding(store, lambda: _damaged_marker(store, digest)):
-        return _parsed_marker(store, digest)
-
-
-def _parsed_marker(store: Store, digest: str) -> Marker:
     try:
         return parse_marker(read_record(store, data_marker(digest)), digest=digest)
     except FutureRecordError:
         raise
     except RecordError as error:
         raise IntegrityError(error.message) from error
-
-
-def _damaged_marker(store: Store, digest: str) -> Mapping[str, int]:
-    name = data_marker(digest)
-    found = store.stat(name)
-    try:
-        parse_marker(read_record(store, name), digest=digest)
-    except RecordError:
-        return {name: found.generation} if found else {}
-    return {}
 
 
 @contextmanager
@@ -176,7 +119,8 @@ def _errors_explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
         ) from error
     except IntegrityError as error:
         message = f"{what} is not what was uploaded: {error.message}"
-        raise type(error)(message, hint=error.hint) from error
+        names = data_prefix(str(ref.digest)), data_marker(str(ref.digest))
+        raise type(error)(message, hint=damaged_hint(store, *names)) from error
     except (KineticError, OSError) as error:
         refused = error.__cause__ if isinstance(error, StoreError) else error
         if isinstance(refused, KineticError) or not isinstance(refused, OSError):

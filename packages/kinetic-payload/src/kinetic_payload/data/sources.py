@@ -90,24 +90,20 @@ def parse_hf(uri: str) -> HuggingFaceSource:
         ) from error
     found: dict[str, str] = {}
     for key, value in pairs:
-        _check_hf_option(uri, key, value, found)
+        if key not in _HF_KEYS:
+            from difflib import get_close_matches
+
+            close = get_close_matches(key, _HF_KEYS, n=1, cutoff=0.4)
+            meant = f"Did you mean {close[0]!r}? " if close else ""
+            raise InvalidRequestError(
+                f"{uri!r} has the unknown option {key!r}.",
+                hint=f"{meant}The options are {', '.join(_HF_KEYS)}.",
+            )
+        if key in found:
+            raise InvalidRequestError(f"{uri!r} gives {key!r} twice.", hint="Give it once.")
+        if not value:
+            raise InvalidRequestError(
+                f"{uri!r} gives no value for {key!r}.", hint=f"Write {key}=VALUE, or leave it out."
+            )
         found[key] = value
     return HuggingFaceSource(repo, **found)
-
-
-def _check_hf_option(uri: str, key: str, value: str, found: dict[str, str]) -> None:
-    if key not in _HF_KEYS:
-        from difflib import get_close_matches
-
-        close = get_close_matches(key, _HF_KEYS, n=1, cutoff=0.4)
-        meant = f"Did you mean {close[0]!r}? " if close else ""
-        raise InvalidRequestError(
-            f"{uri!r} has the unknown option {key!r}.",
-            hint=f"{meant}The options are {', '.join(_HF_KEYS)}.",
-        )
-    if key in found:
-        raise InvalidRequestError(f"{uri!r} gives {key!r} twice.", hint="Give it once.")
-    if not value:
-        raise InvalidRequestError(
-            f"{uri!r} gives no value for {key!r}.", hint=f"Write {key}=VALUE, or leave it out."
-        )

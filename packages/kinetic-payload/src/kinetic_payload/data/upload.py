@@ -46,7 +46,7 @@ from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.project.snapshot import Snapshot, tree_of
 from kinetic_payload.project.stat_cache import StatCache, stamp_of
-from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE, LeftOut
+from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import ABSENT, Mountable, ObjectInfo, Store
 from kinetic_payload.threads import parallel_map
@@ -88,8 +88,14 @@ def ensure_data(
     tree = tree_of(path, cache, exclude=exclude, track=track)
     left_out = [entry for entry in tree.left_out if entry.rule not in (EXCLUDED, SYSTEM_FILE)]
     if warn is not None and left_out:
-        warn(_left_out_warning(path, left_out))
-    wanted = _mounted_form(store, path, tree) if mounted else _packed_form(tree, sizes)
+        few = ", ".join(f"{entry.path!r} ({entry.rule})" for entry in left_out[:_SHOWN])
+        more = len(left_out) - _SHOWN
+        warn(f"not everything in {path} is uploaded: {few}" + f", and {more} more" * (more > 0))
+    if mounted:
+        wanted = _mounted_form(store, path, tree)
+    else:
+        parts = packed_parts(tree.digest, tree.entries, sizes)
+        wanted = _Wanted(tree=tree, parts=parts, mounted=False)
     marker, existing = _find_stored(store, wanted)
     missing, present = _split_parts(wanted, existing, marker)
     oldest = store.now() - REFRESH_AGE
@@ -143,11 +149,6 @@ class _Wanted:
         )
 
 
-def _packed_form(tree: Snapshot, sizes: Sizes) -> _Wanted:
-    parts = packed_parts(tree.digest, tree.entries, sizes)
-    return _Wanted(tree=tree, parts=parts, mounted=False)
-
-
 def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
     """Return the form that can be mounted.
 
@@ -172,12 +173,6 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         # An empty tree needs its top folder as a mark.
         folders=[prefix + folder for folder in folders] if entries else [prefix.rstrip("/")],
     )
-
-
-def _left_out_warning(path: Path, left_out: Sequence[LeftOut]) -> str:
-    few = ", ".join(f"{entry.path!r} ({entry.rule})" for entry in left_out[:_SHOWN])
-    more = len(left_out) - _SHOWN
-    return f"not everything in {path} is uploaded: {few}" + f", and {more} more" * (more > 0)
 
 
 def _room(store: Store, prefix: str) -> int:

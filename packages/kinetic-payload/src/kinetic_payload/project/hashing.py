@@ -6,39 +6,29 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic_payload.digests import CHUNK, TreeEntry, encoded, open_regular
 from kinetic_payload.errors import DataError
-from kinetic_payload.project.file_times import FileTimes
-from kinetic_payload.project.stat_cache import Hashed, StatCache
+from kinetic_payload.progress import silent
+from kinetic_payload.project.stat_cache import Hashed, StatCache, is_old, stamp_of
 from kinetic_payload.threads import cores
 
 if TYPE_CHECKING:
-    from kinetic_payload.progress import Advance
+    from kinetic_payload.progress import Advance, TrackProgress
 
 _BATCH_BYTES: Final = 4 << 20
 _BATCH_FILES: Final = 128
 
 
-def hash_file(
-    path: Path | str,
-    relpath: str,
-    advance: Advance | None = None,
-    times: FileTimes | None = None,
-) -> Hashed:
-    """Read the file *path* once and return its digest under the name *relpath*.
-
-    Without *times*, the digest must not be cached.
-    """
-    started = time.time_ns() if times is None else times.looked_ns
+def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) -> Hashed:
+    """Read the file *path* once and return its digest under the name *relpath*."""
+    started = time.time_ns()
     descriptor = open_regular(path)
     try:
-        reliable = times is not None and times.settle(descriptor, path)
         before = os.fstat(descriptor)
         # Most files are small: one read and one update.
         sha = hashlib.sha256(encoded(relpath) + b"\0")
@@ -52,11 +42,9 @@ def hash_file(
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    settled = size == after.st_size and (before.st_mtime_ns, before.st_ctime_ns) == (
-        after.st_mtime_ns,
-        after.st_ctime_ns,
-    )
-    return Hashed(relpath, sha.hexdigest(), size, before, settled and reliable, started)
+    unchanged = size == after.st_size and stamp_of(before) == stamp_of(after)
+    lasting = unchanged and is_old(before, started)
+    return Hashed(relpath, sha.hexdigest(), size, before, lasting)
 
 
 class FileCheck:
@@ -91,7 +79,6 @@ def hash_files(
     *,
     failed: Callable[[str, OSError], None],
     advance: Advance | None = None,
-    times: FileTimes | None = None,
 ) -> Iterator[Hashed]:
     """Hash many files on all cores; yields in no particular order.
 
@@ -99,7 +86,6 @@ def hash_files(
         files: Path, relative path and expected size of each; the size only balances the work.
         failed: Called for every file that cannot be read; the other files are still read.
         advance: Called for every piece that was read.
-        times: Needed if the digests are to be cached; create it just before the call.
 
     If the caller stops iterating, reading stops as well.
     """
@@ -117,7 +103,7 @@ def hash_files(
         done = []
         for path, relpath, _ in batch:
             try:
-                done.append(hash_file(path, relpath, count, times))
+                done.append(hash_file(path, relpath, count))
             except OSError as error:
                 failed(relpath, error)
         return done
@@ -164,55 +150,53 @@ def content_hash(path: Path, cache: StatCache | None = None) -> str:
     """
     if path.is_dir():
         prefix = b"dir:"
-        files = [(name, os.path.relpath(name, path), size) for name, size in _walk(str(path))]
+        files = [(name, os.path.relpath(name, path), status) for name, status in _walk(str(path))]
     else:
         prefix = b"file:"
-        files = [(str(path), path.name, 0)]
+        try:
+            files = [(str(path), path.name, path.stat())]
+        except OSError as error:
+            message = unreadable("data", path, {path.name: error})
+            raise DataError(message, hint=UNREADABLE_HINT) from error
     digests, problems = digests_of(files, cache)
     if problems:
         raise DataError(unreadable("data", path, problems), hint=UNREADABLE_HINT)
     sha = hashlib.sha256(prefix)
     for _, relpath, _ in files:
-        sha.update(bytes.fromhex(digests[relpath]))
+        sha.update(bytes.fromhex(digests[relpath][0]))
     return sha.hexdigest()
 
 
 def digests_of(
-    files: Sequence[tuple[str, str, int]], cache: StatCache | None
-) -> tuple[dict[str, str], dict[str, OSError]]:
-    """Return the digest of each relative path, and the error of each file that cannot be read."""
-    digests: dict[str, str] = {}
+    files: Iterable[tuple[str, str, os.stat_result]],
+    cache: StatCache | None,
+    track: TrackProgress = silent,
+    doing: str = "",
+) -> tuple[dict[str, tuple[str, int]], dict[str, OSError]]:
+    """Return the digests and sizes of files, given as path, relative path and status; read what is not in *cache*.
+
+    Also return the error of each file that cannot be read. Both are by relative path.
+    """
+    found: dict[str, tuple[str, int]] = {}
     problems: dict[str, OSError] = {}
     unknown = []
-    for file in files:
-        known = None
-        if cache is not None:
-            try:
-                known = cache.get(file[1], os.stat(file[0]))  # noqa: PTH116
-            except OSError as error:
-                problems[file[1]] = error
-                continue
-        if known is None:
-            unknown.append(file)
+    for path, relpath, status in files:
+        digest = cache.get(relpath, status) if cache is not None else None
+        if digest is None:
+            unknown.append((path, relpath, status.st_size))
         else:
-            digests[file[1]] = known
-    with saving(cache):
-        times = FileTimes() if cache is not None and unknown else None
-        for hashed in hash_files(unknown, failed=problems.__setitem__, times=times):
-            digests[hashed.relpath] = hashed.digest
-            if cache is not None:
-                cache.put(hashed)
-    return digests, problems
-
-
-@contextmanager
-def saving(cache: StatCache | None) -> Iterator[None]:
-    """Save *cache* at the end of the block, even if reading fails or is interrupted."""
+            found[relpath] = digest, status.st_size
     try:
-        yield
-    finally:
+        if unknown:
+            with track(doing, sum(size for _, _, size in unknown)) as advance:
+                for hashed in hash_files(unknown, failed=problems.__setitem__, advance=advance):
+                    found[hashed.relpath] = hashed.digest, hashed.size
+                    if cache is not None:
+                        cache.put(hashed)
+    finally:  # Also if reading fails or is interrupted.
         if cache is not None:
             cache.save()
+    return found, problems
 
 
 UNREADABLE_HINT: Final = "Make them readable, or leave them out."
@@ -225,7 +209,7 @@ def unreadable(what: str, path: Path, problems: dict[str, OSError]) -> str:
     return "\n".join([first, *lines])
 
 
-def _walk(top: str) -> Iterator[tuple[str, int]]:
+def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files below *top* as `os.walk` orders them: a folder's files, then its folders."""
     folders = []
     found = []
@@ -233,7 +217,7 @@ def _walk(top: str) -> Iterator[tuple[str, int]]:
         if entry.is_dir(follow_symlinks=False):
             folders.append(entry.path)
         elif entry.is_file():
-            found.append((entry.path, entry.stat().st_size))
-    yield from sorted(found)
+            found.append((entry.path, entry.stat()))
+    yield from sorted(found, key=lambda named: named[0])
     for folder in sorted(folders):
         yield from _walk(folder)

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, BinaryIO
 from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
-from kinetic_payload.progress import Advance, TrackProgress, silent, size_text
-from kinetic_payload.project.exclusion import Exclusions
-from kinetic_payload.project.file_times import FileTimes
-from kinetic_payload.project.hashing import UNREADABLE_HINT, hash_files, saving, unreadable
+from kinetic_payload.progress import TrackProgress, silent, size_text
+from kinetic_payload.project.hashing import UNREADABLE_HINT, digests_of, unreadable
 from kinetic_payload.project.ignore import OWN_FILE, ignore_line
 from kinetic_payload.project.ignore_files import top_scope
 from kinetic_payload.project.roots import composed_path
-from kinetic_payload.project.tree import FoundFile, LeftOut, Tree, walk
+from kinetic_payload.project.tree import Exclusions, FoundFile, LeftOut, Tree, walk
 
 if TYPE_CHECKING:
-    from kinetic_payload.project.stat_cache import Hashed, StatCache
+    from kinetic_payload.project.stat_cache import StatCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,54 +194,20 @@ def _snapshot_of(
     error_class: type[KineticError],
     what: str,
 ) -> Snapshot:
-    files, unknown = _split_by_cache(root, tree, cache)
-    with saving(cache):
-        if unknown:
-            with track(f"reading the {what}", sum(size for _, _, size in unknown)) as advance:
-                files += _read_files(tree, unknown, cache, advance)
+    files = ((f"{root}/{file.path}", file.path, file.status) for file in tree.files)
+    digests, problems = digests_of(files, cache, track, f"reading the {what}")
+    for path, error in problems.items():
+        if not isinstance(error, FileNotFoundError):  # It was deleted meanwhile.
+            tree.problems[path] = error
     if tree.problems:
         raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
+    entries = tree.others
+    for file in tree.files:
+        if file.path in digests:
+            digest, size = digests[file.path]
+            entries.append(TreeEntry(file.path, "file", file.mode, size, digest))
     return Snapshot(
         root,
-        tuple(sorted([*tree.others, *files], key=attrgetter("path"))),
+        tuple(sorted(entries, key=attrgetter("path"))),
         tuple(sorted(tree.left_out, key=attrgetter("path"))),
     )
-
-
-def _split_by_cache(
-    root: Path, tree: Tree, cache: StatCache | None
-) -> tuple[list[TreeEntry], list[tuple[str, str, int]]]:
-    """Return the files whose digest is in the cache, and those to read."""
-    top = str(root)
-    known = []
-    unknown = []
-    for file in tree.files:
-        size = file.status.st_size
-        digest = cache.get(file.path, file.status) if cache is not None else None
-        if digest is None:
-            unknown.append((f"{top}/{file.path}", file.path, size))
-        else:
-            known.append(TreeEntry(file.path, "file", file.mode, size, digest))
-    return known, unknown
-
-
-def _read_files(
-    tree: Tree,
-    unknown: list[tuple[str, str, int]],
-    cache: StatCache | None,
-    advance: Advance,
-) -> Iterable[TreeEntry]:
-    """Read files and return their entries; those that cannot be read become problems."""
-    modes = {file.path: file.mode for file in tree.files}
-
-    def failed(path: str, error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            tree.problems[path] = error
-
-    hashed: Hashed
-    times = FileTimes() if cache is not None else None
-    for hashed in hash_files(unknown, failed=failed, advance=advance, times=times):
-        if cache is not None:
-            cache.put(hashed)
-        path = hashed.relpath
-        yield TreeEntry(path, "file", modes[path], hashed.size, hashed.digest)

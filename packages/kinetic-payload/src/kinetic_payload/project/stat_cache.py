@@ -11,18 +11,10 @@ from typing import Final, NamedTuple
 
 from kinetic_payload.files.private import make_folder, read_private, write_private
 
-_FINE: Final = 100_000_000
-"""Nanoseconds. File times are those of the kernel's last tick, which is at most 10 ms old."""
-_COARSE: Final = 2_500_000_000
-"""Nanoseconds, for file systems with times in whole seconds (HFS+, some network mounts) or in steps of
-two (FAT)."""
-_SECOND: Final = 1_000_000_000
-_SLOWEST: Final = 20_000_000
-"""Bytes per second that even a slow disk writes."""
-_LONGEST: Final = 2 << 30
-"""The most bytes that one `write` can take."""
+_YOUNG_NS: Final = 2_000_000_000
+"""The coarsest file times, those of FAT, are steps of two seconds."""
 _FORMAT: Final = b"4\n"
-"""Prefix of the hashed contents. Earlier formats trusted times of files that were mapped or being written."""
+"""Prefix of the hashed contents."""
 
 
 class Hashed(NamedTuple):
@@ -34,28 +26,15 @@ class Hashed(NamedTuple):
     """The bytes that went into the digest."""
     status: os.stat_result
     """The status of the open file, taken before its first byte was read."""
-    settled: bool
-    """The file did not change while it was read, and its times will show a later change."""
-    started_ns: int
-    """The clock before the maps of processes, and then the file, were read."""
-
-    @property
-    def lasting(self) -> bool:
-        """Whether the digest holds for as long as the file's stamp is that of `status`."""
-        status = self.status
-        youngest = max(status.st_mtime_ns, status.st_ctime_ns)
-        whole = status.st_mtime_ns % _SECOND == 0 and status.st_ctime_ns % _SECOND == 0
-        # A write that begins after `started_ns` sets the times to that moment, less a tick, or to a
-        # later one. So if the times that were read are older than that, any later write changes them.
-        margin = (_COARSE if whole else _FINE) + _writing_ns(status.st_size)
-        return self.settled and youngest + margin < self.started_ns
+    lasting: bool
+    """Whether the digest holds for as long as the file's stamp is that of `status`."""
 
 
 class StatCache:
     """Digests by relative path, valid while size, times and inode are unchanged.
 
-    A file with a very recent stamp could change again without a new stamp. It is never added, so a hit
-    is as good as a read. One cache serves one root. Processes may share the cache file: it is replaced
+    A file that was younger than two seconds when it was read could change again without a new stamp. It is
+    never added. One cache serves one root. Processes may share the cache file: it is replaced
     atomically, and a damaged one counts as empty.
     """
 
@@ -113,12 +92,9 @@ def stamp_of(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} "
 
 
-def _writing_ns(size: int) -> int:
-    """Return how long one `write` into a file of *size* bytes may take.
-
-    The times change when the write begins, and not when it ends.
-    """
-    return min(size, _LONGEST) * _SECOND // _SLOWEST
+def is_old(status: os.stat_result, now_ns: int) -> bool:
+    """Return whether a write after *now_ns* will change the times of the file with this *status*."""
+    return max(status.st_mtime_ns, status.st_ctime_ns) + _YOUNG_NS < now_ns
 
 
 def _sha256(data: bytes) -> str:

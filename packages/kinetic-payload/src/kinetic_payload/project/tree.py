@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,6 @@ from unicodedata import is_normalized, normalize
 
 from kinetic_payload.archives.safe_paths import link_goal, unsafe_path
 from kinetic_payload.digests import TreeEntry
-from kinetic_payload.project.exclusion import Exclusions
 from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.project.ignore_files import scope_in
 
@@ -28,6 +27,59 @@ EXCLUDED: Final = "data"
 """The rule that `LeftOut` shows for paths that the caller excludes."""
 SYSTEM_FILE: Final = "macOS keeps it for its own use"
 """The rule that `LeftOut` shows for `.DS_Store` and similar files in data."""
+
+
+class Exclusions:
+    """Files and folders that are left out, under any of their paths: they are identified by device and inode.
+
+    On a file system that ignores case or Unicode normalisation (APFS) one folder has several paths, and a bind
+    mount gives it another one.
+    """
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]] = ()) -> None:
+        self._real = frozenset(os.path.realpath(path) for path in paths)
+        self._inodes: dict[int, list[tuple[int, str]]] = {}
+        """Devices and folded names, by inode."""
+        for path in self._real:
+            try:
+                status = os.stat(path)  # noqa: PTH116
+            except OSError:
+                continue  # A path that does not exist has no other names.
+            same = self._inodes.setdefault(status.st_ino, [])
+            same.append((status.st_dev, _folded(path.rpartition("/")[2])))
+
+    def has(self, path: str, inode: int, status: Callable[[], os.stat_result]) -> bool:
+        """Return whether *path*, in a real folder, is excluded.
+
+        Args:
+            inode: The inode that the folder lists, which costs nothing.
+            status: Called only if the inode is that of an excluded path.
+        """
+        if path in self._real:
+            return True
+        candidates = self._inodes.get(inode)
+        if not candidates:
+            return False
+        try:
+            found = status()
+        except OSError:
+            return False
+        # Another hard link is a different file for the user: only the given name is left out.
+        many = not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1
+        return any(
+            device == found.st_dev and (not many or name == _folded(path.rpartition("/")[2]))
+            for device, name in candidates
+        )
+
+    def has_real(self, path: str) -> bool:
+        """Return whether the real path *path* is excluded."""
+        if not self._inodes:
+            return path in self._real
+        try:
+            status = os.stat(path)  # noqa: PTH116
+        except OSError:
+            return path in self._real
+        return self.has(path, status.st_ino, lambda: status)
 
 
 class LeftOut(NamedTuple):
@@ -72,8 +124,8 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
         exclude: Paths that are left out.
     """
     real = os.path.realpath(root)
-    walker = _Walker(scope is None, exclude or Exclusions())
-    walker.todo.append(_Folder(real, "", scope or Scope(()), (Place(real, ""),)))
+    walker = Walker(everything=scope is None, exclude=exclude or Exclusions())
+    walker.todo.append(Folder(real, "", scope or Scope(()), (Place(real, ""),)))
     while walker.todo:
         walker.take(walker.todo.pop())
     _normalize_goals(walker.tree, real, walker.link_goals)
@@ -81,7 +133,7 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
     return walker.tree
 
 
-class _Folder(NamedTuple):
+class Folder(NamedTuple):
     """A folder that is still to be walked."""
 
     real: str
@@ -91,16 +143,18 @@ class _Folder(NamedTuple):
     """The root, and the folders outside of it that links on the way here lead to."""
 
 
-class _Walker:
-    def __init__(self, everything: bool, exclude: Exclusions) -> None:
+class Walker:
+    """Walk of a tree, folder by folder: each folder that is taken adds those in it to `todo`."""
+
+    def __init__(self, *, everything: bool, exclude: Exclusions) -> None:
         self.tree = Tree()
-        self.todo: list[_Folder] = []
+        self.todo: list[Folder] = []
         self.link_goals: dict[str, str] = {}
         """The path in the tree that each link leads to, for links that stay links."""
         self._everything = everything
         self._exclude = exclude
 
-    def take(self, folder: _Folder) -> None:
+    def take(self, folder: Folder) -> None:
         """Add the entries of *folder*."""
         path = folder.path
         prefix = f"{path}/" if path else ""
@@ -167,7 +221,7 @@ class _Walker:
         elif is_link:
             self._link(entry, path, name, scope, places)
         elif is_folder:
-            self.todo.append(_Folder(entry.path, path, scope.inner(name), places))
+            self.todo.append(Folder(entry.path, path, scope.inner(name), places))
         else:
             self._file(path, entry.stat(follow_symlinks=False))
 
@@ -216,7 +270,7 @@ class _Walker:
             self._leave_out(path, str(rule))
         else:
             inner = scope.inner(name)
-            self.todo.append(_Folder(goal, path, inner, (*places, Place(goal, path))))
+            self.todo.append(Folder(goal, path, inner, (*places, Place(goal, path))))
 
 
 def is_system_file(name: str, names: Set[str]) -> bool:

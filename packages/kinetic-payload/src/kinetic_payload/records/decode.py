@@ -43,7 +43,9 @@ def decode(kind: type[R], data: bytes, *, name: str) -> R:
             )
         record = _parsed(data, kind)
         _check_numbers("", record)
-        return record if _is_harmless(data) else _printable(record)
+        # Text without these cannot have a control character.
+        harmless = data.isascii() and b"\\" not in data and b"\x7f" not in data
+        return record if harmless else _printable(record)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         # A `ValueError`: invalid JSON, invalid UTF-8, or a number too long to be read.
         if isinstance(error, FutureRecordError):
@@ -87,11 +89,6 @@ def _check_numbers(field: str, value: Any) -> None:
         inner = value if isinstance(value, dict) else vars(value)
         for name, item in inner.items():
             _check_numbers(field if isinstance(value, dict) else name, item)
-
-
-def _is_harmless(data: bytes) -> bool:
-    """Return whether no text in the JSON *data* can hold a control character."""
-    return data.isascii() and b"\\" not in data and b"\x7f" not in data
 
 
 def _printable(value: Any) -> Any:

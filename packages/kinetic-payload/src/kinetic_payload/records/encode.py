@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 def encode(record: Record) -> bytes:
     """Return *record* as readable JSON: one line, with sorted keys."""
-    return json.dumps(_as_dict(record), sort_keys=True, ensure_ascii=False).encode(
-        errors="backslashreplace"
-    )
+    values = {key: value for key, value in asdict(record).items() if value is not None}
+    return json.dumps(values, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def fields_of(data: bytes) -> dict[str, Any]:
@@ -34,7 +33,3 @@ def fields_of(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}
-
-
-def _as_dict(record: Record) -> dict[str, Any]:
-    return {key: value for key, value in asdict(record).items() if value is not None}

@@ -218,7 +218,7 @@ class _Host:
             archive = self.space.root / "packages.zip"
             store = self.tools.open_store(self.task.store)
             self.retry_in_new_pod(lambda: self.tools.fetch_context(store, digest, archive))
-            with contexts.discarded_if_damaged(store, layout.context_object(digest)):
+            with contexts.named_if_damaged(store, layout.context_object(digest)):
                 self.tools.extract(archive, inputs, digest)
             variables = installer.install(
                 inputs, self.space, self.tools.environment, lambda line: _log(f"[uv] {line}\n")
@@ -256,7 +256,7 @@ class _Host:
                 self.tools.fetch_context(store, digest, space.context)
                 reused = False
         if not reused:
-            with contexts.discarded_if_damaged(store, layout.context_object(digest)):
+            with contexts.named_if_damaged(store, layout.context_object(digest)):
                 self.tools.extract(space.context, space.project, digest)
         if not self.task.keep_inputs:
             space.context.unlink(missing_ok=True)

@@ -15,8 +15,8 @@ from kinetic.errors import (
 
 if TYPE_CHECKING:
     from kinetic.data import Data
-    from kinetic_payload.data.bucket import Bucket
     from kinetic_payload.data.sources import GcsSource
+    from kinetic_payload.stores.gcs import ExternalBucket
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def check_data(
     worker: Worker,
     *,
     warn: Callable[[str], None],
-    open_bucket: Callable[[GcsSource], Bucket] | None = None,
+    open_bucket: Callable[[GcsSource], ExternalBucket] | None = None,
 ) -> None:
     """Check that *data* exists, and that *worker* can use it.
 
@@ -92,7 +92,7 @@ def _check_bucket(
     data: Data,
     worker: Worker,
     warn: Callable[[str], None],
-    open_bucket: Callable[[GcsSource], Bucket] | None,
+    open_bucket: Callable[[GcsSource], ExternalBucket] | None,
 ) -> None:
     from kinetic_payload.data import bucket as bucket_data
     from kinetic_payload.data.sources import parse_gcs

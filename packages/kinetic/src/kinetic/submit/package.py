@@ -119,7 +119,6 @@ def package(
         PayloadError: Something in the call does not pickle; the message names it.
         DataError: A `Data` of the call does not exist.
     """
-    from kinetic_payload.project.binaries import binaries_warning
     from kinetic_payload.project.membership import Membership
 
     queried: set[Path] = set()
@@ -143,10 +142,8 @@ def package(
             # A module in the folder of a `Data` is not in the snapshot, so it cannot be pickled by reference.
             dumped.close()
             dumped = _dump(call, plan, snapshot.contains)
-        files = (entry.path for entry in snapshot.entries) if snapshot else ()
         for warning in (
             snapshot and snapshot.oversize_warning(options.context_warn_mb),
-            binaries_warning(files, platform=sys.platform if options.this_machine else "linux"),
             dumped.oversize_warning(options.payload_warn_mb),
         ):
             if warning:

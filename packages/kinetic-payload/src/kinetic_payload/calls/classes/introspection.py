@@ -120,15 +120,10 @@ def derives_from(cls: type, module: str, name: str) -> bool:
     return isinstance(base, type) and base in cls.__mro__
 
 
-def model_parameters(cls: type) -> tuple[Any, ...] | None:
-    """Return the parameters of *cls* if it is a parametrised generic pydantic model (`Model[int]`)."""
-    generics = sys.modules.get("pydantic._internal._generics")
-    find = getattr(generics, "get_cached_generic_type_early", None)
+def is_parametrised_model(cls: type) -> bool:
+    """Tell whether *cls* is a generic pydantic model with parameters (`Model[int]`), which pydantic looks up."""
     generic = vars(cls).get("__pydantic_generic_metadata__") or {}
-    origin, parameters = generic.get("origin"), generic.get("args")
-    if origin is None or not parameters or cls.__bases__[:1] != (origin,):
-        return None
-    return tuple(parameters) if find is not None and find(origin, parameters) is cls else None
+    return bool(generic.get("origin"))
 
 
 def calls_no_methods(cls: type) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from types import FunctionType
-from typing import Any, Final, NoReturn
+from operator import methodcaller
+from types import FrameType, FunctionType
+from typing import Any, Final
 
 from kinetic_payload.calls.rebuild import HEAP_TYPE
 from kinetic_payload.errors import PayloadError
@@ -43,10 +44,8 @@ def is_registered(cls: type) -> bool:
     return not tree_util.all_leaves([_blank(cls)])
 
 
-def registration_of(cls: type, instance: Any = None) -> Registration:
+def registration_of(cls: type) -> Registration:
     """Return how to repeat the registration of *cls*.
-
-    *instance* is one of its instances, if there is one; it shows whether children have names.
 
     Raises:
         UnknownRegistrationError: The registration cannot be read; the message says why.
@@ -71,9 +70,9 @@ def registration_of(cls: type, instance: Any = None) -> Registration:
     if keyed is not None:
         return MODULE, "register_pytree_with_keys", keyed[0], unflatten, flatten
     # An abstract class has no instances, so there are no children to name.
-    if inspect.isabstract(cls) or not _names_children(cls, instance):
+    if inspect.isabstract(cls) or _is_flattened_by(cls, flatten):
         return MODULE, "register_pytree_node", flatten, unflatten
-    if hasattr(cls, "tree_flatten_with_keys") and hasattr(cls, "tree_flatten"):
+    if isinstance(flatten, methodcaller) and hasattr(cls, "tree_flatten_with_keys"):
         return MODULE, "register_pytree_with_keys_class"
     raise UnknownRegistrationError(
         "it was registered with two functions that flatten it, of which JAX shows only one"
@@ -123,47 +122,25 @@ def _dropped(cls: type, parts: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
     return (dropped,) if dropped else ()  # older versions of JAX lack the parameter
 
 
-def _names_children(cls: type, instance: Any) -> bool:
-    """Tell whether *cls* was registered with a function that gives names to its children."""
-    tree_util = sys.modules[MODULE]
+def _is_flattened_by(cls: type, flatten: Any) -> bool:
+    """Tell whether JAX flattens *cls* by *flatten* also where it names children: it shows no other function."""
+    method = getattr(cls, "tree_flatten", None) if isinstance(flatten, methodcaller) else flatten
+    method = getattr(method, "func", method)  # Of a partial.
+    called = []
 
-    def key_types(tree: Any) -> set[type]:
-        paths, _ = tree_util.tree_flatten_with_path(tree, is_leaf=lambda part: part is not tree)
-        return {type(path[0]) for path, _ in paths if path}
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and not str(frame.f_globals.get("__name__")).startswith("jax."):
+            called.append(frame.f_code)
 
-    found: set[type] | None = None
-    if instance is not None:
-        with suppress(Exception):  # It may be incomplete, and user code may raise anything.
-            found = key_types(instance)
-    if found is None:
-        found = _key_types_of_blank(cls, key_types)
-    return bool(found - {tree_util.FlattenedIndexKey})
-
-
-def _key_types_of_blank(cls: type, key_types: Callable[[Any], set[type]]) -> set[type]:
-    """Return the key types of a blank instance, whose attributes accept any use."""
-    blank = _blank(cls)
-    if hasattr(blank, "__dict__"):
-        vars(blank)["x"] = _ANYTHING  # for functions that flatten all attributes
-    for _ in range(200):
+    blank, tree_util = _blank(cls), sys.modules[MODULE]
+    before = sys.getprofile()
+    with suppress(Exception):  # The instance has no attributes.
+        sys.setprofile(note)
         try:
-            return key_types(blank)
-        except AttributeError as error:
-            if error.obj is not blank or not error.name:
-                _give_up(error)
-            try:
-                object.__setattr__(blank, error.name, _ANYTHING)
-            except (AttributeError, TypeError) as refused:
-                _give_up(refused)
-        except Exception as error:  # noqa: BLE001 - user code may raise anything
-            _give_up(error)
-    raise UnknownRegistrationError("it has too many attributes to try")
-
-
-def _give_up(error: Exception) -> NoReturn:
-    raise UnknownRegistrationError(
-        f"flattening a blank instance of it failed with {type(error).__name__}: {error}"
-    ) from error
+            tree_util.tree_flatten_with_path(blank)
+        finally:
+            sys.setprofile(before)
+    return called[:1] == [getattr(method, "__code__", None)]
 
 
 def _blank(cls: type) -> Any:
@@ -172,27 +149,3 @@ def _blank(cls: type) -> Any:
         if base.__flags__ & HEAP_TYPE == 0:
             return base.__new__(cls)  # type: ignore[call-overload]
     raise AssertionError
-
-
-class _Anything:
-    """A value that accepts any use."""
-
-    def __getattr__(self, name: str) -> _Anything:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __getitem__(self, _: Any) -> _Anything:
-        return self
-
-    def __call__(self, *_: Any, **__: Any) -> _Anything:
-        return self
-
-    def __iter__(self) -> Any:
-        return iter(())
-
-    def __len__(self) -> int:
-        return 0
-
-
-_ANYTHING = _Anything()

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 from weakref import WeakSet
 
 from kinetic_payload.calls.classes import pytrees
@@ -43,8 +42,6 @@ class Blueprint:
     """The next base with an `__init_subclass__` that is imported."""
     fields: tuple[str, ...] | None = None
     """For a pytree of JAX that its base class may register: the fields that the rebuilt class must have."""
-    parameters: tuple[Any, ...] | None = None
-    """The parameters of a generic pydantic model, by which pydantic finds it again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,13 +64,7 @@ def make_class(blueprint: Blueprint, identity: str, qualname: str, main_name: st
 
     *main_name* is its name in `__main__`, where other processes look for it.
     """
-    find = None if blueprint.parameters is None else partial(_find_parametrised, blueprint)
-    made = _find_or_make(identity, qualname, main_name, lambda: _make(blueprint), find)
-    if blueprint.parameters is not None and made in _unfilled:
-        origin, parameters = blueprint.bases[0], blueprint.parameters
-        generics = import_module(_GENERICS)
-        generics.set_cached_generic_type(origin, parameters, made, origin, parameters)
-    return made
+    return _find_or_make(identity, qualname, main_name, lambda: _make(blueprint))
 
 
 def fill_class(made: type, contents: Contents) -> None:
@@ -162,27 +153,12 @@ def struct_field(factory: Callable[[], Any]) -> Any:
     return msgspec.field(default_factory=factory)
 
 
-_GENERICS: Final = "pydantic._internal._generics"
-
-
-def _find_parametrised(plan: Blueprint) -> type | None:
-    find = import_module(_GENERICS).get_cached_generic_type_early
-    found: type | None = find(plan.bases[0], plan.parameters)
-    return found
-
-
 def _find_or_make(
-    identity: str,
-    qualname: str,
-    main_name: str | None,
-    make: Callable[[], type],
-    find: Callable[[], type | None] | None = None,
+    identity: str, qualname: str, main_name: str | None, make: Callable[[], type]
 ) -> type:
     from cloudpickle import cloudpickle
 
     known: type | None = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity)
-    if known is None and find is not None:
-        known = find()
     if known is not None:
         cloudpickle._lookup_class_or_track(identity, known)
         return known
@@ -264,7 +240,9 @@ def _without_hook(plan: Blueprint) -> Iterator[None]:
 def _make_enum(
     plan: Blueprint, members: dict[str, tuple[Any, ...]], canonical: dict[str, Any]
 ) -> type:
-    solid: Any = next(base for base in _all_bases(plan.bases) if not base.__flags__ & HEAP_TYPE)
+    # At most one built-in type below an enum is not `object`.
+    bases = [base for first in plan.bases for base in first.__mro__ if base is not object]
+    solid: Any = next((base for base in bases if not base.__flags__ & HEAP_TYPE), object)
 
     def new(cls: type, name: Any) -> Any:
         if isinstance(name, tuple):  # the members are tuples themselves
@@ -283,13 +261,6 @@ def _make_enum(
     with _without_hook(plan):
         made: type = maker.__new__(plan.metaclass, plan.name, plan.bases, body, **plan.keywords)
     return made
-
-
-def _all_bases(bases: tuple[type, ...]) -> Iterator[type]:
-    # At most one built-in type below an enum is not `object`: yield that first.
-    found = [base for first in bases for base in first.__mro__]
-    yield from (base for base in found if base is not object)
-    yield object
 
 
 def _fill(made: type, contents: Contents) -> None:

@@ -10,7 +10,6 @@ import copyreg
 import dataclasses
 import enum
 import functools
-import inspect
 import sys
 import typing
 from collections.abc import Iterator
@@ -34,8 +33,8 @@ from kinetic_payload.calls.classes.introspection import (
     generated_by_dataclass,
     is_marked_abstract,
     is_of_python,
+    is_parametrised_model,
     keywords_of,
-    model_parameters,
     own_attributes,
     state_of,
     virtual_subclasses,
@@ -67,8 +66,6 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         """By id of a function: its bare form, with which a class was made."""
         self.whole: dict[int, FunctionType] = {}
         """By id: functions that were pickled with all that they refer to."""
-        self._first: dict[type, Any] = {}
-        """By type: the first instance that was found."""
         self._cells: dict[int, tuple[Any, Helper]] = {}
         """By id of a closure cell: the cell, kept alive, and the helper that pickles as an empty cell."""
         self._open: dict[int, Any] = {}
@@ -177,6 +174,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         identity = internals._get_or_create_tracker_id(cls)
         if internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity) is not cls:
             raise UnrestorableClassError(cls, "its metaclass compares it equal to another class")
+        if is_parametrised_model(cls):
+            raise UnrestorableClassError(cls, "it is a generic pydantic model with parameters")
         named = (identity, cls.__qualname__, main_name)
         if isinstance(cls, enum.EnumMeta) and cls is not enum.Enum:
             blueprint, members, canonical, state = self._enum(cls)
@@ -222,7 +221,6 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
                 namespace=namespace,
                 silenced=silenced,
                 following=following,
-                parameters=model_parameters(cls),
                 **plan,
             ),
             left_out,
@@ -260,9 +258,10 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
     def _contents(self, cls: Any, blueprint: Blueprint, left_out: frozenset[str]) -> Contents:
         attributes = {name: value for name, value in own_attributes(cls) if name not in left_out}
         self.note_annotations(cls)
+        setter = next(kind for kind in type(cls).__mro__ if "__setattr__" in vars(kind))
         return Contents(
             attributes=attributes,
-            plainly=self._has_own_setattr(cls),
+            plainly=self.goes_by_value(setter),
             subclasses=virtual_subclasses(cls),
             abstract_bases=tuple(
                 base for base in self._abstract_bases.get(cls, ()) if not self.goes_by_value(base)
@@ -285,15 +284,10 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             waiting.update(dict.fromkeys(below))
         return found
 
-    def _has_own_setattr(self, cls: Any) -> bool:
-        kinds = inspect.getmro(type(cls))
-        owner = next(kind for kind in kinds if "__setattr__" in vars(kind))
-        return self.goes_by_value(owner)
-
     def _registrations(self, cls: type, blueprint: Blueprint) -> Iterator[tuple[Any, ...]]:
         if pytrees.is_registered(cls):
             try:
-                yield pytrees.registration_of(cls, self._first.get(cls))
+                yield pytrees.registration_of(cls)
             except pytrees.UnknownRegistrationError as error:
                 if blueprint.fields is None:
                     raise UnrestorableClassError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinetic_payload.calls.module_globals.initial_values import Kind, initial_of
 from kinetic_payload.calls.module_globals.restore import (
+    OF_MACHINE,
     Global,
     UsedGlobal,
     attributes_of,
@@ -27,9 +28,9 @@ LARGEST: Final = 1024 * 1024
 def dump_globals(pickler: CallPickler) -> list[Global]:
     """Return the globals of imported modules that *pickler* found in code, and those that their values need.
 
-    Leave out values that the import gives in any case, and values that it computes from the machine: the job
-    has its own. For a value that is large, or cannot be pickled, only the mark travels: the job's import may
-    give an equal value.
+    Leave out values that the import gives in any case. For a value that is large, or cannot be pickled, only the
+    mark travels: the job's import may give an equal value. So it does for a value that the import computes from
+    the machine: the job has its own.
 
     Raises:
         UntravelledGlobalError: A global was certainly set since the import, and cannot be pickled.
@@ -47,12 +48,17 @@ def _dump_global(used: UsedGlobal, pickler: CallPickler) -> Global | None:
     if reference is not None and reference[:2] == (used.module.__name__, used.name):
         return None
     initial = initial_of(used.module, used.name)
-    if initial.kind is Kind.MACHINE or (
-        initial.kind is Kind.LITERAL and _same_literal(initial.value, value)
-    ):
+    if initial.kind is Kind.LITERAL and _same_literal(initial.value, value):
         return None
     certain = initial.kind in (Kind.LITERAL, Kind.NOTHING)
-    dumped = Global(used.module.__name__, used.name, kind_of(value), _mark(value), None)
+    token = collecting.set(None)
+    try:
+        mark = mark_of(value)
+    finally:
+        collecting.reset(token)
+    dumped = Global(used.module.__name__, used.name, kind_of(value), mark, None)
+    if initial.kind is Kind.MACHINE:
+        return None if used.assigned else dumped._replace(why=OF_MACHINE)
     try:
         size = pickler.measure(value)
     except Exception as error:
@@ -68,18 +74,6 @@ def _dump_global(used: UsedGlobal, pickler: CallPickler) -> Global | None:
         return dumped._replace(attributes=attributes_of(value) if of_project else ())
     if size > LARGEST and not certain:
         return dumped._replace(why=f"is large ({size / 1e6:,.1f} MB pickled)")
-    return _with_pickle(dumped, value, pickler)
-
-
-def _same_literal(initial: Any, value: Any) -> bool:
-    try:
-        same = type(initial) is type(value) and bool(initial == value)
-    except Exception:  # noqa: BLE001 - arrays, for instance, are not simply equal
-        return False
-    return same and repr(initial) == repr(value)  # 1 and 1.0 are equal.
-
-
-def _with_pickle(dumped: Global, value: Any, pickler: CallPickler) -> Global:
     stream = io.BytesIO()
     before = pickler.collected
     pickler.dump_apart(value, stream)
@@ -88,9 +82,9 @@ def _with_pickle(dumped: Global, value: Any, pickler: CallPickler) -> Global:
     return dumped._replace(pickled=stream.getvalue(), mark=mark)
 
 
-def _mark(value: Any) -> str:
-    token = collecting.set(None)
+def _same_literal(initial: Any, value: Any) -> bool:
     try:
-        return mark_of(value)
-    finally:
-        collecting.reset(token)
+        same = type(initial) is type(value) and bool(initial == value)
+    except Exception:  # noqa: BLE001 - arrays, for instance, are not simply equal
+        return False
+    return same and repr(initial) == repr(value)  # 1 and 1.0 are equal.

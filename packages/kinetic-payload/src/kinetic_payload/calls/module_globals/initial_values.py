@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 import sys
 from collections.abc import Iterator
 from enum import Enum, auto
@@ -41,23 +40,6 @@ _MACHINE_ATTRIBUTES: Final = frozenset(
         "process_index",
     ]
 )
-
-
-_REPEATABLE: Final = re.compile(
-    r"(.*\.)?(environ\.get|platform\.system|"
-    r"Path|PurePath|abspath|absolute|basename|bool|cpu_count|default_backend|"
-    r"device|device_count|devices|dirname|expanduser|expandvars|float|"
-    r"getenv|gethostname|home|int|is_available|join|joinpath|"
-    r"len|local_device_count|local_devices|lower|machine|"
-    r"max|min|node|process_count|process_index|realpath|resolve|split|str|"
-    r"strip|uname|upper|with_name|with_suffix)"
-)
-"""Functions of the machine, of paths and of text that have no side effects and are repeatable."""
-_DEVICE_CALLS: Final = re.compile(r".*(default_backend|device.*|is_available|process_.*)")
-_FOLDER_CALLS: Final = re.compile(r".*(absolute|abspath|realpath|resolve)")
-"""Functions that use the working directory, unless their path is absolute."""
-_LIBRARIES: Final = sys.stdlib_module_names | {"builtins", "jax", "torch"}
-"""Packages that define these functions: user code may use the same names."""
 
 
 class Kind(Enum):
@@ -104,78 +86,8 @@ def initial_of(module: ModuleType, name: str) -> Initial:
             return Initial(Kind.LITERAL, ast.literal_eval(found[0]))
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             pass
-    if name in text.rebound or not _of_machine(module, name, set()):
-        return Initial(Kind.UNKNOWN)
-    return Initial(Kind.UNKNOWN if _was_set(module, name) else Kind.MACHINE)
-
-
-def _was_set(module: ModuleType, name: str) -> bool:
-    """Tell whether a machine-dependent global certainly has another value than the import gave it."""
-    try:
-        value = functools.reduce(getattr, name.split("."), module)
-        again = _evaluate_again(module, name)
-        return all(type(other) is not type(value) or other != value for other in again)
-    except Exception:  # noqa: BLE001 - names used by the import may be gone
-        return False
-
-
-def _evaluate_again(module: ModuleType, name: str) -> list[Any]:
-    """Evaluate again what *module* assigns to its global *name*.
-
-    Raises:
-        LookupError: That may have side effects, or give another value than at the import.
-    """
-    text = _parse_source(module)
-    if text is None:
-        raise LookupError
-    if origin := text.imported.get(name):
-        return _evaluate_again(sys.modules[origin[0]], origin[1])
-    values = []
-    for expression in text.assigned[name]:
-        if expression is None:
-            raise LookupError
-        names = dict(vars(module))
-        used = {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}
-        for other in used & text.assigned.keys():
-            if not _is_module_or_callable(names.get(other, str)):  # It may have been set, too.
-                (names[other],) = _evaluate_again(module, other)
-        for node in ast.walk(expression):
-            if isinstance(node, ast.Call):
-                _check_call(node, expression, names, branches=len(text.assigned[name]))
-        code = compile(ast.Expression(expression), "<again>", "eval")
-        values.append(eval(code, names))  # noqa: S307 - the import ran it
-    return values
-
-
-def _is_module_or_callable(value: Any) -> bool:
-    return isinstance(value, ModuleType) or callable(value)
-
-
-def _check_call(node: ast.Call, whole: ast.expr, names: dict[str, Any], branches: int) -> None:
-    """Refuse a call that may have side effects, or may return another value than at the import.
-
-    Raises:
-        LookupError: The call is refused.
-    """
-    called, root = ast.unparse(node.func), node.func
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    if not _REPEATABLE.fullmatch(called):
-        raise LookupError
-    if isinstance(root, ast.Name):
-        value = names.get(root.id)
-        of = value if _is_module_or_callable(value) else type(value)
-        if root.id in names and _top_level_of(of) not in _LIBRARIES:
-            raise LookupError
-    if branches > 1 and _DEVICE_CALLS.fullmatch(called):
-        raise LookupError  # The import may not have run this call, which initialises a device.
-    if _FOLDER_CALLS.fullmatch(called):
-        used = [node.id for node in ast.walk(whole) if isinstance(node, ast.Name)]
-        paths = [
-            str(names[name]) for name in used if not _is_module_or_callable(names.get(name, str))
-        ]
-        if not any(path.startswith("/") for path in paths):
-            raise LookupError
+    machine = name not in text.rebound and _of_machine(module, name, set())
+    return Initial(Kind.MACHINE if machine else Kind.UNKNOWN)
 
 
 def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bool:
