@@ -35,6 +35,7 @@ from kinetic_images.errors import (
     DownloadUnavailableError,
 )
 from kinetic_images.history import changed_ingredients, remember
+from kinetic_images.kept_records import SharedRecords
 from kinetic_images.lock.cache import lock_text, same_files
 from kinetic_images.lock.jax import Category, with_accelerator_jax
 from kinetic_images.lock.packages import Lock, LockedPackage
@@ -45,8 +46,7 @@ from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
-from kinetic_images.resolutions import Resolutions
-from kinetic_images.shared_records import SharedRecords
+from kinetic_images.resolutions import resolve_on
 from kinetic_images.targets import Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
 from kinetic_payload.layout import build_claim, build_record
@@ -238,7 +238,9 @@ def resolve_image(
         locked=find_lock(jax.dependencies),
     )
     repository = parse_reference(request.repository)
-    found = Resolutions(
+    found = resolve_on(
+        request.base,
+        lock_request,
         home=services.home,
         registry=services.registry,
         shared=services.shared,
@@ -246,7 +248,9 @@ def resolve_image(
         report=services.reports.line,
         # A repository that cannot be read is refused before anything is written.
         sharing=lambda: services.registry.repository(repository).digest(repository.version),
-    ).get(request.base, lock_request, refresh=request.refresh, instead_of=instead_of)
+        refresh=request.refresh,
+        instead_of=instead_of,
+    )
     base, lock = found.base, found.lock
     notes = (*request.dependencies.notes, *jax.notes, *lock.notes)
     if not base.labelled:

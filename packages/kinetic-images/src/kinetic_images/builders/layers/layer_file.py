@@ -6,10 +6,9 @@ import hashlib
 import tarfile
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final
-
-import msgspec
 
 _PIECE: Final = 256 << 10
 """Bytes that are hashed and compressed at a time: always as many, because isal's output depends on that."""
@@ -19,7 +18,8 @@ _BLOCK: Final = 512
 _RECORD: Final = 20 * _BLOCK
 
 
-class LayerBlob(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class LayerBlob:
     """A finished layer."""
 
     digest: str

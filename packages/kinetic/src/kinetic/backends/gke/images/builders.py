@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kinetic_images.builders.docker import DockerBuilder
     from kinetic_images.dependencies import Dependencies
     from kinetic_images.ensure import ImageServices
+    from kinetic_images.kept_records import SharedRecords
     from kinetic_images.lock.index_credentials import IndexCredentials
     from kinetic_images.registry.registry import Registry
-    from kinetic_images.shared_records import SharedRecords
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
 
@@ -127,7 +127,7 @@ class ClusterBuilders:
 
     def shared(self, settings: Settings) -> SharedRecords | None:
         """Return the records in the builds bucket; None if there is none."""
-        from kinetic_images.shared_records import SharedRecords
+        from kinetic_images.kept_records import SharedRecords
 
         store = self._builds(settings)
         return None if store is None else SharedRecords(store, self.signing)
