@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Final
 
 from kinetic_images.errors import BuildInputError
-from kinetic_images.targets import Machine
 
 DOCKER_IMAGE = "gcr.io/cloud-builders/docker"
 """The published image of the step that runs docker. It is logged in to the project's registries."""
@@ -65,11 +64,6 @@ class CloudBuildSettings:
     def parent(self) -> str:
         """The name of the project and region in the API."""
         return f"projects/{self.project}/locations/{self.region}"
-
-
-def runs_natively(machine: Machine) -> bool:
-    """Return whether Cloud Build's machines run programs for *machine*."""
-    return machine == "x86_64"
 
 
 def secret_version(text: str, project: str) -> str:
