@@ -91,6 +91,7 @@ def publish_dockerfile(
     *,
     tag: str,
     python: str,
+    home: Path,
     rebuild: bool = False,
 ) -> PublishedImage:
     """Build the user's *dockerfile* with its folder, and publish it as *tag* of *repository*.
@@ -112,7 +113,7 @@ def publish_dockerfile(
         context, str(source), reports, platform="linux/amd64", labels={}, fresh=rebuild
     )
     name = parse_reference(repository).tagged(tag)
-    found = find_base(str(name.at(digest)), python, "x86_64", registry)
+    found = find_base(str(name.at(digest)), python, "x86_64", registry, home)
     notes = []
     if not found.labelled:
         notes.append(

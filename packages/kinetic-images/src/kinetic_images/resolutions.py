@@ -89,7 +89,11 @@ def resolve_on(
             keep_record(path, seen)
             return found
         replaced = replaced or found
-    image = replaced.base if replaced else find_base(base, target.python, target.machine, registry)
+    image = (
+        replaced.base
+        if replaced
+        else find_base(base, target.python, target.machine, registry, home)
+    )
     lock = ensure_lock(
         replace(request, target=image.target, platform=image.target.platform),
         home=home,

@@ -10,15 +10,8 @@ from urllib.parse import urlsplit
 
 from kinetic_images.errors import RegistryError, RegistryLoginError
 from kinetic_images.registry.addresses import Addresses, shown
-from kinetic_images.registry.challenges import parse_challenges
 from kinetic_images.registry.credentials import Credentials
-from kinetic_images.registry.refusals import (
-    Call,
-    Refusal,
-    error_of,
-    login_error,
-    unavailable,
-)
+from kinetic_images.registry.refusals import Call, Refusal, error_of
 from kinetic_images.registry.tokens import Authorizer
 from kinetic_payload.http.retry import GaveUpError, RetryPolicy, TransientError
 from kinetic_payload.http.session import (
@@ -94,7 +87,7 @@ class Client:
         except GaveUpError as error:
             last = error.last
             seen = f"{last.reason} (tried for {error.seconds:g} s)"
-            raise unavailable(call, seen, limited=last.limited) from error
+            raise error_of(Refusal(429 if last.limited else 503), call, seen=seen) from error
 
     def attempt(
         self,
@@ -120,7 +113,7 @@ class Client:
             if (
                 request.method == "HEAD"
                 and response.status == 404
-                and not _refusal(response).absent
+                and not Refusal.of(response).absent
             ):
                 # Some registries say only in the body that the response is theirs, and HEAD has none.
                 response = self._authorized(call, replace(request, method="GET"), seconds, exchange)
@@ -179,9 +172,8 @@ class Client:
         response = self._followed(call, _with(request, header), exchange)
         if response.status != 401 or origin(response.url) != origin(request.url):
             return response
-        challenges = parse_challenges(response.headers.get("WWW-Authenticate", ""))
         try:
-            header = self._authorizer.renew(call, challenges, header, seconds)
+            header = self._authorizer.renew(call, Refusal.of(response).challenges, header, seconds)
         except RegistryLoginError:
             self._authorizer.forget(call.host)
             raise
@@ -226,7 +218,7 @@ class Client:
         """
         if response.status < 300 or (response.status in accept and response.status != 404):
             return
-        refusal = _refusal(response)
+        refusal = Refusal.of(response)
         if refusal.absent and 404 in accept:
             return
         if refusal.transient:
@@ -236,15 +228,12 @@ class Client:
                 limited=refusal.status == 429,
             )
         source = self._authorizer.source(call.host)
-        challenges = parse_challenges(response.headers.get("WWW-Authenticate", ""))
         if refusal.status in (401, 403):
             self._authorizer.forget(call.host)
-        scoped = any(each.parameters.get("error") == "insufficient_scope" for each in challenges)
-        if refusal.status == 401 and scoped and source:
+        asked = [each.parameters.get("error") for each in refusal.challenges]
+        if refusal.status == 401 and "insufficient_scope" in asked and source:
             # The login was accepted, and gave a token without the right.
-            raise error_of(replace(refusal, status=403), call, source)
-        if refusal.status == 401:
-            raise login_error(call, source, str(refusal))
+            refusal = replace(refusal, status=403)
         raise error_of(refusal, call, source)
 
     def _ask_token_service(self, request: Outgoing, seconds: float) -> Response:
@@ -267,10 +256,6 @@ def _translated(call: Call) -> Generator[None, None, None]:
         if error.untrusted:
             hint = "Set SSL_CERT_FILE to a file with its certificate authority; a proxy may intercept TLS."
         raise RegistryError(f"Could not {call}: {error.reason}.", hint=hint) from error
-
-
-def _refusal(response: Response) -> Refusal:
-    return Refusal.of(response.status, response.headers, response.data)
 
 
 def _with(request: Outgoing, header: str | None) -> Outgoing:

@@ -127,11 +127,6 @@ class ImageConfig:
     env: Mapping[str, str] = field(repr=False)
     """Environment variables."""
     labels: Mapping[str, str]
-    user: str
-    """As in the image: a name or id, with or without a group; empty: root."""
-    entrypoint: tuple[str, ...]
-    command: tuple[str, ...]
-    working_dir: str
     diff_ids: tuple[str, ...]
     """The digests of the layers' uncompressed content, the lowest first."""
     history: tuple[Mapping[str, Any], ...] = field(repr=False)
@@ -193,10 +188,6 @@ def parse_config(data: bytes) -> ImageConfig:
         variant=found.variant or "",
         env=dict(entry.partition("=")[::2] for entry in settings.env or ()),
         labels=settings.labels or {},
-        user=settings.user or "",
-        entrypoint=tuple(settings.entrypoint or ()),
-        command=tuple(settings.cmd or ()),
-        working_dir=settings.working_dir or "",
         diff_ids=found.rootfs.diff_ids,
         history=found.history or (),
     )
@@ -205,10 +196,6 @@ def parse_config(data: bytes) -> ImageConfig:
 class _Settings(msgspec.Struct, frozen=True, rename="pascal"):
     env: tuple[str, ...] | None = None
     labels: dict[str, str] | None = None
-    user: str | None = None
-    entrypoint: tuple[str, ...] | None = None
-    cmd: tuple[str, ...] | None = None
-    working_dir: str | None = None
 
 
 class _RootFs(msgspec.Struct, frozen=True):

@@ -158,6 +158,7 @@ class BaseImages:
             reports,
             tag=self.tag,
             python=image_python(),
+            home=builders.home,
             rebuild=self.settings.rebuild.value,
         )
 

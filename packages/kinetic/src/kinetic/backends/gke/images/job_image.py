@@ -92,19 +92,19 @@ class ClusterImages:
                 return PreparedImage(self._bundled(request, packaging))
 
     def _custom(self, request: JobRequest, packaging: Packaging) -> str:
-        from kinetic_images.custom import inspect_image
+        from kinetic_images.bases import inspect_image
 
         uri = request.image.uri
         assert uri is not None
-        found = inspect_image(
+        reference, notes = inspect_image(
             uri,
             python=image_python(),
             machine=machine_of(request),
             registry=self.builders.registry(LOOK),
             home=self.builders.home,
         )
-        report_notes(packaging, found.notes)
-        return found.reference
+        report_notes(packaging, notes)
+        return reference
 
     def _bundled(self, request: JobRequest, packaging: Packaging) -> str:
         from kinetic_images.bases import default_base
