@@ -89,7 +89,7 @@ def look_at(
     """
     name = parse_reference(reference)
     repository = registry.repository(name)
-    digest = name.digest or repository.digest(name.version)
+    digest = registry.digest(reference)
     if digest is None:
         raise ImageNotFoundError(
             f"There is no image {name}.",

@@ -181,7 +181,7 @@ def _ensured(
     request: ImageRequest, services: ImageServices, recipe: Recipe, notes: tuple[str, ...]
 ) -> EnsuredImage:
     name = parse_reference(request.repository).tagged(recipe.tag)
-    digest = services.registry.repository(name).digest(recipe.tag)
+    digest = services.registry.digest(str(name))
     built_by = None
     if digest is not None:
         services.resolved()
@@ -237,7 +237,6 @@ def resolve_image(
         fallback=request.fallback,
         locked=find_lock(jax.dependencies),
     )
-    repository = parse_reference(request.repository)
     found = resolve_on(
         request.base,
         lock_request,
@@ -247,7 +246,7 @@ def resolve_image(
         environ=services.environ,
         report=services.reports.line,
         # A repository that cannot be read is refused before anything is written.
-        sharing=lambda: services.registry.repository(repository).digest(repository.version),
+        sharing=lambda: services.registry.digest(request.repository),
         refresh=request.refresh,
         instead_of=instead_of,
     )
@@ -286,13 +285,12 @@ def _build_once(
     request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
 ) -> tuple[str, str | None]:
     """Build *image*, or wait for the process that builds it; return its digest and the builder."""
-    repository = services.registry.repository(image)
     while True:
         digest: str | None = None
 
         def done() -> bool:
             nonlocal digest
-            digest = repository.digest(recipe.tag)
+            digest = services.registry.digest(image)
             return digest is not None
 
         with _claimed(recipe.tag, services, done) as mine:

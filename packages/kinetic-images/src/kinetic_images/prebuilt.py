@@ -105,7 +105,7 @@ def write_environment(packages: Iterable[LockedPackage], python: str, folder: Pa
 
 def _published(request: ImageRequest, services: ImageServices, command: str) -> BaseImage:
     name = parse_reference(request.base)
-    digest = name.digest or services.registry.repository(name).digest(name.version)
+    digest = services.registry.digest(request.base)
     hint = f"Publish it with Python {request.python}: {command}"
     if digest is None:
         raise ImageNotFoundError(

@@ -67,10 +67,7 @@ def resolve_on(
     assert request.target is not None, "images have a target"
     target = request.target
     path = home / "cache" / "images" / f"{_key(base, request)}.json"
-    # The name does not depend on the paths of this machine.
-    name = build_resolution(
-        _key(base, replace(request, dependencies=portable(request.dependencies)))
-    )
+    name = _shared_name(base, request)
 
     def is_wanted(found: Resolution) -> bool:
         return instead_of is None or not same_files(found.lock.packages, instead_of)
@@ -122,6 +119,13 @@ def _key(base: str, request: LockRequest) -> str:
     ingredients = {**request.ingredients, "base": base}
     text = json.dumps([_FORMAT, request.target.machine, ingredients], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _shared_name(base: str, request: LockRequest) -> str:
+    """Return the name of the shared record, which does not depend on the paths of this machine."""
+    return build_resolution(
+        _key(base, replace(request, dependencies=portable(request.dependencies)))
+    )
 
 
 class _Record(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
 from kinetic_images.errors import InvalidImageError
-from kinetic_images.registry.client import Client
 from kinetic_images.registry.refusals import Call, Refusal, error_of
 from kinetic_payload.http.retry import TransientError
 from kinetic_payload.http.session import SILENCE_LIMIT, Outgoing
@@ -19,10 +18,12 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
+    from kinetic_images.registry.registry import Registry
 
-def open_blob(client: Client, call: Call, digest: str, size: int) -> BinaryIO:
+
+def open_blob(registry: Registry, call: Call, digest: str, size: int) -> BinaryIO:
     """Return a file that reads the blob *digest*; see `Repository.open_blob`."""
-    pieces = _verified(client, call, digest, size)
+    pieces = _verified(registry, call, digest, size)
     next(pieces)  # Connected: that there is no such blob is an error of this call.
     return cast("BinaryIO", io.BufferedReader(_Reader(pieces), 1 << 18))
 
@@ -48,9 +49,11 @@ class _Reader(io.RawIOBase):
         return size
 
 
-def _verified(client: Client, call: Call, digest: str, size: int) -> Generator[bytes, None, None]:
+def _verified(
+    registry: Registry, call: Call, digest: str, size: int
+) -> Generator[bytes, None, None]:
     """Yield nothing once when connected, then the pieces of the blob, within the limits of size and rate."""
-    sha, position, waited, policy = hashlib.sha256(), 0, 0.0, client.policy
+    sha, position, waited, policy = hashlib.sha256(), 0, 0.0, registry.policy
     has_ranges = True  # As far as is known, the server sends the ranges that it is asked for.
     body: Generator[bytes, None, None] | None = None
     with ExitStack() as opened:
@@ -59,9 +62,9 @@ def _verified(client: Client, call: Call, digest: str, size: int) -> Generator[b
             nonlocal has_ranges
             partial = position > 0 and has_ranges
             headers = {"Range": f"bytes={position}-"} if partial else {}
-            url = client.url(call, f"blobs/{digest}")
+            url = registry.url(call, f"blobs/{digest}")
             response, pieces = opened.enter_context(
-                client.streamed(
+                registry.streamed(
                     call,
                     Outgoing(method="GET", url=url, headers=headers),
                     seconds=min(seconds, SILENCE_LIMIT),
@@ -89,11 +92,11 @@ def _verified(client: Client, call: Call, digest: str, size: int) -> Generator[b
         def progress() -> int:
             return position
 
-        body = client.retried(call, connect)
+        body = registry.retried(call, connect)
         yield b""
         while True:
             since = policy.clock()
-            piece = client.retried(call, receive, progress=progress)
+            piece = registry.retried(call, receive, progress=progress)
             waited += policy.clock() - since
             sha.update(piece)
             position += len(piece)

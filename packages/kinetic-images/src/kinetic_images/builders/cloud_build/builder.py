@@ -25,10 +25,10 @@ from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
 from kinetic_images.builders.dockerfile.recipe_context import obstacle
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
-from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
 from kinetic_images.lock.addresses import is_google_index
 from kinetic_images.recipe import Recipe
+from kinetic_images.registry.registry import Registry
 from kinetic_payload.errors import PreconditionFailedError
 from kinetic_payload.http.session import origin
 from kinetic_payload.layout import build_context
@@ -51,7 +51,7 @@ class CloudBuildBuilder:
     settings: CloudBuildSettings
     store: Store
     """The builds bucket: it gets the inputs and the logs of builds."""
-    registries: ImageLookup
+    registries: Registry
     """Where digests are looked up."""
     secrets: SecretsFor = field(default=no_secrets, repr=False)
     """Credentials of this machine, for hosts other than Google's: a build gets them from Secret Manager only."""
@@ -119,9 +119,8 @@ class CloudBuildBuilder:
 
     def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
         image = build.image
-        split_image(image)
         secrets = self._secrets(build.addresses)
-        found = existing_digest(self.registries, image)
+        found = self.registries.digest(image)
         if found is not None:
             return found
         # Importing Google's client takes a second.
@@ -199,7 +198,7 @@ class CloudBuildBuilder:
         digest = over.digests.get(image)
         by_step = self.settings.registry_login is not None  # Such a push is not listed.
         try:
-            found = existing_digest(self.registries, image)
+            found = self.registries.digest(image)
         except RegistryError as error:
             reports.line(f"The image could not be looked up in the registry: {error.message}")
             found = digest

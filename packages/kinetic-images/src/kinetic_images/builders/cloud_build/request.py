@@ -8,7 +8,7 @@ from typing import Any, Final
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.builders.dockerfile.container_build import FRESH, ContainerBuild
 from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
-from kinetic_images.builders.image_lookup import split_image
+from kinetic_images.registry.names import parse_reference
 from kinetic_payload.layout import BUILD_LOGS
 from kinetic_payload.stores.store import Location
 
@@ -52,8 +52,8 @@ def build_request(
     """
     bucket, _, prefix = location.path.partition("/")
     folder = f"{prefix}/" if prefix else ""
-    repository, tag = split_image(build.image)
-    cache = f"{repository}:buildcache-{build.platform.rpartition('/')[2]}"
+    image = parse_reference(build.image)
+    cache = f"{image.repository}:buildcache-{build.platform.rpartition('/')[2]}"
     login = settings.registry_login
     steps = [_step(build, settings, cache, token_hosts)]
     if token_hosts:
@@ -76,7 +76,7 @@ def build_request(
         "steps": steps,
         "timeout": _seconds(settings.timeout.total_seconds()),
         "queue_ttl": _seconds(settings.queue_limit.total_seconds()),
-        "tags": ["kinetic", f"image-{tag}", mark, *settings.tags],
+        "tags": ["kinetic", f"image-{image.tag}", mark, *settings.tags],
         "logs_bucket": f"gs://{bucket}/{folder}{BUILD_LOGS}",
         "options": {
             "logging": "GCS_ONLY",
