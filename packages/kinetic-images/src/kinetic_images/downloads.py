@@ -210,7 +210,8 @@ class Downloader:
                 )
 
         def send(sent: Outgoing) -> Response:
-            sent = replace(sent, url=_without_userinfo(sent.url))
+            parts = urlsplit(sent.url)._replace(netloc=host_of(sent.url))  # Without a user.
+            sent = replace(sent, url=urlunsplit(parts))
             pieces = self._session.stream(sent, seconds=seconds)
             response = next(pieces)
             assert isinstance(response, Response)
@@ -236,11 +237,6 @@ class Downloader:
 def host_of(url: str) -> str:
     """Return host and port of *url*, without credentials."""
     return urlsplit(url).netloc.rpartition("@")[2]
-
-
-def _without_userinfo(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=host_of(url)))
 
 
 def _refusal(response: Response, what: str) -> Exception:

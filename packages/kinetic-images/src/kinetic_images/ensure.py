@@ -7,20 +7,19 @@ import hashlib
 import json
 import platform
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kinetic_images.bases import (
     GLIBC_LABEL,
     PACKAGES_LABEL,
     PYTHON_LABEL,
-    BaseImage,
     packages_label,
 )
 from kinetic_images.builders.builder import Builder, BuildReports
@@ -258,23 +257,21 @@ def resolve_image(
             f"The base image {request.base} does not say which Python it has; Python {request.python} is "
             "assumed, as here.",
         )
+    labels = dict(request.labels)
+    if request.lists_packages:
+        labels[PYTHON_LABEL] = base.target.python
+        labels[GLIBC_LABEL] = "{}.{}".format(*base.target.glibc)
+        labels[PACKAGES_LABEL] = packages_label(
+            {package.name: package.version for package in lock.packages}
+        )
     recipe = Recipe(
         target=base.target,
         base=base.reference,
         packages=lock.packages,
         files=request.files,
-        labels={**request.labels, **(_description(base, lock) if request.lists_packages else {})},
+        labels=labels,
     )
     return recipe, notes
-
-
-def _description(base: BaseImage, lock: Lock) -> dict[str, str]:
-    packages = {package.name: package.version for package in lock.packages}
-    return {
-        PYTHON_LABEL: base.target.python,
-        GLIBC_LABEL: "{}.{}".format(*base.target.glibc),
-        PACKAGES_LABEL: packages_label(packages),
-    }
 
 
 def _not_in(asked: set[str], requirements: tuple[str, ...]) -> tuple[str, ...]:
@@ -285,41 +282,28 @@ def _build_once(
     request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
 ) -> tuple[str, str | None]:
     """Build *image*, or wait for the process that builds it; return its digest and the builder."""
-    while True:
-        digest: str | None = None
+    digest: str | None = None
 
-        def done() -> bool:
-            nonlocal digest
-            digest = services.registry.digest(image)
-            return digest is not None
-
-        with _claimed(recipe.tag, services, done) as mine:
-            if not mine and not done():
-                continue  # Its builder failed: build it here.
-            if digest is None and not done():
-                return _build(request, recipe, image, builder, services), builder.name
-        assert digest is not None
-        return digest, None
-
-
-@contextmanager
-def _claimed(tag: str, services: ImageServices, done: Callable[[], bool]) -> Iterator[bool]:
-    """Hold the claim to build *tag*. Without shared records, build without a claim."""
-    if services.shared is None:
-        yield True
-        return
-    claims = Claims(services.shared.store, who_am_i())
+    def done() -> bool:
+        nonlocal digest
+        digest = services.registry.digest(image)
+        return digest is not None
 
     def waiting(who: str) -> None:
         services.reports.line(f"{who} is building the same image; waiting for it.")
 
-    with ExitStack() as stack:
-        try:
-            held = claims.held(build_claim(tag), done=done, waiting=waiting)
-            mine = stack.enter_context(held)
-        except BucketNotFoundError:
-            mine = True
-        yield mine
+    while digest is None:
+        with ExitStack() as stack:
+            mine = True  # Without shared records, it is built without a claim.
+            if services.shared is not None:
+                claims = Claims(services.shared.store, who_am_i())
+                with suppress(BucketNotFoundError):
+                    held = claims.held(build_claim(recipe.tag), done=done, waiting=waiting)
+                    mine = stack.enter_context(held)
+            if not done() and mine:
+                return _build(request, recipe, image, builder, services), builder.name
+            # Otherwise the builder that it waited for has failed: build it here.
+    return digest, None
 
 
 def _chosen(builders: Sequence[Builder], recipe: Recipe, reports: BuildReports) -> Builder:
@@ -342,6 +326,7 @@ def _build(
     request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
 ) -> str:
     log: deque[str] = deque(maxlen=_LOG_LINES)
+    shared, name = services.shared, partial(build_record, recipe.tag)
 
     def line(text: str) -> None:
         log.append(text)
@@ -351,6 +336,8 @@ def _build(
     line(f"Building {image} with {len(recipe.packages)} packages ({builder.name}).")
 
     def keep(error: str) -> None:
+        if shared is None:
+            return
         record = {
             "image": image,
             "by": who_am_i(),
@@ -362,8 +349,11 @@ def _build(
             "ingredients": recipe.ingredients,
             "error": error,
         }
-        if services.shared is not None:
-            _write_record(services.shared, recipe, record, log)
+        # Who built the image, from what, and the log, beside the lock; the image does not depend on it.
+        with limited(OutageLimit(_RECORD_SECONDS, quiet=inf)), suppress(StoreError):
+            shared.offer(name("build.json"), record, replace=True)
+            shared.store.write(name("log.txt"), "\n".join([*log, ""]).encode())
+            shared.store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
 
     try:
         digest = builder.build(recipe, image, replace(services.reports, line=line))
@@ -374,17 +364,6 @@ def _build(
         raise
     keep("")
     return digest
-
-
-def _write_record(
-    shared: SharedRecords, recipe: Recipe, record: dict[str, Any], log: deque[str]
-) -> None:
-    """Write who built the image, from what, and its log, beside its lock; the image does not depend on it."""
-    name = partial(build_record, recipe.tag)
-    with limited(OutageLimit(_RECORD_SECONDS, quiet=inf)), suppress(StoreError):
-        shared.offer(name("build.json"), record, replace=True)
-        shared.store.write(name("log.txt"), "\n".join([*log, ""]).encode())
-        shared.store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
 
 
 def who_am_i() -> str:

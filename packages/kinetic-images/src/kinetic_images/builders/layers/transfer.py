@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +24,8 @@ from kinetic_images.registry.repository import Repository
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.files.temporary import Temporary, collect_leftovers
-from kinetic_payload.progress import Advance, size_text
-from kinetic_payload.threads import Executor, Future, check_wanted, parallel_map
+from kinetic_payload.progress import size_text
+from kinetic_payload.threads import check_wanted, parallel_map
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -136,63 +135,44 @@ class Transfer:
         def size_of(layer: PlannedLayer) -> int:
             return sum(sizes.get(package.sha256, 0) for package in layer.packages)
 
+        total, free = sum(map(size_of, missing)), threading.Semaphore(self.processes)
+
+        def write(wheels: Sequence[Path], output: str) -> LayerBlob:
+            while not free.acquire(timeout=_POLL):
+                check_wanted()
+            try:
+                return convert(wheels, output, bytecode=bytecode)
+            finally:
+                free.release()
+
+        def make(layer: PlannedLayer) -> LayerBlob:
+            """Download the wheels of *layer*, write it, and upload it."""
+            get = partial(self.wheels.get, advance=downloaded)
+            wheels = parallel_map(get, layer.packages, threads=_DOWNLOADS)
+            with Temporary(str(self.cache / "partial")) as file:
+                try:
+                    blob = write(wheels, file.path)
+                except InvalidWheelError:
+                    damaged = [each for each in layer.packages if self.wheels.drop_damaged(each)]
+                    if not damaged:
+                        raise
+                    wheels = [self.wheels.get(package) for package in layer.packages]
+                    os.ftruncate(file.fd, 0)
+                    blob = write(wheels, file.path)
+                keep_record(self._record(layer), asdict(blob))
+                if not self.repository.has_blob(blob.digest):
+                    content = partial(open_shared, file.fd, blob.size)
+                    self.repository.upload(blob.digest, blob.size, content, uploaded)
+            return blob
+
         # The largest first, so that no process is left with a large one at the end.
         order = sorted(missing, key=size_of, reverse=True)
-        total = sum(map(size_of, missing))
-        with ExitStack() as stack:
-            downloaded = stack.enter_context(
-                self.reports.progress("downloading packages", total or None)
-            )
-            uploaded = stack.enter_context(self.reports.progress("uploading layers", None))
-            downloads = stack.enter_context(Executor(_DOWNLOADS))
-            layers = stack.enter_context(Executor(self.processes + _UPLOADS))
-            made, free = {}, threading.Semaphore(self.processes)
-
-            def write(wheels: Sequence[Path], output: str) -> LayerBlob:
-                while not free.acquire(timeout=_POLL):
-                    check_wanted()
-                try:
-                    return convert(wheels, output, bytecode=bytecode)
-                finally:
-                    free.release()
-
-            for layer in order:
-                files = [
-                    downloads.submit(partial(self.wheels.get, package, downloaded))
-                    for package in layer.packages
-                ]
-                made[layer.key] = layers.submit(
-                    partial(self._make_one, layer, files, write, uploaded)
-                )
-            blobs = {key: future.result() for key, future in made.items()}
-            layers.join()
-            downloads.join()
-        return blobs
-
-    def _make_one(
-        self,
-        layer: PlannedLayer,
-        files: Sequence[Future[Path]],
-        write: Callable[[Sequence[Path], str], LayerBlob],
-        advance: Advance,
-    ) -> LayerBlob:
-        """Write one layer as soon as its wheels are there, and upload it."""
-        wheels = [file.result() for file in files]
-        with Temporary(str(self.cache / "partial")) as file:
-            try:
-                blob = write(wheels, file.path)
-            except InvalidWheelError:
-                damaged = [each for each in layer.packages if self.wheels.drop_damaged(each)]
-                if not damaged:
-                    raise
-                wheels = [self.wheels.get(package) for package in layer.packages]
-                os.ftruncate(file.fd, 0)
-                blob = write(wheels, file.path)
-            keep_record(self._record(layer), asdict(blob))
-            if not self.repository.has_blob(blob.digest):
-                content = partial(open_shared, file.fd, blob.size)
-                self.repository.upload(blob.digest, blob.size, content, advance)
-        return blob
+        with (
+            self.reports.progress("downloading packages", total or None) as downloaded,
+            self.reports.progress("uploading layers", None) as uploaded,
+        ):
+            made = parallel_map(make, order, threads=self.processes + _UPLOADS)
+        return {layer.key: blob for layer, blob in zip(order, made, strict=True)}
 
 
 def open_shared(fd: int, size: int) -> BinaryIO:

@@ -15,7 +15,6 @@ from kinetic.errors import ConfigurationError, InvalidRequestError
 if TYPE_CHECKING:
     from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
-    from kinetic_images.base_images import ContextBuilder
     from kinetic_images.builders.builder import Builder, BuildReports
     from kinetic_images.builders.cloud_build import CloudBuildBuilder, RegistryLogin
     from kinetic_images.builders.docker import DockerBuilder
@@ -77,7 +76,13 @@ class ClusterBuilders:
 
     def place(self, settings: Settings) -> Place | None:
         """Return the cluster by its name on GKE; None if its project or region is not known."""
-        return place_of(settings, self.context, self.location)
+        found = GKE_CONTEXT.fullmatch(self.context or "")
+        project = found["project"] if found else settings.project.value
+        region = cluster_region(settings, self.context, self.location)
+        if project is None or region is None:
+            return None
+        cluster = found["cluster"] if found else settings.cluster.value
+        return Place(project=project, region=region, cluster=cluster)
 
     def registry(self, limit: float | None = None) -> Registry:
         """Return the registries; a request is retried for *limit* seconds, or for the default time."""
@@ -132,7 +137,7 @@ class ClusterBuilders:
         store = self._builds(settings)
         return None if store is None else SharedRecords(store, self.signing)
 
-    def context_builder(self, settings: Settings) -> ContextBuilder:
+    def context_builder(self, settings: Settings) -> CloudBuildBuilder | DockerBuilder:
         """Return the builder of a user's Dockerfile.
 
         Raises:
@@ -327,17 +332,3 @@ class Place:
     def builds_account(self) -> str:
         """The service account of builds."""
         return f"kn-{self.cluster}-builds@{self.project}.iam.gserviceaccount.com"
-
-
-def place_of(settings: Settings, context: str | None, location: str | None) -> Place | None:
-    """Return the cluster by its name on GKE; None if its project or region is not known.
-
-    *context* is its name in the kubeconfig; *location* is what the GKE API names as its location.
-    """
-    found = GKE_CONTEXT.fullmatch(context or "")
-    project = found["project"] if found else settings.project.value
-    region = cluster_region(settings, context, location)
-    if project is None or region is None:
-        return None
-    cluster = found["cluster"] if found else settings.cluster.value
-    return Place(project=project, region=region, cluster=cluster)
