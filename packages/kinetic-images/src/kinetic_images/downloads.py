@@ -103,7 +103,23 @@ class Downloader:
                 )
 
         def receive(seconds: float) -> None:
-            self._receive(url, sink, what, seconds, count)
+            headers = {"Range": f"bytes={sink.position}-"} if sink.position else {}
+            response, pieces = self._request("GET", url, headers, what, seconds)
+            # Unread bytes are not worth reading only to reuse the connection.
+            with closing(pieces):
+                if response.status == 206:
+                    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+                    if found is None or int(found[1]) != sink.position:
+                        sink.restart()
+                        raise TransientError("it sent another range than the requested one")
+                elif sink.position:
+                    sink.restart()
+                    if response.status == 416:
+                        raise TransientError("it does not have the requested range")
+                for data in pieces:
+                    assert isinstance(data, bytes)
+                    count(len(data))
+                    sink.put(data)
 
         self._retry(url, what, receive, lambda: sink.position)
 
@@ -174,27 +190,6 @@ class Downloader:
                 f"{failed} from {host_of(url)}: {error.last.reason} (tried for {error.seconds:g} s).",
                 hint="Check the network, and that the index is up; then try again.",
             ) from None  # The cause's text may contain the URL.
-
-    def _receive(
-        self, url: str, sink: Sink, what: str, seconds: float, count: Callable[[int], object]
-    ) -> None:
-        headers = {"Range": f"bytes={sink.position}-"} if sink.position else {}
-        response, pieces = self._request("GET", url, headers, what, seconds)
-        # Unread bytes are not worth reading only to reuse the connection.
-        with closing(pieces):
-            if response.status == 206:
-                found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-                if found is None or int(found[1]) != sink.position:
-                    sink.restart()
-                    raise TransientError("it sent another range than the requested one")
-            elif sink.position:
-                sink.restart()
-                if response.status == 416:
-                    raise TransientError("it does not have the requested range")
-            for data in pieces:
-                assert isinstance(data, bytes)
-                count(len(data))
-                sink.put(data)
 
     def _request(
         self, method: str, url: str, headers: Mapping[str, str], what: str, seconds: float

@@ -52,6 +52,7 @@ class FetchedManifest:
     digest: str
     media_type: str
     data: bytes = field(repr=False)
+    parsed: Manifest | Index = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,15 @@ class Repository:
                     f"Could not {call}: its bytes have the digest {digest}, but it is named {named}.",
                     hint="A proxy may have changed the response. Try again, or ask the registry's operator.",
                 )
-        kind = self._checked(call, response)
-        return FetchedManifest(digest, kind, response.data)
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind.startswith("text/"):
+            raise RegistryError(
+                f"Could not {call}: the response is {kind}, not a manifest.",
+                hint="Log in to the network, or check the address of the registry.",
+            )
+        with self._about(version):
+            parsed = parse_manifest(response.data, kind)
+        return FetchedManifest(digest, parsed.media_type, response.data, parsed)
 
     def image(self, reference: str, architecture: str) -> RemoteImage:
         """Return the image with a tag or digest for `linux/ARCHITECTURE` (`amd64`, `arm64`).
@@ -134,7 +142,7 @@ class Repository:
         found = self.manifest(version)
         if found is None:
             raise self._not_found(version)
-        parsed, index = self._parsed(found, version), None
+        parsed, index = found.parsed, None
         if isinstance(parsed, Index):
             index = found.digest
             chosen = parsed.choose(architecture)
@@ -143,7 +151,7 @@ class Repository:
             found = self.manifest(chosen.digest)
             if found is None:
                 raise self._not_found(chosen.digest)
-            parsed = self._parsed(found, chosen.digest)
+            parsed = found.parsed
             if isinstance(parsed, Index):
                 raise InvalidImageError(f"The image {self}, {version}, is an index of indexes.")
         data = self.blob(parsed.config.digest, most=_LARGEST_CONFIG)
@@ -282,26 +290,6 @@ class Repository:
     def _manifest_request(self, call: Call, method: str, version: str) -> Outgoing:
         url = self._registry.url(call, f"manifests/{version}")
         return Outgoing(method=method, url=url, headers={"Accept": _ACCEPT})
-
-    def _checked(self, call: Call, response: Response) -> str:
-        """Return the type of a manifest, which is not the page of a proxy or another artifact."""
-        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if kind in (*MANIFESTS, *INDEXES):
-            return kind
-        parsed = None
-        if not kind.startswith("text/"):
-            with self._about(call.doing):
-                parsed = parse_manifest(response.data, kind)
-        if parsed is None:
-            raise RegistryError(
-                f"Could not {call}: the response is {kind or 'of an unknown type'}, not a manifest.",
-                hint="Log in to the network, or check the address of the registry.",
-            )
-        return parsed.media_type
-
-    def _parsed(self, found: FetchedManifest, version: str) -> Manifest | Index:
-        with self._about(version):
-            return parse_manifest(found.data, found.media_type)
 
     @contextmanager
     def _about(self, what: str) -> Iterator[None]:

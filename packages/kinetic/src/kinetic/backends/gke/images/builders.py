@@ -13,7 +13,6 @@ from kinetic.backends.gke.regions import GKE_CONTEXT, cluster_region
 from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
     from kinetic_images.builders.builder import Builder, BuildReports
     from kinetic_images.builders.cloud_build import CloudBuildBuilder, RegistryLogin
@@ -114,21 +113,6 @@ class ClusterBuilders:
             reports=reports,
             resolved=resolved,
         )
-
-    def job_services(
-        self,
-        settings: Settings,
-        dependencies: Dependencies,
-        packaging: Packaging,
-        *,
-        resolved: Callable[[], None] = lambda: None,
-    ) -> ImageServices:
-        """Return what the image of a job is made with; progress is reported to *packaging*."""
-        from kinetic_images.builders.builder import BuildReports
-
-        reports = BuildReports(line=packaging.report, progress=packaging.progress)
-        shared = self.shared(settings)
-        return self.services(settings, dependencies, reports, shared=shared, resolved=resolved)
 
     def shared(self, settings: Settings) -> SharedRecords | None:
         """Return the records in the builds bucket; None if there is none."""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
     from kinetic.submit.request import JobRequest
-    from kinetic_images.dependencies import Dependencies
-    from kinetic_images.ensure import ImageRequest
+    from kinetic_images.ensure import ImageRequest, ImageServices
     from kinetic_images.lock.jax import Category
     from kinetic_images.targets import Machine
     from kinetic_payload.stores.store import Store
@@ -127,23 +126,12 @@ class ClusterImages:
 
     def _bundled(self, request: JobRequest, packaging: Packaging) -> str:
         from kinetic_images.bases import default_base
-        from kinetic_images.dependencies import find_dependencies
         from kinetic_images.ensure import ensure_image
 
-        settings, builders = request.settings, self.builders
-        dependencies = find_dependencies(packaging.plan.root, environ=builders.environment)
-        wanted = image_request(
-            request,
-            dependencies,
-            packaging,
-            base=settings.base_image.value or default_base(image_python()),
-            repository=self._repository(settings),
-            home=builders.home,
-        )
-        services = builders.job_services(
-            settings, dependencies, packaging, resolved=packaging.checked
-        )
-        image = ensure_image(wanted, services)
+        settings = request.settings
+        base = settings.base_image.value or default_base(image_python())
+        repository = self._repository(settings)
+        image = ensure_image(*self._wanted(request, packaging, base, repository, packaging.checked))
         report_notes(packaging, image.notes)
         return image.reference
 
@@ -154,29 +142,20 @@ class ClusterImages:
         store: Store,
         check_secret: Callable[[], None],
     ) -> PreparedImage:
-        from kinetic_images.dependencies import find_dependencies
         from kinetic_images.lock.index_credentials import IndexCredentials
         from kinetic_images.prebuilt import find_prebuilt, write_environment
         from kinetic_payload.project.context import ensure_context
         from kinetic_payload.project.snapshot import tree_of
 
-        settings = request.settings
-        assert settings.base_image_repo.value is not None
-        dependencies = find_dependencies(packaging.plan.root, environ=self.builders.environment)
-        address = prebuilt_address(request)
-        wanted = image_request(
-            request,
-            dependencies,
-            packaging,
-            base=address,
-            repository=address,
-            home=self.builders.home,
-        )
-        services = self.builders.job_services(settings, dependencies, packaging)
-        command = _build_command(settings.base_image_repo.value, category_of(request))
+        repository, address = request.settings.base_image_repo.value, prebuilt_address(request)
+        assert repository is not None
+        wanted, services = self._wanted(request, packaging, address, address)
+        command = _build_command(repository, category_of(request))
         found = find_prebuilt(wanted, services, command=command)
         # A token of Artifact Registry would expire; there, pods have credentials of their own.
-        credentials = IndexCredentials(dependencies, self.builders.environment, google=lambda: None)
+        credentials = IndexCredentials(
+            wanted.dependencies, self.builders.environment, google=lambda: None
+        )
         netrc = credentials.netrc(found.addresses)
         if netrc:
             check_secret()
@@ -192,6 +171,67 @@ class ClusterImages:
             tree = tree_of(folder)
             ensure_context(store, tree, track=packaging.progress)
         return PreparedImage(found.base.reference, environment_digest=tree.digest, netrc=netrc)
+
+    def _wanted(
+        self,
+        request: JobRequest,
+        packaging: Packaging,
+        base: str,
+        repository: str,
+        resolved: Callable[[], None] = lambda: None,
+    ) -> tuple[ImageRequest, ImageServices]:
+        """Return the request for an image with the dependencies of a job's project, and what it is made with.
+
+        *base* is the address of the image to build on, and *repository* where the result is pushed. What Kinetic
+        adds because the project imports it is reported.
+        """
+        from kinetic.jobs.runner import runner_bundle
+        from kinetic_images.builders.builder import BuildReports
+        from kinetic_images.dependencies import find_dependencies
+        from kinetic_images.ensure import ImageRequest
+        from kinetic_images.lock.own import own_wheels_of
+        from kinetic_images.recipe import RUNNER_PATH
+        from kinetic_payload.project.imports import file_that_imports
+
+        settings, builders = request.settings, self.builders
+        dependencies = find_dependencies(packaging.plan.root, environ=builders.environment)
+        wheels = own_wheels_of(dependencies, builders.home)
+        additions = [bucket_requirement()]
+        # Users often forget to require it.
+        if KERAS not in {line.name for line in dependencies.requirements}:
+            snapshot = packaging.snapshot()
+            path = None if snapshot is None else file_that_imports(snapshot, KERAS)
+            if path is not None:
+                note = f"{path} imports {KERAS}, which no requirement names: it is added."
+                report_notes(packaging, [note])
+                additions.append(KERAS)
+        if request.debug:
+            additions.append("debugpy")
+        if request.semantics == "pathways":
+            additions.append("pathwaysutils")
+        wanted = ImageRequest(
+            dependencies=dependencies,
+            category=category_of(request),
+            python=image_python(),
+            machine=machine_of(request),
+            base=base,
+            repository=repository,
+            additions=tuple(additions),
+            preferences=(pickle_requirement(),),
+            own=wheels.own,
+            fallback=wheels.fallback,
+            # Without bytecode: it would differ between patch versions of Python, and make other images.
+            files={RUNNER_PATH: runner_bundle(builders.home, bytecode=False)},
+            refresh=settings.rebuild.value,
+        )
+        services = builders.services(
+            settings,
+            dependencies,
+            BuildReports(line=packaging.report, progress=packaging.progress),
+            shared=builders.shared(settings),
+            resolved=resolved,
+        )
+        return wanted, services
 
     def _repository(self, settings: Settings) -> str:
         """Return where bundled images are pushed.
@@ -256,48 +296,6 @@ def _build_command(repository: str, category: Category) -> str:
     return f"kinetic build-image --repo {repository} --category {category}"
 
 
-def image_request(
-    request: JobRequest,
-    dependencies: Dependencies,
-    packaging: Packaging,
-    *,
-    base: str,
-    repository: str,
-    home: Path,
-) -> ImageRequest:
-    """Return the request for an image with the *dependencies* of a job's project.
-
-    *base* is the address of the image to build on, *repository* where the result is pushed, and *home* is
-    `KINETIC_HOME`. What Kinetic adds because the project imports it is reported.
-    """
-    from kinetic.jobs.runner import runner_bundle
-    from kinetic_images.ensure import ImageRequest
-    from kinetic_images.lock.own import own_wheels_of
-    from kinetic_images.recipe import RUNNER_PATH
-
-    wheels = own_wheels_of(dependencies, home)
-    additions = [bucket_requirement(), *_imported(dependencies, packaging)]
-    if request.debug:
-        additions.append("debugpy")
-    if request.semantics == "pathways":
-        additions.append("pathwaysutils")
-    return ImageRequest(
-        dependencies=dependencies,
-        category=category_of(request),
-        python=image_python(),
-        machine=machine_of(request),
-        base=base,
-        repository=repository,
-        additions=tuple(additions),
-        preferences=(pickle_requirement(),),
-        own=wheels.own,
-        fallback=wheels.fallback,
-        # Without bytecode: it would differ between patch versions of Python, and make other images.
-        files={RUNNER_PATH: runner_bundle(home, bytecode=False)},
-        refresh=request.settings.rebuild.value,
-    )
-
-
 def category_of(request: JobRequest) -> Category:
     """Return the kind of accelerator that the function itself uses."""
     # Under Pathways, the function runs on a machine without TPUs.
@@ -314,16 +312,3 @@ def report_notes(packaging: Packaging, notes: Sequence[str]) -> None:
     """Report *notes*, each once in this process."""
     for note in notes:
         warn_once(packaging.report, note)
-
-
-def _imported(dependencies: Dependencies, packaging: Packaging) -> list[str]:
-    """Return packages that the project imports, and that users often forget to require."""
-    from kinetic_payload.project.imports import file_that_imports
-
-    named = {requirement.name for requirement in dependencies.requirements}
-    snapshot = None if KERAS in named else packaging.snapshot()
-    path = None if snapshot is None else file_that_imports(snapshot, KERAS)
-    if path is None:
-        return []
-    report_notes(packaging, [f"{path} imports {KERAS}, which no requirement names: it is added."])
-    return [KERAS]
