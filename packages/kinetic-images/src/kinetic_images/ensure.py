@@ -181,17 +181,17 @@ def _ensured(
 ) -> EnsuredImage:
     name = parse_reference(request.repository).tagged(recipe.tag)
     digest = services.registry.digest(str(name))
-    built_by = None
+    built_by, last = None, _last_recipe(request, services)
     if digest is not None:
         services.resolved()
     else:
         builder = _chosen(services.builders(), recipe, services.reports)
         builder.check(recipe, str(name))
         services.resolved()
-        services.reports.line(changed_ingredients(services.home, _project(request), recipe))
+        services.reports.line(changed_ingredients(last, recipe))
         digest, built_by = _build_once(request, recipe, str(name), builder, services)
         collect_daily(services.home)
-    remember(services.home, _project(request), recipe)
+    remember(last, recipe)
     return EnsuredImage(
         reference=str(name.at(digest)), recipe=recipe, notes=notes, built_by=built_by
     )
@@ -375,7 +375,9 @@ def who_am_i() -> str:
     return f"{user}@{platform.node()}"
 
 
-def _project(request: ImageRequest) -> str:
+def _last_recipe(request: ImageRequest, services: ImageServices) -> Path:
+    """Return where the ingredients of the last image of a project are recorded."""
     source = request.dependencies.source
     text = json.dumps([str(source or ""), request.category, request.machine, request.repository])
-    return hashlib.sha256(text.encode()).hexdigest()
+    key = hashlib.sha256(text.encode()).hexdigest()
+    return services.home / "cache" / "images" / "last" / f"{key}.json"

@@ -12,6 +12,10 @@ from kinetic_images.registry.names import parse_reference
 from kinetic_payload.layout import BUILD_LOGS
 from kinetic_payload.stores.store import Location
 
+_DOCKER_IMAGE: Final = "gcr.io/cloud-builders/docker"
+"""The published image of the step that runs docker. It is logged in to the project's registries."""
+_TOKEN_IMAGE: Final = "gcr.io/cloud-builders/gcloud"  # noqa: S105 - an image
+"""The published image of the step that obtains a token of the account of the build."""
 _WITH_SECRETS: Final = 'set -eu; umask 077; d=$(mktemp -d); {writes}exec docker build {given}"$@"'
 """A shell command: secrets become files in the container of the step, for BuildKit."""
 
@@ -59,13 +63,13 @@ def build_request(
     if token_hosts:
         # Docker's BuildKit has no network in which a RUN could ask for a token itself.
         volumes = {"volumes": [{"name": "kinetic-login", "path": _LOGIN}]}
-        steps = [_shell("token", settings.token_image, _GET_TOKEN) | volumes, steps[0] | volumes]
+        steps = [_shell("token", _TOKEN_IMAGE, _GET_TOKEN) | volumes, steps[0] | volumes]
     if login is not None:
         # Steps share the home folder, and so docker's logins.
-        log_in = _shell("login", settings.step_image, _LOG_IN, "login", login.user, login.host)
+        log_in = _shell("login", _DOCKER_IMAGE, _LOG_IN, "login", login.user, login.host)
         steps.insert(0, log_in | {"secret_env": [_PASSWORD]})
         steps += [
-            {"id": name, "name": settings.step_image, "args": ["push", _escaped(image)]}
+            {"id": name, "name": _DOCKER_IMAGE, "args": ["push", _escaped(image)]}
             for name, image in (("push-cache", cache), ("push", build.image))
         ]
     request: dict[str, Any] = {
@@ -119,14 +123,14 @@ def _step(
     env = {"env": ["DOCKER_BUILDKIT=1"]}
     if not names:
         args = [*map(_escaped, ["build", *arguments])]
-        return {"id": "build", "name": settings.step_image, "args": args, **env}
+        return {"id": "build", "name": _DOCKER_IMAGE, "args": args, **env}
     writes = "".join(f'printf %s "${_variable(name)}" > "$d/{name}"; ' for name in stored)
     if token_hosts:
         writes += _ADD_TOKEN.format(hosts=" ".join(token_hosts))
     given = "".join(f'--secret=id={name},src="$d/{name}" ' for name in names)
     script = _WITH_SECRETS.format(writes=writes, given=given)
     secret_env = {"secret_env": [*map(_variable, stored)]} if stored else {}
-    return _shell("build", settings.step_image, script, "build", *arguments) | env | secret_env
+    return _shell("build", _DOCKER_IMAGE, script, "build", *arguments) | env | secret_env
 
 
 def _shell(name: str, image: str, script: str, *arguments: str) -> dict[str, Any]:

@@ -10,10 +10,6 @@ from typing import Final
 
 from kinetic_images.errors import BuildInputError
 
-DOCKER_IMAGE = "gcr.io/cloud-builders/docker"
-"""The published image of the step that runs docker. It is logged in to the project's registries."""
-TOKEN_IMAGE = "gcr.io/cloud-builders/gcloud"  # noqa: S105 - an image
-"""The published image of the step that obtains a token of the account of the build."""
 _SECRET: Final = re.compile(r"[\w-]{1,255}", re.ASCII)
 _VERSION: Final = re.compile(
     r"projects/[a-z0-9:.-]+/secrets/[\w-]{1,255}/versions/(?:latest|[0-9]+)", re.ASCII
@@ -57,8 +53,6 @@ class CloudBuildSettings:
     """None: the images are pushed to a registry of the project, to which builds are logged in."""
     endpoint: str | None = None
     """Another address of the API; `http://HOST:PORT` without encryption and credentials, for tests."""
-    step_image: str = DOCKER_IMAGE
-    token_image: str = TOKEN_IMAGE
 
     @property
     def parent(self) -> str:
