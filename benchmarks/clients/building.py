@@ -3,18 +3,19 @@
 import json
 import os
 import pickle
+import resource
 import sys
 import time
 from pathlib import Path
 
 from kinetic_images.builders.builder import BuildReports
-from kinetic_images.builders.layers import workers
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.dependencies import find_dependencies
 from kinetic_images.ensure import EnsuredImage, ImageRequest, ImageServices, ensure_image
 from kinetic_images.recipe import RUNNER_PATH
 from kinetic_images.registry.registry import Registry
 from kinetic_images.wheel_files import WheelFiles
+from kinetic_payload.threads import cores
 
 FOUND, CLIENTS, ACTION, GIVEN = sys.argv[1:5]
 """The file of the findings, the folder of clients, what to do, and facts as JSON."""
@@ -70,27 +71,16 @@ def resolve():
 def build():
     """Build a recipe in layers, with wheels that were downloaded before."""
     recipe = pickle.loads(Path(given["recipe"]).read_bytes())
-    of_workers = []
-    worker_class = workers._Worker  # noqa: SLF001 - its memory can be read until it is killed
-    kill = worker_class.kill
-
-    def read_and_kill(worker):
-        status = Path(f"/proc/{worker._process.pid}/status").read_text().splitlines()  # noqa: SLF001
-        of_workers.extend(
-            int(line.split()[1]) * 1024 / 1e6 for line in status if line.startswith("VmHWM")
-        )
-        kill(worker)
-
-    worker_class.kill = read_and_kill
     began = time.perf_counter()
     builder = LayersBuilder(
         Registry(environ={}), WheelFiles(Path(given["wheels"])), Path(given["cache"])
     )
     image = f"{given['repository']}:{recipe.tag}"
     digest = builder.build(recipe, image, BuildReports())
+    of_one_worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     return {
         "seconds": time.perf_counter() - began,
-        "peak": peak() + sum(of_workers),
+        "peak": peak() + cores() * of_one_worker * 1024 / 1e6,
         "reference": f"{given['repository']}@{digest}",
     }
 

@@ -636,10 +636,7 @@ def test_a_registry_that_does_not_run_is_named(
     engine: Any, docker_registry: str, debian: str
 ) -> None:
     class Anything:
-        def repository(self, name: str, /) -> Any:
-            return self
-
-        def digest(self, tag: str) -> str | None:
+        def digest(self, image: str) -> str | None:
             return None
 
     builder = DockerBuilder(registries=Anything(), environ=engine.environ)

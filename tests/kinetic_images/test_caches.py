@@ -12,8 +12,6 @@ from time import time
 from file_server import FileServer
 from locked_project import Project
 
-from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.builders.layers.layer_records import LayerRecords
 from kinetic_images.caches import collect, collect_daily
 from kinetic_images.downloads import Downloader
 from kinetic_images.kept_records import find_record, keep_record
@@ -22,7 +20,6 @@ from kinetic_images.wheel_files import WheelFiles
 
 DAY = 86_400.0
 NOW = time()
-BLOB = LayerBlob(digest="sha256:0", diff_id="sha256:1", size=1)
 
 
 def a_package(index: FileServer) -> LockedPackage:
@@ -71,19 +68,19 @@ def test_beyond_the_limit_the_least_recently_used_wheels_go_but_none_of_the_last
 def test_each_kind_of_use_keeps_a_file(index: FileServer, project: Project) -> None:
     home, package = project.home, a_package(index)
     wheels = files_in(home)
-    records = LayerRecords(home / "cache" / "layers" / "records")
+    layer = home / "cache" / "layers" / "records" / "x.json"
     image = home / "cache" / "images" / "x.json"
     project.wheel("alpha")
     project.require("alpha")
 
     def use() -> None:
         wheels.get(package)
-        records.find("x")
+        find_record(layer)
         find_record(image)
         project.lock()
 
     keep_record(image, {})
-    records.keep("x", BLOB)
+    keep_record(layer, {})
     use()
     kept = [
         path for path in (home / "cache").rglob("*") if path.suffix in (".whl", ".json", ".toml")

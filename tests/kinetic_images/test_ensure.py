@@ -36,9 +36,9 @@ from kinetic_images.errors import (
     RegistryPermissionError,
     RegistryUnavailableError,
 )
+from kinetic_images.kept_records import SharedRecords
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.registry import Registry
-from kinetic_images.shared_records import SharedRecords
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.http.retry import RetryPolicy
 from kinetic_payload.records.signing import Signer
@@ -346,10 +346,10 @@ def test_a_shared_record_that_another_process_has_replaced_meanwhile_is_taken_ov
     records = SharedRecords(MemoryStore(), Signer(b"k" * 32))
     records.offer("x", {"lock": "old"})
     old = records.find("x")
-    assert records.supersede("x", old, {"lock": "a"})["lock"] == "a"
-    assert records.supersede("x", old, {"lock": "b"})["lock"] == "a"
+    assert records.offer("x", {"lock": "a"}, instead_of=old)["lock"] == "a"
+    assert records.offer("x", {"lock": "b"}, instead_of=old)["lock"] == "a"
     records.store.write("x", b"damaged")
-    assert records.supersede("x", None, {"lock": "c"})["lock"] == "c"
+    assert records.offer("x", {"lock": "c"})["lock"] == "c"
     assert (records.find("x") or {})["lock"] == "c"
 
 

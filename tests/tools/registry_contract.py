@@ -65,7 +65,6 @@ class RegistryContract:
             assert repository.digest("1") == repository.digest(digest) == image.digest == digest
             assert image.index_digest is None
             assert image.config.env == {"PATH": "/bin", "A": "b=c"}
-            assert (image.config.user, image.config.entrypoint) == ("7", ("/run",))
             (layer,) = image.manifest.layers
             with repository.open_blob(layer.digest, layer.size) as file:
                 assert digest_of(file.read()) == layer.digest

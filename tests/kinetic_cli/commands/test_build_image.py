@@ -76,7 +76,7 @@ class World:
 
     def packages(self, category: str) -> dict[str, str]:
         address = f"{self.repository}/base-{category}:{kinetic.__version__}"
-        found = find_base(address, PYTHON, "x86_64", self.registry)
+        found = find_base(address, PYTHON, "x86_64", self.registry, self.folder / "kinetic")
         assert found.labelled
         return dict(found.packages or {})
 

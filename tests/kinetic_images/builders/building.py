@@ -54,22 +54,10 @@ class Images:
     """Registries that have the images in `known`: address → digest."""
 
     known: dict[str, str] = field(default_factory=dict)
-    looks: list[str] = field(default_factory=list)
 
-    def repository(self, name: str, /) -> Any:
-        """Return a repository of these registries."""
-        return _Tags(self, name)
-
-
-@dataclass(frozen=True)
-class _Tags:
-    images: Images
-    name: str
-
-    def digest(self, tag: str) -> str | None:
-        """Return the digest of a tag, or None."""
-        self.images.looks.append(f"{self.name}:{tag}")
-        return self.images.known.get(f"{self.name}:{tag}")
+    def digest(self, image: str) -> str | None:
+        """Return the digest of an image, or None."""
+        return self.known.get(image)
 
 
 @dataclass

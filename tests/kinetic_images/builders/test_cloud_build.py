@@ -522,10 +522,7 @@ def test_a_registry_that_fails_after_the_build_does_not_lose_its_digest(cloud: C
         def __init__(self) -> None:
             self.looks = 0
 
-        def repository(self, name: str, /) -> Any:
-            return self
-
-        def digest(self, tag: str) -> str | None:
+        def digest(self, image: str) -> str | None:
             self.looks += 1
             if self.looks == 1:
                 return None

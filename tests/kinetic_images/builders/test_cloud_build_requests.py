@@ -11,8 +11,10 @@ import pytest
 from google.cloud.devtools import cloudbuild_v1
 
 from kinetic_images.builders.cloud_build import CloudBuildSettings, RegistryLogin
-from kinetic_images.builders.cloud_build.request import ImageBuild, Source, build_request
+from kinetic_images.builders.cloud_build.request import build_request
 from kinetic_images.builders.cloud_build.settings import secret_version
+from kinetic_images.builders.dockerfile.container_build import ContainerBuild
+from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.errors import BuildInputError
 from kinetic_payload.stores.store import Location
 from kinetic_servers.cloud_build.validation import invalid
@@ -42,18 +44,30 @@ LOGIN = CloudBuildSettings(
 )
 
 
-def request(settings: CloudBuildSettings, bucket: str = "builds", **fields: Any) -> dict[str, Any]:
+def request(
+    settings: CloudBuildSettings,
+    bucket: str = "builds",
+    token_hosts: tuple[str, ...] = (),
+    **fields: Any,
+) -> dict[str, Any]:
     """Return a request with *settings*."""
-    build = ImageBuild(
+    build = ContainerBuild(
         **{
+            "context": BuildContext({"Dockerfile": ContextFile(b"FROM scratch\n")}),
             "image": "europe-west4-docker.pkg.dev/my-project/kn/bundled:0123abc",
-            "source": Source(location=Location("gs", bucket), object="builds/contexts/0a1b.tar.gz"),
             "platform": "linux/amd64",
             "labels": {"note": "costs $5 or ${MORE}"},
             **fields,
         }
     )
-    return build_request(build, settings, "kinetic-77")
+    return build_request(
+        build,
+        "builds/contexts/0a1b.tar.gz",
+        Location("gs", bucket),
+        settings,
+        mark="kinetic-77",
+        token_hosts=token_hosts,
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,13 +94,9 @@ class AfterPush(Images):
 
     folder: Path
 
-    def repository(self, name: str, /) -> AfterPush:
-        """Return itself."""
-        return self
-
-    def digest(self, tag: str) -> str | None:
+    def digest(self, image: str) -> str | None:
         """Return the digest, if it was pushed."""
-        return self.known.get(tag) or (DIGEST if (self.folder / "pushed").exists() else None)
+        return self.known.get(image) or (DIGEST if (self.folder / "pushed").exists() else None)
 
 
 @pytest.fixture

@@ -39,24 +39,15 @@ def test_a_broken_connection_is_continued_where_it_broke(
     assert server.requests.matching(method="GET")[1].headers["range"].startswith("bytes=")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"status": 200, "page": DATA},
-        {"status": 206, "page": DATA, "headers": {"Content-Range": "bytes 0-2999999/3000000"}},
-        {"status": 206, "page": DATA[9:], "headers": {"Content-Range": "bytes 9-2999999/3000000"}},
-        {"status": 416},
-    ],
-)
 def test_a_server_without_ranges_sends_the_blob_again(
-    server: RegistryServer, repository: Repository, digest: str, answer: dict[str, Any]
+    server: RegistryServer, repository: Repository, digest: str
 ) -> None:
     server.faults.add(method="GET", reset="response", at=1_000_000)
-    server.faults.add(method="GET", **answer)
+    server.faults.add(method="GET", status=200, page=DATA)
 
     with repository.open_blob(digest, len(DATA)) as file:
         assert file.read() == DATA
-    assert len(server.requests.matching(method="GET")) <= 3
+    assert len(server.requests.matching(method="GET")) == 2
 
 
 @pytest.mark.parametrize(

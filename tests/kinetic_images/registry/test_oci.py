@@ -126,16 +126,11 @@ def test_a_configuration_is_read_in_full_and_in_its_shortest_form() -> None:
     settings = {
         "Env": ["PATH=/bin", "A=b=c", "EMPTY="],
         "Labels": {"l": "v"},
-        "User": "7:8",
-        "Entrypoint": ["/run"],
-        "Cmd": None,
-        "WorkingDir": "/w",
     }
     full = parse_config(encoded(CONFIG, config=settings, history=[{"comment": "x"}], variant="v8"))
 
     assert full.env == {"PATH": "/bin", "A": "b=c", "EMPTY": ""}
-    assert (full.labels, full.user, full.entrypoint) == ({"l": "v"}, "7:8", ("/run",))
-    assert (full.command, full.working_dir, full.platform) == ((), "/w", "linux/amd64/v8")
+    assert (full.labels, full.platform) == ({"l": "v"}, "linux/amd64/v8")
     assert full.raw["history"] == [{"comment": "x"}]
     assert "PATH" not in repr(full)
     for nothing in ({}, {"config": None}, {"config": {}}):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kinetic_images.errors import (
     ImageNotFoundError,
@@ -9,7 +11,14 @@ from kinetic_images.errors import (
     RegistryPermissionError,
     RegistryUnavailableError,
 )
-from kinetic_images.registry.refusals import Call, Refusal, error_of
+from kinetic_images.registry.refusals import (
+    Call,
+    Challenge,
+    Refusal,
+    error_of,
+    parse_challenges,
+)
+from kinetic_payload.http.session import Response
 
 JSON = {"Content-Type": "application/json"}
 GOOGLE = Call(host="us-docker.pkg.dev", path="p/r/i", doing="write it", right="push")
@@ -17,7 +26,7 @@ HUB = Call(host="docker.io", path="library/python", doing="read it")
 
 
 def refusal(status: int, body: bytes = b"", headers: dict[str, str] | None = None) -> Refusal:
-    return Refusal.of(status, JSON if headers is None else headers, body)
+    return Refusal.of(Response(status, JSON if headers is None else headers, body, ""))
 
 
 @pytest.mark.parametrize(
@@ -74,3 +83,44 @@ def test_the_message_of_a_registry_is_quoted_and_shortened_without_credentials()
     assert str(found).startswith("status 403 (DENIED: see https://h/ x")
     assert "hunter2" not in str(error_of(found, HUB, "the file"))
     assert len(str(found)) < 600
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("", ()),
+        ('Basic realm="a b"', (Challenge("basic", {"realm": "a b"}),)),
+        (
+            'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",'
+            'scope="repository:library/python:pull,push"',
+            (
+                Challenge(
+                    "bearer",
+                    {
+                        "realm": "https://auth.docker.io/token",
+                        "service": "registry.docker.io",
+                        "scope": "repository:library/python:pull,push",
+                    },
+                ),
+            ),
+        ),
+        ('BEARER Realm = token , error="x\\"y", Basic realm=b', (Challenge("bearer", {"realm": "token", "error": 'x"y'}), Challenge("basic", {"realm": "b"}))),
+        ('Negotiate, Basic realm="b"', (Challenge("negotiate"), Challenge("basic", {"realm": "b"}))),
+        ('Bearer realm="a",realm="b"', (Challenge("bearer", {"realm": "a"}),)),
+        ('Bearer realm="never ends', (Challenge("bearer"), Challenge("never"), Challenge("ends"))),
+    ],
+)  # fmt: skip
+def test_challenges_are_read(header: str, expected: tuple[Challenge, ...]) -> None:
+    assert parse_challenges(header) == expected
+
+
+@given(st.text())
+def test_any_header_is_read(header: str) -> None:
+    for challenge in parse_challenges(header):
+        assert challenge.scheme == challenge.scheme.lower()
+
+
+@pytest.mark.parametrize("part", ['a="', "a=", "a ,", '\\"'])
+@pytest.mark.timeout(120)  # In quadratic time, it takes hours.
+def test_a_huge_header_is_read_in_linear_time(part: str) -> None:
+    parse_challenges("Bearer " + part * 500_000)

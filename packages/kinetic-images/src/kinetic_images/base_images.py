@@ -5,11 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kinetic_images.bases import find_base, python_of
 from kinetic_images.builders.builder import BuildReports
-from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.folder_context import folder_context
 from kinetic_images.ensure import ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import RegistryError
@@ -17,6 +16,10 @@ from kinetic_images.registry.names import Reference, parse_reference
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
 from kinetic_payload.errors import KineticError
+
+if TYPE_CHECKING:
+    from kinetic_images.builders.cloud_build import CloudBuildBuilder
+    from kinetic_images.builders.docker import DockerBuilder
 
 _TAG_LENGTH: Final = 40
 
@@ -34,31 +37,6 @@ class PublishedImage:
     """Whether the tag was written; otherwise it was up to date."""
     notes: tuple[str, ...] = ()
     """Sentences for the user."""
-
-
-class ContextBuilder(Protocol):
-    """A builder that also builds a Dockerfile of the user: `docker` and `cloud_build`."""
-
-    @property
-    def name(self) -> str:
-        """The name of the builder."""
-        ...
-
-    def build_context(
-        self,
-        context: BuildContext,
-        image: str,
-        reports: BuildReports,
-        *,
-        platform: str,
-        labels: dict[str, str],
-        fresh: bool = False,
-    ) -> str:
-        """Build *context* for *platform*, push it as *image*, and return its digest.
-
-        *fresh*: with the newest base image, and without results of earlier builds.
-        """
-        ...
 
 
 def publish(request: ImageRequest, services: ImageServices, *, tag: str) -> PublishedImage:
@@ -85,12 +63,13 @@ def publish(request: ImageRequest, services: ImageServices, *, tag: str) -> Publ
 def publish_dockerfile(
     dockerfile: Path,
     repository: str,
-    builder: ContextBuilder,
+    builder: CloudBuildBuilder | DockerBuilder,
     registry: Registry,
     reports: BuildReports,
     *,
     tag: str,
     python: str,
+    home: Path,
     rebuild: bool = False,
 ) -> PublishedImage:
     """Build the user's *dockerfile* with its folder, and publish it as *tag* of *repository*.
@@ -112,7 +91,7 @@ def publish_dockerfile(
         context, str(source), reports, platform="linux/amd64", labels={}, fresh=rebuild
     )
     name = parse_reference(repository).tagged(tag)
-    found = find_base(str(name.at(digest)), python, "x86_64", registry)
+    found = find_base(str(name.at(digest)), python, "x86_64", registry, home)
     notes = []
     if not found.labelled:
         notes.append(

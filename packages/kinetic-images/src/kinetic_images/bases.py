@@ -1,17 +1,27 @@
-"""Base images: which Python and which C library they have."""
+"""Base images, and images that the user names: which Python, C library and packages they have."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from packaging.utils import canonicalize_name, is_normalized_name
+import msgspec
+from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from kinetic_images.errors import ImageNotFoundError
+from kinetic_images.errors import (
+    ImageNotFoundError,
+    RegistryLoginError,
+    RegistryPermissionError,
+    RegistryUnavailableError,
+)
 from kinetic_images.image_files import has_program
+from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.lock.jax import Category
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.oci import ImageConfig
@@ -54,8 +64,66 @@ def base_image(repository: str, category: Category, version: str) -> str:
     return f"{repository.rstrip('/')}/base-{category}:{version}"
 
 
-def find_base(reference: str, python: str, machine: Machine, registry: Registry) -> BaseImage:
+class SeenImage(msgspec.Struct, frozen=True):
+    """What an image says of itself."""
+
+    digest: str
+    """The digest of the manifest for the wanted platform."""
+    python: str | None
+    """The minor version of its Python; None: it does not say, and may have one."""
+    glibc: tuple[int, int] | None
+    packages: dict[str, str] | None
+    """The versions of the packages that its label names, by canonical name; None: it has no such label."""
+
+
+def look_at(
+    reference: str, machine: Machine, registry: Registry, home: Path
+) -> tuple[str, SeenImage]:
+    """Return the digest of the image *reference*, and what it says of itself; that is kept in *home*.
+
+    The next time, only the digest of a tag is asked for, and nothing if *reference* contains the digest.
+
+    Raises:
+        ImageNotFoundError: There is no such image, or none for *machine*, or it has no `python3`.
+        RegistryError: The registry cannot be queried.
+    """
+    name = parse_reference(reference)
+    repository = registry.repository(name)
+    digest = registry.digest(reference)
+    if digest is None:
+        raise ImageNotFoundError(
+            f"There is no image {name}.",
+            hint="Check the name and the tag, and that the image was pushed.",
+        )
+    architecture = Target(python="", machine=machine).architecture
+    key = hashlib.sha256(f"{name.repository}@{digest} {architecture}".encode()).hexdigest()
+    path = home / "cache" / "images" / "seen" / f"{key}.json"
+    with suppress(msgspec.ValidationError):
+        return digest, msgspec.convert(find_record(path), SeenImage)
+    image = repository.image(digest, architecture)
+    minor = python_of(image.config)
+    if minor is None and has_program(image, repository, PROGRAM) is False:
+        raise ImageNotFoundError(
+            f"The image {reference} contains no {PROGRAM}, with which jobs are run.",
+            hint="Name an image with Python, such as python:3.11-slim, or install Python in it.",
+        )
+    glibc = re.fullmatch(r"(\d+)\.(\d+)", image.config.labels.get(GLIBC_LABEL, ""))
+    seen = SeenImage(
+        digest=image.digest,
+        python=minor,
+        glibc=(int(glibc[1]), int(glibc[2])) if glibc else None,
+        packages=packages_of(image.config),
+    )
+    keep_record(path, msgspec.structs.asdict(seen))
+    return digest, seen
+
+
+def find_base(
+    reference: str, python: str, machine: Machine, registry: Registry, home: Path
+) -> BaseImage:
     """Return the base image *reference* for *machine*, after a check that it has *python* (`3.11`).
+
+    What was seen of an image is kept in *home* by its digest.
 
     Raises:
         ImageNotFoundError: There is no such image, or it is for other machines or another Python, or has none.
@@ -63,29 +131,52 @@ def find_base(reference: str, python: str, machine: Machine, registry: Registry)
         RegistryError: The registry cannot be queried.
     """
     name = parse_reference(reference)
-    architecture = Target(python=python, machine=machine).architecture
-    repository = registry.repository(name)
-    image = repository.image(name.version, architecture)
-    minor = python_of(image.config)
-    if minor is None and has_program(image, repository, PROGRAM) is False:
-        raise without_python(reference)
-    if minor is not None and minor != python:
+    _, seen = look_at(reference, machine, registry, home)
+    if seen.python is not None and seen.python != python:
         raise ImageNotFoundError(
-            f"The base image {reference} has Python {minor}, and this process runs Python {python}: "
+            f"The base image {reference} has Python {seen.python}, and this process runs Python {python}: "
             "functions cannot be pickled for another minor version.",
-            hint=f"Name a base image with Python {python} (KINETIC_BASE_IMAGE), or use Python {minor} here.",
+            hint=f"Name a base image with Python {python} (KINETIC_BASE_IMAGE), or use Python {seen.python} here.",
         )
-    glibc = re.fullmatch(r"(\d+)\.(\d+)", image.config.labels.get(GLIBC_LABEL, ""))
     return BaseImage(
-        str(name.at(image.digest)),
-        Target(
-            python=python,
-            machine=machine,
-            glibc=(int(glibc[1]), int(glibc[2])) if glibc else DEBIAN_12_GLIBC,
-        ),
-        labelled=minor is not None,
-        packages=packages_of(image.config),
+        str(name.at(seen.digest)),
+        Target(python=python, machine=machine, glibc=seen.glibc or DEBIAN_12_GLIBC),
+        labelled=seen.python is not None,
+        packages=seen.packages,
     )
+
+
+def inspect_image(
+    uri: str, *, python: str, machine: Machine, registry: Registry, home: Path
+) -> tuple[str, tuple[str, ...]]:
+    """Look at the image *uri*, which will run a function of Python *python* (`3.11`) on *machine*.
+
+    Return its address by digest, and notes for the user. If the registry cannot be queried from here, the image is used as it is named: the nodes of a cluster may
+    have access to it.
+
+    Raises:
+        InvalidReferenceError: *uri* is not the address of an image.
+        ImageNotFoundError: The registry has no such image, or none for the machine, or it has no `python3`.
+        RegistryError: The image is malformed.
+    """
+    name = parse_reference(uri)
+    try:
+        digest, seen = look_at(uri, machine, registry, home)
+    except (RegistryLoginError, RegistryPermissionError, RegistryUnavailableError) as error:
+        note = f"The image {uri} could not be checked from here, and is used as it is named. {error.message}"
+        return uri, (note,)
+    found, notes = seen.python, tuple[str, ...]()
+    if found is None:
+        notes = (
+            f"The image {uri} does not say which Python it has. It must have python3, cloudpickle and "
+            "google-cloud-storage.",
+        )
+    elif found != python:
+        notes = (
+            f"The image {uri} says that it has Python {found}, and this process runs Python {python}: "
+            "a function pickled here may not load there.",
+        )
+    return str(name.at(digest)), notes
 
 
 def python_of(config: ImageConfig) -> str | None:
@@ -94,38 +185,22 @@ def python_of(config: ImageConfig) -> str | None:
     return ".".join(found.split(".")[:2]) or None
 
 
-def without_python(reference: str) -> ImageNotFoundError:
-    """Return the error for an image that certainly has no Python."""
-    return ImageNotFoundError(
-        f"The image {reference} contains no {PROGRAM}, with which jobs are run.",
-        hint="Name an image with Python, such as python:3.11-slim, or install Python in it.",
-    )
-
-
 def packages_label(packages: Mapping[str, str]) -> str:
     """Return the value of `PACKAGES_LABEL` for *packages*: canonical name → version."""
     return " ".join(f"{name}=={version}" for name, version in sorted(packages.items()))
 
 
-def packages_of(config: ImageConfig) -> Mapping[str, str] | None:
+def packages_of(config: ImageConfig) -> dict[str, str] | None:
     """Return the versions of the packages that an image's label names, by canonical name; None: it has no such label.
 
     Words that are not `NAME==VERSION` are left out: anybody can write a label.
     """
-    found = config.labels.get(PACKAGES_LABEL)
-    if found is None:
+    if PACKAGES_LABEL not in config.labels:
         return None
-    pairs = (entry.partition("==") for entry in found.split())
-    return {
-        str(canonicalize_name(name)): version
-        for name, _, version in pairs
-        if is_normalized_name(canonicalize_name(name)) and _is_version(version)
-    }
-
-
-def _is_version(text: str) -> bool:
-    try:
-        Version(text)
-    except InvalidVersion:
-        return False
-    return True
+    found = {}
+    for entry in config.labels[PACKAGES_LABEL].split():
+        name, _, version = entry.partition("==")
+        with suppress(InvalidVersion, InvalidName):
+            Version(version)
+            found[str(canonicalize_name(name, validate=True))] = version
+    return found

@@ -51,10 +51,7 @@ def collect(home: Path, now: float, *, downloads_size: int = DOWNLOADS_SIZE) -> 
     _remove_old(cache.glob("layers/records/*.json"), now - FILES_AGE)
     images = cache / "images"
     _remove_old((path for path in images.rglob("*") if path.is_file()), now - CHOICES_AGE)
-    _collect_locks(home.joinpath(*LOCKS), now)
-
-
-def _collect_locks(folder: Path, now: float) -> None:
+    folder = home.joinpath(*LOCKS)
     for scratch in folder.glob(".*-*/"):  # Of processes that were killed.
         with suppress(OSError):
             if scratch.stat().st_mtime < now - _DAY:

@@ -14,7 +14,7 @@ from typing import Final
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
 from kinetic_payload.stores.outages import OutageLimit, limited
-from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
+from kinetic_payload.stores.store import ABSENT, Store
 from kinetic_payload.threads import Stopped, check_wanted, finishing, stoppable
 
 EXPIRY_SECONDS: Final = 60.0
@@ -86,7 +86,13 @@ class Claims:
             found = self.store.stat(name)
             if found is not None and found.generation != seen:
                 seen, since = found.generation, self.clock()
-            if found is None or self._expired(found) or self.clock() - since > self.expiry:
+            # In a folder that machines share, the time is that of the machine that wrote it: a claim from the
+            # future expires when it was not renewed for long enough while this process waited.
+            if (
+                found is None
+                or self.store.now() - found.updated > self.expiry
+                or self.clock() - since > self.expiry
+            ):
                 generation = ABSENT if found is None else found.generation
                 with suppress(PreconditionFailedError):
                     info = self.store.write(name, content, if_generation=generation)
@@ -99,11 +105,6 @@ class Claims:
                 waiting(self._holder(name))
             check_wanted()
             self.pause(_POLL_SECONDS)
-
-    def _expired(self, found: ObjectInfo) -> bool:
-        # In a folder that machines share, the time is that of the machine that wrote it: a claim from the future
-        # expires when it was not renewed for long enough while this process waited.
-        return self.store.now() - found.updated > self.expiry
 
     def _holder(self, name: str) -> str:
         try:

@@ -103,7 +103,23 @@ class Downloader:
                 )
 
         def receive(seconds: float) -> None:
-            self._receive(url, sink, what, seconds, count)
+            headers = {"Range": f"bytes={sink.position}-"} if sink.position else {}
+            response, pieces = self._request("GET", url, headers, what, seconds)
+            # Unread bytes are not worth reading only to reuse the connection.
+            with closing(pieces):
+                if response.status == 206:
+                    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+                    if found is None or int(found[1]) != sink.position:
+                        sink.restart()
+                        raise TransientError("it sent another range than the requested one")
+                elif sink.position:
+                    sink.restart()
+                    if response.status == 416:
+                        raise TransientError("it does not have the requested range")
+                for data in pieces:
+                    assert isinstance(data, bytes)
+                    count(len(data))
+                    sink.put(data)
 
         self._retry(url, what, receive, lambda: sink.position)
 
@@ -175,27 +191,6 @@ class Downloader:
                 hint="Check the network, and that the index is up; then try again.",
             ) from None  # The cause's text may contain the URL.
 
-    def _receive(
-        self, url: str, sink: Sink, what: str, seconds: float, count: Callable[[int], object]
-    ) -> None:
-        headers = {"Range": f"bytes={sink.position}-"} if sink.position else {}
-        response, pieces = self._request("GET", url, headers, what, seconds)
-        # Unread bytes are not worth reading only to reuse the connection.
-        with closing(pieces):
-            if response.status == 206:
-                found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-                if found is None or int(found[1]) != sink.position:
-                    sink.restart()
-                    raise TransientError("it sent another range than the requested one")
-            elif sink.position:
-                sink.restart()
-                if response.status == 416:
-                    raise TransientError("it does not have the requested range")
-            for data in pieces:
-                assert isinstance(data, bytes)
-                count(len(data))
-                sink.put(data)
-
     def _request(
         self, method: str, url: str, headers: Mapping[str, str], what: str, seconds: float
     ) -> tuple[Response, Generator[Response | bytes, None, None]]:
@@ -210,7 +205,8 @@ class Downloader:
                 )
 
         def send(sent: Outgoing) -> Response:
-            sent = replace(sent, url=_without_userinfo(sent.url))
+            parts = urlsplit(sent.url)._replace(netloc=host_of(sent.url))  # Without a user.
+            sent = replace(sent, url=urlunsplit(parts))
             pieces = self._session.stream(sent, seconds=seconds)
             response = next(pieces)
             assert isinstance(response, Response)
@@ -236,11 +232,6 @@ class Downloader:
 def host_of(url: str) -> str:
     """Return host and port of *url*, without credentials."""
     return urlsplit(url).netloc.rpartition("@")[2]
-
-
-def _without_userinfo(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=host_of(url)))
 
 
 def _refusal(response: Response, what: str) -> Exception:

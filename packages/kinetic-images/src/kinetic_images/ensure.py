@@ -7,20 +7,19 @@ import hashlib
 import json
 import platform
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kinetic_images.bases import (
     GLIBC_LABEL,
     PACKAGES_LABEL,
     PYTHON_LABEL,
-    BaseImage,
     packages_label,
 )
 from kinetic_images.builders.builder import Builder, BuildReports
@@ -35,6 +34,7 @@ from kinetic_images.errors import (
     DownloadUnavailableError,
 )
 from kinetic_images.history import changed_ingredients, remember
+from kinetic_images.kept_records import SharedRecords
 from kinetic_images.lock.cache import lock_text, same_files
 from kinetic_images.lock.jax import Category, with_accelerator_jax
 from kinetic_images.lock.packages import Lock, LockedPackage
@@ -45,8 +45,7 @@ from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
-from kinetic_images.resolutions import Resolutions
-from kinetic_images.shared_records import SharedRecords
+from kinetic_images.resolutions import resolve_on
 from kinetic_images.targets import Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
 from kinetic_payload.layout import build_claim, build_record
@@ -181,18 +180,18 @@ def _ensured(
     request: ImageRequest, services: ImageServices, recipe: Recipe, notes: tuple[str, ...]
 ) -> EnsuredImage:
     name = parse_reference(request.repository).tagged(recipe.tag)
-    digest = services.registry.repository(name).digest(recipe.tag)
-    built_by = None
+    digest = services.registry.digest(str(name))
+    built_by, last = None, _last_recipe(request, services)
     if digest is not None:
         services.resolved()
     else:
         builder = _chosen(services.builders(), recipe, services.reports)
         builder.check(recipe, str(name))
         services.resolved()
-        services.reports.line(changed_ingredients(services.home, _project(request), recipe))
+        services.reports.line(changed_ingredients(last, recipe))
         digest, built_by = _build_once(request, recipe, str(name), builder, services)
         collect_daily(services.home)
-    remember(services.home, _project(request), recipe)
+    remember(last, recipe)
     return EnsuredImage(
         reference=str(name.at(digest)), recipe=recipe, notes=notes, built_by=built_by
     )
@@ -237,16 +236,19 @@ def resolve_image(
         fallback=request.fallback,
         locked=find_lock(jax.dependencies),
     )
-    repository = parse_reference(request.repository)
-    found = Resolutions(
+    found = resolve_on(
+        request.base,
+        lock_request,
         home=services.home,
         registry=services.registry,
         shared=services.shared,
         environ=services.environ,
         report=services.reports.line,
         # A repository that cannot be read is refused before anything is written.
-        sharing=lambda: services.registry.repository(repository).digest(repository.version),
-    ).get(request.base, lock_request, refresh=request.refresh, instead_of=instead_of)
+        sharing=lambda: services.registry.digest(request.repository),
+        refresh=request.refresh,
+        instead_of=instead_of,
+    )
     base, lock = found.base, found.lock
     notes = (*request.dependencies.notes, *jax.notes, *lock.notes)
     if not base.labelled:
@@ -255,23 +257,21 @@ def resolve_image(
             f"The base image {request.base} does not say which Python it has; Python {request.python} is "
             "assumed, as here.",
         )
+    labels = dict(request.labels)
+    if request.lists_packages:
+        labels[PYTHON_LABEL] = base.target.python
+        labels[GLIBC_LABEL] = "{}.{}".format(*base.target.glibc)
+        labels[PACKAGES_LABEL] = packages_label(
+            {package.name: package.version for package in lock.packages}
+        )
     recipe = Recipe(
         target=base.target,
         base=base.reference,
         packages=lock.packages,
         files=request.files,
-        labels={**request.labels, **(_description(base, lock) if request.lists_packages else {})},
+        labels=labels,
     )
     return recipe, notes
-
-
-def _description(base: BaseImage, lock: Lock) -> dict[str, str]:
-    packages = {package.name: package.version for package in lock.packages}
-    return {
-        PYTHON_LABEL: base.target.python,
-        GLIBC_LABEL: "{}.{}".format(*base.target.glibc),
-        PACKAGES_LABEL: packages_label(packages),
-    }
 
 
 def _not_in(asked: set[str], requirements: tuple[str, ...]) -> tuple[str, ...]:
@@ -282,42 +282,28 @@ def _build_once(
     request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
 ) -> tuple[str, str | None]:
     """Build *image*, or wait for the process that builds it; return its digest and the builder."""
-    repository = services.registry.repository(image)
-    while True:
-        digest: str | None = None
+    digest: str | None = None
 
-        def done() -> bool:
-            nonlocal digest
-            digest = repository.digest(recipe.tag)
-            return digest is not None
-
-        with _claimed(recipe.tag, services, done) as mine:
-            if not mine and not done():
-                continue  # Its builder failed: build it here.
-            if digest is None and not done():
-                return _build(request, recipe, image, builder, services), builder.name
-        assert digest is not None
-        return digest, None
-
-
-@contextmanager
-def _claimed(tag: str, services: ImageServices, done: Callable[[], bool]) -> Iterator[bool]:
-    """Hold the claim to build *tag*. Without shared records, build without a claim."""
-    if services.shared is None:
-        yield True
-        return
-    claims = Claims(services.shared.store, who_am_i())
+    def done() -> bool:
+        nonlocal digest
+        digest = services.registry.digest(image)
+        return digest is not None
 
     def waiting(who: str) -> None:
         services.reports.line(f"{who} is building the same image; waiting for it.")
 
-    with ExitStack() as stack:
-        try:
-            held = claims.held(build_claim(tag), done=done, waiting=waiting)
-            mine = stack.enter_context(held)
-        except BucketNotFoundError:
-            mine = True
-        yield mine
+    while digest is None:
+        with ExitStack() as stack:
+            mine = True  # Without shared records, it is built without a claim.
+            if services.shared is not None:
+                claims = Claims(services.shared.store, who_am_i())
+                with suppress(BucketNotFoundError):
+                    held = claims.held(build_claim(recipe.tag), done=done, waiting=waiting)
+                    mine = stack.enter_context(held)
+            if not done() and mine:
+                return _build(request, recipe, image, builder, services), builder.name
+            # Otherwise the builder that it waited for has failed: build it here.
+    return digest, None
 
 
 def _chosen(builders: Sequence[Builder], recipe: Recipe, reports: BuildReports) -> Builder:
@@ -340,6 +326,7 @@ def _build(
     request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
 ) -> str:
     log: deque[str] = deque(maxlen=_LOG_LINES)
+    shared, name = services.shared, partial(build_record, recipe.tag)
 
     def line(text: str) -> None:
         log.append(text)
@@ -349,6 +336,8 @@ def _build(
     line(f"Building {image} with {len(recipe.packages)} packages ({builder.name}).")
 
     def keep(error: str) -> None:
+        if shared is None:
+            return
         record = {
             "image": image,
             "by": who_am_i(),
@@ -360,8 +349,11 @@ def _build(
             "ingredients": recipe.ingredients,
             "error": error,
         }
-        if services.shared is not None:
-            _write_record(services.shared, recipe, record, log)
+        # Who built the image, from what, and the log, beside the lock; the image does not depend on it.
+        with limited(OutageLimit(_RECORD_SECONDS, quiet=inf)), suppress(StoreError):
+            shared.offer(name("build.json"), record, replace=True)
+            shared.store.write(name("log.txt"), "\n".join([*log, ""]).encode())
+            shared.store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
 
     try:
         digest = builder.build(recipe, image, replace(services.reports, line=line))
@@ -374,17 +366,6 @@ def _build(
     return digest
 
 
-def _write_record(
-    shared: SharedRecords, recipe: Recipe, record: dict[str, Any], log: deque[str]
-) -> None:
-    """Write who built the image, from what, and its log, beside its lock; the image does not depend on it."""
-    name = partial(build_record, recipe.tag)
-    with limited(OutageLimit(_RECORD_SECONDS, quiet=inf)), suppress(StoreError):
-        shared.offer(name("build.json"), record, replace=True)
-        shared.store.write(name("log.txt"), "\n".join([*log, ""]).encode())
-        shared.store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
-
-
 def who_am_i() -> str:
     """Return the user and the host of this process, for those who wait for it: `user@host`."""
     try:
@@ -394,7 +375,9 @@ def who_am_i() -> str:
     return f"{user}@{platform.node()}"
 
 
-def _project(request: ImageRequest) -> str:
+def _last_recipe(request: ImageRequest, services: ImageServices) -> Path:
+    """Return where the ingredients of the last image of a project are recorded."""
     source = request.dependencies.source
     text = json.dumps([str(source or ""), request.category, request.machine, request.repository])
-    return hashlib.sha256(text.encode()).hexdigest()
+    key = hashlib.sha256(text.encode()).hexdigest()
+    return services.home / "cache" / "images" / "last" / f"{key}.json"

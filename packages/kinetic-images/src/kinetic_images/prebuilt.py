@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import time
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from kinetic_images.bases import BaseImage, find_base
@@ -17,10 +17,8 @@ from kinetic_images.caches import collect_daily
 from kinetic_images.credentials import without_credentials
 from kinetic_images.ensure import ImageRequest, ImageServices, resolve_image, resolved_again
 from kinetic_images.errors import DependencyError, ImageNotFoundError
-from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.lock.packages import LockedPackage, packages_digest
 from kinetic_images.registry.names import parse_reference
-from kinetic_images.targets import Target
 from kinetic_payload.files.due import is_due
 from kinetic_payload.files.private import make_folder, write_private
 
@@ -106,56 +104,24 @@ def write_environment(packages: Iterable[LockedPackage], python: str, folder: Pa
 
 
 def _published(request: ImageRequest, services: ImageServices, command: str) -> BaseImage:
-    """Return the base image; what is known of it is kept by its digest."""
     name = parse_reference(request.base)
-    repository = services.registry.repository(name)
-    digest = name.digest or repository.digest(name.version)
+    digest = services.registry.digest(request.base)
     hint = f"Publish it with Python {request.python}: {command}"
     if digest is None:
         raise ImageNotFoundError(
             f"There is no base image {request.base}, which container_image='prebuilt' uses.",
             hint=hint,
         )
-    target = Target(python=request.python, machine=request.machine)
-    key = hashlib.sha256(f"{name.repository}@{digest} {target.architecture}".encode()).hexdigest()
-    path = services.home / "cache" / "images" / "prebuilt" / f"{key}.json"
-    found = _kept(find_record(path), target)
-    if found is not None:
-        return found
     try:
-        base = find_base(str(name.at(digest)), request.python, request.machine, services.registry)
+        return find_base(
+            str(name.at(digest)),
+            request.python,
+            request.machine,
+            services.registry,
+            services.home,
+        )
     except ImageNotFoundError as error:
         raise ImageNotFoundError(error.message, hint=hint) from None
-    keep_record(
-        path,
-        {
-            "reference": base.reference,
-            "python": request.python,
-            "glibc": list(base.target.glibc),
-            "labelled": base.labelled,
-            "packages": None if base.packages is None else dict(base.packages),
-        },
-    )
-    return base
-
-
-def _kept(record: Mapping[str, Any] | None, target: Target) -> BaseImage | None:
-    if record is None:
-        return None
-    try:
-        # What is kept was seen from one Python, and an image that does not name its Python fits any.
-        if record["python"] != target.python:
-            return None
-        major, minor = record["glibc"]
-        packages = record["packages"]
-        return BaseImage(
-            str(record["reference"]),
-            replace(target, glibc=(int(major), int(minor))),
-            labelled=bool(record["labelled"]),
-            packages=None if packages is None else {str(k): str(v) for k, v in packages.items()},
-        )
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return None
 
 
 def _lacking(

@@ -13,7 +13,7 @@ import msgspec
 
 from kinetic_images.bases import BaseImage, find_base
 from kinetic_images.errors import InvalidReferenceError
-from kinetic_images.kept_records import find_record, keep_record
+from kinetic_images.kept_records import SharedRecords, find_record, keep_record
 from kinetic_images.lock.cache import (
     ensure_lock,
     lock_text,
@@ -26,7 +26,6 @@ from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
-from kinetic_images.shared_records import SharedRecords
 from kinetic_images.targets import Target
 from kinetic_payload.layout import build_resolution
 
@@ -41,114 +40,77 @@ class Resolution:
     lock: Lock
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resolutions:
-    """The resolutions of this machine, in *home*, and those that machines share, if there are any."""
+def resolve_on(
+    base: str,
+    request: LockRequest,
+    *,
+    home: Path,
+    registry: Registry,
+    shared: SharedRecords | None,
+    environ: Mapping[str, str] | None,
+    report: Callable[[str], None],
+    sharing: Callable[[], object],
+    refresh: bool = False,
+    instead_of: Sequence[LockedPackage] | None = None,
+) -> Resolution:
+    """Return the resolution of *request* on the image *base*: one of this machine, a shared one, or a new one.
 
-    home: Path
-    registry: Registry
-    shared: SharedRecords | None
-    environ: Mapping[str, str] | None
-    report: Callable[[str], None]
-    sharing: Callable[[], object] = lambda: None
-    """Called before something new is shared; it may raise what would make that useless."""
+    *refresh* makes a new one in any case. *instead_of* are packages that cannot be used any more: a
+    resolution with exactly these is replaced, here and for others, unless another process has done so. It
+    keeps its base image. *sharing* is called before something new is shared; it may raise what would make that
+    useless.
 
-    def get(
-        self,
-        base: str,
-        request: LockRequest,
-        *,
-        refresh: bool = False,
-        instead_of: Sequence[LockedPackage] | None = None,
-    ) -> Resolution:
-        """Return the resolution of *request* on the image *base*: a kept one, a shared one, or a new one.
+    Raises:
+        DependencyError, InstallError: See `ensure_lock`.
+        ImageNotFoundError, RegistryError: See `find_base`.
+    """
+    assert request.target is not None, "images have a target"
+    target = request.target
+    path = home / "cache" / "images" / f"{_key(base, request)}.json"
+    name = _shared_name(base, request)
 
-        *refresh* makes a new one in any case. *instead_of* are packages that cannot be used any more: a
-        resolution with exactly these is replaced, here and for others, unless another process has done so. It
-        keeps its base image.
+    def is_wanted(found: Resolution) -> bool:
+        return instead_of is None or not same_files(found.lock.packages, instead_of)
 
-        Raises:
-            DependencyError, InstallError: See `ensure_lock`.
-            ImageNotFoundError, RegistryError: See `find_base`.
-        """
-        assert request.target is not None, "images have a target"
-        target = request.target
-        path = self.home / "cache" / "images" / f"{_key(base, request)}.json"
-
-        def is_wanted(found: Resolution | None) -> bool:
-            return found is not None and not (
-                instead_of is not None and same_files(found.lock.packages, instead_of)
-            )
-
-        replaced, record = None, None
-        if not refresh:
-            found = _usable(find_record(path), target, request)
-            if found is not None and is_wanted(found):
-                return found
-            replaced = found
-            record = None if self.shared is None else self.shared.find(_shared_name(base, request))
-            found = _usable(record, target, request)
-            if record is not None and found is not None and is_wanted(found):
-                source = request.dependencies.source
-                if source is not None:
-                    self.report(f"The dependencies in {source} were resolved before, and shared.")
-                keep_record(path, record)
-                return found
-            replaced = replaced or found
-        made = self._make(base, request, refresh, instead_of, replaced)
-        kept = self._share(
-            base, request, record, made, refresh=refresh, supersede=instead_of is not None
-        )
-        usable = _usable(kept, target, request)
-        # Another version of Kinetic wrote it, or a machine whose folders have other files of the same names.
-        if kept is None or usable is None or not is_wanted(usable):
-            kept, usable = _record(made, lock_text(made.lock)), made
-        keep_record(path, kept)
-        return usable
-
-    def _make(
-        self,
-        base: str,
-        request: LockRequest,
-        refresh: bool,
-        instead_of: Sequence[LockedPackage] | None,
-        replaced: Resolution | None,
-    ) -> Resolution:
-        assert request.target is not None
-        found = (
-            replaced.base
-            if replaced is not None
-            else find_base(base, request.target.python, request.target.machine, self.registry)
-        )
-        lock = ensure_lock(
-            replace(request, target=found.target, platform=found.target.platform),
-            home=self.home,
-            environ=self.environ,
-            report=self.report,
-            refresh=refresh,
-            instead_of=instead_of,
-        )
-        return Resolution(found, lock)
-
-    def _share(
-        self,
-        base: str,
-        request: LockRequest,
-        seen: dict[str, Any] | None,
-        made: Resolution,
-        *,
-        refresh: bool,
-        supersede: bool,
-    ) -> dict[str, Any] | None:
-        """Share *made*; return the record that others find, or None if it cannot be shared."""
-        text = None if self.shared is None else shared_lock_text(made.lock, request)
-        if self.shared is None or text is None:
-            return None
-        self.sharing()
-        name, record = _shared_name(base, request), _record(made, text)
-        if supersede:
-            return self.shared.supersede(name, seen, record)
-        return self.shared.offer(name, record, replace=refresh)
+    replaced = seen = None
+    if not refresh:
+        replaced = _usable(find_record(path), target, request)
+        if replaced is not None and is_wanted(replaced):
+            return replaced
+        seen = None if shared is None else shared.find(name)
+        found = _usable(seen, target, request)
+        if seen is not None and found is not None and is_wanted(found):
+            source = request.dependencies.source
+            if source is not None:
+                report(f"The dependencies in {source} were resolved before, and shared.")
+            keep_record(path, seen)
+            return found
+        replaced = replaced or found
+    image = (
+        replaced.base
+        if replaced
+        else find_base(base, target.python, target.machine, registry, home)
+    )
+    lock = ensure_lock(
+        replace(request, target=image.target, platform=image.target.platform),
+        home=home,
+        environ=environ,
+        report=report,
+        refresh=refresh,
+        instead_of=instead_of,
+    )
+    made, kept = Resolution(image, lock), None
+    text = None if shared is None else shared_lock_text(lock, request)
+    if shared is not None and text is not None:
+        sharing()
+        superseded = None if instead_of is None else seen
+        kept = shared.offer(name, _record(made, text), instead_of=superseded, replace=refresh)
+    usable = _usable(kept, target, request)
+    # Another version of Kinetic wrote it, or a machine whose folders have other files of the same names.
+    if kept is None or usable is None or not is_wanted(usable):
+        kept, usable = _record(made, lock_text(lock)), made
+    keep_record(path, kept)
+    return usable
 
 
 def _key(base: str, request: LockRequest) -> str:

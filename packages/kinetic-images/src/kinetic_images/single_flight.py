@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -47,13 +47,24 @@ def single_flight(
             return found
         failed = _last_failure(path)
         if failed is not None and failed != before:  # Another process failed while we waited.
-            raise _error_of(failed, explain)
+            message = failed.get("message")
+            error = InstallError(message or "", hint=failed.get("hint"))
+            error.output = failed.get("output") or ""
+            raise error if message else explain(error)
         failure_file(path).unlink(missing_ok=True)
         try:
             return make()
         except InstallError as error:
             if not error.killed:  # If only this uv was killed, the waiting processes need not fail.
-                _keep_failure(path, error)
+                # Each reader explains the output again, with the lines of its own copy of the project.
+                failure = {
+                    "attempt": secrets.token_hex(8),
+                    "output": error.output,
+                    "message": None if error.explained else error.message,
+                    "hint": error.hint,
+                }
+                with suppress(OSError):  # Without this file, the waiting processes try again.
+                    write_private(failure_file(path), json.dumps(failure).encode())
             raise
 
 
@@ -68,24 +79,3 @@ def _last_failure(path: Path) -> dict[str, str | None] | None:
     except (FileNotFoundError, ValueError):
         return None
     return failure if isinstance(failure, dict) else None
-
-
-def _keep_failure(path: Path, error: InstallError) -> None:
-    # Each reader explains the output again, with the lines of its own copy of the project.
-    failure = {
-        "attempt": secrets.token_hex(8),
-        "output": error.output,
-        "message": None if error.explained else error.message,
-        "hint": error.hint,
-    }
-    with suppress(OSError):  # Without this file, the waiting processes try again.
-        write_private(failure_file(path), json.dumps(failure).encode())
-
-
-def _error_of(
-    failure: Mapping[str, str | None], explain: Callable[[InstallError], InstallError]
-) -> InstallError:
-    message = failure.get("message")
-    error = InstallError(message or "", hint=failure.get("hint"))
-    error.output = failure.get("output") or ""
-    return error if message else explain(error)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from time import time
 from typing import BinaryIO, Final
@@ -68,23 +67,39 @@ class WheelFiles:
         """
         local = package.local_path
         if local is not None:
-            _verify_local(local, package)
+            try:
+                found = _sha256(local)
+            except OSError as error:
+                raise DownloadError(
+                    f"Could not read the wheel of {_name(package)}, {local}: {error.strerror}.",
+                    hint="Restore the file, or remove the requirement.",
+                ) from error
+            if found != package.sha256:
+                raise _mismatch(package, str(local), "the file was changed")
             return local
         path = self._path(package)
         if self._use(path):
             return path
         make_folder(self._parts)
         part = self._parts / package.sha256
-        with _full_disk_translated(package, part), locked(str(part)) as fd:
-            # Another thread or process may have downloaded it while this one waited for the lock.
-            if not self._use(path):
+        try:
+            with locked(str(part)) as fd:
+                # Another thread or process may have downloaded it while this one waited for the lock.
+                if self._use(path):
+                    part.unlink(missing_ok=True)
+                    return path
                 with open(os.dup(fd), "r+b", buffering=0) as stream:  # noqa: PTH123 - a descriptor
                     self._download(package, stream, advance)
                     with self._locked():  # Empty folders are removed.
                         make_folder(path.parent)
                         part.replace(path)
-            else:
-                part.unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno not in FULL_DISK:
+                raise
+            raise DownloadError(
+                f"There is no room for the wheel of {_name(package)} at {part.parent}.",
+                hint="Make room on that disk, or move Kinetic's home with KINETIC_HOME.",
+            ) from error
         return path
 
     def drop_damaged(self, package: LockedPackage) -> bool:
@@ -162,17 +177,15 @@ class WheelFiles:
     def _download(self, package: LockedPackage, stream: BinaryIO, advance: Advance) -> None:
         most = self._largest if package.size is None else package.size
         sink = _File(stream, package, most, advance)
-        resumed = sink.position > 0
-        self._downloader.fetch(package.address, sink, what=_name(package))
-        if sink.sha.hexdigest() != package.sha256 and resumed:
-            # The machine may have crashed while the first part was written.
-            sink.restart()
+        # If a part was there already, the machine may have crashed while it was written: then once more.
+        for _ in range(2 if sink.position else 1):
             self._downloader.fetch(package.address, sink, what=_name(package))
-        if sink.sha.hexdigest() != package.sha256:
+            if sink.sha.hexdigest() == package.sha256:
+                os.fsync(stream.fileno())
+                return
             received = sink.position
             sink.restart()
-            raise _mismatch(package, host_of(package.address), f"{received} bytes arrived")
-        os.fsync(stream.fileno())
+        raise _mismatch(package, host_of(package.address), f"{received} bytes arrived")
 
 
 class _File:
@@ -220,18 +233,6 @@ class _File:
         self._stream.truncate()
 
 
-def _verify_local(path: Path, package: LockedPackage) -> None:
-    try:
-        found = _sha256(path)
-    except OSError as error:
-        raise DownloadError(
-            f"Could not read the wheel of {_name(package)}, {path}: {error.strerror}.",
-            hint="Restore the file, or remove the requirement.",
-        ) from error
-    if found != package.sha256:
-        raise _mismatch(package, str(path), "the file was changed")
-
-
 def _sha256(path: Path) -> str:
     sha = hashlib.sha256()
     with path.open("rb") as stream:
@@ -247,19 +248,6 @@ def _mismatch(package: LockedPackage, place: str, seen: str) -> DownloadError:
         f"and the SHA-256 is not {package.sha256[:12]}….",
         hint="Try again. If this repeats, resolve the dependencies again: set KINETIC_REBUILD=1.",
     )
-
-
-@contextmanager
-def _full_disk_translated(package: LockedPackage, place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL_DISK:
-            raise
-        raise DownloadError(
-            f"There is no room for the wheel of {_name(package)} at {place.parent}.",
-            hint="Make room on that disk, or move Kinetic's home with KINETIC_HOME.",
-        ) from error
 
 
 def _name(package: LockedPackage) -> str:

@@ -9,6 +9,7 @@ import importlib.util
 import io
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -76,17 +77,12 @@ def copied_wheel(dest: Path, name: str, package: str) -> Path:
     data, file = _wheel(name, package)
     folder = dest / hashlib.sha256(data).hexdigest()[:32]
     path = folder / file
-    if not _holds(path, data):
-        make_folder(folder)
-        write_private(path, data)
+    with suppress(OSError):
+        if read_private(path) == data:
+            return path
+    make_folder(folder)
+    write_private(path, data)
     return path
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    try:
-        return read_private(path) == data
-    except OSError:
-        return False
 
 
 def _wheel(name: str, package: str) -> tuple[bytes, str]:

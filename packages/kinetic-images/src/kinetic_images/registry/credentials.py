@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -24,7 +24,6 @@ _DOCKER_HUB_KEY: Final = "https://index.docker.io/v1/"
 _HELPER_LIMIT: Final = 60.0
 """How many seconds a credential helper may take; some wait for a person."""
 _POLL: Final = 0.1
-_LARGEST_ANSWER: Final = 65536
 _NOT_FOUND: Final = (
     "credentials not found",
     "no credentials server url",
@@ -48,7 +47,7 @@ class Credentials:
         helper_limit: float = _HELPER_LIMIT,
     ) -> None:
         self._environ = environ
-        self._google = google
+        self._google = google or partial(google_login, environ)
         self._helper_limit = helper_limit
 
     @property
@@ -71,13 +70,8 @@ class Credentials:
         config = self._config()
         found = self._from_helper(host, config) or self._from_file(host, config)
         if found is None and is_google(host):
-            found = self._from_google()
+            found = self._google()
         return found or ANONYMOUS
-
-    def _from_google(self) -> Login | None:
-        if self._google is not None:
-            return self._google()
-        return google_login(self._environ)
 
     def _config(self) -> Mapping[str, Any]:
         path = self.file
@@ -148,46 +142,24 @@ class Credentials:
             raise _broken(program, server, "it is not installed (not on PATH)") from error
         except OSError as error:
             raise _broken(program, server, f"it cannot be run ({error.strerror})") from error
-        try:
-            return self._answer(process, program, server)
-        except BaseException:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
-        finally:
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with suppress(BrokenPipeError):
-                        stream.close()
-
-    def _answer(
-        self, process: subprocess.Popen[bytes], program: str, server: str
-    ) -> tuple[int, bytes]:
-        """Pass *server* to the helper; return its exit code and its output, which its children may write to."""
-        assert process.stdin is not None
-        assert process.stdout is not None
         until = monotonic() + self._helper_limit
-        with suppress(BrokenPipeError):  # It does not read its input.
-            process.stdin.write(server.encode())
-            process.stdin.close()
-        output, closed = bytearray(), False
-        ready = select.poll()
-        ready.register(process.stdout, select.POLLIN)
-        while True:
-            if closed:
-                with suppress(subprocess.TimeoutExpired):
-                    return process.wait(_POLL), bytes(output)
-            elif ready.poll(_POLL * 1000):
-                data = os.read(process.stdout.fileno(), _LARGEST_ANSWER)
-                output += data
-                closed = not data
-                if len(output) > _LARGEST_ANSWER:
-                    raise _broken(program, server, "its output is not that of a credential helper")
-            check_wanted()
-            if monotonic() > until:
-                why = f"it did not end within {self._helper_limit:g} s"
-                raise _broken(program, server, why)
+        text: bytes | None = server.encode()
+        with process:
+            try:
+                while True:
+                    try:
+                        output, _ = process.communicate(text, timeout=_POLL)
+                        return process.returncode, output
+                    except subprocess.TimeoutExpired:
+                        text = None  # It is being sent.
+                    check_wanted()
+                    if monotonic() > until:
+                        why = f"it did not end within {self._helper_limit:g} s"
+                        raise _broken(program, server, why)
+            except BaseException:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
 
     def _from_file(self, host: str, config: Mapping[str, Any]) -> Login | None:
         entry = _entry(config.get("auths"), host)
@@ -278,9 +250,8 @@ class Login:
     def basic(self) -> str | None:
         """The value of the header `Authorization` for basic authentication; None: there is no password."""
         user, password = self.username, self.password
-        if (
-            self.token
-        ):  # https://cloud.google.com/artifact-registry/docs/docker/authentication#token
+        # https://cloud.google.com/artifact-registry/docs/docker/authentication#token
+        if self.token:
             user, password = "oauth2accesstoken", self.token
         if not password:
             return None

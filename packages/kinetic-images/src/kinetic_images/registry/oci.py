@@ -65,34 +65,31 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
             raise ValueError(f"a size is negative: {self.size}")
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class _Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    schema_version: int = 2
+    media_type: str
+
+    def render(self) -> bytes:
+        """Return the bytes of the document, always the same ones for the same content."""
+        data = msgspec.to_builtins(self)
+        # Defaults are left out, but readers need these two.
+        data |= {"schemaVersion": 2, "mediaType": self.media_type}
+        return json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
+
+
+class Manifest(_Document, frozen=True, kw_only=True):
     """The manifest of an image: its configuration and its layers, the lowest first."""
 
-    schema_version: int = 2
     media_type: str = OCI_MANIFEST
     config: Descriptor
     layers: tuple[Descriptor, ...]
-    annotations: dict[str, str] = {}
-
-    def render(self) -> bytes:
-        """Return the manifest's bytes, always the same ones for the same manifest."""
-        data = msgspec.to_builtins(self)
-        # Defaults are left out, but readers need these two.
-        return _rendered({**data, "schemaVersion": 2, "mediaType": self.media_type})
 
 
-class Index(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Index(_Document, frozen=True, kw_only=True):
     """The manifests of one image for several platforms."""
 
-    schema_version: int = 2
     media_type: str = OCI_INDEX
     manifests: tuple[Descriptor, ...]
-    annotations: dict[str, str] = {}
-
-    def render(self) -> bytes:
-        """Return the index's bytes, always the same ones for the same index."""
-        data = msgspec.to_builtins(self)
-        return _rendered({**data, "schemaVersion": 2, "mediaType": self.media_type})
 
     def choose(self, architecture: str) -> Descriptor | None:
         """Return the manifest for `linux/ARCHITECTURE`; None if there is none.
@@ -127,11 +124,6 @@ class ImageConfig:
     env: Mapping[str, str] = field(repr=False)
     """Environment variables."""
     labels: Mapping[str, str]
-    user: str
-    """As in the image: a name or id, with or without a group; empty: root."""
-    entrypoint: tuple[str, ...]
-    command: tuple[str, ...]
-    working_dir: str
     diff_ids: tuple[str, ...]
     """The digests of the layers' uncompressed content, the lowest first."""
     history: tuple[Mapping[str, Any], ...] = field(repr=False)
@@ -193,10 +185,6 @@ def parse_config(data: bytes) -> ImageConfig:
         variant=found.variant or "",
         env=dict(entry.partition("=")[::2] for entry in settings.env or ()),
         labels=settings.labels or {},
-        user=settings.user or "",
-        entrypoint=tuple(settings.entrypoint or ()),
-        command=tuple(settings.cmd or ()),
-        working_dir=settings.working_dir or "",
         diff_ids=found.rootfs.diff_ids,
         history=found.history or (),
     )
@@ -205,10 +193,6 @@ def parse_config(data: bytes) -> ImageConfig:
 class _Settings(msgspec.Struct, frozen=True, rename="pascal"):
     env: tuple[str, ...] | None = None
     labels: dict[str, str] | None = None
-    user: str | None = None
-    entrypoint: tuple[str, ...] | None = None
-    cmd: tuple[str, ...] | None = None
-    working_dir: str | None = None
 
 
 class _RootFs(msgspec.Struct, frozen=True):
@@ -241,7 +225,3 @@ def _converted(found: Mapping[str, Any], kind: type[_T], what: str) -> _T:
         return msgspec.convert(present, kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise InvalidImageError(f"The {what} of the image is malformed: {error}.") from error
-
-
-def _rendered(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, separators=(",", ":"), sort_keys=True).encode()

@@ -1,9 +1,9 @@
-"""Translation of a registry's failures to Kinetic's errors."""
+"""Refusals of registries: what their responses say, and the error that helps."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -17,11 +17,16 @@ from kinetic_images.errors import (
 )
 from kinetic_images.registry.names import DOCKER_HUB, is_google
 from kinetic_payload.http.retry import TRANSIENT_STATUSES, retry_after
+from kinetic_payload.http.session import Response
 
 Right = Literal["pull", "push"]
 
 _NO_NAME: Final = "NAME_UNKNOWN"
 _LONGEST_TEXT: Final = 500
+_LONGEST_HEADER: Final = 4096
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - the grammar's word, RFC 9110
+_PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))')
+_SCHEME: Final = re.compile(rf"({_TOKEN})(?=\s|,|$)")
 _GOOGLE_ROLES: Final = {
     "pull": "roles/artifactregistry.reader",
     "push": "roles/artifactregistry.writer",
@@ -58,6 +63,36 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Challenge:
+    """One way to authenticate."""
+
+    scheme: str
+    """In lower case: `bearer`, `basic`."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """Names in lower case: `realm`, `service`, `scope`, `error`."""
+
+
+def parse_challenges(header: str) -> tuple[Challenge, ...]:
+    """Read the header `WWW-Authenticate`, which may list several. Skip what is malformed."""
+    found: list[Challenge] = []
+    position, text = 0, header[:_LONGEST_HEADER]
+    while position < len(text):
+        if text[position] in " \t,":
+            position += 1
+        elif found and (match := _PARAMETER.match(text, position)):
+            quoted = match[2]
+            value = match[3] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+            found[-1].parameters.setdefault(match[1].lower(), value)
+            position = match.end()
+        elif match := _SCHEME.match(text, position):
+            found.append(Challenge(match[1].lower()))
+            position = match.end()
+        else:
+            position += 1
+    return tuple(found)
+
+
+@dataclass(frozen=True)
 class Refusal:
     """A response with a status of 400 or above."""
 
@@ -68,24 +103,36 @@ class Refusal:
     """The registry's own words."""
     retry_after: float = 0.0
     """Seconds after which the registry asks for the next request."""
-    genuine: bool = field(default=False)
+    genuine: bool = False
     """Whether it has the form of a registry's response, so that it is not the page of a proxy."""
+    challenges: tuple[Challenge, ...] = ()
+    """How it asks for credentials."""
 
     @classmethod
-    def of(cls, status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
-        """Read a response."""
-        codes, texts, structured = _errors(body)
-        if not texts and body and not structured:
-            texts = [" ".join(body.decode(errors="replace").split())]
+    def of(cls, response: Response) -> Refusal:
+        """Read a response, whose codes and messages are in JSON if it is that of a registry."""
+        body, headers = response.data, response.headers
+        try:
+            found: Any = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        listed = found.get("errors") if isinstance(found, dict) else None
+        structured = isinstance(listed, list)
+        errors = [each for each in listed or () if isinstance(each, dict)][:5] if structured else []
+        texts = [str(each["message"]) for each in errors if each.get("message")]
+        if not structured:
+            texts = [body.decode(errors="replace")]
         kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
         # The response to HEAD has no body.
         by_header = "Docker-Distribution-Api-Version" in headers or kind.endswith("json")
+        text = "; ".join(" ".join(each.split()) for each in texts)
         return cls(
-            status,
-            tuple(codes),
-            without_credentials("; ".join(texts))[:_LONGEST_TEXT].rstrip("."),
+            response.status,
+            tuple(str(each["code"])[:60] for each in errors if each.get("code")),
+            without_credentials(text)[:_LONGEST_TEXT].rstrip("."),
             retry_after(headers),
             genuine=structured or (not body and by_header),
+            challenges=parse_challenges(headers.get("WWW-Authenticate", "")),
         )
 
     @property
@@ -103,72 +150,51 @@ class Refusal:
         return f"status {self.status}" + (f" ({words})" if words else "")
 
 
-def error_of(refusal: Refusal, call: Call, login: str) -> RegistryError:
-    """Return the error for *refusal* of a request; *login* is the source of its credentials, or empty."""
-    text = f"Could not {call}: {refusal}."
-    if refusal.status == 401:
-        return login_error(call, login, str(refusal))
-    if refusal.status == 403:
-        return RegistryPermissionError(
-            f"{text} The right to {call.right} is missing; the request was made with "
-            f"{login or 'no login'}.",
-            hint=_permission_hint(call),
-        )
-    if refusal.absent:
-        missing = call.path if _NO_NAME in refusal.codes else ""
-        hint = "Check the name and the tag."
-        if missing:
-            hint = f"Check that the repository {call.repository} exists."
-            if is_google(call.host):
-                hint += " Create it with: gcloud artifacts repositories create"
-        return ImageNotFoundError(text, hint=hint)
-    if refusal.transient:
-        return unavailable(call, str(refusal), limited=refusal.status == 429)
-    if refusal.status == 404:
-        return RegistryError(text, hint="The response is not that of a registry. Check the host.")
-    return RegistryError(text)
+def error_of(refusal: Refusal, call: Call, login: str = "", *, seen: str = "") -> RegistryError:
+    """Return the error for *refusal* of a request; *login* is the source of its credentials, or empty.
 
-
-def login_error(call: Call, login: str, seen: str) -> RegistryLoginError:
-    """Return the error for credentials that are missing, or that the registry rejects.
-
-    *login* is their source; empty: there are none.
+    *seen* is what the message says instead of the refusal.
     """
-    if is_google(call.host):
-        hint = "Log in with: gcloud auth application-default login"
-    else:
-        hint = f"Log in with: docker login {'' if call.host == DOCKER_HUB else call.host}".rstrip()
-        hint += ". Registries also respond like this if there is no such repository."
-    what = f"does not accept {login}" if login else "requires a login, and there is none"
-    return RegistryLoginError(f"Could not {call}: the registry {what}: {seen}.", hint=hint)
-
-
-def unavailable(call: Call, seen: str, *, limited: bool = False) -> RegistryUnavailableError:
-    """Return the error for a registry that gave no usable response in time."""
-    hint = "Check the network, a VPN or proxy, and the status page of the registry."
-    if limited:
-        hint = "The registry limits the number of requests. Try again later"
-        hint += ", or log in for a higher limit: docker login" if call.host == DOCKER_HUB else "."
-    return RegistryUnavailableError(f"Could not {call}: {seen}.", hint=hint)
-
-
-def _permission_hint(call: Call) -> str:
-    if is_google(call.host):
-        role = _GOOGLE_ROLES[call.right]
-        return f"Ask for the role {role} on the repository {call.repository}."
-    return f"Ask the owner of {call.repository} for the right to {call.right}, or log in as another user."
-
-
-def _errors(body: bytes) -> tuple[list[str], list[str], bool]:
-    """Return codes and messages of the registry's JSON, and whether *body* has that form."""
-    try:
-        found: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        return [], [], False
-    listed = found.get("errors") if isinstance(found, dict) else None
-    if not isinstance(listed, list):
-        return [], [], False
-    errors = [each for each in listed if isinstance(each, dict)][:5]
-    codes = [str(each["code"])[:60] for each in errors if each.get("code")]
-    texts = [" ".join(str(each["message"]).split()) for each in errors if each.get("message")]
-    return codes, texts, True
+    seen, google, hub = seen or str(refusal), is_google(call.host), call.host == DOCKER_HUB
+    needs = f"does not accept {login}" if login else "requires a login, and there is none"
+    docker_login = f"docker login {'' if hub else call.host}".rstrip()
+    unnamed = refusal.absent and _NO_NAME in refusal.codes
+    create = " Create it with: gcloud artifacts repositories create" if google else ""
+    network = "Check the network, a VPN or proxy, and the status page of the registry."
+    table: dict[int, tuple[type[RegistryError], str, str]] = {
+        401: (
+            RegistryLoginError,
+            f"the registry {needs}: {seen}.",
+            "Log in with: gcloud auth application-default login"
+            if google
+            else f"Log in with: {docker_login}. "
+            "Registries also respond like this if there is no such repository.",
+        ),
+        403: (
+            RegistryPermissionError,
+            f"{seen}. The right to {call.right} is missing; the request was made with {login or 'no login'}.",
+            f"Ask for the role {_GOOGLE_ROLES[call.right]} on the repository {call.repository}."
+            if google
+            else f"Ask the owner of {call.repository} for the right to {call.right}, or log in as another user.",
+        ),
+        404: (
+            ImageNotFoundError if refusal.absent else RegistryError,
+            f"{seen}.",
+            f"Check that the repository {call.repository} exists.{create}"
+            if unnamed
+            else "Check the name and the tag."
+            if refusal.absent
+            else "The response is not that of a registry. Check the host.",
+        ),
+        429: (
+            RegistryUnavailableError,
+            f"{seen}.",
+            "The registry limits the number of requests. Try again later"
+            + (", or log in for a higher limit: docker login" if hub else "."),
+        ),
+        **dict.fromkeys(
+            TRANSIENT_STATUSES - {429}, (RegistryUnavailableError, f"{seen}.", network)
+        ),
+    }
+    kind, text, hint = table.get(refusal.status, (RegistryError, f"{seen}.", None))
+    return kind(f"Could not {call}: {text}", hint=hint)

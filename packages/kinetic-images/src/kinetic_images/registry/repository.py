@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
+from urllib.parse import urlencode
 
-from kinetic_images.errors import ImageNotFoundError, InvalidImageError, RegistryError
-from kinetic_images.registry import uploads
+from kinetic_images.errors import (
+    ImageNotFoundError,
+    InvalidImageError,
+    RegistryError,
+    RegistryLoginError,
+    RegistryPermissionError,
+)
 from kinetic_images.registry.blobs import open_blob
-from kinetic_images.registry.client import Client
 from kinetic_images.registry.names import Reference, is_digest
 from kinetic_images.registry.oci import (
     INDEXES,
@@ -23,8 +28,12 @@ from kinetic_images.registry.oci import (
     parse_manifest,
 )
 from kinetic_images.registry.refusals import Call, Right
+from kinetic_images.registry.uploads import BlobUpload, cancel, location_of
 from kinetic_payload.http.session import Outgoing, Response
 from kinetic_payload.progress import Advance
+
+if TYPE_CHECKING:
+    from kinetic_images.registry.registry import Registry
 
 LARGEST_MANIFEST: Final = 4 << 20
 """The most bytes of a manifest; registries accept no larger ones."""
@@ -43,6 +52,7 @@ class FetchedManifest:
     digest: str
     media_type: str
     data: bytes = field(repr=False)
+    parsed: Manifest | Index = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -67,8 +77,8 @@ class Repository:
     `RegistryError` for other refusals.
     """
 
-    def __init__(self, client: Client, reference: Reference) -> None:
-        self._client = client
+    def __init__(self, registry: Registry, reference: Reference) -> None:
+        self._registry = registry
         self.reference = Reference(host=reference.host, path=reference.path)
 
     def __str__(self) -> str:
@@ -79,7 +89,7 @@ class Repository:
         version = self._version(tag)
         call = self._call(f"look for the image {version}")
         request = self._manifest_request(call, "HEAD", version)
-        response = self._client.send(call, request, accept=(404,))
+        response = self._registry.send(call, request, accept=(404,))
         if response.status == 404:
             return None
         named = response.headers.get("Docker-Content-Digest", "")
@@ -96,7 +106,7 @@ class Repository:
         """
         version = self._version(reference)
         call = self._call(f"read the manifest {version}")
-        response = self._client.send(
+        response = self._registry.send(
             call,
             self._manifest_request(call, "GET", version),
             accept=(404,),
@@ -111,8 +121,15 @@ class Repository:
                     f"Could not {call}: its bytes have the digest {digest}, but it is named {named}.",
                     hint="A proxy may have changed the response. Try again, or ask the registry's operator.",
                 )
-        kind = self._checked(call, response)
-        return FetchedManifest(digest, kind, response.data)
+        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if kind.startswith("text/"):
+            raise RegistryError(
+                f"Could not {call}: the response is {kind}, not a manifest.",
+                hint="Log in to the network, or check the address of the registry.",
+            )
+        with self._about(version):
+            parsed = parse_manifest(response.data, kind)
+        return FetchedManifest(digest, parsed.media_type, response.data, parsed)
 
     def image(self, reference: str, architecture: str) -> RemoteImage:
         """Return the image with a tag or digest for `linux/ARCHITECTURE` (`amd64`, `arm64`).
@@ -125,7 +142,7 @@ class Repository:
         found = self.manifest(version)
         if found is None:
             raise self._not_found(version)
-        parsed, index = self._parsed(found, version), None
+        parsed, index = found.parsed, None
         if isinstance(parsed, Index):
             index = found.digest
             chosen = parsed.choose(architecture)
@@ -134,7 +151,7 @@ class Repository:
             found = self.manifest(chosen.digest)
             if found is None:
                 raise self._not_found(chosen.digest)
-            parsed = self._parsed(found, chosen.digest)
+            parsed = found.parsed
             if isinstance(parsed, Index):
                 raise InvalidImageError(f"The image {self}, {version}, is an index of indexes.")
         data = self.blob(parsed.config.digest, most=_LARGEST_CONFIG)
@@ -157,8 +174,8 @@ class Repository:
             InvalidImageError: Its bytes do not have its digest.
         """
         call = self._call(f"read the blob {self._digest(digest)}")
-        request = Outgoing(method="GET", url=self._client.url(call, f"blobs/{digest}"))
-        data = self._client.send(call, request, most=most).data
+        request = Outgoing(method="GET", url=self._registry.url(call, f"blobs/{digest}"))
+        data = self._registry.send(call, request, most=most).data
         if digest_of(data) != digest:
             raise InvalidImageError(
                 f"Could not {call}: its bytes have the digest {digest_of(data)}."
@@ -176,23 +193,43 @@ class Repository:
             ImageNotFoundError: There is no such blob; `read` raises it, too.
         """
         call = self._call(f"read the blob {self._digest(digest)}")
-        return open_blob(self._client, call, digest, size)
+        return open_blob(self._registry, call, digest, size)
 
     def has_blob(self, digest: str) -> bool:
         """Return whether the repository has a blob."""
         call = self._call(f"look for the blob {self._digest(digest)}")
-        return uploads.has_blob(self._client, call, digest)
+        request = Outgoing(method="HEAD", url=self._registry.url(call, f"blobs/{digest}"))
+        return self._registry.send(call, request, accept=(404,)).status != 404
 
     def mount(self, digest: str, source: Repository) -> bool:
         """Take a blob from another repository without a transfer; return whether the registry did that."""
         if source.reference.host != self.reference.host:
             return False
         call = self._call(f"mount the blob {self._digest(digest)}", "push")
-        return uploads.mount(self._client, replace(call, other=source.reference.path), digest)
+        call = replace(call, other=source.reference.path)
+        query = urlencode({"mount": digest, "from": call.other})
+        try:
+            return self._begin(call, f"?{query}", accept=(404, 405)).status == 201
+        except (RegistryLoginError, RegistryPermissionError):
+            return False  # Perhaps only the other repository is not readable: an upload shows.
 
     def check_push(self) -> None:
-        """Check that images can be pushed, before the work of building one; nothing is stored."""
-        uploads.check(self._client, self._call("begin an upload", "push"))
+        """Check that images can be pushed, before the work of building one; nothing is stored.
+
+        An upload is begun and cancelled: the registry says whether it accepts one.
+        """
+        self._begin(self._call("begin an upload", "push"))
+
+    def _begin(self, call: Call, query: str = "", accept: Collection[int] = ()) -> Response:
+        """Begin an upload, and cancel it."""
+        request = Outgoing(method="POST", url=self._registry.url(call, f"blobs/uploads/{query}"))
+        response = self._registry.send(call, request, accept=accept)
+        if response.status == 202:
+            with suppress(RegistryError):
+                cancel(
+                    self._registry, call, location_of(self._registry, call, request.url, response)
+                )
+        return response
 
     def upload(
         self,
@@ -210,7 +247,7 @@ class Repository:
             InvalidImageError: The registry stored something else.
         """
         call = self._call(f"upload the blob {self._digest(digest)}", "push")
-        uploads.BlobUpload(self._client, call, digest, size, open_content, advance).run()
+        BlobUpload(self._registry, call, digest, size, open_content, advance).run()
 
     def put_manifest(self, tag_or_digest: str, data: bytes, media_type: str) -> str:
         """Store a manifest or an index, and return its digest. The blobs that it names are there already.
@@ -224,11 +261,11 @@ class Repository:
             raise InvalidImageError(f"Could not {call}: its bytes have the digest {digest}.")
         request = Outgoing(
             method="PUT",
-            url=self._client.url(call, f"manifests/{version}"),
+            url=self._registry.url(call, f"manifests/{version}"),
             headers={"Content-Type": media_type},
             body=data,
         )
-        response = self._client.send(call, request)
+        response = self._registry.send(call, request)
         stored = response.headers.get("Docker-Content-Digest", digest)
         if stored != digest:
             raise InvalidImageError(
@@ -251,28 +288,8 @@ class Repository:
         return self.reference.at(text).version
 
     def _manifest_request(self, call: Call, method: str, version: str) -> Outgoing:
-        url = self._client.url(call, f"manifests/{version}")
+        url = self._registry.url(call, f"manifests/{version}")
         return Outgoing(method=method, url=url, headers={"Accept": _ACCEPT})
-
-    def _checked(self, call: Call, response: Response) -> str:
-        """Return the type of a manifest, which is not the page of a proxy or another artifact."""
-        kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if kind in (*MANIFESTS, *INDEXES):
-            return kind
-        parsed = None
-        if not kind.startswith("text/"):
-            with self._about(call.doing):
-                parsed = parse_manifest(response.data, kind)
-        if parsed is None:
-            raise RegistryError(
-                f"Could not {call}: the response is {kind or 'of an unknown type'}, not a manifest.",
-                hint="Log in to the network, or check the address of the registry.",
-            )
-        return parsed.media_type
-
-    def _parsed(self, found: FetchedManifest, version: str) -> Manifest | Index:
-        with self._about(version):
-            return parse_manifest(found.data, found.media_type)
 
     @contextmanager
     def _about(self, what: str) -> Iterator[None]:

@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.addresses import Addresses, shown
-from kinetic_images.registry.challenges import Challenge
-from kinetic_images.registry.credentials import ANONYMOUS, Login
+from kinetic_images.registry.credentials import ANONYMOUS, Credentials, Login
 from kinetic_images.registry.names import is_google
-from kinetic_images.registry.refusals import Call, Refusal, login_error
+from kinetic_images.registry.refusals import Call, Challenge, Refusal, error_of
 from kinetic_payload.http.retry import TransientError
 from kinetic_payload.http.session import Outgoing, Response
 from kinetic_payload.threads import check_wanted
@@ -28,10 +27,6 @@ _EARLY_SHARE: Final = 0.15
 """The share of a token's time that is left when it is replaced."""
 _POLL: Final = 0.1
 _CLIENT: Final = "kinetic"
-
-
-class _Logins(Protocol):
-    def login(self, host: str) -> Login: ...
 
 
 @dataclass
@@ -55,7 +50,7 @@ class Authorizer:
 
     def __init__(
         self,
-        logins: _Logins,
+        logins: Credentials,
         addresses: Addresses,
         send: Callable[[Outgoing, float], Response],
         *,
@@ -128,7 +123,7 @@ class Authorizer:
             elif basic is not None and login.basic and login.basic != rejected:
                 header, until = login.basic, float("inf")
             else:
-                raise login_error(call, login.source, "status 401")
+                raise error_of(Refusal(401), call, login.source)
             host.tokens[call.scopes] = (header, until)
             return header
 
@@ -141,20 +136,20 @@ class Authorizer:
         response = self._send(self._token_request(call, challenge, login), seconds)
         if response.status == 200:
             return self._token_of(call, response, asked)
-        refusal = Refusal.of(response.status, response.headers, response.data)
-        service = f"its token service {urlsplit(response.url).hostname}"
+        refusal = Refusal.of(response)
+        seen = f"its token service {urlsplit(response.url).hostname} responded with {refusal}"
         if response.status in (400, 401, 403):
             if again:
                 host.login = None
                 return self._exchange(call, host, challenge, seconds, again=False)
-            raise login_error(call, login.source, f"{service} responded with {refusal}")
+            raise error_of(Refusal(401), call, login.source, seen=seen)
         if refusal.transient:
             raise TransientError(
-                f"{service} responded with {refusal}",
+                seen,
                 retry_after=refusal.retry_after,
                 limited=refusal.status == 429,
             )
-        raise RegistryError(f"Could not {call}: {service} responded with {refusal}.")
+        raise RegistryError(f"Could not {call}: {seen}.")
 
     def _token_request(self, call: Call, challenge: Challenge, login: Login) -> Outgoing:
         realm = challenge.parameters.get("realm", "")

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from kinetic_images.builders.build_log import LogLines
 from kinetic_images.builders.builder import BuildReports
-from kinetic_images.builders.cloud_build.log import BuildLog
-from kinetic_images.builders.cloud_build.request import ImageBuild, Source, build_request
-from kinetic_images.builders.cloud_build.settings import CloudBuildSettings, runs_natively
+from kinetic_images.builders.cloud_build.request import build_request
+from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.builders.cloud_build.state import BuildState, build_failure
-from kinetic_images.builders.cloud_build.waiting import start, wait_build
+from kinetic_images.builders.cloud_build.waiting import BuildLog, start, wait_build
 from kinetic_images.builders.dockerfile.container_build import (
     ContainerBuild,
     build_addresses,
@@ -26,10 +25,10 @@ from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
 from kinetic_images.builders.dockerfile.recipe_context import obstacle
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
-from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
 from kinetic_images.lock.addresses import is_google_index
 from kinetic_images.recipe import Recipe
+from kinetic_images.registry.registry import Registry
 from kinetic_payload.errors import PreconditionFailedError
 from kinetic_payload.http.session import origin
 from kinetic_payload.layout import build_context
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 
 _RENEWED: Final = 12 * 3600.0
 """The age in seconds at which a context is renewed, so that no lifecycle rule removes it before it is used."""
-
-
 _STOPS: Final = (KeyboardInterrupt, SystemExit, Stopped)
 """Exceptions after which nobody waits for the image any more."""
 
@@ -54,7 +51,7 @@ class CloudBuildBuilder:
     settings: CloudBuildSettings
     store: Store
     """The builds bucket: it gets the inputs and the logs of builds."""
-    registries: ImageLookup
+    registries: Registry
     """Where digests are looked up."""
     secrets: SecretsFor = field(default=no_secrets, repr=False)
     """Credentials of this machine, for hosts other than Google's: a build gets them from Secret Manager only."""
@@ -64,7 +61,7 @@ class CloudBuildBuilder:
 
     def obstacle(self, recipe: Recipe) -> str | None:
         """Return why Cloud Build cannot build *recipe*, as a sentence; None if it can."""
-        if not runs_natively(recipe.target.machine):
+        if recipe.target.machine != "x86_64":
             return f"Cloud Build's machines run no programs for {recipe.target.architecture}."
         return obstacle(recipe)
 
@@ -75,7 +72,7 @@ class CloudBuildBuilder:
             BuildInputError: An index needs a login, and `settings` name no secret; or there is no bucket.
         """
         del image  # The account of the build pushes, not this process.
-        check_bucket(self.store)
+        self._check_bucket()
         self._secrets(build_addresses(recipe, self.environment))
 
     def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
@@ -91,10 +88,10 @@ class CloudBuildBuilder:
             RegistryError: The registry cannot be queried.
             StoreError: The builds bucket cannot be used.
         """
-        if not runs_natively(recipe.target.machine):
+        problem = self.obstacle(recipe)
+        if problem is not None:
             raise BuildInputError(
-                f"Cloud Build's machines run no programs for {recipe.target.architecture}.",
-                hint="Use another builder: KINETIC_IMAGE_BUILDER=layers or docker.",
+                problem, hint="Use another builder: KINETIC_IMAGE_BUILDER=layers or docker."
             )
         return self._run(recipe_build(recipe, image, self.environment), reports)
 
@@ -122,36 +119,41 @@ class CloudBuildBuilder:
 
     def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
         image = build.image
-        split_image(image)
         secrets = self._secrets(build.addresses)
-        found = existing_digest(self.registries, image)
+        found = self.registries.digest(image)
         if found is not None:
             return found
         # Importing Google's client takes a second.
         from kinetic_images.builders.cloud_build.service import CloudBuildService
 
+        self._check_bucket()
         mark = f"kinetic-{randomness.token_hex(8)}"
-        wanted = ImageBuild(
-            image=image,
-            source=stored_context(build.context, self.store, reports),
-            platform=build.platform,
-            dockerfile=build.context.dockerfile,
-            labels=build.labels,
-            fresh=build.fresh,
-            token_hosts=_token_hosts(build.addresses or ()),
+        request = build_request(
+            build,
+            self._stored(build.context, reports),
+            self.store.location,
+            self.settings,
+            mark=mark,
+            # To which a token of the build's account gives access.
+            token_hosts=sorted(
+                {origin(each)[1] for each in filter(is_google_index, build.addresses or ())}
+            ),
         )
-        request = build_request(wanted, self.settings, mark)
+        state = None
         with CloudBuildService(self.settings) as service:
             try:
                 state = start(service, request, mark, reports)
-            except _STOPS:
-                self._cancel(service, None, mark, reports)
-                raise
-            try:
                 return self._finish(service, state, image, secrets, reports)
             except _STOPS:
                 self._cancel(service, state, mark, reports)
                 raise
+
+    def _check_bucket(self) -> None:
+        if self.store.location.kind != "gs":
+            raise BuildInputError(
+                f"Cloud Build reads its input from a bucket, and {self.store.location} is not one.",
+                hint="Use a bucket, gs://BUCKET, or another builder.",
+            )
 
     def _secrets(self, addresses: Iterable[str] | None) -> BuildSecrets:
         """Return the credentials of this machine for *addresses*, which must not appear in a log.
@@ -163,7 +165,17 @@ class CloudBuildBuilder:
             return self.secrets(None)
         found = self.secrets([each for each in addresses if not is_google_index(each)])
         if found.hosts and NETRC_SECRET not in self.settings.secret_versions:
-            raise _no_secret(found.hosts, self.settings)
+            account = self.settings.service_account or "ACCOUNT-OF-BUILDS"
+            project = f"--project={self.settings.project}"
+            raise BuildInputError(
+                f"Packages come from {' and '.join(found.hosts)} with a login, and Cloud Build has none.",
+                hint="Store it in Secret Manager once, as lines `machine HOST login USER password PASSWORD`, "
+                "and let builds read it:\n"
+                f"gcloud secrets create kinetic-netrc {project} --data-file=-   # write the lines, then Ctrl-D\n"
+                f"gcloud secrets add-iam-policy-binding kinetic-netrc {project} "
+                f"--member=serviceAccount:{account} --role=roles/secretmanager.secretAccessor\n"
+                "export KINETIC_BUILD_SECRET=kinetic-netrc",
+            )
         return found
 
     def _finish(
@@ -183,20 +195,17 @@ class CloudBuildBuilder:
             reports.line(f"The log of the build could not be read: {log.problem}")
         if over.status != "SUCCESS":
             raise build_failure(over, image, lines.kept, self.settings)
-        return self._pushed(over, image, reports)
-
-    def _pushed(self, state: BuildState, image: str, reports: BuildReports) -> str:
-        digest = state.digests.get(image)
+        digest = over.digests.get(image)
         by_step = self.settings.registry_login is not None  # Such a push is not listed.
         try:
-            found = existing_digest(self.registries, image)
+            found = self.registries.digest(image)
         except RegistryError as error:
             reports.line(f"The image could not be looked up in the registry: {error.message}")
             found = digest
         if found is None or (digest is None and not by_step):
             raise BuildError(
                 f"Cloud Build reports success, and there is no image {image}.",
-                hint=f"See {state.link}",
+                hint=f"See {over.link}",
             )
         if found != digest and not by_step:
             # Another build has pushed the same recipe meanwhile; its image is as good.
@@ -229,79 +238,34 @@ class CloudBuildBuilder:
         else:
             reports.line("The build was cancelled.")
 
+    def _stored(self, context: BuildContext, reports: BuildReports) -> str:
+        """Return the name of *context* in the bucket, after writing it unless it exists.
 
-def _token_hosts(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Return the hosts among those of *addresses* to which a token of the build's account gives access."""
-    return tuple(sorted({origin(each)[1] for each in filter(is_google_index, addresses)}))
-
-
-def _no_secret(hosts: Iterable[str], settings: CloudBuildSettings) -> BuildInputError:
-    account = settings.service_account or "ACCOUNT-OF-BUILDS"
-    project = f"--project={settings.project}"
-    return BuildInputError(
-        f"Packages come from {' and '.join(hosts)} with a login, and Cloud Build has none.",
-        hint="Store it in Secret Manager once, as lines `machine HOST login USER password PASSWORD`, "
-        "and let builds read it:\n"
-        f"gcloud secrets create kinetic-netrc {project} --data-file=-   # write the lines, then Ctrl-D\n"
-        f"gcloud secrets add-iam-policy-binding kinetic-netrc {project} "
-        f"--member=serviceAccount:{account} --role=roles/secretmanager.secretAccessor\n"
-        "export KINETIC_BUILD_SECRET=kinetic-netrc",
-    )
-
-
-def check_bucket(store: Store) -> None:
-    """Refuse a *store* that Cloud Build cannot read.
-
-    Raises:
-        BuildInputError: It is not a bucket.
-    """
-    if store.location.kind != "gs":
-        raise BuildInputError(
-            f"Cloud Build reads its input from a bucket, and {store.location} is not one.",
-            hint="Use a bucket, gs://BUCKET, or another builder.",
-        )
-
-
-def stored_context(context: BuildContext, store: Store, reports: BuildReports) -> Source:
-    """Return *context* as an object of *store*, which is a bucket; write it unless it exists.
-
-    Raises:
-        BuildInputError: *store* is not a bucket, or a file of the context cannot be used.
-        StoreError: The bucket cannot be used.
-    """
-    check_bucket(store)
-    name = build_context(context.digest)
-    if not _exists(store, name):
-        _write(context, store, name, reports)
-    return Source(location=store.location, object=name)
-
-
-def _exists(store: Store, name: str) -> bool:
-    found = store.stat(name)
-    if found is None:
-        return False
-    if store.now() - found.updated < _RENEWED:
-        return True
-    try:
-        return store.renew(name, if_generation=found.generation) is not None
-    except PreconditionFailedError:
-        return True  # Another process has just renewed it.
-
-
-def _write(context: BuildContext, store: Store, name: str, reports: BuildReports) -> None:
-    with tempfile.NamedTemporaryFile(prefix="kinetic-context-") as file:
-        try:
-            context.write_archive(cast("BinaryIO", file), compressed=True)
-            file.flush()
-        except OSError as error:
-            raise BuildError(
-                f"The build context cannot be written to {file.name}: {error.strerror or error}.",
-                hint="Free some space there, or name another folder with TMPDIR.",
-            ) from error
-        size = Path(file.name).stat().st_size
-        # The same name has the same contents: it does not matter which process wrote it.
-        with (
-            suppress(PreconditionFailedError),
-            reports.progress("uploading the build context", size) as advance,
-        ):
-            store.upload(name, Path(file.name), if_generation=ABSENT, progress=advance)
+        Raises:
+            BuildInputError: A file of the context cannot be used.
+            StoreError: The bucket cannot be used.
+        """
+        store, name = self.store, build_context(context.digest)
+        stored = store.stat(name)
+        # The same name has the same contents: it does not matter which process wrote or renewed it.
+        with suppress(PreconditionFailedError):
+            if stored is not None and (
+                store.now() - stored.updated < _RENEWED
+                or store.renew(name, if_generation=stored.generation) is not None
+            ):
+                return name
+            with tempfile.NamedTemporaryFile(prefix="kinetic-context-") as file:
+                try:
+                    context.write_archive(cast("BinaryIO", file), compressed=True)
+                    file.flush()
+                except OSError as error:
+                    raise BuildError(
+                        f"The build context cannot be written to {file.name}: {error.strerror or error}.",
+                        hint="Free some space there, or name another folder with TMPDIR.",
+                    ) from error
+                path = Path(file.name)
+                with reports.progress(
+                    "uploading the build context", path.stat().st_size
+                ) as advance:
+                    store.upload(name, path, if_generation=ABSENT, progress=advance)
+        return name

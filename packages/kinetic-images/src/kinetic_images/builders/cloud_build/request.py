@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
-from kinetic_images.builders.dockerfile.container_build import FRESH
+from kinetic_images.builders.dockerfile.container_build import FRESH, ContainerBuild
 from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
-from kinetic_images.builders.image_lookup import split_image
+from kinetic_images.registry.names import parse_reference
 from kinetic_payload.layout import BUILD_LOGS
 from kinetic_payload.stores.store import Location
 
+_DOCKER_IMAGE: Final = "gcr.io/cloud-builders/docker"
+"""The published image of the step that runs docker. It is logged in to the project's registries."""
+_TOKEN_IMAGE: Final = "gcr.io/cloud-builders/gcloud"  # noqa: S105 - an image
+"""The published image of the step that obtains a token of the account of the build."""
 _WITH_SECRETS: Final = 'set -eu; umask 077; d=$(mktemp -d); {writes}exec docker build {given}"$@"'
 """A shell command: secrets become files in the container of the step, for BuildKit."""
 
@@ -36,51 +39,48 @@ _LOG_IN: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
-    """A build context in a bucket."""
+def build_request(
+    build: ContainerBuild,
+    source: str,
+    location: Location,
+    settings: CloudBuildSettings,
+    *,
+    mark: str,
+    token_hosts: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the request for *build* of the archive *source* in the bucket at *location*.
 
-    location: Location
-    object: str
-    """The name of the archive in the store at `location`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageBuild:
-    """What is built, from what."""
-
-    image: str
-    """`HOST/PATH:TAG`"""
-    source: Source
-    platform: str
-    """`linux/amd64`"""
-    dockerfile: str = "Dockerfile"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    fresh: bool = False
-    """Whether to use no results of earlier builds."""
-    token_hosts: tuple[str, ...] = ()
-    """Hosts that the build logs in to with a token of its own account."""
-
-
-def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) -> dict[str, Any]:
-    """Return the request for *build*; *mark* is a tag by which this request can be found again.
-
-    The image and its cache are pushed after the step has succeeded. Layers that an earlier image has are
-    taken from the cache: workers keep none.
+    *mark* is a tag by which this request can be found again. The build logs in to *token_hosts* with a token of
+    its own account. The image and its cache are pushed after the step has succeeded. Layers that an earlier
+    image has are taken from the cache: workers keep none.
     """
-    bucket, _, prefix = build.source.location.path.partition("/")
+    bucket, _, prefix = location.path.partition("/")
     folder = f"{prefix}/" if prefix else ""
-    repository, tag = split_image(build.image)
-    cache = f"{repository}:buildcache-{build.platform.rpartition('/')[2]}"
+    image = parse_reference(build.image)
+    cache = f"{image.repository}:buildcache-{build.platform.rpartition('/')[2]}"
+    login = settings.registry_login
+    steps = [_step(build, settings, cache, token_hosts)]
+    if token_hosts:
+        # Docker's BuildKit has no network in which a RUN could ask for a token itself.
+        volumes = {"volumes": [{"name": "kinetic-login", "path": _LOGIN}]}
+        steps = [_shell("token", _TOKEN_IMAGE, _GET_TOKEN) | volumes, steps[0] | volumes]
+    if login is not None:
+        # Steps share the home folder, and so docker's logins.
+        log_in = _shell("login", _DOCKER_IMAGE, _LOG_IN, "login", login.user, login.host)
+        steps.insert(0, log_in | {"secret_env": [_PASSWORD]})
+        steps += [
+            {"id": name, "name": _DOCKER_IMAGE, "args": ["push", _escaped(image)]}
+            for name, image in (("push-cache", cache), ("push", build.image))
+        ]
     request: dict[str, Any] = {
         "source": {
             # No generation: the name is the digest of the contents.
-            "storage_source": {"bucket": bucket, "object_": f"{folder}{build.source.object}"}
+            "storage_source": {"bucket": bucket, "object_": f"{folder}{source}"}
         },
-        **_steps(build, settings, cache),
+        "steps": steps,
         "timeout": _seconds(settings.timeout.total_seconds()),
         "queue_ttl": _seconds(settings.queue_limit.total_seconds()),
-        "tags": ["kinetic", f"image-{tag}", mark, *settings.tags],
+        "tags": ["kinetic", f"image-{image.tag}", mark, *settings.tags],
         "logs_bucket": f"gs://{bucket}/{folder}{BUILD_LOGS}",
         "options": {
             "logging": "GCS_ONLY",
@@ -88,14 +88,16 @@ def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) ->
             "machine_type": settings.machine_type,
         },
     }
+    if login is None:  # Where Cloud Build is logged in to the registry itself.
+        request["images"] = [build.image, cache]
     if settings.service_account:
         account = settings.service_account
         request["service_account"] = f"projects/{settings.project}/serviceAccounts/{account}"
     versions = {
         _variable(name): version for name, version in sorted(settings.secret_versions.items())
     }
-    if settings.registry_login is not None:
-        versions[_PASSWORD] = settings.registry_login.secret_version
+    if login is not None:
+        versions[_PASSWORD] = login.secret_version
     if versions:
         request["available_secrets"] = {
             "secret_manager": [
@@ -105,73 +107,36 @@ def build_request(build: ImageBuild, settings: CloudBuildSettings, mark: str) ->
     return request
 
 
-def _steps(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[str, Any]:
-    """Return the fields `steps` and, where Cloud Build is logged in to the registry itself, `images`."""
-    steps, login = [*_build_steps(build, settings, cache)], settings.registry_login
-    if login is None:
-        return {"steps": steps, "images": [build.image, cache]}
-    # Steps share the home folder, and so docker's logins.
-    log_in = {
-        "id": "login",
-        "name": settings.step_image,
-        "entrypoint": "bash",
-        "args": list(map(_escaped, ["-c", _LOG_IN, "login", login.user, login.host])),
-        "secret_env": [_PASSWORD],
-    }
-    pushes = [
-        {"id": name, "name": settings.step_image, "args": list(map(_escaped, ["push", image]))}
-        for name, image in (("push-cache", cache), ("push", build.image))
-    ]
-    return {"steps": [log_in, *steps, *pushes]}
-
-
-def _build_steps(
-    build: ImageBuild, settings: CloudBuildSettings, cache: str
-) -> Iterator[dict[str, Any]]:
-    step = _step(build, settings, cache)
-    if not build.token_hosts:
-        yield step
-        return
-    # Docker's BuildKit has no network in which a RUN could ask for a token itself.
-    volumes = [{"name": "kinetic-login", "path": _LOGIN}]
-    yield {
-        "id": "token",
-        "name": settings.token_image,
-        "entrypoint": "bash",
-        "args": list(map(_escaped, ["-c", _GET_TOKEN])),
-        "volumes": volumes,
-    }
-    yield step | {"volumes": volumes}
-
-
-def _step(build: ImageBuild, settings: CloudBuildSettings, cache: str) -> dict[str, Any]:
+def _step(
+    build: ContainerBuild, settings: CloudBuildSettings, cache: str, token_hosts: Sequence[str]
+) -> dict[str, Any]:
     arguments = [
         *("--progress=plain", f"--platform={build.platform}"),
         *(f"--tag={build.image}", f"--tag={cache}"),
         *(FRESH if build.fresh else (f"--cache-from={cache}",)),
         "--build-arg=BUILDKIT_INLINE_CACHE=1",
         *(f"--label={key}={value}" for key, value in sorted(build.labels.items())),
-        *(f"--file={build.dockerfile}", "."),
+        *(f"--file={build.context.dockerfile}", "."),
     ]
-    step: dict[str, Any] = {
-        "id": "build",
-        "name": settings.step_image,
-        "env": ["DOCKER_BUILDKIT=1"],
-    }
     stored = sorted(settings.secret_versions)
-    names = sorted({*stored, NETRC_SECRET}) if build.token_hosts else stored
+    names = sorted({*stored, NETRC_SECRET}) if token_hosts else stored
+    env = {"env": ["DOCKER_BUILDKIT=1"]}
     if not names:
-        return step | {"args": list(map(_escaped, ["build", *arguments]))}
+        args = [*map(_escaped, ["build", *arguments])]
+        return {"id": "build", "name": _DOCKER_IMAGE, "args": args, **env}
     writes = "".join(f'printf %s "${_variable(name)}" > "$d/{name}"; ' for name in stored)
-    if build.token_hosts:
-        writes += _ADD_TOKEN.format(hosts=" ".join(build.token_hosts))
+    if token_hosts:
+        writes += _ADD_TOKEN.format(hosts=" ".join(token_hosts))
     given = "".join(f'--secret=id={name},src="$d/{name}" ' for name in names)
     script = _WITH_SECRETS.format(writes=writes, given=given)
-    return step | {
-        "entrypoint": "bash",
-        "args": list(map(_escaped, ["-c", script, "build", *arguments])),
-        **({"secret_env": list(map(_variable, stored))} if stored else {}),
-    }
+    secret_env = {"secret_env": [*map(_variable, stored)]} if stored else {}
+    return _shell("build", _DOCKER_IMAGE, script, "build", *arguments) | env | secret_env
+
+
+def _shell(name: str, image: str, script: str, *arguments: str) -> dict[str, Any]:
+    """Return a step that runs *script*, whose `$0`, `$1`, … are *arguments*."""
+    args = [*map(_escaped, ["-c", script, *arguments])]
+    return {"id": name, "name": image, "entrypoint": "bash", "args": args}
 
 
 def _variable(name: str) -> str:

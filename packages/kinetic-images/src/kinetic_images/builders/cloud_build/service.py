@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final, Self
 
 import grpc
+from google.api_core import exceptions
 from google.api_core.client_options import ClientOptions
 from google.cloud.devtools import cloudbuild_v1
 from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import (
@@ -15,14 +17,41 @@ from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import 
 
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.builders.cloud_build.state import BuildState
-from kinetic_images.builders.cloud_build.translation import translated
-from kinetic_images.errors import InvalidBuildError
-from kinetic_payload.http.google import fresh_credentials
+from kinetic_images.errors import (
+    BuilderError,
+    BuildQuotaError,
+    BuildServiceDisabledError,
+    BuildServiceLoginError,
+    BuildServicePermissionError,
+    BuildServiceUnavailableError,
+    InvalidBuildError,
+)
+from kinetic_payload.http.google import LOGIN, fresh_credentials, google_errors
 
 _CALL: Final = 20.0
 """The longest time of one call, in seconds."""
 _CREATE: Final = 60.0
 _PLAIN: Final = "http://"
+_PLUGIN: Final = "Getting metadata from plugin failed"
+"""gRPC reports failures of credentials as an unavailable service, with this text."""
+_NETWORK: Final = ("TransportError", "ConnectionError", "Timeout", "Max retries")
+_LOST: Final = (
+    exceptions.ServiceUnavailable,
+    exceptions.DeadlineExceeded,
+    exceptions.InternalServerError,
+    exceptions.GatewayTimeout,
+    exceptions.BadGateway,
+    exceptions.Unknown,
+    exceptions.Aborted,
+    exceptions.Cancelled,
+    exceptions.TooManyRequests,
+    exceptions.RetryError,
+)
+_INVALID: Final = (
+    exceptions.InvalidArgument,
+    exceptions.NotFound,
+    exceptions.FailedPrecondition,
+)
 
 
 class CloudBuildService:
@@ -37,21 +66,17 @@ class CloudBuildService:
 
     def __init__(self, settings: CloudBuildSettings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
-        self._opened: Any = None
 
-    def __enter__(self) -> CloudBuildService:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            client, self._opened = self._opened, None
-        if client is not None:
-            client.transport.close()
+        if "_client" in self.__dict__:
+            self._client.transport.close()
 
     def create(self, request: Mapping[str, Any]) -> BuildState:
         """Create a build of *request*, the fields of a `Build`."""
-        with translated("start a build", self._settings):
+        with _translated("start a build", self._settings):
             try:
                 build = cloudbuild_v1.Build(dict(request))
             except (KeyError, TypeError, ValueError) as error:
@@ -62,32 +87,32 @@ class CloudBuildService:
             asked = cloudbuild_v1.CreateBuildRequest(
                 parent=self._settings.parent, project_id=self._settings.project, build=build
             )
-            operation = self._client().create_build(request=asked, retry=None, timeout=_CREATE)
+            operation = self._client.create_build(request=asked, retry=None, timeout=_CREATE)
             return _state_of(operation.metadata.build)
 
     def find(self, mark: str) -> BuildState | None:
         """Return the build with the tag *mark*, or None."""
-        with translated("list builds", self._settings):
+        with _translated("list builds", self._settings):
             asked = cloudbuild_v1.ListBuildsRequest(
                 parent=self._settings.parent,
                 project_id=self._settings.project,
                 filter=f'tags="{mark}"',
                 page_size=1,
             )
-            found = self._client().list_builds(request=asked, retry=None, timeout=_CALL)
+            found = self._client.list_builds(request=asked, retry=None, timeout=_CALL)
             return next(map(_state_of, found), None)
 
     def get(self, build_id: str) -> BuildState:
         """Return a build as it is now."""
-        with translated(f"query the build {build_id}", self._settings):
+        with _translated(f"query the build {build_id}", self._settings):
             asked = cloudbuild_v1.GetBuildRequest(**self._named(build_id))
-            return _state_of(self._client().get_build(request=asked, retry=None, timeout=_CALL))
+            return _state_of(self._client.get_build(request=asked, retry=None, timeout=_CALL))
 
     def cancel(self, build_id: str) -> BuildState:
         """Cancel a build that has not ended; return how it is afterwards."""
-        with translated(f"cancel the build {build_id}", self._settings):
+        with _translated(f"cancel the build {build_id}", self._settings):
             asked = cloudbuild_v1.CancelBuildRequest(**self._named(build_id))
-            return _state_of(self._client().cancel_build(request=asked, retry=None, timeout=_CALL))
+            return _state_of(self._client.cancel_build(request=asked, retry=None, timeout=_CALL))
 
     def _named(self, build_id: str) -> dict[str, str]:
         return {
@@ -96,21 +121,18 @@ class CloudBuildService:
             "id": build_id,
         }
 
+    @cached_property
     def _client(self) -> Any:
-        with self._lock:
-            if self._opened is None:
-                self._opened = _open(self._settings.endpoint)
-            return self._opened
-
-
-def _open(endpoint: str | None) -> Any:
-    if endpoint is not None and endpoint.startswith(_PLAIN):
-        channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN))
-        return cloudbuild_v1.CloudBuildClient(transport=CloudBuildGrpcTransport(channel=channel))
-    # With a new token: gRPC would report an expired login as an unavailable service.
-    credentials = fresh_credentials(limit=_CALL)
-    options = ClientOptions(api_endpoint=endpoint) if endpoint else None
-    return cloudbuild_v1.CloudBuildClient(credentials=credentials, client_options=options)
+        endpoint = self._settings.endpoint
+        if endpoint is not None and endpoint.startswith(_PLAIN):
+            channel = grpc.insecure_channel(endpoint.removeprefix(_PLAIN))
+            return cloudbuild_v1.CloudBuildClient(
+                transport=CloudBuildGrpcTransport(channel=channel)
+            )
+        # With a new token: gRPC would report an expired login as an unavailable service.
+        credentials = fresh_credentials(limit=_CALL)
+        options = ClientOptions(api_endpoint=endpoint) if endpoint else None
+        return cloudbuild_v1.CloudBuildClient(credentials=credentials, client_options=options)
 
 
 def _state_of(build: Any) -> BuildState:
@@ -133,3 +155,86 @@ def _state_of(build: Any) -> BuildState:
         link=build.log_url,
         digests={image.name: image.digest for image in build.results.images},
     )
+
+
+@contextmanager
+def _translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
+    """Translate the failures of Google's client in the block; *verb* names what was tried."""
+    try:
+        with google_errors(BuildServiceLoginError, BuildServiceUnavailableError):
+            yield
+    except (exceptions.GoogleAPICallError, exceptions.RetryError) as error:
+        what = f"Could not {verb} in the project {settings.project!r} ({settings.region})"
+        raise _error_of(error, what, settings) from error
+
+
+def _error_of(error: Exception, what: str, settings: CloudBuildSettings) -> BuilderError:
+    """Return the error with the role, the command or the setting that helps: the first that matches."""
+    text = " ".join(str(getattr(error, "message", None) or error).split())[:500].rstrip(".")
+    lowered, project = text.lower(), settings.project
+    account = settings.service_account
+    by_plugin = _PLUGIN in text
+    offline = by_plugin and any(word in text for word in _NETWORK)
+    denied = isinstance(error, exceptions.PermissionDenied)
+    disabled = getattr(error, "reason", None) == "SERVICE_DISABLED" or "has not been used" in text
+    matches: list[tuple[bool, type[BuilderError], str]] = [
+        (
+            isinstance(error, exceptions.Unauthenticated),
+            BuildServiceLoginError,
+            f"Log in with: {LOGIN}",
+        ),
+        (
+            denied and disabled,
+            BuildServiceDisabledError,
+            f"Enable the Cloud Build API: gcloud services enable cloudbuild.googleapis.com --project={project}",
+        ),
+        (
+            denied and "actAs" in text,
+            BuildServicePermissionError,
+            "You need the role roles/iam.serviceAccountUser on the account of builds, "
+            f"{account or 'the default one of the project'}.",
+        ),
+        (
+            denied,
+            BuildServicePermissionError,
+            f"You need the role roles/cloudbuild.builds.editor in the project {project!r}. Ask its "
+            "administrator; and check that the project's name is right.",
+        ),
+        (
+            "quota" in lowered or isinstance(error, exceptions.ResourceExhausted),
+            BuildQuotaError,
+            "Wait for other builds, or use another region or machine type. The quotas: "
+            f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+            "&service=cloudbuild.googleapis.com",
+        ),
+        (by_plugin and not offline, BuildServiceLoginError, f"Log in with: {LOGIN}"),
+        (
+            offline or isinstance(error, _LOST),
+            BuildServiceUnavailableError,
+            "Check the network, a VPN or proxy. Try again later.",
+        ),
+        (not isinstance(error, _INVALID), BuilderError, "Cloud Build gave this response."),
+        (
+            "service account" in lowered or "serviceaccount" in lowered,
+            InvalidBuildError,
+            f"Check that {account or 'the default account'} exists and is enabled in the project {project!r}.",
+        ),
+        (
+            "location" in lowered or "region" in lowered,
+            InvalidBuildError,
+            f"{settings.region!r} may not be a region of Cloud Build. The list: "
+            "https://cloud.google.com/build/docs/locations",
+        ),
+        (
+            "machine" in lowered,
+            InvalidBuildError,
+            f"The machine type {settings.machine_type} may not be available in {settings.region}.",
+        ),
+        (
+            True,
+            InvalidBuildError,
+            "Check the project, the region, the machine type and the service account of builds.",
+        ),
+    ]
+    kind, hint = next((kind, hint) for matched, kind, hint in matches if matched)
+    return kind(f"{what}: {text}.", hint=hint)

@@ -9,12 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from kinetic_images.errors import BuildInputError
-from kinetic_images.targets import Machine
 
-DOCKER_IMAGE = "gcr.io/cloud-builders/docker"
-"""The published image of the step that runs docker. It is logged in to the project's registries."""
-TOKEN_IMAGE = "gcr.io/cloud-builders/gcloud"  # noqa: S105 - an image
-"""The published image of the step that obtains a token of the account of the build."""
 _SECRET: Final = re.compile(r"[\w-]{1,255}", re.ASCII)
 _VERSION: Final = re.compile(
     r"projects/[a-z0-9:.-]+/secrets/[\w-]{1,255}/versions/(?:latest|[0-9]+)", re.ASCII
@@ -58,18 +53,11 @@ class CloudBuildSettings:
     """None: the images are pushed to a registry of the project, to which builds are logged in."""
     endpoint: str | None = None
     """Another address of the API; `http://HOST:PORT` without encryption and credentials, for tests."""
-    step_image: str = DOCKER_IMAGE
-    token_image: str = TOKEN_IMAGE
 
     @property
     def parent(self) -> str:
         """The name of the project and region in the API."""
         return f"projects/{self.project}/locations/{self.region}"
-
-
-def runs_natively(machine: Machine) -> bool:
-    """Return whether Cloud Build's machines run programs for *machine*."""
-    return machine == "x86_64"
 
 
 def secret_version(text: str, project: str) -> str:

@@ -1,49 +1,42 @@
-"""Start a build once, and wait until it has ended, also while the connection is lost."""
+"""The wait for a build: it is started once, and followed with its log until it has ended."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic_images.builders.cloud_build.state import WAITING, BuildState
 from kinetic_images.errors import BuilderError, BuildQuotaError, BuildServiceUnavailableError
+from kinetic_payload.errors import ObjectNotFoundError, StoreError
+from kinetic_payload.layout import build_log
+from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import pause
 
 if TYPE_CHECKING:
     from kinetic_images.builders.builder import BuildReports
-    from kinetic_images.builders.cloud_build.log import BuildLog
+    from kinetic_images.builders.cloud_build.service import CloudBuildService
 
-POLL: Final = 0.8
-"""Seconds between looks at a build."""
-_LOOKS: Final = 4
-"""How often a build that may have been created is looked for: lists may lag behind."""
+_LOOKS: Final = (0.2, 0.4, 0.8, 1.6)
+"""Pauses before looks for a build that may have been created: lists may lag behind."""
 _TRIES: Final = 4
 """How often the creation of a build is tried."""
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 0.8
+"""Seconds between looks at a build; each pause is half as long again as the one before."""
 _LOST: Final = 600.0
 """Seconds for which a lost connection is retried. The build continues meanwhile."""
 _QUIET: Final = 5.0
 """Seconds without a response before that is reported."""
-
-
-class Builds(Protocol):
-    """The calls of `CloudBuildService` that are needed here."""
-
-    def create(self, request: Mapping[str, Any]) -> BuildState:
-        """Create a build."""
-        ...
-
-    def find(self, mark: str) -> BuildState | None:
-        """Return the build with the tag *mark*, or None."""
-        ...
-
-    def get(self, build_id: str) -> BuildState:
-        """Return a build as it is now."""
-        ...
+_PIECE: Final = 1024 * 1024
+"""The most bytes of one request for the log."""
+_LOG_LIMIT: Final = 5.0
+"""Seconds for which reading the log is retried. The next call continues where this one stopped."""
 
 
 def start(
-    builds: Builds, request: Mapping[str, Any], mark: str, reports: BuildReports
+    builds: CloudBuildService, request: Mapping[str, Any], mark: str, reports: BuildReports
 ) -> BuildState:
     """Create the build *request*, which has the tag *mark*, exactly once.
 
@@ -51,45 +44,30 @@ def start(
     again.
 
     Raises:
-        BuilderError: The service refused it, or could not be reached.
+        BuilderError: The service refused it, or could not be reached, so that the build may or may not exist.
     """
     for tried in range(1, _TRIES + 1):
         try:
             return builds.create(request)
-        except BuildServiceUnavailableError:
-            reports.line("Cloud Build did not respond; looking whether the build was started.")
-            found = _look(builds, mark)
+        except BuildServiceUnavailableError as error:
+            failure: BuilderError | None = error if tried == _TRIES else None
+        reports.line("Cloud Build did not respond; looking whether the build was started.")
+        last: BuilderError | None = None
+        for seconds in _LOOKS:
+            pause(seconds)
+            try:
+                found, last = builds.find(mark), None
+            except (BuildServiceUnavailableError, BuildQuotaError) as error:
+                found, last = None, error
             if found is not None:
                 return found
-            if tried == _TRIES:
-                raise
+        if failure := last or failure:
+            raise failure
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-def _look(builds: Builds, mark: str) -> BuildState | None:
-    """Look for a build several times.
-
-    Raises:
-        BuilderError: No look succeeded, so it is not known whether the build exists.
-    """
-    last: BuilderError | None = None
-    for _ in range(_LOOKS):
-        pause(POLL)
-        try:
-            found = builds.find(mark)
-        except (BuildServiceUnavailableError, BuildQuotaError) as error:
-            last = error
-            continue
-        last = None
-        if found is not None:
-            return found
-    if last is not None:
-        raise last
-    return None
-
-
 def wait_build(
-    builds: Builds, state: BuildState, log: BuildLog, reports: BuildReports
+    builds: CloudBuildService, state: BuildState, log: BuildLog, reports: BuildReports
 ) -> BuildState:
     """Follow *log* until the build *state* has ended; return how it ended.
 
@@ -97,56 +75,82 @@ def wait_build(
         BuilderError: The service did not respond for too long, or does not accept the credentials any more.
             The build continues.
     """
-    connection = _Connection(builds, state, reports)
-    queued = False
+    seconds, responded = _FIRST_PAUSE, monotonic()
+    queued = quiet = False
     while not state.is_over:
-        began = monotonic()
-        state = connection.look(state)
+        pause(seconds)
+        seconds = min(1.5 * seconds, _LONGEST_PAUSE)
+        try:
+            state = builds.get(state.build_id)
+        except (BuildServiceUnavailableError, BuildQuotaError) as error:
+            # Each user has a quota of requests per minute; it does not stop the build.
+            lost = monotonic() - responded
+            if lost >= _LOST:
+                error.hint = f"The build continues, and leaves a correct image: {state.link}"
+                raise
+            if lost >= _QUIET and not quiet:
+                quiet = True
+                reports.line(
+                    f"Cloud Build is not responding; retrying for up to {_LOST:.0f} s. The build continues."
+                )
+        except BuilderError as error:
+            error.hint = f"{error.hint}\nThe build continues: {state.link}"
+            raise
+        else:
+            if quiet:
+                reports.line("Cloud Build responds again.")
+            responded, quiet = monotonic(), False
         if state.status in WAITING and not queued:
             queued = True
             reports.line("The build waits in the queue of Cloud Build.")
         log.follow()
-        if not state.is_over:
-            pause(max(0.0, POLL - (monotonic() - began)))
     log.finish()
     return state
 
 
-class _Connection:
-    """Looks at a build, and tolerates a lost connection."""
+class BuildLog:
+    """The log of one build; each line is passed to *line* once, in order.
 
-    def __init__(self, builds: Builds, state: BuildState, reports: BuildReports) -> None:
-        self._builds = builds
-        self._reports = reports
-        self._link = state.link
-        self._lost: float | None = None
-        self._reported = False
+    A log that cannot be read does not fail the build: `problem` says why.
+    """
 
-    def look(self, before: BuildState) -> BuildState:
-        """Return the state of the build; that *before* if the connection is lost."""
+    def __init__(self, store: Store, build_id: str, line: Callable[[str], None]) -> None:
+        self.problem: str | None = None
+        """Why the log could not be read the last time; None: it could."""
+        self._store = store
+        self._name = build_log(build_id)
+        self._line = line
+        self._read = 0
+        self._rest = b""
+
+    def follow(self) -> bool:
+        """Pass on the lines that were written since the last call; return whether there was anything."""
+        before = self._read
+        while data := self._next():
+            self._read += len(data)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            for line in lines:
+                self._line(line.decode(errors="replace").rstrip("\r"))
+            if len(data) < _PIECE:
+                break
+        return self._read > before
+
+    def finish(self) -> None:
+        """Pass on the rest, with a last line that is not complete. The build has ended: so has its log."""
+        while self.follow():
+            pass
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._line(rest.decode(errors="replace"))
+
+    def _next(self) -> bytes:
         try:
-            state = self._builds.get(before.build_id)
-        except (BuildServiceUnavailableError, BuildQuotaError) as error:
-            # Each user has a quota of requests per minute; it does not stop the build.
-            self._wait_on(error)
-            return before
-        except BuilderError as error:
-            error.hint = f"{error.hint}\nThe build continues: {self._link}"
-            raise
-        if self._reported:
-            self._reports.line("Cloud Build responds again.")
-        self._lost, self._reported = None, False
-        return state
-
-    def _wait_on(self, error: BuilderError) -> None:
-        now = monotonic()
-        self._lost = now if self._lost is None else self._lost
-        lost = now - self._lost
-        if lost >= _LOST:
-            error.hint = f"The build continues, and leaves a correct image: {self._link}"
-            raise error
-        if lost >= _QUIET and not self._reported:
-            self._reported = True
-            self._reports.line(
-                f"Cloud Build is not responding; retrying for up to {_LOST:.0f} s. The build continues."
-            )
+            with limited(OutageLimit(_LOG_LIMIT)):
+                data = self._store.read(self._name, start=self._read, end=self._read + _PIECE)
+        except ObjectNotFoundError:
+            return b""  # It is written after a few seconds.
+        except StoreError as error:
+            self.problem = error.message
+            return b""
+        self.problem = None
+        return data

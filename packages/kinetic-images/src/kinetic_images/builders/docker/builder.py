@@ -20,9 +20,10 @@ from kinetic_images.builders.dockerfile.container_build import (
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import obstacle
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
-from kinetic_images.builders.image_lookup import ImageLookup, existing_digest, split_image
 from kinetic_images.errors import BuildError
 from kinetic_images.recipe import Recipe
+from kinetic_images.registry.names import parse_reference
+from kinetic_images.registry.registry import Registry
 
 _PUSHED: Final = re.compile(r"digest: (sha256:[0-9a-f]{64})\b")
 
@@ -35,7 +36,7 @@ class DockerBuilder:
     environment. The engine keeps its build cache, and does not keep the image's tag.
     """
 
-    registries: ImageLookup
+    registries: Registry
     """Where digests are looked up."""
     secrets: SecretsFor = field(default=no_secrets, repr=False)
     """What builds may read: credentials of indexes, certificates."""
@@ -96,20 +97,19 @@ class DockerBuilder:
 
     def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
         image = build.image
-        repository, _ = split_image(image)
         docker = find_docker(self.environ)
-        found = existing_digest(self.registries, image)
+        found = self.registries.digest(image)
         if found is not None:
             return found
         secrets = self.secrets(build.addresses)
         _build(docker, build, secrets, reports)
         try:
             # Another process may have pushed it meanwhile; the tag does not change any more then.
-            found = existing_digest(self.registries, image)
+            found = self.registries.digest(image)
             found = found or self._push(docker, image, secrets, reports)
         finally:
             _remove(docker, image)
-        _remove(docker, f"{repository}@{found}")
+        _remove(docker, str(parse_reference(image).at(found)))
         return found
 
     def _push(
@@ -122,7 +122,7 @@ class DockerBuilder:
         if code != 0:
             raise push_failure(lines, image)
         pushed = next(filter(None, map(_PUSHED.search, reversed(lines))), None)
-        found = existing_digest(self.registries, image)
+        found = self.registries.digest(image)
         if found is None or (pushed is not None and pushed[1] != found):
             raise BuildError(
                 f"docker pushed {image} as {pushed[1] if pushed else 'an unknown digest'}, and the registry "

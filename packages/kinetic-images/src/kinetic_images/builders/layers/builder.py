@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.layers.bytecode import bytecode_kind
 from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.builders.layers.layer_records import LayerRecords
 from kinetic_images.builders.layers.layout import (
     WHITEOUT,
     environment,
@@ -127,8 +126,7 @@ class LayersBuilder:
         transfer = Transfer(
             repository=repository,
             wheels=self._wheels,
-            records=LayerRecords(self._cache / "records"),
-            folder=self._cache / "partial",
+            cache=self._cache,
             processes=self._processes,
             reports=reports,
         )

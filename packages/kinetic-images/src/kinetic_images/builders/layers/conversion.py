@@ -12,15 +12,14 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
 from kinetic_images.builders.layers.bytecode import LARGEST_SOURCE, cached_path, compiled
-from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter, missing_folders
-from kinetic_images.builders.layers.layout import BIN, PREFIX, SITE, WHITEOUT, fits
-from kinetic_images.builders.layers.wheel_contents import Wheel, WheelEntry
+from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter
+from kinetic_images.builders.layers.layout import BIN, SITE, WHITEOUT, fits
+from kinetic_images.builders.layers.wheel_contents import Wheel
 
 INTERPRETER: Final = b"#!/usr/bin/env python3"
 _ENTRY_POINT_GROUPS: Final = ("console_scripts", "gui_scripts")
@@ -83,17 +82,12 @@ def write_layer(
             installations.append(_Installation(wheel, bytecode=bytecode))
         limit_time(sum(each.seconds for each in installations))
         owners = _owners(installations)
-        tree = _Tree(LayerWriter(stream))
+        writer = LayerWriter(stream)
         for number, installation in enumerate(installations):
-            tree.skipped = {path for path in installation.paths if owners[path] != number}
-            installation.write(tree)
-        return tree.writer.finish()
-
-
-def _seconds(entry: WheelEntry) -> float:
-    """Return the CPU time that a file should take, whatever size it declares."""
-    size = min(entry.info.file_size, entry.info.compress_size * _LARGEST_RATIO)
-    return size / (_SOURCE_RATE if entry.is_source and size <= LARGEST_SOURCE else _RATE)
+            installation.write(
+                writer, {path for path in installation.paths if owners[path] != number}
+            )
+        return writer.finish()
 
 
 def _owners(installations: Sequence[_Installation]) -> dict[str, int]:
@@ -111,29 +105,6 @@ def _owners(installations: Sequence[_Installation]) -> dict[str, int]:
                     f"it has a folder at {folder!r}, where {other} has a file"
                 )
     return owners
-
-
-@dataclass
-class _Tree:
-    """The files of a layer, with the folders that are ours."""
-
-    writer: LayerWriter
-    skipped: set[str] = field(default_factory=set)
-    """Paths at which another wheel's file is placed."""
-    folders: set[str] = field(default_factory=set)
-
-    def add(self, path: str, data: bytes, *, executable: bool = False) -> None:
-        self.add_stream(path, len(data), iter((data,)), executable=executable)
-
-    def add_stream(
-        self, path: str, size: int, content: Iterator[bytes], *, executable: bool
-    ) -> None:
-        if path in self.skipped:
-            deque(content, maxlen=0)
-            return
-        for folder in missing_folders(path, self.folders, PREFIX):
-            self.writer.add_folder(folder)
-        self.writer.add_stream(path, size, content, executable=executable)
 
 
 class _Installation:
@@ -156,8 +127,12 @@ class _Installation:
         self._entries = sorted(
             (entry for entry in entries if entry.path not in cached), key=lambda entry: entry.path
         )
-        self.seconds = sum(map(_seconds, self._entries))
-        self._rows: list[RecordRow] = []
+        self.seconds = 0.0
+        """The CPU time that the files should take, whatever sizes they declare."""
+        for entry in self._entries:
+            size = min(entry.info.file_size, entry.info.compress_size * _LARGEST_RATIO)
+            rate = _SOURCE_RATE if entry.is_source and size <= LARGEST_SOURCE else _RATE
+            self.seconds += size / rate
         info = f"{SITE}/{wheel.dist_info}"
         self._installer, self._record = f"{info}/INSTALLER", f"{info}/RECORD"
         self.paths = [
@@ -170,67 +145,58 @@ class _Installation:
             # It comes first on PATH, and its own first line would start it again.
             raise wheel.error("it has a program with the name of the interpreter")
 
-    def write(self, tree: _Tree) -> None:
+    def write(self, writer: LayerWriter, skipped: set[str]) -> None:
+        """Write the files, except to the paths *skipped*, at which another wheel's files are placed."""
+
+        def add(path: str, size: int, content: Iterator[bytes], *, executable: bool) -> None:
+            if path in skipped:
+                deque(content, maxlen=0)
+                return
+            try:
+                writer.add_stream(path, size, content, executable=executable)
+            except ValueError as error:
+                raise self.error(str(error)) from error
+
+        rows: list[RecordRow] = []
         for entry in self._entries:
+            path, size, content = entry.path, entry.info.file_size, self._wheel.content(entry.info)
+            recorded = self._recorded.get(entry.info.filename, ("", ""))
             if entry.is_script:
-                self._write_script(tree, entry)
-            elif entry.is_source and entry.info.file_size <= LARGEST_SOURCE:
-                self._write_module(tree, entry)
+                # It may be a large program. It gets the interpreter of the image.
+                beginning, sha = next(content, b""), hashlib.sha256()
+                changed = portable(beginning)
+                size += len(changed) - len(beginning)
+                script = _hashed(chain((changed,), content), sha)
+                add(path, size, script, executable=entry.executable)
+                recorded = (recorded_hash(sha.digest()), str(size))
+            elif entry.is_source and size <= LARGEST_SOURCE:
+                source = b"".join(content)
+                add(path, len(source), iter((source,)), executable=entry.executable)
+                cached = cached_path(path)
+                possible = self._bytecode and fits(cached)
+                made = compiled(source, f"/{path}") if possible else None
+                if made is not None:
+                    add(cached, len(made), iter((made,)), executable=False)
+                    # As in pip: bytecode may be compiled again, so it has no hash.
+                    rows.append((recorded_path(cached), "", ""))
             else:
-                content = self._wheel.content(entry.info)
-                self._write_file(tree, entry, entry.info.file_size, content)
-                self._keep_row(entry)
-        for name, program in sorted(self._programs.items()):
-            tree.add(f"{BIN}/{name}", program, executable=True)
-            self._add_row(f"{BIN}/{name}", program)
-        tree.add(self._installer, _INSTALLER)
-        self._add_row(self._installer, _INSTALLER)
-        self._rows.append((recorded_path(self._record), "", ""))
-        tree.add(self._record, rendered(self._rows))
+                add(path, size, content, executable=entry.executable)
+            rows.append((recorded_path(path), *recorded))
+        programs = [(f"{BIN}/{name}", data) for name, data in sorted(self._programs.items())]
+        for path, data in (*programs, (self._installer, _INSTALLER)):
+            add(path, len(data), iter((data,)), executable=path != self._installer)
+            digest = recorded_hash(hashlib.sha256(data).digest())
+            rows.append((recorded_path(path), digest, str(len(data))))
+        rows.append((recorded_path(self._record), "", ""))
+        record = rendered(rows)
+        add(self._record, len(record), iter((record,)), executable=False)
 
-    def _write_module(self, tree: _Tree, entry: WheelEntry) -> None:
-        source = b"".join(self._wheel.content(entry.info))
-        self._write_file(tree, entry, len(source), iter((source,)))
-        self._keep_row(entry)
-        path = cached_path(entry.path)
-        possible = self._bytecode and fits(path)
-        made = compiled(source, f"/{entry.path}") if possible else None
-        if made is not None:
-            tree.add(path, made)
-            # As in pip: bytecode may be compiled again, so it has no hash.
-            self._rows.append((recorded_path(path), "", ""))
 
-    def _write_script(self, tree: _Tree, entry: WheelEntry) -> None:
-        """Write a script, which may be a large program, with the interpreter of the image."""
-        content = self._wheel.content(entry.info)
-        beginning = next(content, b"")
-        changed = portable(beginning)
-        size = entry.info.file_size - len(beginning) + len(changed)
-        sha = hashlib.sha256()
-
-        def hashed() -> Iterator[bytes]:
-            for data in chain((changed,), content):
-                sha.update(data)
-                yield data
-
-        self._write_file(tree, entry, size, hashed())
-        self._rows.append((recorded_path(entry.path), recorded_hash(sha.digest()), str(size)))
-
-    def _write_file(
-        self, tree: _Tree, entry: WheelEntry, size: int, content: Iterator[bytes]
-    ) -> None:
-        try:
-            tree.add_stream(entry.path, size, content, executable=entry.executable)
-        except ValueError as error:
-            raise self._wheel.error(str(error)) from error
-
-    def _keep_row(self, entry: WheelEntry) -> None:
-        digest, size = self._recorded.get(entry.info.filename, ("", ""))
-        self._rows.append((recorded_path(entry.path), digest, size))
-
-    def _add_row(self, path: str, data: bytes) -> None:
-        digest = recorded_hash(hashlib.sha256(data).digest())
-        self._rows.append((recorded_path(path), digest, str(len(data))))
+def _hashed(pieces: Iterable[bytes], sha: hashlib._Hash) -> Iterator[bytes]:
+    """Yield *pieces*, and add them to *sha*."""
+    for data in pieces:
+        sha.update(data)
+        yield data
 
 
 def recorded_path(path: str) -> str:
@@ -270,21 +236,19 @@ def scripts_of(entry_points: str) -> dict[str, bytes]:
             valid = _PROGRAM_NAME.fullmatch(name) and fits(name)
             if not valid or name in (".", "..") or name.startswith(WHITEOUT):
                 raise ValueError(f"the entry point {name!r} is not a valid name of a program")
-            found[name] = _script(name, value)
+            target = _ENTRY_POINT.fullmatch(value.strip())
+            parts = f"{target['module']}.{target['attr']}".split(".") if target else [""]
+            if target is None or not all(part.isidentifier() for part in parts):
+                raise ValueError(
+                    f"the entry point {name!r} does not name a function: {value[:300]!r}"
+                )
+            found[name] = _LAUNCHER.format(
+                interpreter=INTERPRETER.decode(),
+                module=target["module"],
+                imported=target["attr"].partition(".")[0],
+                attr=target["attr"],
+            ).encode()
     return found
-
-
-def _script(name: str, value: str) -> bytes:
-    target = _ENTRY_POINT.fullmatch(value.strip())
-    parts = [*target["module"].split("."), *target["attr"].split(".")] if target else [""]
-    if target is None or not all(part.isidentifier() for part in parts):
-        raise ValueError(f"the entry point {name!r} does not name a function: {value[:300]!r}")
-    return _LAUNCHER.format(
-        interpreter=INTERPRETER.decode(),
-        module=target["module"],
-        imported=target["attr"].partition(".")[0],
-        attr=target["attr"],
-    ).encode()
 
 
 def portable(beginning: bytes) -> bytes:

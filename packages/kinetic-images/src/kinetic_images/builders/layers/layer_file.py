@@ -6,10 +6,11 @@ import hashlib
 import tarfile
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final
 
-import msgspec
+from kinetic_images.builders.layers.layout import PREFIX
 
 _PIECE: Final = 256 << 10
 """Bytes that are hashed and compressed at a time: always as many, because isal's output depends on that."""
@@ -19,7 +20,8 @@ _BLOCK: Final = 512
 _RECORD: Final = 20 * _BLOCK
 
 
-class LayerBlob(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class LayerBlob:
     """A finished layer."""
 
     digest: str
@@ -39,12 +41,9 @@ class LayerWriter:
         self._plain = hashlib.sha256()
         self._compressed = hashlib.sha256()
         self._pending = bytearray()
+        self._folders: set[str] = set()
         self._plain_size = 0
         self._size = 0
-
-    def add_folder(self, path: str) -> None:
-        """Add a folder with mode 0755."""
-        self._header(path, tarfile.DIRTYPE, 0, 0o755)
 
     def add(self, path: str, data: bytes, *, executable: bool = False) -> None:
         """Add a file with mode 0644, or 0755 if it is *executable*."""
@@ -53,11 +52,13 @@ class LayerWriter:
     def add_stream(
         self, path: str, size: int, content: Iterable[bytes], *, executable: bool = False
     ) -> None:
-        """Add a file of *size* bytes; see `add`.
+        """Add a file of *size* bytes; see `add`. Folders of ours are added, with mode 0755.
 
         Raises:
             ValueError: *content* has another size.
         """
+        for folder in self._missing_folders(path):
+            self._header(folder, tarfile.DIRTYPE, 0, 0o755)
         self._header(path, tarfile.REGTYPE, size, 0o755 if executable else 0o644)
         left = size
         for data in content:
@@ -80,6 +81,16 @@ class LayerWriter:
             diff_id=f"sha256:{self._plain.hexdigest()}",
             size=self._size,
         )
+
+    def _missing_folders(self, path: str) -> list[str]:
+        """Return the folders above *path*, from ours on, that were not added yet."""
+        found: list[str] = []
+        for folder in map(str, PurePosixPath(path).parents):
+            if folder in self._folders or not f"{folder}/".startswith(f"{PREFIX}/"):
+                break
+            found.insert(0, folder)
+        self._folders.update(found)
+        return found
 
     def _header(self, path: str, kind: bytes, size: int, mode: int) -> None:
         info = tarfile.TarInfo(path)
@@ -109,18 +120,6 @@ def in_memory(files: Iterable[tuple[str, bytes]], stream: BinaryIO) -> LayerBlob
     for path, data in sorted(files):
         writer.add(path, data)
     return writer.finish()
-
-
-def missing_folders(path: str, known: set[str], root: str) -> list[str]:
-    """Return the folders above *path*, from *root* on, that are not in *known*, and add them to it."""
-    found = []
-    for folder in PurePosixPath(path).parents:
-        name = str(folder)
-        if name in known or not (name == root or name.startswith(f"{root}/")):
-            break
-        known.add(name)
-        found.append(name)
-    return found[::-1]
 
 
 def _compressor() -> Any:

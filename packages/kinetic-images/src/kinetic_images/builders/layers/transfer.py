@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
+import msgspec
+
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.layers.layer_file import LayerBlob, in_memory
-from kinetic_images.builders.layers.layer_records import LayerRecords
 from kinetic_images.builders.layers.plan import PlannedLayer
-from kinetic_images.builders.layers.workers import Workers
+from kinetic_images.builders.layers.worker import convert
 from kinetic_images.errors import InvalidWheelError
+from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.registry.oci import Descriptor
 from kinetic_images.registry.repository import Repository
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.files.temporary import Temporary, collect_leftovers
-from kinetic_payload.progress import Advance, size_text
-from kinetic_payload.threads import Executor, Future, parallel_map
+from kinetic_payload.progress import size_text
+from kinetic_payload.threads import check_wanted, parallel_map
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER: Final = 1 << 20
-
-
+_POLL: Final = 0.1
+"""Seconds between checks whether a layer is still wanted."""
 _REQUESTS: Final = 8
 """Parallel requests that transfer little."""
 _DOWNLOADS: Final = 8
@@ -44,9 +46,8 @@ class Transfer:
 
     repository: Repository
     wheels: WheelFiles
-    records: LayerRecords
-    folder: Path
-    """The folder of layers that are being written or uploaded."""
+    cache: Path
+    """The folder of records, and of layers that are being written or uploaded."""
     processes: int
     reports: BuildReports
 
@@ -63,15 +64,16 @@ class Transfer:
             RegistryError: A layer cannot be uploaded.
         """
         # Also if nothing is missing: an earlier process may have been killed.
-        make_folder(self.folder)
-        collect_leftovers(str(self.folder))
+        make_folder(self.cache / "partial")
+        collect_leftovers(str(self.cache / "partial"))
         known = parallel_map(self._known, planned, threads=_REQUESTS)
         missing = [layer for layer, blob in zip(planned, known, strict=True) if blob is None]
         made = self._make(missing, sizes, bytecode=bytecode) if missing else {}
         uploaded = sum(blob.size for blob in made.values())
-        if planned:
-            reused = len(planned) - len(missing)
-            self.reports.line(_summary(reused, len(missing), uploaded))
+        reused = len(planned) - len(missing)
+        parts = [f"{reused} already in the registry"] if reused else []
+        parts += [f"{len(missing)} added ({size_text(uploaded)})"] if missing else []
+        self.reports.line(f"Layers of packages: {', '.join(parts)}.")
         return [blob or made[layer.key] for layer, blob in zip(planned, known, strict=True)]
 
     def ensure_files(self, files: Mapping[str, bytes]) -> LayerBlob:
@@ -94,7 +96,14 @@ class Transfer:
         """
         if source.reference == self.repository.reference:
             return
-        missing = self._unmounted(layers, source)
+        wanted = list({layer.digest: layer for layer in layers}.values())
+
+        def is_there(layer: Descriptor) -> bool:
+            repository, digest = self.repository, layer.digest
+            return repository.has_blob(digest) or repository.mount(digest, source)
+
+        there = parallel_map(is_there, wanted, threads=_REQUESTS)
+        missing = [layer for layer, found in zip(wanted, there, strict=True) if not found]
         if not missing:
             return
         total = sum(layer.size for layer in missing)
@@ -110,20 +119,15 @@ class Transfer:
                 threads=_UPLOADS,
             )
 
-    def _unmounted(self, layers: Iterable[Descriptor], source: Repository) -> list[Descriptor]:
-        """Return those of *layers* that the repository lacks, after mounting what can be mounted."""
-        wanted = list({layer.digest: layer for layer in layers}.values())
-
-        def is_there(layer: Descriptor) -> bool:
-            repository, digest = self.repository, layer.digest
-            return repository.has_blob(digest) or repository.mount(digest, source)
-
-        there = parallel_map(is_there, wanted, threads=_REQUESTS)
-        return [layer for layer, found in zip(wanted, there, strict=True) if not found]
-
     def _known(self, layer: PlannedLayer) -> LayerBlob | None:
-        blob = self.records.find(layer.key)
-        return blob if blob is not None and self.repository.has_blob(blob.digest) else None
+        try:
+            blob = msgspec.convert(find_record(self._record(layer)), LayerBlob)
+        except msgspec.ValidationError:  # Its loss costs a conversion, and nothing else.
+            return None
+        return blob if self.repository.has_blob(blob.digest) else None
+
+    def _record(self, layer: PlannedLayer) -> Path:
+        return self.cache / "records" / f"{layer.key}.json"
 
     def _make(
         self, missing: Sequence[PlannedLayer], sizes: Mapping[str, int], *, bytecode: bool
@@ -131,66 +135,44 @@ class Transfer:
         def size_of(layer: PlannedLayer) -> int:
             return sum(sizes.get(package.sha256, 0) for package in layer.packages)
 
+        total, free = sum(map(size_of, missing)), threading.Semaphore(self.processes)
+
+        def write(wheels: Sequence[Path], output: str) -> LayerBlob:
+            while not free.acquire(timeout=_POLL):
+                check_wanted()
+            try:
+                return convert(wheels, output, bytecode=bytecode)
+            finally:
+                free.release()
+
+        def make(layer: PlannedLayer) -> LayerBlob:
+            """Download the wheels of *layer*, write it, and upload it."""
+            get = partial(self.wheels.get, advance=downloaded)
+            wheels = parallel_map(get, layer.packages, threads=_DOWNLOADS)
+            with Temporary(str(self.cache / "partial")) as file:
+                try:
+                    blob = write(wheels, file.path)
+                except InvalidWheelError:
+                    damaged = [each for each in layer.packages if self.wheels.drop_damaged(each)]
+                    if not damaged:
+                        raise
+                    wheels = [self.wheels.get(package) for package in layer.packages]
+                    os.ftruncate(file.fd, 0)
+                    blob = write(wheels, file.path)
+                keep_record(self._record(layer), asdict(blob))
+                if not self.repository.has_blob(blob.digest):
+                    content = partial(open_shared, file.fd, blob.size)
+                    self.repository.upload(blob.digest, blob.size, content, uploaded)
+            return blob
+
         # The largest first, so that no process is left with a large one at the end.
         order = sorted(missing, key=size_of, reverse=True)
-        total = sum(map(size_of, missing))
-        with ExitStack() as stack:
-            downloaded = stack.enter_context(
-                self.reports.progress("downloading packages", total or None)
-            )
-            uploaded = stack.enter_context(self.reports.progress("uploading layers", None))
-            workers = stack.enter_context(Workers(self.processes))
-            downloads = stack.enter_context(Executor(_DOWNLOADS))
-            layers = stack.enter_context(Executor(self.processes + _UPLOADS))
-            made = {}
-
-            def convert(wheels: Sequence[Path], output: str) -> LayerBlob:
-                return workers.convert(wheels, output, bytecode=bytecode)
-
-            for layer in order:
-                files = [
-                    downloads.submit(partial(self.wheels.get, package, downloaded))
-                    for package in layer.packages
-                ]
-
-                made[layer.key] = layers.submit(
-                    partial(self._make_one, layer, files, convert, uploaded)
-                )
-            blobs = {key: future.result() for key, future in made.items()}
-            layers.join()
-            downloads.join()
-        return blobs
-
-    def _make_one(
-        self,
-        layer: PlannedLayer,
-        files: Sequence[Future[Path]],
-        convert: Callable[[Sequence[Path], str], LayerBlob],
-        advance: Advance,
-    ) -> LayerBlob:
-        """Write one layer as soon as its wheels are there, and upload it."""
-        wheels = [file.result() for file in files]
-        with Temporary(str(self.folder)) as file:
-            try:
-                blob = convert(wheels, file.path)
-            except InvalidWheelError:
-                damaged = [each for each in layer.packages if self.wheels.drop_damaged(each)]
-                if not damaged:
-                    raise
-                wheels = [self.wheels.get(package) for package in layer.packages]
-                os.ftruncate(file.fd, 0)
-                blob = convert(wheels, file.path)
-            self.records.keep(layer.key, blob)
-            if not self.repository.has_blob(blob.digest):
-                content = partial(open_shared, file.fd, blob.size)
-                self.repository.upload(blob.digest, blob.size, content, advance)
-        return blob
-
-
-def _summary(reused: int, made: int, size: int) -> str:
-    parts = [f"{reused} already in the registry"] if reused else []
-    parts += [f"{made} added ({size_text(size)})"] if made else []
-    return f"Layers of packages: {', '.join(parts)}."
+        with (
+            self.reports.progress("downloading packages", total or None) as downloaded,
+            self.reports.progress("uploading layers", None) as uploaded,
+        ):
+            made = parallel_map(make, order, threads=self.processes + _UPLOADS)
+        return {layer.key: blob for layer, blob in zip(order, made, strict=True)}
 
 
 def open_shared(fd: int, size: int) -> BinaryIO:

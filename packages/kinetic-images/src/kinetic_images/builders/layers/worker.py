@@ -1,80 +1,120 @@
-"""Worker process: converts wheels to layers as its parent asks, and ends with it."""
+"""Worker process: converts the wheels of one layer, with limits of memory and CPU time."""
 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import resource
+import select
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
 import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from math import ceil
 from pathlib import Path
-from queue import SimpleQueue
 from time import process_time
-from typing import Final
-
-import msgspec
+from typing import Any, Final
 
 from kinetic_images.builders.layers.conversion import write_layer
 from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.errors import InvalidWheelError
+from kinetic_images.errors import BuildError, InvalidWheelError
 from kinetic_payload.files.private import FULL_DISK
+from kinetic_payload.threads import check_wanted
 
+_START: Final = (
+    "import sys; sys.path += [path for path in sys.argv[1:] if path not in sys.path]; "
+    "from kinetic_images.builders.layers.worker import main; main()"
+)
+_POLL_MILLISECONDS: Final = 100
+_LONGEST_OUTPUT: Final = 4000
 _MOST_SECONDS: Final = 3600.0
 """The most CPU time for the size of a layer's files."""
 MEMORY: Final = 256 << 20
 """The most bytes of memory of a worker."""
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A layer to write; one line of JSON on the worker's stdin."""
+def convert(
+    wheels: Sequence[Path], output: str, *, bytecode: bool, seconds: float = 20.0
+) -> LayerBlob:
+    """Write the layer of *wheels* into the existing file *output*, in a process of its own.
 
-    wheels: tuple[str, ...]
-    output: str
-    """An existing file."""
-    bytecode: bool
-    seconds: float
-    """CPU time that the job may take, besides the time for the size of the wheels' files."""
+    It may take *seconds* of CPU time, besides the time for the size of the files. It also ends if this process
+    is killed. A pool of processes would run the user's script again in each of them, and end as a whole when
+    the kernel ends one of them.
 
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a job; one line of JSON on the worker's stdout. Exactly one field is set."""
-
-    blob: LayerBlob | None = None
-    invalid: tuple[str, str] | None = None
-    """Message and hint: a wheel cannot be installed."""
-    failed: str = ""
-    """A file cannot be read or written, for this reason."""
-    full: bool = False
-    """The disk is full."""
+    Raises:
+        InvalidWheelError: A wheel cannot be installed, or exceeds a limit.
+        BuildError: The disk is full, or the process ended early.
+        Stopped: The result is no longer needed.
+    """
+    names = ", ".join(path.name for path in wheels)
+    job = json.dumps([[*map(str, wheels)], output, bytecode, seconds]).encode() + b"\n"
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            [sys.executable, "-I", "-c", _START, *sys.path],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with suppress(BrokenPipeError):  # It has ended, as its exit code says.
+                process.stdin.write(job)
+            ready = select.poll()
+            ready.register(process.stdout, select.POLLIN)
+            while not ready.poll(_POLL_MILLISECONDS):
+                check_wanted()
+            line = process.stdout.read()
+        except BaseException:
+            process.kill()
+            raise
+        code = process.wait()
+        errors.seek(0)
+        printed = errors.read()[-_LONGEST_OUTPUT:].decode(errors="replace").strip()
+    if code == -signal.SIGXCPU:
+        raise InvalidWheelError(
+            f"A layer of {names} takes too much time: a module may be made to hang the compiler.",
+            hint="Use another version of the package, or report this to its authors.",
+        )
+    if code != 0 or not line:
+        raise BuildError(
+            f"The process that writes a layer of {names} ended early (exit code {code})."
+            + (f"\n{printed}" if printed else ""),
+            hint="If its exit code is -9, the machine may be out of memory."
+            if code == -9
+            else None,
+        )
+    kind, found = json.loads(line)
+    if kind == "blob":
+        return LayerBlob(**found)
+    raise (InvalidWheelError if kind == "invalid" else BuildError)(found[0], hint=found[1])
 
 
 def main() -> None:
-    """Do jobs until stdin ends."""
+    """Do the job on stdin, and print what became of it; end if stdin ends meanwhile."""
     # Ctrl-C on a terminal reaches all processes; the parent decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")  # Of compiled modules.
     _limit(resource.RLIMIT_DATA, MEMORY)  # macOS does not enforce it.
     gc.disable()  # It takes a tenth of the time of compiling, which makes no cycles.
-    lines: SimpleQueue[bytes] = SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    while True:
-        job = msgspec.json.decode(lines.get(), type=Job)
-        sys.stdout.buffer.write(msgspec.json.encode(_done(job)) + b"\n")
-        sys.stdout.buffer.flush()
-        gc.collect()
+    job = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    print(json.dumps(_done(*job)), flush=True)  # noqa: T201 - the parent reads it
 
 
-def _read(lines: SimpleQueue[bytes]) -> None:
-    """Pass on the lines of stdin, and end this process when the parent has ended or closes it."""
-    for line in sys.stdin.buffer:
-        lines.put(line)
-    os._exit(_PARENT_ENDED)
-
-
-_PARENT_ENDED: Final = 0
+def _end_with_parent() -> None:
+    os.read(0, 1)
+    os._exit(1)
 
 
 def _limit(kind: int, amount: int) -> None:
@@ -85,31 +125,33 @@ def _limit(kind: int, amount: int) -> None:
     )
 
 
-def _done(job: Job) -> Answer:
-    def limit_time(seconds: float) -> None:
+def _done(wheels: Sequence[str], output: str, bytecode: bool, seconds: float) -> tuple[str, Any]:
+    """Write a layer; return `blob` with its digests, or the kind of the error with its message and hint."""
+
+    def limit_time(for_files: float) -> None:
         # The kernel ends this process with SIGXCPU; nothing else ends the compiler.
-        allowed = job.seconds + min(seconds, _MOST_SECONDS)
+        allowed = seconds + min(for_files, _MOST_SECONDS)
         _limit(resource.RLIMIT_CPU, ceil(process_time() + allowed))
 
     limit_time(0)  # Opening the wheels takes time, too.
     try:
-        with Path(job.output).open("r+b") as stream:
-            wheels = [Path(path) for path in job.wheels]
-            blob = write_layer(wheels, stream, bytecode=job.bytecode, limit_time=limit_time)
-            return Answer(blob=blob)
+        with Path(output).open("r+b") as stream:
+            paths = [Path(path) for path in wheels]
+            blob = write_layer(paths, stream, bytecode=bytecode, limit_time=limit_time)
+            return "blob", asdict(blob)
     except InvalidWheelError as error:
-        return Answer(invalid=(error.message, error.hint or ""))
+        return "invalid", (error.message, error.hint)
     except MemoryError:
-        names = ", ".join(Path(path).name for path in job.wheels)
-        message = f"A layer of {names} cannot be written with {MEMORY >> 20} MB of memory."
-        return Answer(
-            invalid=(message, "One of these files may be damaged or hostile. Use another version.")
+        names = ", ".join(Path(path).name for path in wheels)
+        return "invalid", (
+            f"A layer of {names} cannot be written with {MEMORY >> 20} MB of memory.",
+            "One of these files may be damaged or hostile. Use another version.",
         )
     except OSError as error:
         if error.errno in FULL_DISK:
-            return Answer(full=True)
-        return Answer(failed=f"{error.strerror or error} ({error.filename or job.output})")
-
-
-if __name__ == "__main__":
-    main()
+            return "failed", (
+                f"There is no room for the layer {output}.",
+                "Make room on that disk, or move Kinetic's home with KINETIC_HOME.",
+            )
+        why = f"{error.strerror or error} ({error.filename or output})"
+        return "failed", (f"A layer could not be written: {why}.", None)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import kinetic
-from kinetic.backends.gke.images.addresses import check_repository
 from kinetic.backends.gke.images.builders import (
     ClusterBuilders,
+    check_repository,
     check_secret,
     image_python,
 )
@@ -158,6 +158,7 @@ class BaseImages:
             reports,
             tag=self.tag,
             python=image_python(),
+            home=builders.home,
             rebuild=self.settings.rebuild.value,
         )
 

@@ -13,17 +13,15 @@ from kinetic.backends.gke.regions import GKE_CONTEXT, cluster_region
 from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
-    from kinetic_images.base_images import ContextBuilder
     from kinetic_images.builders.builder import Builder, BuildReports
     from kinetic_images.builders.cloud_build import CloudBuildBuilder, RegistryLogin
     from kinetic_images.builders.docker import DockerBuilder
     from kinetic_images.dependencies import Dependencies
     from kinetic_images.ensure import ImageServices
+    from kinetic_images.kept_records import SharedRecords
     from kinetic_images.lock.index_credentials import IndexCredentials
     from kinetic_images.registry.registry import Registry
-    from kinetic_images.shared_records import SharedRecords
     from kinetic_payload.records.signing import Signing
     from kinetic_payload.stores.store import Store
 
@@ -77,7 +75,13 @@ class ClusterBuilders:
 
     def place(self, settings: Settings) -> Place | None:
         """Return the cluster by its name on GKE; None if its project or region is not known."""
-        return place_of(settings, self.context, self.location)
+        found = GKE_CONTEXT.fullmatch(self.context or "")
+        project = found["project"] if found else settings.project.value
+        region = cluster_region(settings, self.context, self.location)
+        if project is None or region is None:
+            return None
+        cluster = found["cluster"] if found else settings.cluster.value
+        return Place(project=project, region=region, cluster=cluster)
 
     def registry(self, limit: float | None = None) -> Registry:
         """Return the registries; a request is retried for *limit* seconds, or for the default time."""
@@ -110,29 +114,14 @@ class ClusterBuilders:
             resolved=resolved,
         )
 
-    def job_services(
-        self,
-        settings: Settings,
-        dependencies: Dependencies,
-        packaging: Packaging,
-        *,
-        resolved: Callable[[], None] = lambda: None,
-    ) -> ImageServices:
-        """Return what the image of a job is made with; progress is reported to *packaging*."""
-        from kinetic_images.builders.builder import BuildReports
-
-        reports = BuildReports(line=packaging.report, progress=packaging.progress)
-        shared = self.shared(settings)
-        return self.services(settings, dependencies, reports, shared=shared, resolved=resolved)
-
     def shared(self, settings: Settings) -> SharedRecords | None:
         """Return the records in the builds bucket; None if there is none."""
-        from kinetic_images.shared_records import SharedRecords
+        from kinetic_images.kept_records import SharedRecords
 
         store = self._builds(settings)
         return None if store is None else SharedRecords(store, self.signing)
 
-    def context_builder(self, settings: Settings) -> ContextBuilder:
+    def context_builder(self, settings: Settings) -> CloudBuildBuilder | DockerBuilder:
         """Return the builder of a user's Dockerfile.
 
         Raises:
@@ -237,6 +226,41 @@ class ClusterBuilders:
         return None if address is None else open_at(parse_location(address))
 
 
+def check_address(source: str, address: str) -> None:
+    """Refuse an *address* that is not that of an image; *source* is the setting.
+
+    Raises:
+        ConfigurationError: The message names the setting.
+    """
+    from kinetic_images.registry.names import parse_reference
+
+    try:
+        parse_reference(address)
+    except InvalidRequestError as error:
+        raise ConfigurationError(f"{source}: {error.message}", hint=error.hint) from error
+
+
+def check_repository(source: str, repository: str, image: str) -> None:
+    """Refuse a *repository* in which there can be no *image*; *source* is the setting.
+
+    Messages show the repository as it was written, not the image in it.
+
+    Raises:
+        ConfigurationError: The message names the setting.
+    """
+    from kinetic_images.registry.names import parse_reference
+
+    try:
+        parse_reference(f"{repository.rstrip('/')}/{image}")
+    except InvalidRequestError as error:
+        check_address(source, repository.rstrip("/"))
+        # Only the image is not valid: a repository has neither a tag nor a digest.
+        raise ConfigurationError(
+            f"{source}: {repository!r} is not a repository, in which there can be {image}.",
+            hint="Write HOST/PATH, without a tag and without a digest.",
+        ) from error
+
+
 def check_secret(source: str, secret: str) -> None:
     """Refuse *secret*, which *source* names, unless it is a name in Secret Manager.
 
@@ -292,17 +316,3 @@ class Place:
     def builds_account(self) -> str:
         """The service account of builds."""
         return f"kn-{self.cluster}-builds@{self.project}.iam.gserviceaccount.com"
-
-
-def place_of(settings: Settings, context: str | None, location: str | None) -> Place | None:
-    """Return the cluster by its name on GKE; None if its project or region is not known.
-
-    *context* is its name in the kubeconfig; *location* is what the GKE API names as its location.
-    """
-    found = GKE_CONTEXT.fullmatch(context or "")
-    project = found["project"] if found else settings.project.value
-    region = cluster_region(settings, context, location)
-    if project is None or region is None:
-        return None
-    cluster = found["cluster"] if found else settings.cluster.value
-    return Place(project=project, region=region, cluster=cluster)

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.images.addresses import check_address, check_repository
-from kinetic.backends.gke.images.builders import ClusterBuilders, image_python
-from kinetic.backends.gke.images.prebuilt import (
-    PreparedImage,
-    check_node_cache,
-    prebuilt_address,
-    prepare_prebuilt,
+from kinetic.backends.gke.images.builders import (
+    ClusterBuilders,
+    check_address,
+    check_repository,
+    image_python,
 )
-from kinetic.backends.gke.images.requests import image_request, machine_of, report_notes
 from kinetic.errors import ConfigurationError
+from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
 from kinetic.jobs.services import LOOK
+from kinetic.notices import warn_once
+from kinetic_k8s.accelerators import Gpu
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
     from kinetic.submit.request import JobRequest
+    from kinetic_images.ensure import ImageRequest, ImageServices
+    from kinetic_images.lock.jax import Category
+    from kinetic_images.targets import Machine
     from kinetic_payload.stores.store import Store
 
 BUNDLED: Final = "bundled"
 """The name of bundled images in their repository."""
+KERAS: Final = "keras"
+
+
+@dataclass(frozen=True)
+class PreparedImage:
+    """The image of a job, and what the job installs into it."""
+
+    reference: str
+    """By its digest, if the registry could be queried."""
+    environment_digest: str | None = field(default=None, kw_only=True)
+    """The digest of the packages that the runner installs; None: it installs nothing."""
+    netrc: str = field(default="", kw_only=True, repr=False)
+    """Credentials for their indexes, in the format of netrc. Secret."""
 
 
 @dataclass(frozen=True)
@@ -87,46 +105,133 @@ class ClusterImages:
             case "custom":
                 return PreparedImage(self._custom(request, packaging))
             case "prebuilt":
-                return prepare_prebuilt(request, packaging, self.builders, store, check_secret)
+                return self._prebuilt(request, packaging, store, check_secret)
             case _:
                 return PreparedImage(self._bundled(request, packaging))
 
     def _custom(self, request: JobRequest, packaging: Packaging) -> str:
-        from kinetic_images.custom import inspect_image
+        from kinetic_images.bases import inspect_image
 
         uri = request.image.uri
         assert uri is not None
-        found = inspect_image(
+        reference, notes = inspect_image(
             uri,
             python=image_python(),
             machine=machine_of(request),
             registry=self.builders.registry(LOOK),
             home=self.builders.home,
         )
-        report_notes(packaging, found.notes)
-        return found.reference
+        report_notes(packaging, notes)
+        return reference
 
     def _bundled(self, request: JobRequest, packaging: Packaging) -> str:
         from kinetic_images.bases import default_base
-        from kinetic_images.dependencies import find_dependencies
         from kinetic_images.ensure import ensure_image
+
+        settings = request.settings
+        base = settings.base_image.value or default_base(image_python())
+        repository = self._repository(settings)
+        image = ensure_image(*self._wanted(request, packaging, base, repository, packaging.checked))
+        report_notes(packaging, image.notes)
+        return image.reference
+
+    def _prebuilt(
+        self,
+        request: JobRequest,
+        packaging: Packaging,
+        store: Store,
+        check_secret: Callable[[], None],
+    ) -> PreparedImage:
+        from kinetic_images.lock.index_credentials import IndexCredentials
+        from kinetic_images.prebuilt import find_prebuilt, write_environment
+        from kinetic_payload.project.context import ensure_context
+        from kinetic_payload.project.snapshot import tree_of
+
+        repository, address = request.settings.base_image_repo.value, prebuilt_address(request)
+        assert repository is not None
+        wanted, services = self._wanted(request, packaging, address, address)
+        command = _build_command(repository, category_of(request))
+        found = find_prebuilt(wanted, services, command=command)
+        # A token of Artifact Registry would expire; there, pods have credentials of their own.
+        credentials = IndexCredentials(
+            wanted.dependencies, self.builders.environment, google=lambda: None
+        )
+        netrc = credentials.netrc(found.addresses)
+        if netrc:
+            check_secret()
+        packaging.checked()
+        report_notes(packaging, found.notes)
+        if not found.packages:
+            return PreparedImage(found.base.reference)
+        count = len(found.packages)
+        packaging.report(f"The job installs {count} package{'s' * (count > 1)} when it starts.")
+        with tempfile.TemporaryDirectory(prefix="kinetic-packages-") as scratch:
+            folder = Path(scratch)
+            write_environment(found.packages, image_python(), folder)
+            tree = tree_of(folder)
+            ensure_context(store, tree, track=packaging.progress)
+        return PreparedImage(found.base.reference, environment_digest=tree.digest, netrc=netrc)
+
+    def _wanted(
+        self,
+        request: JobRequest,
+        packaging: Packaging,
+        base: str,
+        repository: str,
+        resolved: Callable[[], None] = lambda: None,
+    ) -> tuple[ImageRequest, ImageServices]:
+        """Return the request for an image with the dependencies of a job's project, and what it is made with.
+
+        *base* is the address of the image to build on, and *repository* where the result is pushed. What Kinetic
+        adds because the project imports it is reported.
+        """
+        from kinetic.jobs.runner import runner_bundle
+        from kinetic_images.builders.builder import BuildReports
+        from kinetic_images.dependencies import find_dependencies
+        from kinetic_images.ensure import ImageRequest
+        from kinetic_images.lock.own import own_wheels_of
+        from kinetic_images.recipe import RUNNER_PATH
+        from kinetic_payload.project.imports import file_that_imports
 
         settings, builders = request.settings, self.builders
         dependencies = find_dependencies(packaging.plan.root, environ=builders.environment)
-        wanted = image_request(
-            request,
+        wheels = own_wheels_of(dependencies, builders.home)
+        additions = [bucket_requirement()]
+        # Users often forget to require it.
+        if KERAS not in {line.name for line in dependencies.requirements}:
+            snapshot = packaging.snapshot()
+            path = None if snapshot is None else file_that_imports(snapshot, KERAS)
+            if path is not None:
+                note = f"{path} imports {KERAS}, which no requirement names: it is added."
+                report_notes(packaging, [note])
+                additions.append(KERAS)
+        if request.debug:
+            additions.append("debugpy")
+        if request.semantics == "pathways":
+            additions.append("pathwaysutils")
+        wanted = ImageRequest(
+            dependencies=dependencies,
+            category=category_of(request),
+            python=image_python(),
+            machine=machine_of(request),
+            base=base,
+            repository=repository,
+            additions=tuple(additions),
+            preferences=(pickle_requirement(),),
+            own=wheels.own,
+            fallback=wheels.fallback,
+            # Without bytecode: it would differ between patch versions of Python, and make other images.
+            files={RUNNER_PATH: runner_bundle(builders.home, bytecode=False)},
+            refresh=settings.rebuild.value,
+        )
+        services = builders.services(
+            settings,
             dependencies,
-            packaging,
-            base=settings.base_image.value or default_base(image_python()),
-            repository=self._repository(settings),
-            home=builders.home,
+            BuildReports(line=packaging.report, progress=packaging.progress),
+            shared=builders.shared(settings),
+            resolved=resolved,
         )
-        services = builders.job_services(
-            settings, dependencies, packaging, resolved=packaging.checked
-        )
-        image = ensure_image(wanted, services)
-        report_notes(packaging, image.notes)
-        return image.reference
+        return wanted, services
 
     def _repository(self, settings: Settings) -> str:
         """Return where bundled images are pushed.
@@ -148,3 +253,62 @@ class ClusterImages:
                 "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
             )
         return f"{repository.rstrip('/')}/{BUNDLED}"
+
+
+def prebuilt_address(request: JobRequest) -> str:
+    """Return the address of the published image that the job needs.
+
+    Raises:
+        ConfigurationError: The repository of base images is not set, or the setting is no address.
+    """
+    import kinetic
+    from kinetic_images.bases import base_image
+
+    repository = request.settings.base_image_repo
+    if repository.value is None:
+        raise ConfigurationError(
+            "container_image='prebuilt' needs the repository of your base images, and none is set.",
+            hint=f"Publish them once: {_build_command('REPOSITORY', category_of(request))}\n"
+            "Then set KINETIC_BASE_IMAGE_REPO=REPOSITORY, or pass base_image_repo=.",
+        )
+    image = base_image(repository.value, category_of(request), kinetic.__version__)
+    check_repository(repository.source, repository.value, image.rpartition("/")[2])
+    return image
+
+
+def check_node_cache(settings: Settings) -> None:
+    """Refuse a folder of the nodes that cannot be mounted.
+
+    Raises:
+        ConfigurationError: It is not an absolute path.
+    """
+    folder = settings.node_cache
+    if folder.value is not None and (
+        not folder.value.startswith("/") or ".." in folder.value.split("/")
+    ):
+        raise ConfigurationError(
+            f"{folder.source} names the folder {folder.value!r} of nodes, which is not an absolute path.",
+            hint="Write for example /var/cache/kinetic, or unset it.",
+        )
+
+
+def _build_command(repository: str, category: Category) -> str:
+    return f"kinetic build-image --repo {repository} --category {category}"
+
+
+def category_of(request: JobRequest) -> Category:
+    """Return the kind of accelerator that the function itself uses."""
+    # Under Pathways, the function runs on a machine without TPUs.
+    return "cpu" if request.semantics == "pathways" else request.accelerator.kind
+
+
+def machine_of(request: JobRequest) -> Machine:
+    """Return the processor architecture of the machines on which the job runs."""
+    arm = isinstance(request.accelerator, Gpu) and request.accelerator.arm64
+    return "aarch64" if arm else "x86_64"
+
+
+def report_notes(packaging: Packaging, notes: Sequence[str]) -> None:
+    """Report *notes*, each once in this process."""
+    for note in notes:
+        warn_once(packaging.report, note)

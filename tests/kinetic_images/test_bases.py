@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from small_images import push_image
 
-from kinetic_images.custom import InspectedImage, inspect_image
+from kinetic_images.bases import inspect_image
 from kinetic_images.errors import ImageNotFoundError, InvalidReferenceError
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Machine
@@ -19,14 +19,14 @@ REGISTRY = Registry(environ={}, google=lambda: None, policy=RetryPolicy(limit=0.
 
 
 @pytest.fixture
-def inspect(tmp_path: Path) -> Callable[..., InspectedImage]:
-    def look(uri: str, *, machine: Machine = "x86_64") -> InspectedImage:
+def inspect(tmp_path: Path) -> Callable[..., tuple[str, tuple[str, ...]]]:
+    def look(uri: str, *, machine: Machine = "x86_64") -> tuple[str, tuple[str, ...]]:
         return inspect_image(uri, python="3.11", machine=machine, registry=REGISTRY, home=tmp_path)
 
     return look
 
 
-Inspect = Callable[..., InspectedImage]
+Inspect = Callable[..., tuple[str, tuple[str, ...]]]
 
 
 def test_an_image_is_pinned_to_the_digest_that_its_tag_has_now(
@@ -34,11 +34,11 @@ def test_an_image_is_pinned_to_the_digest_that_its_tag_has_now(
 ) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1", Env=["PYTHON_VERSION=3.11.9"])
     digest = REGISTRY.repository(uri).digest("v1")
-    assert inspect(uri) == InspectedImage(f"{server.host}/base@{digest}")
+    assert inspect(uri) == (f"{server.host}/base@{digest}", ())
     server.requests.clear()
-    assert inspect(uri) == InspectedImage(f"{server.host}/base@{digest}")
+    assert inspect(uri) == (f"{server.host}/base@{digest}", ())
     assert [request.method for request in server.requests] == ["HEAD"]
-    assert inspect(f"{uri}@{digest}").reference == f"{server.host}/base@{digest}"
+    assert inspect(f"{uri}@{digest}")[0] == f"{server.host}/base@{digest}"
     assert len(server.requests) == 1
 
 
@@ -53,7 +53,7 @@ def test_a_doubtful_python_is_noted(
     server: RegistryServer, inspect: Inspect, env: list[str], note: str
 ) -> None:
     uri = push_image(server.host, REGISTRY, tag="v1", Env=env)
-    (found,) = inspect(uri).notes
+    (found,) = inspect(uri)[1]
     assert note in found
 
 
@@ -81,5 +81,5 @@ def test_if_the_registry_cannot_be_asked_an_image_is_used_as_named_with_a_warnin
     uri = push_image(server.host, REGISTRY, tag="v1")
     server.faults.add(path="/v2/base/*", status=status, times=None)
     found = inspect(uri)
-    assert found.reference == uri
-    assert "could not be checked from here" in found.notes[0]
+    assert found[0] == uri
+    assert "could not be checked from here" in found[1][0]
