@@ -18,7 +18,6 @@ from kinetic_k8s.manifests.job import JobSpec, job_manifest
 from kinetic_k8s.manifests.pod import MountedFile, PodSpec, Resources, SecretVariable
 from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_payload.data.references import DataRef
-from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.stores.store import Location
 
 RECORDED = Path(__file__).with_name("jobs.json")
@@ -82,12 +81,6 @@ def test_manifests_are_those_that_were_recorded() -> None:
 def test_the_schemas_of_several_versions_accept_both(version: str) -> None:
     for manifest in rendered().values():
         kubernetes_validate.validate(manifest, version, strict=True)
-
-
-@pytest.mark.parametrize("name", ["", "Train", "kn_train", "-train", "a" * 64])
-def test_a_name_that_no_job_can_have_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRequestError, match="cannot be the name of a Job"):
-        job_manifest(JobSpec(name=name, pod=SMALL.pod))
 
 
 if __name__ == "__main__":

@@ -174,5 +174,3 @@ def test_labels_of_a_job_find_it_again() -> None:
     assert of_jobs(()) == "app in (kinetic,kinetic-pathways)"
     assert of_jobs(("job-1",)) == "kinetic.dev/job-id=job-1"
     assert of_jobs(("a", "b")) == "kinetic.dev/job-id in (a,b)"
-    with pytest.raises(InvalidRequestError):
-        standard_labels("no label" * 10, "cpu")

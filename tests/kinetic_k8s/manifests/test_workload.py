@@ -244,18 +244,6 @@ def test_the_instance_type_names_machine_and_topology(accelerator: str, expected
 
 
 @pytest.mark.parametrize("form", ["pathways", "leaderworkerset"])
-def test_a_name_too_long_for_the_address_of_the_head_is_refused(form: str) -> None:
-    with pytest.raises(InvalidRequestError, match="23 characters"):
-        workload_manifest(replace(SPECS[form], name=f"{NAME}x"))
-
-
-@pytest.mark.parametrize("form", ["indexed job", "jobset", "pathways"])
-def test_a_name_that_begins_with_a_digit_is_refused(form: str) -> None:
-    with pytest.raises(InvalidRequestError, match="does not begin with a letter"):
-        workload_manifest(replace(SPECS[form], name="0-train"))
-
-
-@pytest.mark.parametrize("form", ["pathways", "leaderworkerset"])
 def test_the_components_of_pathways_are_not_overridden(form: str) -> None:
     overrides = {"spec": {"initContainers": [{"name": "pathways-rm", "image": "mine"}]}}
     spec = replace(SPECS[form], pod=replace(POD, overrides=overrides))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
 import random
@@ -16,7 +15,6 @@ import pytest
 
 from kinetic_payload.calls.call import CallHeader
 from kinetic_runner.bundle import SIZE_LIMIT, bundle_for
-from kinetic_runner.bundle.build import _LEFT_OUT
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +74,6 @@ def test_a_bundle_holds_what_runs_and_in_one_form_bytecode_beside_it(bundle, for
         assert names == sorted(names)
         assert small.namelist() == [name for name in names if not name.endswith(".pyc")]
         assert all(whole.read(name) == small.read(name) for name in small.namelist())
-
-
-def test_modules_that_the_bundle_leaves_out_exist_and_are_not_in_it(bundle):
-    names = zipfile.ZipFile(bundle).namelist()
-
-    for name in _LEFT_OUT:
-        assert importlib.util.find_spec(name) is not None, name
-        path = name.replace(".", "/")
-        assert not [n for n in names if n.startswith((f"{path}/", f"{path}."))]
 
 
 def test_only_a_bundle_without_bytecode_has_a_limit_and_it_leaves_room_to_grow(

@@ -14,7 +14,6 @@ import click
 from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
-    from kinetic.backends.gke.base_images import BaseImages
     from kinetic.jobs.handle import JobHandle
     from kinetic.settings.profiles import Profiles
     from kinetic.settings.settings import Settings
@@ -56,17 +55,18 @@ class App:
         """Release what the command used."""
         self._resources.close()
 
-    def settings(self, **more: str) -> Settings:
+    def settings(self, **more: str | None) -> Settings:
         """Return the settings that this command line, and *more*, resolve to, with their sources."""
         from kinetic.settings.settings import Settings
 
-        return Settings.from_environment(**self.target.given, **more)
+        given = {name: text for name, text in more.items() if text}
+        return Settings.from_environment(**self.target.given, **given)
 
     def attach(self, job_id: str) -> JobHandle:
         """Return the handle of a job."""
         from kinetic.jobs.discover import find_job
 
-        self._print_warnings()
+        self.print_warnings()
         return find_job(job_id, self.settings())
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
@@ -74,52 +74,10 @@ class App:
         from kinetic.backends.registry import CLUSTER, LOCAL
         from kinetic.jobs.discover import find_jobs
 
-        self._print_warnings()
+        self.print_warnings()
         if where is None:
             return find_jobs(self.settings())
         return find_jobs(self.settings(backend=LOCAL if where == "local" else CLUSTER))
-
-    def base_images(
-        self,
-        *,
-        repo: str | None,
-        tag: str | None,
-        dockerfile: Path | None,
-        builder: str | None,
-        rebuild: bool,
-        registry_user: str | None,
-        registry_secret: str | None,
-    ) -> BaseImages:
-        """Return the base images of a repository; None stands for what the settings say."""
-        from dataclasses import replace
-
-        from kinetic.backends.gke.base_images import BaseImages
-        from kinetic.settings.settings import environment
-
-        given = {"base_image_repo": repo, "image_builder": builder}
-        settings = self.settings(**{name: text for name, text in given.items() if text})
-        settings = _rebuilding(settings, rebuild)
-        found = BaseImages(
-            settings,
-            environment(),
-            dockerfile=dockerfile,
-            registry_user=registry_user,
-            registry_secret=registry_secret,
-        )
-        return replace(found, tag=tag) if tag else found
-
-    def prepare_image(
-        self, path: Path, *, accelerator: str, builder: str | None, rebuild: bool
-    ) -> str:
-        """Make sure that the image for jobs of the project of *path* exists; return it by its digest."""
-        from kinetic.submit.options import check_options
-        from kinetic.submit.prepare import prepare
-
-        more = {"image_builder": builder} if builder else {}
-        settings = _rebuilding(self.settings(**more), rebuild)
-        options = check_options(accelerator=accelerator, container_image="bundled")
-        self._print_warnings()
-        return prepare(path, options, settings, report=self.output.note).image
 
     def profiles_path(self) -> Path:
         """Return the path of the profiles file, which may not exist."""
@@ -135,7 +93,7 @@ class App:
 
         return read_profiles(self.profiles_path())
 
-    def _print_warnings(self) -> None:
+    def print_warnings(self) -> None:
         """From now on, print warnings, for instance of a record that cannot be read."""
         from kinetic.notices import logged_to, reported_to
 
@@ -144,11 +102,3 @@ class App:
             reported_to(lambda text: self.output.note(f"Warning: {text}"))
         )
         self._resources.enter_context(logged_to(self.output.note))
-
-
-def _rebuilding(settings: Settings, rebuild: bool) -> Settings:
-    from dataclasses import replace
-
-    from kinetic.settings.settings import Setting
-
-    return replace(settings, rebuild=Setting(True, "argument")) if rebuild else settings

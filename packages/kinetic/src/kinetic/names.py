@@ -25,5 +25,9 @@ def job_id_of(accelerator: str, function: str, when: datetime, suffix: str) -> s
 
 
 def k8s_name_of(function: str, suffix: str) -> str:
-    """Return `kn-{at most 11 characters of the function}-{suffix}`: names derived from it stay valid."""
+    """Return `kn-{at most 11 characters of the function}-{suffix}`, with a suffix of 7 characters.
+
+    The address of the head of Pathways contains the name twice, `N-pathways-head-0-0.N`, and is the value of
+    a label, so the name may have at most 22 characters. Names of pods begin with it, and with a letter.
+    """
     return f"kn-{slug(function)[:11].strip('-')}-{suffix}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from kinetic_cli.output import reason_of
 if TYPE_CHECKING:
     from kinetic.backends.gke.base_images import BaseImages
     from kinetic.console import Console
+    from kinetic.settings.settings import Settings
     from kinetic_images.lock.jax import Category
 
 
@@ -77,28 +79,39 @@ def command(
     With --accelerator, the image is that of the project of PATH, a script or a folder (default: the current
     one), as jobs without container_image= use it.
     """
+    from kinetic.backends.gke.base_images import CATEGORIES, BaseImages
+    from kinetic.settings.settings import environment
+    from kinetic.submit.options import check_options
+    from kinetic.submit.prepare import prepare
+
     given = {"--repo": repo, "--category": categories, "--tag": tag, "--dockerfile": dockerfile}
     given |= {"--registry-user": registry_user, "--registry-secret": registry_secret}
     if accelerator is not None:
         for option in (name for name, value in given.items() if value):
             raise click.UsageError(f"{option} is for base images; leave out --accelerator.")
-        _build_for_project(app, path or Path(), accelerator, builder, rebuild, as_json)
+        settings = _settings(app, rebuild, image_builder=builder)
+        began = time.monotonic()
+        options = check_options(accelerator=accelerator, container_image="bundled")
+        app.print_warnings()
+        image = prepare(path or Path(), options, settings, report=app.output.note).image
+        if as_json:
+            app.output.json({"image": image, "seconds": round(time.monotonic() - began, 1)})
+        else:
+            app.output.line(image)
         return
     if path is not None:
         raise click.UsageError(
             "PATH names a project, whose image needs --accelerator NAME as well."
         )
-    from kinetic.backends.gke.base_images import CATEGORIES
-
-    images = app.base_images(
-        repo=repo,
-        tag=tag,
+    images = BaseImages(
+        _settings(app, rebuild, base_image_repo=repo, image_builder=builder),
+        environment(),
         dockerfile=dockerfile,
-        builder=builder,
-        rebuild=rebuild,
         registry_user=registry_user,
         registry_secret=registry_secret,
     )
+    if tag:
+        images = replace(images, tag=tag)
     images.check()
     chosen = list(dict.fromkeys(categories)) or [*CATEGORIES]
     rows = _publish_all(app, images, chosen)
@@ -117,15 +130,11 @@ def command(
     _say_how_to_use(app, images)
 
 
-def _build_for_project(
-    app: App, path: Path, accelerator: str, builder: str | None, rebuild: bool, as_json: bool
-) -> None:
-    began = time.monotonic()
-    image = app.prepare_image(path, accelerator=accelerator, builder=builder, rebuild=rebuild)
-    if as_json:
-        app.output.json({"image": image, "seconds": round(time.monotonic() - began, 1)})
-    else:
-        app.output.line(image)
+def _settings(app: App, rebuild: bool, **given: str | None) -> Settings:
+    from kinetic.settings.settings import Setting
+
+    settings = app.settings(**given)
+    return replace(settings, rebuild=Setting(True, "argument")) if rebuild else settings
 
 
 def _publish_all(app: App, images: BaseImages, categories: list[Category]) -> list[dict[str, Any]]:

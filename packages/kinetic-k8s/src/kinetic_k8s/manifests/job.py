@@ -8,7 +8,6 @@ from typing import ClassVar
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import with_hosts
 from kinetic_k8s.manifests.labels import NODE_POOL
-from kinetic_k8s.manifests.names import check_host_names, check_job_name
 from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.secrets import owner_reference
 from kinetic_k8s.manifests.spec import (
@@ -44,12 +43,7 @@ class IndexedJobSpec(WorkloadSpec):
 
 
 def job_manifest(job: JobSpec) -> Manifest:
-    """Render *job* as a Job that runs until it succeeds or has used up its retries.
-
-    Raises:
-        InvalidRequestError: The name or a label is not valid.
-    """
-    check_job_name(job.name)
+    """Render *job* as a Job that runs until it succeeds or has used up its retries."""
     rules = [
         IGNORE_DISRUPTIONS,
         *on_exit_codes("FailJob", job.fatal_exit_codes),
@@ -69,14 +63,9 @@ def job_manifest(job: JobSpec) -> Manifest:
 def indexed_job_manifest(job: IndexedJobSpec) -> Manifest:
     """Render *job* as an Indexed Job whose pods are the hosts.
 
-    The hosts find each other by the names of `host_service`, which must be created with it.
-
-    Raises:
-        InvalidRequestError: The name or a label is not valid.
-    """
+    The hosts find each other by the names of `host_service`, which must be created with it."""
     hosts = job.pod.accelerator.hosts
     names = tuple(f"{job.name}-{index}.{job.name}" for index in range(hosts))
-    check_host_names(names)
     # There is only one attempt, and all hosts must know its number.
     pod = with_hosts(job.pod, names, variables={Env.RESTART_ATTEMPT: "0"})
     # On GKE, a node pool of several hosts is one slice.

@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import with_hosts
 from kinetic_k8s.manifests.labels import NODE_POOL
-from kinetic_k8s.manifests.names import check_host_names
 from kinetic_k8s.manifests.pod import pod_template
 from kinetic_k8s.manifests.spec import (
     FAIL_ON_DISRUPTIONS,
@@ -46,14 +45,9 @@ class JobSetSpec(WorkloadSpec):
 
 
 def jobset_manifest(spec: JobSetSpec) -> Manifest:
-    """Render *spec* as a JobSet with one Indexed Job, whose pods are the hosts.
-
-    Raises:
-        InvalidRequestError: The name or a label is not valid.
-    """
+    """Render *spec* as a JobSet with one Indexed Job, whose pods are the hosts."""
     hosts = spec.pod.accelerator.hosts
     names = tuple(f"{spec.name}-{HOSTS}-0-{index}.{spec.name}" for index in range(hosts))
-    check_host_names(names)
     template = pod_template(with_hosts(spec.pod, names, fields={Env.RESTART_ATTEMPT: RESTARTS}))
     metadata = metadata_of(spec)
     # On GKE, a node pool of several hosts is one slice.

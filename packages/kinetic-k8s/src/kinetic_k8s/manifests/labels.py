@@ -37,15 +37,7 @@ _LONGEST_DOMAIN: Final = 253
 
 
 def standard_labels(job_id: str, accelerator: str, app: str = APP_VALUE) -> dict[str, str]:
-    """Return the labels of everything that belongs to one job; *accelerator* is its slug.
-
-    Raises:
-        InvalidRequestError: The job's id cannot be the value of a label.
-    """
-    if not is_label_value(job_id) or not job_id:
-        raise InvalidRequestError(
-            f"{job_id!r} cannot be a job's id: it is not a valid label value."
-        )
+    """Return the labels of everything that belongs to one job; *accelerator* is its slug."""
     return {APP: app, JOB_ID: job_id, ACCELERATOR: accelerator}
 
 

@@ -14,7 +14,6 @@ from kinetic_k8s.manifests.components import (
 )
 from kinetic_k8s.manifests.jobset import HOSTS, JobSetSpec, host_rules, jobset, replicated_job
 from kinetic_k8s.manifests.labels import APP, NODE_POOL, PATHWAYS_VALUE
-from kinetic_k8s.manifests.names import check_pathways_name
 from kinetic_k8s.manifests.spec import (
     FAIL_ON_DISRUPTIONS,
     Kind,
@@ -62,10 +61,8 @@ def pathways_manifest(spec: PathwaysSpec) -> Manifest:
     retry; for that, workers are never restarted in place, as they are in Google's form.
 
     Raises:
-        InvalidRequestError: The name or a label is not valid.
         UnsupportedWorkloadError: Pathways does not support the accelerator.
     """
-    check_pathways_name(spec.name)
     hosts = spec.pod.accelerator.hosts
     metadata = metadata_of(spec)
     labels = metadata["labels"]
@@ -105,10 +102,8 @@ def leaderworkerset_manifest(spec: LeaderWorkerSetSpec) -> Manifest:
     """Render *spec* as a LeaderWorkerSet with one group. If it is suspended, it has no group yet.
 
     Raises:
-        InvalidRequestError: The name or a label is not valid.
         UnsupportedWorkloadError: Pathways does not support the accelerator.
     """
-    check_pathways_name(spec.name)
     metadata = metadata_of(spec)
     metadata["labels"][APP] = PATHWAYS_VALUE
     hosts = spec.pod.accelerator.hosts

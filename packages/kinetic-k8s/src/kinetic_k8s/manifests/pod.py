@@ -15,7 +15,6 @@ from kinetic_k8s.manifests.labels import (
     HOST_ROLE,
     JOB_ID,
     ROLE,
-    check_labels,
     labels_and_annotations,
     standard_labels,
 )
@@ -143,12 +142,7 @@ class PodSpec:
 
 
 def pod_labels(pod: PodSpec) -> dict[str, str]:
-    """Return the labels of the pod, and of everything else that belongs to its job.
-
-    Raises:
-        InvalidRequestError: A label of the user is not valid.
-    """
-    check_labels(pod.labels)
+    """Return the labels of the pod, and of everything else that belongs to its job."""
     return {
         **pod.labels,
         **labels_and_annotations(pod.about)[0],
@@ -177,11 +171,8 @@ def pod_template(
         restart: Whether its containers are started again after they have ended.
 
     Raises:
-        InvalidRequestError: A label of the user or an override is not valid, or there is no command or no
-            image.
+        InvalidRequestError: An override is not valid.
     """
-    if not pod.command or not pod.image:
-        raise InvalidRequestError("A pod needs an image and a command.")
     placement = placement or placement_of(pod.accelerator)
     spec: Manifest = {
         "restartPolicy": restart,

@@ -67,7 +67,6 @@ def workload_manifest(spec: WorkloadSpec) -> Manifest:
     """Render *spec* as the workload of its class.
 
     Raises:
-        InvalidRequestError: The name or a label is not valid.
         UnsupportedWorkloadError: Pathways does not support the accelerator.
     """
     match spec:

@@ -23,29 +23,8 @@ SIZE_LIMIT: Final = 512 * 1024
 
 _NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 _START: Final = "kinetic_runner/bundle/start.py"
-_LEFT_OUT: Final = (
-    "kinetic_payload.archives.write",
-    "kinetic_payload.calls.by_reference",
-    "kinetic_payload.calls.dump",
-    "kinetic_payload.calls.module_globals.dump",
-    "kinetic_payload.calls.module_globals.initial_values",
-    "kinetic_payload.calls.pickler",
-    "kinetic_payload.data.upload",
-    "kinetic_payload.project.hashing",
-    "kinetic_payload.project.ignore",
-    "kinetic_payload.project.ignore_files",
-    "kinetic_payload.project.membership",
-    "kinetic_payload.project.roots",
-    "kinetic_payload.project.snapshot",
-    "kinetic_payload.project.stat_cache",
-    "kinetic_payload.project.tree",
-    "kinetic_payload.project.wildmatch",
-    "kinetic_payload.records.decode",
-    "kinetic_payload.stores.folder.marking",
-    "kinetic_payload.testing",
-    "kinetic_runner.bundle",
-)
-"""Modules and packages that only the client uses: a bundle has to stay small."""
+_LEFT_OUT: Final = ("kinetic_payload/testing/", "kinetic_runner/bundle/")
+"""Folders that no job uses."""
 _OLDEST_TIME: Final = (1980, 1, 1, 0, 0, 0)
 _MARSHAL: Final = 2 if sys.version_info < (3, 14) else 5
 """The version of marshal's format. Version 2 has neither references nor interned strings.
@@ -71,9 +50,9 @@ def build_bundle(extra: Mapping[str, bytes] = _NOTHING, *, bytecode: bool = True
         SyntaxError: A module is not valid in this version of Python.
         ValueError: A bundle without bytecode is larger than `SIZE_LIMIT`.
     """
-    sources = {name: path.read_bytes() for name, path in _sources() if not _is_left_out(name)}
-    start = dict(_sources())[_START]
-    files = {**sources, "__main__.py": start.read_bytes(), **extra}
+    sources = {name: path.read_bytes() for name, path in _sources()}
+    used = {name: data for name, data in sources.items() if not name.startswith(_LEFT_OUT)}
+    files = {**used, "__main__.py": sources[_START], **extra}
     for name, source in list(files.items()):
         if bytecode and name.endswith(".py"):
             files[f"{name}c"] = _bytecode(name, source)
@@ -126,11 +105,6 @@ def _sources() -> Iterator[tuple[str, Path]]:
         folder = Path(str(package.__file__)).parent
         for path in sorted(folder.rglob("*.py")):
             yield f"{package.__name__}/{path.relative_to(folder).as_posix()}", path
-
-
-def _is_left_out(name: str) -> bool:
-    module = name.removesuffix(".py").replace("/", ".")
-    return any(f"{module}.".startswith(f"{left_out}.") for left_out in _LEFT_OUT)
 
 
 def _bytecode(name: str, source: bytes) -> bytes:
