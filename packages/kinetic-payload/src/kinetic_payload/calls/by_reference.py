@@ -71,12 +71,15 @@ class Importability:
         return None
 
     def _decide(self, name: str) -> bool:
+        from cloudpickle import list_registry_pickle_by_value
+
         if is_main(name):
             return False
         if name.partition(".")[0] in OURS:
             return True
         module = sys.modules.get(name)
-        if module is None or _is_registered_by_value(name):
+        by_value = list_registry_pickle_by_value()
+        if module is None or any(f"{name}.".startswith(f"{prefix}.") for prefix in by_value):
             return False
         file = getattr(module, "__file__", None)
         if file is None:
@@ -148,13 +151,6 @@ class Importability:
         if folder not in self._installations:
             self._installations[folder] = any(folder.glob("*.dist-info"))
         return self._installations[folder]
-
-
-def _is_registered_by_value(name: str) -> bool:
-    from cloudpickle import list_registry_pickle_by_value
-
-    registered: set[str] = list_registry_pickle_by_value()
-    return any(f"{name}.".startswith(f"{prefix}.") for prefix in registered)
 
 
 def _is_installed(path: str) -> bool:
