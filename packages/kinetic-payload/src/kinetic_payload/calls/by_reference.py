@@ -40,7 +40,7 @@ class Importability:
         self, root: Path | None, paths: Sequence[str], ships: Callable[[Path], bool]
     ) -> None:
         self._root = root or Path()
-        self._roots = tuple(dict.fromkeys((str(root), os.path.realpath(root)))) if root else ()
+        self.roots = tuple(dict.fromkeys((str(root), os.path.realpath(root)))) if root else ()
         self._ships = ships
         self._known: dict[str, bool] = {}
         self._sources: dict[str, str | None] = {}
@@ -64,19 +64,22 @@ class Importability:
         return self._sources[filename]
 
     def _source(self, filename: str) -> str | None:
-        for root in self._roots:
+        for root in self.roots:
             if filename.startswith(root + os.sep):
                 relative = filename[len(root) + 1 :]
                 return Path(relative).as_posix() if self._ships(self._root / relative) else None
         return None
 
     def _decide(self, name: str) -> bool:
+        from cloudpickle import list_registry_pickle_by_value
+
         if is_main(name):
             return False
         if name.partition(".")[0] in OURS:
             return True
         module = sys.modules.get(name)
-        if module is None or _is_registered_by_value(name):
+        by_value = list_registry_pickle_by_value()
+        if module is None or any(f"{name}.".startswith(f"{prefix}.") for prefix in by_value):
             return False
         file = getattr(module, "__file__", None)
         if file is None:
@@ -126,7 +129,7 @@ class Importability:
         base = _import_folder(name, file)
         if base is None:
             return False
-        for root in self._roots:
+        for root in self.roots:
             if base == root or base.startswith(root + os.sep):
                 relative = Path(os.path.relpath(base, root)).as_posix()
                 entry = str(self._root / relative)
@@ -142,19 +145,12 @@ class Importability:
     def _is_in_target_folder(self, name: str, file: str) -> bool:
         """Tell whether *file* is in a folder that `pip install --target` filled, wherever it is."""
         base = _import_folder(name, file)
-        if base is None or base in self._roots:
+        if base is None or base in self.roots:
             return False
         folder = Path(base)
         if folder not in self._installations:
             self._installations[folder] = any(folder.glob("*.dist-info"))
         return self._installations[folder]
-
-
-def _is_registered_by_value(name: str) -> bool:
-    from cloudpickle import list_registry_pickle_by_value
-
-    registered: set[str] = list_registry_pickle_by_value()
-    return any(f"{name}.".startswith(f"{prefix}.") for prefix in registered)
 
 
 def _is_installed(path: str) -> bool:

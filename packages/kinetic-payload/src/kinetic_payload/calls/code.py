@@ -124,15 +124,11 @@ def _names_in_tree(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from _names_in_text(node.value)
-    elif isinstance(node, ast.Subscript) and _last_name(node.value) == "Literal":
+    elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("Literal"):
         yield from _names_in_tree(node.value)
     else:
         for child in ast.iter_child_nodes(node):
             yield from _names_in_tree(child)
-
-
-def _last_name(node: ast.AST) -> str | None:
-    return getattr(node, "attr", None) or getattr(node, "id", None)
 
 
 @functools.lru_cache(4000)

@@ -7,7 +7,6 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -69,23 +68,6 @@ class DumpedCall:
         self.size = stream.seek(0, 2)
         """Bytes of the pickle."""
 
-    @property
-    def pickle(self) -> bytes:
-        """The whole pickle, in memory."""
-        self._stream.seek(0)
-        return self._stream.read()
-
-    def header(
-        self, *, refs: Sequence[DataRef], context_digest: str | None, kinetic_version: str
-    ) -> CallHeader:
-        """Return the header, completed by what is known only after pickling."""
-        return replace(
-            self._header,
-            data=tuple(refs),
-            context_digest=context_digest,
-            kinetic=kinetic_version,
-        )
-
     def write(
         self,
         stream: BinaryIO,
@@ -95,8 +77,8 @@ class DumpedCall:
         kinetic_version: str,
     ) -> str:
         """Write the payload, header and pickle, and return its SHA-256."""
-        header = self.header(
-            refs=refs, context_digest=context_digest, kinetic_version=kinetic_version
+        header = replace(
+            self._header, data=tuple(refs), context_digest=context_digest, kinetic=kinetic_version
         )
         digest = sha256()
         self._stream.seek(0)
@@ -106,16 +88,6 @@ class DumpedCall:
             stream.write(chunk)
             chunk = self._stream.read(_CHUNK)
         return digest.hexdigest()
-
-    def encode(
-        self, *, refs: Sequence[DataRef], context_digest: str | None, kinetic_version: str
-    ) -> bytes:
-        """Return the payload in memory."""
-        stream = BytesIO()
-        self.write(
-            stream, refs=refs, context_digest=context_digest, kinetic_version=kinetic_version
-        )
-        return stream.getvalue()
 
     def oversize_warning(self, limit_mb: float) -> str | None:
         """Return a warning if the pickle has more than *limit_mb* megabytes, else None."""

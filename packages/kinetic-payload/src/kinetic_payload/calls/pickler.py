@@ -261,6 +261,11 @@ class CallPickler(ClassPickler):
             return False
         return self.is_of_project(holder.__name__) and self._where.importable(holder.__name__)
 
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The paths of the project's folder; none if no files are shipped."""
+        return self._where.roots
+
     def is_of_project(self, name: str) -> bool:
         """Tell whether the file of the imported module *name* is in the snapshot."""
         file = getattr(sys.modules.get(name), "__file__", None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -29,6 +30,11 @@ def set_up(project: str, main: ModuleType) -> None:
     """Set the project's folder in this process, and the module in which functions of `__main__` are rebuilt."""
     global _project, _main
     _project, _main = project, main
+
+
+def project_paths() -> tuple[str, ...]:
+    """Return the paths of the project's folder in this process, with links and without."""
+    return () if _project is None else (_project, os.path.realpath(_project))
 
 
 def lookup(module: ModuleType, qualname: str) -> Any:

@@ -101,8 +101,13 @@ def ensure_data(
     oldest = store.now() - REFRESH_AGE
     old = [part for part in present if existing[part.name].updated < oldest]
     stored = {part.name: existing[part.name].size for part in present}
-    recent = marker is not None and marker.written_at >= oldest
-    if recent and not missing and not old and _is_complete(wanted, existing, marker, stored):
+    if (
+        marker is not None
+        and marker.written_at >= oldest
+        and not (missing or old)
+        and marker == wanted.marker(stored, written_at=marker.written_at)
+        and all(link in existing for link in wanted.links)
+    ):
         return tree.digest
     for part in _renew(store, old, existing):
         del existing[part.name]
@@ -243,19 +248,6 @@ def _split_parts(
     return missing, present
 
 
-def _is_complete(
-    wanted: _Wanted,
-    existing: Mapping[str, ObjectInfo],
-    marker: Marker | None,
-    stored: Mapping[str, int],
-) -> bool:
-    return (
-        marker is not None
-        and marker == wanted.marker(stored, written_at=marker.written_at)
-        and all(link in existing for link in wanted.links)
-    )
-
-
 def _renew(store: Store, old: Sequence[Part], existing: Mapping[str, ObjectInfo]) -> list[Part]:
     """Reset the age of *old* objects; return those that were deleted meanwhile."""
     gone: list[Part] = []
@@ -345,7 +337,11 @@ class _PartsUpload:
 
     def _send_small(self, part: Part, generation: int, advance: Advance) -> int:
         [entry] = part.entries
-        data = self._read(entry)
+        try:
+            with os.fdopen(open_regular(f"{self._tree.root}/{entry.path}"), "rb") as stream:
+                data = stream.read(entry.size)
+        except OSError as error:
+            raise _changed_error(entry) from error
         hasher = FileHasher(entry.path)
         hasher.update(data)
         if hasher.hexdigest() != entry.digest:
@@ -353,13 +349,6 @@ class _PartsUpload:
         self._store.write(part.name, data, if_generation=generation)
         advance(part.size)
         return len(data)
-
-    def _read(self, entry: TreeEntry) -> bytes:
-        try:
-            with os.fdopen(open_regular(f"{self._tree.root}/{entry.path}"), "rb") as stream:
-                return stream.read(entry.size)
-        except OSError as error:
-            raise _changed_error(entry) from error
 
     def _send_large(self, part: Part, generation: int, advance: Advance) -> int:
         """Let the store read and send the file; verify the bytes that it sends against the digest."""

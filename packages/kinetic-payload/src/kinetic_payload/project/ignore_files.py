@@ -59,36 +59,29 @@ def scope_in(scope: Scope, folder: str, prefix: str, names: set[str]) -> Scope:
             )
         scope = scope.reading(git=_read_info_exclude(folder, prefix, scope.ignore_case))
     rules = {
-        name: _rules_here(f"{folder}/{name}", prefix + name, scope.ignore_case)
+        name: _read_rules(
+            f"{folder}/{name}", prefix + name, ignore_case=scope.ignore_case, required=True
+        )
         for name in (GIT_FILE, OWN_FILE)
         if name in names
     }
     return scope.reading(own=rules.get(OWN_FILE), git=rules.get(GIT_FILE))
 
 
-def _read_rules(file: str, source: str, *, ignore_case: bool) -> RuleSet | None:
-    """Read an ignore file; return None if there is none."""
+def _read_rules(
+    file: str, source: str, *, ignore_case: bool, required: bool = False
+) -> RuleSet | None:
+    """Read an ignore file; return None if there is none, or if it cannot be read and is not *required*."""
     try:
-        return _rules_of(file, source, ignore_case)
-    except OSError:
-        return None
-
-
-def _rules_here(file: str, source: str, ignore_case: bool) -> RuleSet | None:
-    try:
-        return _rules_of(file, source, ignore_case)
+        with os.fdopen(open_regular(file), "rb") as opened:
+            return RuleSet.parse(opened.read(), source, ignore_case=ignore_case)
     except OSError as error:
-        if error.errno in _NO_FILE:
+        if not required or error.errno in _NO_FILE:
             return None
         raise PackagingError(
             f"{file} cannot be read ({error.strerror}), so the files that it excludes would be shipped.",
             hint="Make it readable, or remove it.",
         ) from error
-
-
-def _rules_of(file: str, source: str, ignore_case: bool) -> RuleSet:
-    with os.fdopen(open_regular(file), "rb") as opened:
-        return RuleSet.parse(opened.read(), source, ignore_case=ignore_case)
 
 
 def _read_info_exclude(folder: str, prefix: str, ignore_case: bool) -> RuleSet | None:

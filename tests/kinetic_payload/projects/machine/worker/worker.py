@@ -19,6 +19,7 @@ with open(folder / "payload.pkl", "rb") as stream:
     main_module.rebuild(header, project)
     references.place({ref.key: f"/data/{ref.key}" for ref in header.data})
     call = calls.load_call(stream, header)
+(folder / "warnings.txt").write_text("\n".join(call.warnings))
 try:
     outcome = "returned", call.function(*call.args, **call.kwargs)
 except BaseException as error:

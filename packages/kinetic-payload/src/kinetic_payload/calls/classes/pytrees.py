@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -56,13 +57,11 @@ def registration_of(cls: type) -> Registration:
     flatten, unflatten = entry
     parts = _closure(flatten)
     if {"data_fields", "meta_fields"} <= parts.keys() and _is_of_jax(flatten):
-        return (
-            MODULE,
-            "register_dataclass",
-            parts["data_fields"],
-            parts["meta_fields"],
-            *_dropped(cls, parts),
-        )
+        data, meta = parts["data_fields"], parts["meta_fields"]
+        fields = getattr(cls, "__dataclass_fields__", {}).values()
+        dropped = tuple(f.name for f in fields if f.init and f.name not in {*data, *meta})
+        # Older versions of JAX lack the parameter.
+        return (MODULE, "register_dataclass", data, meta, *((dropped,) if dropped else ()))
     if "flatten_with_keys" in parts and _is_of_jax(flatten):
         return MODULE, "register_pytree_with_keys", parts["flatten_with_keys"], unflatten
     tree_util = sys.modules["jax._src.tree_util"]
@@ -74,9 +73,7 @@ def registration_of(cls: type) -> Registration:
         return MODULE, "register_pytree_node", flatten, unflatten
     if isinstance(flatten, methodcaller) and hasattr(cls, "tree_flatten_with_keys"):
         return MODULE, "register_pytree_with_keys_class"
-    raise UnknownRegistrationError(
-        "it was registered with two functions that flatten it, of which JAX shows only one"
-    )
+    raise UnknownRegistrationError("JAX does not show each of the functions that flatten it")
 
 
 def register(cls: type, name: str, arguments: Sequence[Any]) -> None:
@@ -115,13 +112,6 @@ def _closure(function: Any) -> dict[str, Any]:
     }
 
 
-def _dropped(cls: type, parts: dict[str, Any]) -> tuple[tuple[str, ...], ...]:
-    fields = getattr(cls, "__dataclass_fields__", {}).values()
-    kept = {*parts["data_fields"], *parts["meta_fields"]}
-    dropped = tuple(field.name for field in fields if field.init and field.name not in kept)
-    return (dropped,) if dropped else ()  # older versions of JAX lack the parameter
-
-
 def _is_flattened_by(cls: type, flatten: Any) -> bool:
     """Tell whether JAX flattens *cls* by *flatten* also where it names children: it shows no other function."""
     method = getattr(cls, "tree_flatten", None) if isinstance(flatten, methodcaller) else flatten
@@ -132,14 +122,16 @@ def _is_flattened_by(cls: type, flatten: Any) -> bool:
         if event == "call" and not str(frame.f_globals.get("__name__")).startswith("jax."):
             called.append(frame.f_code)
 
-    blank, tree_util = _blank(cls), sys.modules[MODULE]
-    before = sys.getprofile()
-    with suppress(Exception):  # The instance has no attributes.
-        sys.setprofile(note)
-        try:
-            tree_util.tree_flatten_with_path(blank)
-        finally:
-            sys.setprofile(before)
+    def flatten_blank() -> None:
+        with suppress(Exception):  # The instance has no attributes.
+            sys.setprofile(note)
+            sys.modules[MODULE].tree_flatten_with_path(blank)
+
+    blank = _blank(cls)
+    # In a thread of its own: a profiler of this thread could not be set again.
+    thread = threading.Thread(target=flatten_blank)
+    thread.start()
+    thread.join()
     return called[:1] == [getattr(method, "__code__", None)]
 
 

@@ -13,6 +13,7 @@ from kinetic_payload.calls.module_globals.restore import (
     attributes_of,
     kind_of,
     mark_of,
+    path_mark,
     untravelled,
 )
 from kinetic_payload.calls.rebuild import lookup
@@ -58,7 +59,8 @@ def _dump_global(used: UsedGlobal, pickler: CallPickler) -> Global | None:
         collecting.reset(token)
     dumped = Global(used.module.__name__, used.name, kind_of(value), mark, None)
     if initial.kind is Kind.MACHINE:
-        return None if used.assigned else dumped._replace(why=OF_MACHINE)
+        mark = path_mark(value, pickler.roots) or mark
+        return None if used.assigned else dumped._replace(mark=mark, why=OF_MACHINE)
     try:
         size = pickler.measure(value)
     except Exception as error:

@@ -7,9 +7,11 @@ import pickle
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from io import BytesIO
+from pathlib import PurePath
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, NamedTuple
 
+from kinetic_payload.calls.rebuild import project_paths
 from kinetic_payload.calls.unpickle import load
 from kinetic_payload.errors import PayloadError
 
@@ -79,11 +81,12 @@ def _restore(saved: Global, written_by: str) -> Iterator[str]:
         own = getattr(holder, name, _MISSING)  # A module may make it on first access.
     mark = "" if own is _MISSING else mark_of(own)
     if saved.pickled is None:
-        if mark != saved.mark and saved.why == OF_MACHINE:
-            yield (
-                f"{saved.module}.{saved.name} is {OF_MACHINE} where the module is imported: the job has its own "
-                "value, which differs from that at the call."
-            )
+        if saved.why == OF_MACHINE:
+            if (path_mark(own, project_paths()) or mark) != saved.mark:
+                yield (
+                    f"{saved.module}.{saved.name} is {OF_MACHINE} where the module is imported: the job has its "
+                    "own value, which differs from that at the call."
+                )
         elif mark != saved.mark:
             raise untravelled(saved, "nothing of that name" if own is _MISSING else kind_of(own))
         differing = [name for name, mark in saved.attributes if _mark_in(own, name) != mark]
@@ -159,6 +162,15 @@ def mark_of(value: Any, depth: int = 0) -> str:
     if isinstance(value, set | frozenset):
         marks.sort()
     return f"parts {type(value).__qualname__} {hashlib.sha256(repr(marks).encode()).hexdigest()}"
+
+
+def path_mark(value: object, project: Sequence[str]) -> str | None:
+    """Return a mark of *value* if it is a path in the *project*, which has another place in a job."""
+    if isinstance(value, str | PurePath):
+        for root in project:
+            if PurePath(value).is_relative_to(root):
+                return f"project {PurePath(value).relative_to(root)}"
+    return None
 
 
 def _parts(value: Any) -> list[Any] | None:
