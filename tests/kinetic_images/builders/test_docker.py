@@ -181,7 +181,7 @@ def test_an_image_that_exists_is_not_built_and_not_pushed(docker: Program) -> No
     assert docker.build() == DIGEST  # It appeared during the build.
     assert not any(call.startswith("push") for call in docker.calls)
 
-    docker.images.known["0123abc"] = "sha256:known"
+    docker.images.known[IMAGE] = "sha256:known"
     (docker.folder / "context.tar").unlink()
     assert docker.build() == "sha256:known"
     assert not (docker.folder / "context.tar").exists()

@@ -92,7 +92,6 @@ def test_the_manifest_has_the_format_of_its_base(
         media_type=kind,
         config=Descriptor(media_type=config_kind, digest=digest_of(b"old"), size=3),
         layers=(below,),
-        annotations={"of": "the base"},
     )
 
     found = manifest_of(base, b"{}", [LAYER])

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
 from kinetic_images.errors import InvalidImageError
+from kinetic_images.registry.client import Client
 from kinetic_images.registry.refusals import Call, Refusal, error_of
 from kinetic_payload.http.retry import TransientError
 from kinetic_payload.http.session import SILENCE_LIMIT, Outgoing
@@ -18,12 +19,10 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from kinetic_images.registry.registry import Registry
 
-
-def open_blob(registry: Registry, call: Call, digest: str, size: int) -> BinaryIO:
+def open_blob(client: Client, call: Call, digest: str, size: int) -> BinaryIO:
     """Return a file that reads the blob *digest*; see `Repository.open_blob`."""
-    pieces = _verified(registry, call, digest, size)
+    pieces = _verified(client, call, digest, size)
     next(pieces)  # Connected: that there is no such blob is an error of this call.
     return cast("BinaryIO", io.BufferedReader(_Reader(pieces), 1 << 18))
 
@@ -49,20 +48,18 @@ class _Reader(io.RawIOBase):
         return size
 
 
-def _verified(
-    registry: Registry, call: Call, digest: str, size: int
-) -> Generator[bytes, None, None]:
+def _verified(client: Client, call: Call, digest: str, size: int) -> Generator[bytes, None, None]:
     """Yield nothing once when connected, then the pieces of the blob, within the limits of size and rate."""
-    sha, position, waited, policy = hashlib.sha256(), 0, 0.0, registry.policy
+    sha, position, waited, policy = hashlib.sha256(), 0, 0.0, client.policy
     body: Generator[bytes, None, None] | None = None
     with ExitStack() as opened:
 
         def connect(seconds: float) -> Generator[bytes, None, None]:
             headers = {"Range": f"bytes={position}-"} if position else {}
-            url = registry.url(call, f"blobs/{digest}")
+            url = client.url(call, f"blobs/{digest}")
             request = Outgoing(method="GET", url=url, headers=headers)
             response, pieces = opened.enter_context(
-                registry.streamed(call, request, seconds=min(seconds, SILENCE_LIMIT))
+                client.streamed(call, request, seconds=min(seconds, SILENCE_LIMIT))
             )
             # Another range than the requested one would show in the digest.
             return pieces if response.status == 206 else _without(pieces, position)
@@ -80,11 +77,11 @@ def _verified(
         def progress() -> int:
             return position
 
-        body = registry.retried(call, connect)
+        body = client.retried(call, connect)
         yield b""
         while True:
             since = policy.clock()
-            piece = registry.retried(call, receive, progress=progress)
+            piece = client.retried(call, receive, progress=progress)
             waited += policy.clock() - since
             sha.update(piece)
             position += len(piece)

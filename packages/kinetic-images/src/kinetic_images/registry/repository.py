@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 from urllib.parse import urlencode
 
 from kinetic_images.errors import (
@@ -16,6 +16,7 @@ from kinetic_images.errors import (
     RegistryPermissionError,
 )
 from kinetic_images.registry.blobs import open_blob
+from kinetic_images.registry.client import Client
 from kinetic_images.registry.names import Reference, is_digest
 from kinetic_images.registry.oci import (
     INDEXES,
@@ -31,9 +32,6 @@ from kinetic_images.registry.refusals import Call, Right
 from kinetic_images.registry.uploads import BlobUpload, cancel, location_of
 from kinetic_payload.http.session import Outgoing, Response
 from kinetic_payload.progress import Advance
-
-if TYPE_CHECKING:
-    from kinetic_images.registry.registry import Registry
 
 LARGEST_MANIFEST: Final = 4 << 20
 """The most bytes of a manifest; registries accept no larger ones."""
@@ -77,8 +75,8 @@ class Repository:
     `RegistryError` for other refusals.
     """
 
-    def __init__(self, registry: Registry, reference: Reference) -> None:
-        self._registry = registry
+    def __init__(self, client: Client, reference: Reference) -> None:
+        self._client = client
         self.reference = Reference(host=reference.host, path=reference.path)
 
     def __str__(self) -> str:
@@ -89,7 +87,7 @@ class Repository:
         version = self._version(tag)
         call = self._call(f"look for the image {version}")
         request = self._manifest_request(call, "HEAD", version)
-        response = self._registry.send(call, request, accept=(404,))
+        response = self._client.send(call, request, accept=(404,))
         if response.status == 404:
             return None
         named = response.headers.get("Docker-Content-Digest", "")
@@ -106,7 +104,7 @@ class Repository:
         """
         version = self._version(reference)
         call = self._call(f"read the manifest {version}")
-        response = self._registry.send(
+        response = self._client.send(
             call,
             self._manifest_request(call, "GET", version),
             accept=(404,),
@@ -174,8 +172,8 @@ class Repository:
             InvalidImageError: Its bytes do not have its digest.
         """
         call = self._call(f"read the blob {self._digest(digest)}")
-        request = Outgoing(method="GET", url=self._registry.url(call, f"blobs/{digest}"))
-        data = self._registry.send(call, request, most=most).data
+        request = Outgoing(method="GET", url=self._client.url(call, f"blobs/{digest}"))
+        data = self._client.send(call, request, most=most).data
         if digest_of(data) != digest:
             raise InvalidImageError(
                 f"Could not {call}: its bytes have the digest {digest_of(data)}."
@@ -193,13 +191,13 @@ class Repository:
             ImageNotFoundError: There is no such blob; `read` raises it, too.
         """
         call = self._call(f"read the blob {self._digest(digest)}")
-        return open_blob(self._registry, call, digest, size)
+        return open_blob(self._client, call, digest, size)
 
     def has_blob(self, digest: str) -> bool:
         """Return whether the repository has a blob."""
         call = self._call(f"look for the blob {self._digest(digest)}")
-        request = Outgoing(method="HEAD", url=self._registry.url(call, f"blobs/{digest}"))
-        return self._registry.send(call, request, accept=(404,)).status != 404
+        request = Outgoing(method="HEAD", url=self._client.url(call, f"blobs/{digest}"))
+        return self._client.send(call, request, accept=(404,)).status != 404
 
     def mount(self, digest: str, source: Repository) -> bool:
         """Take a blob from another repository without a transfer; return whether the registry did that."""
@@ -222,13 +220,11 @@ class Repository:
 
     def _begin(self, call: Call, query: str = "", accept: Collection[int] = ()) -> Response:
         """Begin an upload, and cancel it."""
-        request = Outgoing(method="POST", url=self._registry.url(call, f"blobs/uploads/{query}"))
-        response = self._registry.send(call, request, accept=accept)
+        request = Outgoing(method="POST", url=self._client.url(call, f"blobs/uploads/{query}"))
+        response = self._client.send(call, request, accept=accept)
         if response.status == 202:
             with suppress(RegistryError):
-                cancel(
-                    self._registry, call, location_of(self._registry, call, request.url, response)
-                )
+                cancel(self._client, call, location_of(self._client, call, request.url, response))
         return response
 
     def upload(
@@ -247,7 +243,7 @@ class Repository:
             InvalidImageError: The registry stored something else.
         """
         call = self._call(f"upload the blob {self._digest(digest)}", "push")
-        BlobUpload(self._registry, call, digest, size, open_content, advance).run()
+        BlobUpload(self._client, call, digest, size, open_content, advance).run()
 
     def put_manifest(self, tag_or_digest: str, data: bytes, media_type: str) -> str:
         """Store a manifest or an index, and return its digest. The blobs that it names are there already.
@@ -261,11 +257,11 @@ class Repository:
             raise InvalidImageError(f"Could not {call}: its bytes have the digest {digest}.")
         request = Outgoing(
             method="PUT",
-            url=self._registry.url(call, f"manifests/{version}"),
+            url=self._client.url(call, f"manifests/{version}"),
             headers={"Content-Type": media_type},
             body=data,
         )
-        response = self._registry.send(call, request)
+        response = self._client.send(call, request)
         stored = response.headers.get("Docker-Content-Digest", digest)
         if stored != digest:
             raise InvalidImageError(
@@ -288,7 +284,7 @@ class Repository:
         return self.reference.at(text).version
 
     def _manifest_request(self, call: Call, method: str, version: str) -> Outgoing:
-        url = self._registry.url(call, f"manifests/{version}")
+        url = self._client.url(call, f"manifests/{version}")
         return Outgoing(method=method, url=url, headers={"Accept": _ACCEPT})
 
     @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 from urllib.parse import urlencode, urlsplit
 
 from kinetic_images.errors import (
@@ -12,13 +12,11 @@ from kinetic_images.errors import (
     RegistryError,
 )
 from kinetic_images.registry.addresses import shown
+from kinetic_images.registry.client import Client
 from kinetic_images.registry.refusals import Call
 from kinetic_payload.http.retry import TransientError
 from kinetic_payload.http.session import Content, Outgoing, Response, joined, origin
 from kinetic_payload.progress import Advance
-
-if TYPE_CHECKING:
-    from kinetic_images.registry.registry import Registry
 
 _CANCEL_LIMIT: Final = 3.0
 """The most seconds of cancelling a session. The registry removes abandoned ones itself."""
@@ -31,14 +29,14 @@ class BlobUpload:
 
     def __init__(
         self,
-        registry: Registry,
+        client: Client,
         call: Call,
         digest: str,
         size: int,
         open_content: Callable[[], BinaryIO],
         advance: Advance,
     ) -> None:
-        self._registry = registry
+        self._client = client
         self._call = call
         self._digest = digest
         self._size = size
@@ -52,16 +50,16 @@ class BlobUpload:
 
     def run(self) -> None:
         """Upload; see `Repository.upload`."""
-        self._registry.retried(self._call, self._try, progress=lambda: self._best)
+        self._client.retried(self._call, self._try, progress=lambda: self._best)
         self._count(self._size - self._sent)
 
     def _try(self, seconds: float) -> None:
-        call, registry = self._call, self._registry
+        call, client = self._call, self._client
         if self._failed and self._has(seconds):
             return  # The last try succeeded, and only its response was lost.
-        session = Outgoing(method="POST", url=registry.url(call, "blobs/uploads/"))
-        response = registry.attempt(call, session, seconds=seconds)
-        location = location_of(registry, call, session.url, response)
+        session = Outgoing(method="POST", url=client.url(call, "blobs/uploads/"))
+        response = client.attempt(call, session, seconds=seconds)
+        location = location_of(client, call, session.url, response)
         joint = "&" if urlsplit(location).query else "?"
         request = Outgoing(
             method="PUT",
@@ -70,12 +68,12 @@ class BlobUpload:
             body=Content(self._size, self._opened, self._count),
         )
         try:
-            response = registry.attempt(call, request, seconds=seconds, accept=_SESSION_GONE)
+            response = client.attempt(call, request, seconds=seconds, accept=_SESSION_GONE)
             if response.status in _SESSION_GONE:
                 raise TransientError(f"the registry ended the upload (status {response.status})")
         except (TransientError, RegistryError):
             self._start_again()
-            cancel(registry, call, location)
+            cancel(client, call, location)
             raise
         except BaseException:  # Ctrl-C, for example: a request would delay the end.
             self._start_again()
@@ -87,9 +85,9 @@ class BlobUpload:
             )
 
     def _has(self, seconds: float) -> bool:
-        url = self._registry.url(self._call, f"blobs/{self._digest}")
+        url = self._client.url(self._call, f"blobs/{self._digest}")
         request = Outgoing(method="HEAD", url=url)
-        response = self._registry.attempt(self._call, request, seconds=seconds, accept=(404,))
+        response = self._client.attempt(self._call, request, seconds=seconds, accept=(404,))
         return response.status != 404
 
     def _opened(self) -> BinaryIO:
@@ -108,20 +106,20 @@ class BlobUpload:
             self._advance(-sent)
 
 
-def cancel(registry: Registry, call: Call, location: str) -> None:
+def cancel(client: Client, call: Call, location: str) -> None:
     """Cancel an upload, if that is possible within a moment: the registry removes it later in any case."""
     with suppress(RegistryError, TransientError):
         request = Outgoing(method="DELETE", url=location)
-        registry.attempt(call, request, seconds=_CANCEL_LIMIT)
+        client.attempt(call, request, seconds=_CANCEL_LIMIT)
 
 
-def location_of(registry: Registry, call: Call, url: str, response: Response) -> str:
+def location_of(client: Client, call: Call, url: str, response: Response) -> str:
     """Return where an upload continues: on the same server, because credentials are sent there."""
     location = response.headers.get("Location", "")
     if not location:
         raise RegistryError(f"Could not {call}: the registry named no address for the upload.")
     target = joined(url, location)
-    if not registry.addresses.permits(target) or origin(target) != origin(url):
+    if not client.addresses.permits(target) or origin(target) != origin(url):
         raise RegistryError(
             f"Could not {call}: the registry sends the upload to {shown(target)}, to "
             "which no credentials are sent.",
