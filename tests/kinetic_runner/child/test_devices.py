@@ -109,7 +109,7 @@ def test_a_missing_accelerator_is_an_error_each_time_and_some_are_the_nodes_faul
             jax.bridge.backends()
     fault = check.fault_of(caught.value)
     assert fault is not None
-    assert (fault.exit_code, "node-7" in fault.message) == (code, code == 4)
+    assert (fault[1], "node-7" in fault[0]) == (code, code == 4)
 
 
 def test_the_plugin_for_gpus_is_found_by_its_place(tmp_path: Path, monkeypatch: Any) -> None:
@@ -145,7 +145,7 @@ def test_a_node_is_bad_if_all_is_installed_and_its_accelerator_does_not_start(
     for error in (caught.value, wrapped):
         fault = check.fault_of(error)
         assert (fault is not None) is bad
-        assert fault is None or (fault.exit_code == 4 and "node-7" in fault.message)
+        assert fault is None or (fault[1] == 4 and "node-7" in fault[0])
     # The same text from elsewhere proves nothing about the node.
     assert check.fault_of(RuntimeError(text)) is None
 

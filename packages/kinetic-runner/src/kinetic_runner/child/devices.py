@@ -85,14 +85,6 @@ class Expected:
         return f"{self.platform}:{self.number}"
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Why the accelerator cannot be used, and the exit code that says what follows."""
-
-    message: str
-    exit_code: int
-
-
 class DeviceCheck:
     """Watches how JAX initialises its backends in this process.
 
@@ -145,8 +137,8 @@ class DeviceCheck:
 
         module.backends = backends
 
-    def fault_of(self, error: BaseException) -> Fault | None:
-        """Return the fault that *error* is about; None unless it came out of JAX's initialisation.
+    def fault_of(self, error: BaseException) -> tuple[str, int] | None:
+        """Return why the accelerator cannot be used, and the exit code for that, if JAX raised *error* for it.
 
         An error that user code raises because of that one counts as well.
         """
@@ -158,11 +150,11 @@ class DeviceCheck:
         if isinstance(self._failure, DevicesError):
             none_at_all = not self._seen.get(self.expected.platform)
             if none_at_all and not self._has_plugin(self.expected.platform):
-                return Fault(failure, EXIT_NOT_PREPARED)
+                return failure, EXIT_NOT_PREPARED
         elif not any(sign in failure for sign in BAD_NODE_SIGNS):
             return None
         node = self._environment.get(Env.NODE_NAME) or os.uname().nodename
-        return Fault(f"The accelerator of the node {node} cannot be used: {failure}", EXIT_BAD_NODE)
+        return f"The accelerator of the node {node} cannot be used: {failure}", EXIT_BAD_NODE
 
     def _note(self, found: Mapping[str, Any]) -> None:
         counts: dict[str, int] = {}
