@@ -22,7 +22,7 @@ from kinetic.settings.profiles import (
 
 
 def a_profile(name: str = "dev", **more: str) -> Profile:
-    return Profile(name=name, **{"project": "p", "zone": "z", "cluster": "c", **more})
+    return Profile(name, {"project": "p", "zone": "z", "cluster": "c", **more})
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_invalid_name_is_refused(path: Path, name: str) -> None:
 def test_a_profile_with_a_part_of_a_cluster_is_refused(
     path: Path, settings: dict[str, Any], refused: str
 ) -> None:
-    profile = Profile(name="x", **settings)
+    profile = Profile("x", settings)
 
     if refused:
         with pytest.raises(ConfigurationError, match=refused):
@@ -103,7 +103,7 @@ def test_an_existing_profile_is_not_overwritten(path: Path) -> None:
     with pytest.raises(ConfigurationError, match="already"):
         create_profile(path, a_profile(zone="after"))
 
-    assert read_profiles(path).profiles["dev"].zone == "before"
+    assert read_profiles(path).profiles["dev"].settings["zone"] == "before"
 
 
 def test_keys_of_a_later_version_are_kept(path: Path) -> None:
@@ -156,7 +156,7 @@ def test_profiles_created_by_several_processes_are_all_kept(path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from kinetic.settings.profiles import *\n"
         "for i in range(5): create_profile(Path(sys.argv[1]),"
-        " Profile(name=f'{sys.argv[2]}{i}', backend='local'))"
+        " Profile(f'{sys.argv[2]}{i}', {'backend': 'local'}))"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "abc"]
 
@@ -171,7 +171,7 @@ def test_profiles_created_by_several_threads_are_all_kept(tmp_path: Path) -> Non
 
     def create(number: int) -> None:
         folder = tmp_path / ("real" if number % 2 else "link")
-        create_profile(folder / "profiles.json", Profile(name=f"p{number}", backend="local"))
+        create_profile(folder / "profiles.json", Profile(f"p{number}", {"backend": "local"}))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(create, range(40)))
