@@ -120,23 +120,26 @@ def test_keys_of_a_later_version_are_kept(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "what"),
     [
-        (b"", 1), (b"[]", 1), (b'{\n"current": null,\n"profiles": {\n', 4), (b'{\n"profiles": 3}', 2),
-        (b'{"profiles": {\n"a": 3}}', 2), (b'{"profiles": {\n"a": {\n"zone": 3}}}', 3),
-        (b'{"profiles": {},\n"current": "a"}', 2), (b'{"profiles": {},\n"current": 1}', 2),
-        (b'{"profiles": {\n"no way": {}}}', 2), (b'{"current": null,\n"\xff": 1}', 2),
+        (b"", "line 1"), (b"[]", "object"), (b'{\n"current": null,\n"profiles": {\n', "line 4"),
+        (b'{"profiles": 3}', "'profiles'"), (b'{"profiles": {"a": 3}}', "'a'"),
+        (b'{"profiles": {"a": {"zone": 3}}}', "'zone' of profile 'a'"),
+        (b'{"profiles": {}, "current": "a"}', "'a'"), (b'{"profiles": {}, "current": 1}', "'current'"),
+        (b'{"profiles": {"no way": {}}}', "'no way'"), (b'{"current": null, "\xff": 1}', "utf-8"),
+        (b"[" * 100_000, "not JSON"),
     ],
 )  # fmt: skip
-def test_a_broken_file_is_reported_with_its_line_and_not_overwritten(
-    path: Path, text: bytes, line: int
+def test_a_broken_file_is_reported_with_the_place_and_not_overwritten(
+    path: Path, text: bytes, what: str
 ) -> None:
     path.write_bytes(text)
 
     for action in (read_profiles, lambda p: create_profile(p, a_profile()), unset_profile):
         with pytest.raises(ConfigurationError) as caught:
             action(path)
-        assert f"{path} is broken at line {line}:" in str(caught.value)
+        assert f"{path} is broken: " in str(caught.value)
+        assert what in str(caught.value)
 
     assert path.read_bytes() == text
 

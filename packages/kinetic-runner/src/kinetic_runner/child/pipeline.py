@@ -35,7 +35,7 @@ from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner.child.call import CallEnd, Exited, Raised, Returned, Stopped, invoke
 from kinetic_runner.child.devices import DeviceCheck
-from kinetic_runner.child.light_kinetic import with_kinetic
+from kinetic_runner.child.imports import with_kinetic
 from kinetic_runner.child.result import (
     ResultStorage,
     UnpicklableValueError,
@@ -44,7 +44,7 @@ from kinetic_runner.child.result import (
     short_repr,
 )
 from kinetic_runner.child.shutdown import STOP_SIGNALS, leave_if_forked, restart
-from kinetic_runner.child.skew import Fingerprint, Skew, import_note, leading, skews_of
+from kinetic_runner.child.skew import Fingerprint, Skew, import_note, skews_of
 from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_native
 from kinetic_runner.child.streams import print_error
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, causes_of, message_of, type_name
@@ -252,7 +252,7 @@ class _Host:
         )
         for skew in self.skews:
             if not skew.silent:
-                self.warn(skew.warning)
+                self.warn(skew.text)
         decided = inputs.plan(header.data, space, private_mounts=task.private_mounts)
         references.place(dict(decided.paths))
         cwd = space.within_project(header.cwd)
@@ -368,7 +368,7 @@ class _Host:
             return self.report_stop(info)
         words = disk_words(error, self.space.root) or message_of(error)
         if self.phase == "unpickle":
-            words = leading(self.skews, f"{type_name(error)}: {words}")
+            words = " ".join([*(skew.text for skew in self.skews), f"{type_name(error)}: {words}"])
         message = f"Kinetic could not {_DOING.get(self.phase, 'report the value')}: {words}"
         called = self.phase in ("call", "report")
         code = layout.EXIT_FUNCTION_FAILED if called else layout.EXIT_NOT_PREPARED

@@ -58,9 +58,7 @@ def text_of(error: BaseException) -> str:
     try:
         for each in _related(error):
             _trim(each)
-        whole = traceback.TracebackException.from_exception(error, limit=-_FRAMES_LIMIT)
-        _shorten(whole, set())
-        text = "".join(whole.format())
+        text = "".join(traceback.format_exception(error, limit=-_FRAMES_LIMIT))
     except BaseException as failure:  # noqa: BLE001 - user classes take part in the formatting
         return (
             f"{type_name(error)}: {message_of(error)}\n"
@@ -122,23 +120,6 @@ def _trim(error: BaseException) -> None:
 def _is_kinetic(trace: TracebackType) -> bool:
     module = trace.tb_frame.f_globals.get("__name__")
     return isinstance(module, str) and module.partition(".")[0] in _KINETIC
-
-
-def _shorten(whole: traceback.TracebackException, seen: set[int]) -> None:
-    """Bound the messages before they are formatted: a traceback repeats them with indentation."""
-    if id(whole) in seen:
-        return
-    seen.add(id(whole))
-    text = getattr(whole, "_str", None)
-    if isinstance(text, str):
-        # `format` takes the message only from this attribute.
-        whole._str = bounded(text, MESSAGE_LIMIT)  # type: ignore[attr-defined]  # noqa: SLF001
-    notes = getattr(whole, "__notes__", None)
-    if isinstance(notes, list):
-        whole.__notes__ = [bounded(_safe_text(note), MESSAGE_LIMIT) for note in notes[:NOTES_LIMIT]]
-    for linked in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
-        if linked is not None:
-            _shorten(linked, seen)
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

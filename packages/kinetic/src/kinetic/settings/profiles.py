@@ -83,10 +83,9 @@ def read_profiles(path: Path) -> Profiles:
     """Read the profiles file; a missing one holds no profiles.
 
     Raises:
-        ConfigurationError: The file is broken; the message names file and line.
+        ConfigurationError: The file is broken; the message names the file and the key.
     """
-    document, text = _read(path)
-    return _parse(path, document, text)
+    return _parse(path, _read(path))
 
 
 def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Profiles:
@@ -127,7 +126,7 @@ def use_profile(path: Path, name: str) -> Profiles:
     """
 
     def change(document: dict[str, Any]) -> None:
-        _parse(path, document, "").find(name)
+        _parse(path, document).find(name)
         document["current"] = name
 
     return _edit(path, change)
@@ -147,7 +146,7 @@ def remove_profile(path: Path, name: str) -> Profiles:
     """
 
     def change(document: dict[str, Any]) -> None:
-        _parse(path, document, "").find(name)
+        _parse(path, document).find(name)
         del document["profiles"][name]
         if document.get("current") == name:
             document["current"] = None
@@ -176,66 +175,50 @@ def _check_complete(profile: Profile) -> None:
         )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], str]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return {"current": None, "profiles": {}}, ""
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise _broken(path, line, "it is not UTF-8") from error
+        return {"current": None, "profiles": {}}
     except OSError as error:
         raise ConfigurationError(
             f"The profiles file {path} cannot be read: {error.strerror}.",
             hint="Make it readable, or name another file with KINETIC_PROFILES_FILE.",
         ) from error
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _broken(path, error.lineno, error.msg) from error
-    except RecursionError as error:
-        raise _broken(path, 1, "it is nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, f"it is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise _broken(path, 1, "it does not hold an object")
-    return document, text
+        raise _broken(path, "it does not hold an object")
+    return document
 
 
-def _parse(path: Path, document: dict[str, Any], text: str) -> Profiles:
+def _parse(path: Path, document: dict[str, Any]) -> Profiles:
     written = document.get("profiles", {})
     if not isinstance(written, dict):
-        raise _broken(path, _line_of(text, "profiles"), "'profiles' is not an object")
+        raise _broken(path, "'profiles' is not an object")
     profiles = {}
     for name, values in written.items():
-        line = _line_of(text, name)
         if not _NAME.fullmatch(name):
-            raise _broken(path, line, f"{name!r} cannot be the name of a profile")
+            raise _broken(path, f"{name!r} cannot be the name of a profile")
         if not isinstance(values, dict):
-            raise _broken(path, line, f"profile {name!r} is not an object")
+            raise _broken(path, f"profile {name!r} is not an object")
         for key in KEYS:
             kind, wanted = (dict, "an object") if key in _OBJECTS else (str, "text")
             if values.get(key) is not None and not isinstance(values[key], kind):
-                at = _line_of(text, key, after=name)
-                raise _broken(path, at, f"{key!r} of profile {name!r} is not {wanted}")
+                raise _broken(path, f"{key!r} of profile {name!r} is not {wanted}")
         profiles[name] = Profile(name, {key: values[key] for key in KEYS if values.get(key)})
     current = document.get("current")
     if not isinstance(current, str | None):
-        raise _broken(path, _line_of(text, "current"), "'current' is neither text nor null")
+        raise _broken(path, "'current' is neither text nor null")
     if current is not None and current not in profiles:
-        at = _line_of(text, "current")
-        raise _broken(path, at, f"the current profile {current!r} is not among the profiles")
+        raise _broken(path, f"the current profile {current!r} is not among the profiles")
     return Profiles(path, current, profiles)
 
 
-def _line_of(text: str, key: str, *, after: str | None = None) -> int:
-    start = max(text.find(json.dumps(after)), 0) if after is not None else 0
-    at = text.find(json.dumps(key), start)
-    return text.count("\n", 0, max(at, 0)) + 1
-
-
-def _broken(path: Path, line: int, what: str) -> ConfigurationError:
+def _broken(path: Path, what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The profiles file {path} is broken at line {line}: {what}.",
-        hint="Correct that line, or move the file away; Kinetic never overwrites a broken one.",
+        f"The profiles file {path} is broken: {what}.",
+        hint="Correct it, or move the file away; Kinetic never overwrites a broken one.",
     )
 
 
@@ -249,8 +232,8 @@ def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> Profiles:
     path = path.resolve()
     make_folder(path.parent)
     with locked(f"{path}.lock"):
-        document, text = _read(path)
-        _parse(path, document, text)
+        document = _read(path)
+        _parse(path, document)
         document.setdefault("current", None)
         change(document)
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
