@@ -127,11 +127,11 @@ def warm(tmp_path_factory: pytest.TempPathFactory, with_bytecode: bool) -> Calla
 
     That is the runner's bundle: half a second of compiling for each of some hundred homes.
     """
-    from kinetic.light import light_files
+    from kinetic.jobs.runner import modules_in_jobs
     from kinetic_runner.bundle import bundle_for
 
     cache = tmp_path_factory.mktemp("cache")
-    made = bundle_for(cache, light_files(), bytecode=with_bytecode)
+    made = bundle_for(cache, modules_in_jobs(), bytecode=with_bytecode)
 
     def put(home: Path) -> Path:
         home.mkdir(mode=0o700, exist_ok=True)

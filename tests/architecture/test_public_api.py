@@ -108,7 +108,7 @@ def _members(tree: ast.Module, *, only: str | None = None) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 name = alias.asname or alias.name
-                if only is None and name in exported:
+                if only is None and (name in exported or alias.asname == alias.name):
                     yield f"{name} from {node.module}"
             continue
         name = _name(node)

@@ -12,7 +12,7 @@ import pytest
 
 import kinetic
 import kinetic_payload
-from kinetic.light import light_files
+from kinetic.jobs.runner import modules_in_jobs
 
 HEAVY = ("google", "msgspec", "psutil", "rich", "cloudpickle", "kubernetes", "asyncio")
 
@@ -89,7 +89,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         for file in payload.rglob("*.py"):
             archive.write(file, f"kinetic_payload/{file.relative_to(payload).as_posix()}")
-        for name, source in light_files().items():
+        for name, source in modules_in_jobs().items():
             archive.writestr(name, source)
     return path
 

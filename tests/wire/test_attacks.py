@@ -38,7 +38,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import MOST_UNVERIFIED, statuses_of
 from kinetic.jobs.services import open_at
 from kinetic.jobs.stored_logs import stored_lines
-from kinetic.settings.keys import key_path
+from kinetic.settings.keys import KeyFile
 from kinetic.testing import eventually
 from kinetic_payload.archives.zip_format import (
     central_header,
@@ -165,8 +165,8 @@ class Attacker:
 
     def move(self) -> None:
         """Use another home with the same key, as on another machine of the user."""
-        here = key_path(self.desk.folder / "here")
-        shutil.copy(here, key_path(self.desk.sit("there")))
+        here = KeyFile(self.desk.folder / "here").path
+        shutil.copy(here, KeyFile(self.desk.sit("there")).path)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import statuses_of
 from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services, key_signer_of, open_at
-from kinetic.settings.keys import KeyFile, key_path
+from kinetic.settings.keys import KeyFile
 from kinetic.settings.settings import Settings
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
@@ -88,7 +88,7 @@ def test_exceptions_and_large_values_are_collected(desk, jobs) -> None:
 
 def share_key(here: Path, there: Path) -> None:
     there.mkdir(exist_ok=True)
-    shutil.copy(key_path(here), key_path(there))
+    shutil.copy(KeyFile(here).path, KeyFile(there).path)
 
 
 def test_a_job_of_another_home_is_trusted_with_its_key_or_the_trust_setting(desk, jobs) -> None:
@@ -106,7 +106,7 @@ def test_a_job_of_another_home_is_trusted_with_its_key_or_the_trust_setting(desk
     for ask in (found.status, found.outcome, found.cancel, found.result):
         with pytest.raises(SignatureError) as caught:
             ask()
-        assert str(key_path(there)) in str(caught.value)
+        assert str(KeyFile(there).path) in str(caught.value)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KINETIC_TRUST_BUCKET", "1")
         assert found.result(cleanup=False) == [1] * 80_000

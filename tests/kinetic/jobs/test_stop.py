@@ -22,7 +22,7 @@ from kinetic.jobs.records import find_outcome
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import cancel, clean_up
-from kinetic.settings.keys import KeyFile, KeySigner, signing_key
+from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
@@ -88,7 +88,7 @@ def test_a_refusal_without_the_key_names_where_the_key_is(
     class Elsewhere(KeyFile):
         hint = "It lies in a Secret."
 
-    signing_key(tmp_path)
+    KeyFile(tmp_path).ensure()
     record = a_record(backend=backend)
     data = signed(encode(record), b"o" * 32, name=JobObjects(record.job_id).handle)
     ours = Services(services.store, services.backend, key_signer=KeySigner(Elsewhere(tmp_path)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
-from kinetic.settings.keys import KeyFile, KeySigner, key_path, signing_key
+from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.signing import KEY_SIZE
 from kinetic_servers.fakes import a_record
@@ -22,42 +22,42 @@ NAME = f"{a_record().job_id}/handle.json"
 def test_the_key_of_a_home_is_made_once_and_is_private(tmp_path: Path) -> None:
     home = tmp_path / "not" / "yet"
 
-    key = signing_key(home)
+    key = KeyFile(home).ensure()
 
     assert len(key) == KEY_SIZE
-    assert signing_key(home) == key
-    assert key_path(home).read_bytes() == key.hex().encode() + b"\n"
-    assert stat.S_IMODE(key_path(home).stat().st_mode) == 0o600
+    assert KeyFile(home).ensure() == key
+    assert KeyFile(home).path.read_bytes() == key.hex().encode() + b"\n"
+    assert stat.S_IMODE(KeyFile(home).path.stat().st_mode) == 0o600
     assert [path.name for path in home.iterdir()] == ["key"]
-    assert signing_key(tmp_path / "another") != key
+    assert KeyFile(tmp_path / "another").ensure() != key
 
 
 def test_a_key_that_others_may_write_is_refused_with_the_command_that_fixes_it(
     tmp_path: Path,
 ) -> None:
-    key = signing_key(tmp_path)
-    key_path(tmp_path).chmod(0o602)
+    key = KeyFile(tmp_path).ensure()
+    KeyFile(tmp_path).path.chmod(0o602)
 
     with pytest.raises(ConfigurationError, match="mode 0602") as refused:
-        signing_key(tmp_path)
+        KeyFile(tmp_path).ensure()
 
     assert refused.value.hint is not None
     subprocess.run(refused.value.hint.splitlines()[0].removeprefix("Run: "), shell=True, check=True)
-    assert signing_key(tmp_path) == key
+    assert KeyFile(tmp_path).ensure() == key
 
 
 def test_a_copied_key_that_others_may_read_is_made_private(tmp_path: Path) -> None:
-    key = signing_key(tmp_path)
-    key_path(tmp_path).chmod(0o644)
+    key = KeyFile(tmp_path).ensure()
+    KeyFile(tmp_path).path.chmod(0o644)
 
-    assert signing_key(tmp_path) == key
-    assert stat.S_IMODE(key_path(tmp_path).stat().st_mode) == 0o600
+    assert KeyFile(tmp_path).ensure() == key
+    assert stat.S_IMODE(KeyFile(tmp_path).path.stat().st_mode) == 0o600
 
 
 def test_processes_that_start_together_get_the_same_key(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from kinetic.settings.keys import signing_key\n"
-        "sys.stdin.read(1); print(signing_key(Path(sys.argv[1])).hex())"
+        "import sys; from pathlib import Path; from kinetic.settings.keys import KeyFile\n"
+        "sys.stdin.read(1); print(KeyFile(Path(sys.argv[1])).ensure().hex())"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "home")]
     children = [
@@ -71,7 +71,7 @@ def test_processes_that_start_together_get_the_same_key(tmp_path: Path) -> None:
 
     keys = {child.communicate()[0].strip() for child in children}
 
-    assert keys == {signing_key(tmp_path / "home").hex()}
+    assert keys == {KeyFile(tmp_path / "home").ensure().hex()}
 
 
 def test_the_key_is_made_once_on_a_file_system_without_links(
@@ -91,14 +91,16 @@ def test_the_key_is_made_once_on_a_file_system_without_links(
 
     monkeypatch.setattr(os, "link", no_link)
     monkeypatch.setattr(Path, "rename", slow_rename)
-    threads = [threading.Thread(target=lambda: keys.append(signing_key(tmp_path))) for _ in "ab"]
+    threads = [
+        threading.Thread(target=lambda: keys.append(KeyFile(tmp_path).ensure())) for _ in "ab"
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert renamed == [key_path(tmp_path)]
-    assert keys == [signing_key(tmp_path)] * 2
+    assert renamed == [KeyFile(tmp_path).path]
+    assert keys == [KeyFile(tmp_path).ensure()] * 2
 
 
 @pytest.mark.parametrize(
@@ -114,20 +116,20 @@ def test_the_key_is_made_once_on_a_file_system_without_links(
     ],
 )
 def test_a_damaged_key_is_reported_and_not_overwritten(tmp_path: Path, damage: bytes) -> None:
-    key_path(tmp_path).write_bytes(damage)
+    KeyFile(tmp_path).path.write_bytes(damage)
 
     with pytest.raises(ConfigurationError) as caught:
-        signing_key(tmp_path)
+        KeyFile(tmp_path).ensure()
 
-    assert str(key_path(tmp_path)) in caught.value.message
-    assert key_path(tmp_path).read_bytes() == damage
+    assert str(KeyFile(tmp_path).path) in caught.value.message
+    assert KeyFile(tmp_path).path.read_bytes() == damage
 
 
 def test_a_home_that_cannot_hold_a_key_is_refused_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(KineticError) as caught:
-        signing_key(tmp_path / "file" / "home")
+        KeyFile(tmp_path / "file" / "home").ensure()
 
     assert str(tmp_path / "file") in caught.value.message
     assert "KINETIC_HOME" in str(caught.value.hint)

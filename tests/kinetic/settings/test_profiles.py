@@ -22,7 +22,7 @@ from kinetic.settings.profiles import (
 
 
 def a_profile(name: str = "dev", **more: str) -> Profile:
-    return Profile(name=name, **{"project": "p", "zone": "z", "cluster": "c", **more})
+    return Profile(name, {"project": "p", "zone": "z", "cluster": "c", **more})
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_invalid_name_is_refused(path: Path, name: str) -> None:
 def test_a_profile_with_a_part_of_a_cluster_is_refused(
     path: Path, settings: dict[str, Any], refused: str
 ) -> None:
-    profile = Profile(name="x", **settings)
+    profile = Profile("x", settings)
 
     if refused:
         with pytest.raises(ConfigurationError, match=refused):
@@ -103,7 +103,7 @@ def test_an_existing_profile_is_not_overwritten(path: Path) -> None:
     with pytest.raises(ConfigurationError, match="already"):
         create_profile(path, a_profile(zone="after"))
 
-    assert read_profiles(path).profiles["dev"].zone == "before"
+    assert read_profiles(path).profiles["dev"].settings["zone"] == "before"
 
 
 def test_keys_of_a_later_version_are_kept(path: Path) -> None:
@@ -120,23 +120,26 @@ def test_keys_of_a_later_version_are_kept(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("text", "what"),
     [
-        (b"", 1), (b"[]", 1), (b'{\n"current": null,\n"profiles": {\n', 4), (b'{\n"profiles": 3}', 2),
-        (b'{"profiles": {\n"a": 3}}', 2), (b'{"profiles": {\n"a": {\n"zone": 3}}}', 3),
-        (b'{"profiles": {},\n"current": "a"}', 2), (b'{"profiles": {},\n"current": 1}', 2),
-        (b'{"profiles": {\n"no way": {}}}', 2), (b'{"current": null,\n"\xff": 1}', 2),
+        (b"", "line 1"), (b"[]", "object"), (b'{\n"current": null,\n"profiles": {\n', "line 4"),
+        (b'{"profiles": 3}', "'profiles'"), (b'{"profiles": {"a": 3}}', "'a'"),
+        (b'{"profiles": {"a": {"zone": 3}}}', "'zone' of profile 'a'"),
+        (b'{"profiles": {}, "current": "a"}', "'a'"), (b'{"profiles": {}, "current": 1}', "'current'"),
+        (b'{"profiles": {"no way": {}}}', "'no way'"), (b'{"current": null, "\xff": 1}', "utf-8"),
+        (b"[" * 100_000, "not JSON"),
     ],
 )  # fmt: skip
-def test_a_broken_file_is_reported_with_its_line_and_not_overwritten(
-    path: Path, text: bytes, line: int
+def test_a_broken_file_is_reported_with_the_place_and_not_overwritten(
+    path: Path, text: bytes, what: str
 ) -> None:
     path.write_bytes(text)
 
     for action in (read_profiles, lambda p: create_profile(p, a_profile()), unset_profile):
         with pytest.raises(ConfigurationError) as caught:
             action(path)
-        assert f"{path} is broken at line {line}:" in str(caught.value)
+        assert f"{path} is broken: " in str(caught.value)
+        assert what in str(caught.value)
 
     assert path.read_bytes() == text
 
@@ -156,7 +159,7 @@ def test_profiles_created_by_several_processes_are_all_kept(path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from kinetic.settings.profiles import *\n"
         "for i in range(5): create_profile(Path(sys.argv[1]),"
-        " Profile(name=f'{sys.argv[2]}{i}', backend='local'))"
+        " Profile(f'{sys.argv[2]}{i}', {'backend': 'local'}))"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), name]) for name in "abc"]
 
@@ -171,7 +174,7 @@ def test_profiles_created_by_several_threads_are_all_kept(tmp_path: Path) -> Non
 
     def create(number: int) -> None:
         folder = tmp_path / ("real" if number % 2 else "link")
-        create_profile(folder / "profiles.json", Profile(name=f"p{number}", backend="local"))
+        create_profile(folder / "profiles.json", Profile(f"p{number}", {"backend": "local"}))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(create, range(40)))

@@ -150,4 +150,4 @@ def test_settings_and_profiles_with_pod_overrides_are_hashable(tmp_path: Path) -
     first, same = (resolve(given, environ={}, user_home=tmp_path) for _ in range(2))
 
     assert {first: 1}[same] == 1
-    assert {Profile(name="a", **given): 1}[Profile(name="a", **given)] == 1
+    assert {Profile("a", given): 1}[Profile("a", given)] == 1

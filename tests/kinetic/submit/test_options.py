@@ -6,7 +6,7 @@ import pytest
 
 from kinetic import Data
 from kinetic.errors import InvalidRequestError
-from kinetic.resources import AttemptLimits, Resources
+from kinetic.quantities import AttemptLimits, Resources
 from kinetic.submit.images import ContainerImage
 from kinetic.submit.options import RunOptions, check_options
 

@@ -28,7 +28,7 @@ from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.records import find_outcome, find_record
 from kinetic.jobs.status import look
 from kinetic.jobs.stop import clean_up
-from kinetic.settings.keys import signing_key
+from kinetic.settings.keys import KeyFile
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
@@ -235,8 +235,8 @@ def test_the_record_is_signed_over_a_bucket_only(user: User, bucket: bool) -> No
     launch = services.backend.launch_of(handle.job_id)
     if bucket:
         name = JobObjects(handle.job_id).handle
-        verify(services.store.read(name), signing_key(user.home), name=name)
-        assert launch.signing_key == signing_key(user.home)
+        verify(services.store.read(name), KeyFile(user.home).ensure(), name=name)
+        assert launch.signing_key == KeyFile(user.home).ensure()
     else:
         assert recorded(services).signature is None
         assert launch.signing_key is None

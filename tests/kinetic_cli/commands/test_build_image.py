@@ -20,7 +20,7 @@ from locked_project import write_wheel
 from small_images import PYTHON, push_image
 
 import kinetic
-from kinetic.light import light_files
+from kinetic.jobs.runner import modules_in_jobs
 from kinetic_images.bases import find_base
 from kinetic_images.registry.registry import Registry
 from kinetic_payload.http.retry import RetryPolicy
@@ -300,7 +300,7 @@ class Cluster:
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the runner's bundle for a cluster: making one takes seconds."""
-    return bundle_for(tmp_path_factory.mktemp("cache"), light_files(), bytecode=False)
+    return bundle_for(tmp_path_factory.mktemp("cache"), modules_in_jobs(), bytecode=False)
 
 
 @pytest.fixture

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from kinetic.settings.profiles import Profile
+from kinetic.settings.profiles import KEYS
 from kinetic_servers.stub_jobs import run
 
 CLUSTER = ("--project", "p", "--zone", "z", "--cluster", "c")
@@ -69,7 +68,7 @@ def test_a_profile_is_created_used_shown_and_removed(kinetic: Kinetic) -> None:
         ["*", "one", "p", "z", "c", "-", "-", "-"],
     ]
     assert kinetic("profile", "use", "two").exit_code == 0
-    everything = dict.fromkeys(field.name for field in fields(Profile) if field.name != "more")
+    everything = dict.fromkeys(("name", *KEYS))
     shown = {"name": "two", "project": "p", "zone": "z", "cluster": "c", "current": True, **given}
     document = json.loads(kinetic("profile", "show", "--json").stdout)
     assert document == {**everything, **shown}

@@ -11,14 +11,16 @@ import pytest
 
 from kinetic_payload.errors import DataError, PreconditionFailedError, StoreUnavailableError
 from kinetic_payload.layout import INLINE_LIMIT
+from kinetic_payload.records.host_outcome import Pickled
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.testing import MemoryStore
 from kinetic_runner.child.result import (
+    ResultStorage,
     UnpicklableValueError,
     dump_error,
     error_info,
-    keep,
+    keep_value,
     short_repr,
 )
 
@@ -31,6 +33,10 @@ def store(tmp_path: Path) -> Store:
     return open_store(parse_location(str(tmp_path / "store")))
 
 
+def keep(value: Any, store: Store, name: str = NAME, **options: Any) -> Pickled:
+    return keep_value(value, ResultStorage(store=store, name=name, **options))
+
+
 @pytest.mark.parametrize(
     "value",
     [{"loss": 0.5}, [b"a" * INLINE_LIMIT, b"b" * 3_000_000, "tail"]],
@@ -39,7 +45,7 @@ def store(tmp_path: Path) -> Store:
 def test_a_small_value_is_in_the_result_and_a_large_one_is_an_object(
     store: Store, value: Any
 ) -> None:
-    kept = keep(value, store, NAME)
+    kept = keep(value, store)
 
     small = isinstance(value, dict)
     data = base64.b64decode(kept.inline or "") if small else store.read(NAME)
@@ -76,16 +82,17 @@ def fail(error: Exception) -> None:
 def test_an_object_of_another_writer_is_replaced_for_a_signed_job_and_else_an_error() -> None:
     store = Faulty()
     error, value = ValueError("x" * INLINE_LIMIT), [b"a" * INLINE_LIMIT]
-    for kept in (keep, error_info):
+    replacing = ResultStorage(store=store, name=NAME, replace=True)
+    for kept in (keep_value, error_info):
         store.during = lambda: None
         store.write(NAME, b"forged")
         store.during = once(lambda: MemoryStore.write(store, NAME, b"forged meanwhile"))
-        kept(value if kept is keep else error, store, NAME, replace=True)  # type: ignore[operator]
+        kept(value if kept is keep_value else error, replacing)  # type: ignore[operator]
 
         found = pickle.loads(store.read(NAME))
         assert found == value or str(found) == str(error)
     with pytest.raises(PreconditionFailedError):
-        keep(value, store, NAME)
+        keep(value, store)
 
 
 class LeavesWhilePickled:
@@ -96,7 +103,7 @@ class LeavesWhilePickled:
 @pytest.mark.parametrize("bad", [threading.Lock(), LeavesWhilePickled()], ids=["lock", "exit"])
 def test_a_value_that_fails_while_it_is_pickled_leaves_no_object(store: Store, bad: Any) -> None:
     with pytest.raises(UnpicklableValueError, match="cannot be pickled"):
-        keep([LARGE, bad], store, NAME)
+        keep([LARGE, bad], store)
 
     assert store.stat(NAME) is None
 
@@ -105,7 +112,7 @@ def test_a_write_is_retried_while_the_store_does_not_respond() -> None:
     store = Faulty()
     store.during = once(lambda: fail(StoreUnavailableError("no answer")), times=4)
 
-    kept = keep(LARGE, store, NAME, pause=lambda _: False)
+    kept = keep(LARGE, store, pause=lambda _: False)
 
     assert pickle.loads(store.read(NAME)) == LARGE
     assert (kept.name, kept.size) == (NAME, len(store.read(NAME)))
@@ -119,7 +126,7 @@ def test_a_create_whose_response_was_lost_is_recognised_by_its_content() -> None
     store = Faulty()
     store.then = once(lambda: fail(PreconditionFailedError("it exists")))
 
-    assert keep(LARGE, store, NAME).name == NAME
+    assert keep(LARGE, store).name == NAME
 
     def lose() -> None:
         store.write("another", b"of another writer")
@@ -229,7 +236,7 @@ class Changes(Exception):
 def test_an_exception_that_cannot_be_raised_again_is_reported_as_text(
     store: Store, error: BaseException, text: str, why: str
 ) -> None:
-    info = error_info(error, store, NAME)
+    info = error_info(error, ResultStorage(store=store, name=NAME))
 
     assert info.pickled is None
     assert text in info.traceback
@@ -240,8 +247,8 @@ def test_an_exception_that_cannot_be_raised_again_is_reported_as_text(
 def test_a_large_exception_needs_a_store(store: Store) -> None:
     error = ValueError("x" * 1_000_000)
 
-    assert error_info(error, None, NAME).pickled is None
-    assert error_info(error, store, NAME).pickled is not None
+    assert error_info(error, None).pickled is None
+    assert error_info(error, ResultStorage(store=store, name=NAME)).pickled is not None
     assert pickle.loads(store.read(NAME)).args == error.args
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from kinetic_runner.child.skew import Fingerprint, import_note, leading, skews_of
+from kinetic_runner.child.skew import Fingerprint, import_note, skews_of
 
 HERE = Fingerprint("3.11.7", "3.1.2", "linux-x86_64")
 
@@ -24,15 +24,11 @@ def test_minor_versions_matter_and_another_platform_only_to_a_failure(
     assert [skew.silent for skew in skews_of(client, HERE)] == silent
 
 
-def test_a_failure_begins_with_the_differences_and_ends_with_advice() -> None:
-    skews = skews_of(HERE._replace(python="3.12.1"), HERE)
+def test_a_difference_comes_with_advice() -> None:
+    (skew,) = skews_of(HERE._replace(python="3.12.1"), HERE)
 
-    text = leading(skews, "TypeError: code() takes 18 arguments")
-
-    assert text.startswith("The call was written by Python 3.12 and is read by Python 3.11")
-    assert "TypeError: code() takes 18 arguments" in text
-    assert "run the job with Python 3.12" in text
-    assert leading((), "boom") == "boom"
+    assert skew.text.startswith("The call was written by Python 3.12 and is read by Python 3.11")
+    assert "run the job with Python 3.12" in skew.text
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ class App:
 
     def print_warnings(self) -> None:
         """From now on, print warnings, for instance of a record that cannot be read."""
-        from kinetic.notices import logged_to, reported_to
+        from kinetic.user_warnings import logged_to, reported_to
 
         self.close()
         self._resources.enter_context(

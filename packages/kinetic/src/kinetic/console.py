@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _WORTH_SHOWING: Final = 1.0
 """Seconds after which the progress of a piece of work is shown."""
-_TURN: Final = 2.0
-"""Seconds for which each of several kinds of work is shown in turn."""
 
 
 class Console:
@@ -33,7 +31,7 @@ class Console:
 
     On a terminal, the current phase is shown with its elapsed time until the log begins. During a long
     transfer, its progress is shown instead. Elsewhere, each phase and each kind of long transfer is
-    printed as a line. Text is never interpreted as markup.
+    printed as a line; *report* prints that of a transfer. Text is never interpreted as markup.
     """
 
     def __init__(
@@ -44,8 +42,10 @@ class Console:
         interactive: bool,
         color: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        report: Callable[[str], None] | None = None,
     ) -> None:
         self.interactive = interactive
+        self._report = report or (lambda text: self._print(f"kinetic: {text}"))
         self._stdout = stdout
         self._stderr = _Harmless(stderr)
         self._color = color
@@ -157,7 +157,7 @@ class Console:
             elif work.doing not in self._printed:
                 self._printed.add(work.doing)
                 amount = "" if work.total is None else f" ({size_text(work.total)})"
-                self._print(f"kinetic: {work.doing}{amount}")
+                self._report(f"{work.doing}{amount}")
 
     def _show(self) -> None:
         if self._live is not None:
@@ -195,8 +195,7 @@ class Console:
         phase, began, now = self._phase, self._began, self._clock()
         shown = Text(no_wrap=True, overflow="ellipsis")
         shown.append("kinetic ", style="bold")
-        moving = progress_text(self._works, int(now / _TURN))
-        if moving:
+        if moving := progress_text(self._works):
             shown.append(moving)
         else:
             shown.append(f"{phase} ")
@@ -204,16 +203,11 @@ class Console:
         return shown
 
 
-def progress_text(works: Sequence[Progress], turn: int) -> str:
-    """Return the progress of *works* in words: work of the same kind is summed, kinds take turns."""
-    kinds: dict[str, list[Progress]] = {}
-    for work in tuple(works):
-        kinds.setdefault(work.doing, []).append(work)
-    long = [kind for kind in kinds.values() if max(w.seconds for w in kind) >= _WORTH_SHOWING]
-    if not long:
-        return ""
-    kind = long[turn % len(long)]
-    return kind[0].text if len(kind) == 1 else _Sum(kind).text
+def progress_text(works: Sequence[Progress]) -> str:
+    """Return the progress of *works* in words; of several kinds, the sum of the one that began first."""
+    works = tuple(works)
+    kind = next((work.doing for work in works if work.seconds >= _WORTH_SHOWING), None)
+    return _Sum([work for work in works if work.doing == kind]).text if kind is not None else ""
 
 
 class _Sum(Progress):
@@ -236,23 +230,10 @@ def progress_beside(
     report: Callable[[str], None], *, clock: Callable[[], float] = time.monotonic
 ) -> TrackProgress:
     """Return a function that tracks progress without a console: on a terminal, or else with *report*."""
-    if is_terminal(sys.stderr):
-        return Console.of_this_process().progress
-
-    @contextmanager
-    def begin(doing: str, total: int | None) -> Iterator[Advance]:
-        work, printed = Progress(doing, total, clock=clock), False
-
-        def advance(size: int) -> None:
-            nonlocal printed
-            work.advance(size)
-            if not printed and work.seconds >= _WORTH_SHOWING:
-                printed = True
-                report(doing if total is None else f"{doing} ({size_text(total)})")
-
-        yield advance
-
-    return begin
+    interactive = is_terminal(sys.stderr)
+    return Console(
+        sys.stdout, sys.stderr, interactive=interactive, clock=clock, report=report
+    ).progress
 
 
 def is_terminal(stream: Any) -> bool:

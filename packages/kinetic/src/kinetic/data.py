@@ -72,7 +72,7 @@ class Data:
         Raises:
             DataError: This is a job, in which a local path of the submitting machine has no meaning.
         """
-        return self._path if self.is_gcs or self.is_hf else self.__fspath__()
+        return self.__fspath__() if self.is_local else self._path
 
     @property
     def fuse(self) -> bool:
@@ -122,7 +122,7 @@ class Data:
             DataNotLocalError: It has a URI.
             DataError: It cannot be read.
         """
-        if self.is_gcs or self.is_hf:
+        if not self.is_local:
             raise DataNotLocalError(
                 f"{self!r} is not on this machine, so its contents cannot be hashed here.",
                 hint="Only local data has a content_hash().",
@@ -140,7 +140,7 @@ class Data:
             DataNotFoundError: It does not exist; the hint has similar names.
             DataError: It cannot be read.
         """
-        if self.is_gcs or self.is_hf:
+        if not self.is_local:
             return
         path = Path(self.path)
         try:
@@ -169,7 +169,7 @@ class Data:
                 f"{self!r} was not shipped with this call, so it has no path here.",
                 hint="Pass it as an argument or in volumes, and use the path that the function gets.",
             )
-        if self.is_gcs or self.is_hf:
+        if not self.is_local:
             raise DataError(
                 f"{self!r} has no path on this machine.",
                 hint="Pass it to a function that Kinetic runs; there it is a path.",

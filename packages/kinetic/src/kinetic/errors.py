@@ -2,62 +2,26 @@
 
 from __future__ import annotations
 
-from kinetic_payload.errors import (
-    BucketNotFoundError,
-    CredentialsError,
-    DataError,
-    DataNotFoundError,
-    FutureRecordError,
-    IntegrityError,
-    InvalidRequestError,
-    KineticError,
-    LoginRequiredError,
-    ObjectNotFoundError,
-    PackagingError,
-    PayloadError,
-    PreconditionFailedError,
-    RecordError,
-    SignatureError,
-    StoreError,
-    StorePermissionError,
-    StoreUnavailableError,
-    UnavailableError,
-    UnsafeArchiveError,
-)
-
-__all__ = [
-    "BucketNotFoundError",
-    "ConfigurationError",
-    "CredentialsError",
-    "DataError",
-    "DataNotFoundError",
-    "DataNotLocalError",
-    "FutureRecordError",
-    "IntegrityError",
-    "InvalidRequestError",
-    "JobCancelledError",
-    "JobError",
-    "JobFailedError",
-    "JobNotFoundError",
-    "KineticError",
-    "LoginRequiredError",
-    "NotInsideJobError",
-    "ObjectNotFoundError",
-    "PackagingError",
-    "PayloadError",
-    "PreconditionFailedError",
-    "RecordError",
-    "RemoteError",
-    "ResultTimeoutError",
-    "ResultUnreadableError",
-    "SignatureError",
-    "StoreError",
-    "StorePermissionError",
-    "StoreUnavailableError",
-    "SubmitError",
-    "UnavailableError",
-    "UnsafeArchiveError",
-]
+from kinetic_payload.errors import BucketNotFoundError as BucketNotFoundError
+from kinetic_payload.errors import CredentialsError as CredentialsError
+from kinetic_payload.errors import DataError as DataError
+from kinetic_payload.errors import DataNotFoundError as DataNotFoundError
+from kinetic_payload.errors import FutureRecordError as FutureRecordError
+from kinetic_payload.errors import IntegrityError as IntegrityError
+from kinetic_payload.errors import InvalidRequestError as InvalidRequestError
+from kinetic_payload.errors import KineticError as KineticError
+from kinetic_payload.errors import LoginRequiredError as LoginRequiredError
+from kinetic_payload.errors import ObjectNotFoundError as ObjectNotFoundError
+from kinetic_payload.errors import PackagingError as PackagingError
+from kinetic_payload.errors import PayloadError as PayloadError
+from kinetic_payload.errors import PreconditionFailedError as PreconditionFailedError
+from kinetic_payload.errors import RecordError as RecordError
+from kinetic_payload.errors import SignatureError as SignatureError
+from kinetic_payload.errors import StoreError as StoreError
+from kinetic_payload.errors import StorePermissionError as StorePermissionError
+from kinetic_payload.errors import StoreUnavailableError as StoreUnavailableError
+from kinetic_payload.errors import UnavailableError as UnavailableError
+from kinetic_payload.errors import UnsafeArchiveError as UnsafeArchiveError
 
 
 class ConfigurationError(InvalidRequestError):

@@ -46,47 +46,35 @@ def check_volumes(
             )
         for other in checked:
             if mount == other:
-                raise InvalidRequestError(
-                    f"Two volumes have the mount path {mount}.", hint=_ELSEWHERE
-                )
+                raise _refused(f"Two volumes have the mount path {mount}.")
             if _inside(mount, other) or _inside(other, mount):
-                raise InvalidRequestError(
-                    f"The mount paths {other} and {mount} overlap.", hint=_ELSEWHERE
-                )
+                raise _refused(f"The mount paths {other} and {mount} overlap.")
         checked[mount] = data
     return checked
 
 
-_ELSEWHERE = "Give each volume a folder of its own, such as /data."
-
-
 def _checked_path(path: object, workspaces: tuple[str, ...]) -> str:
     if not isinstance(path, str) or not path.startswith("/"):
-        raise InvalidRequestError(f"The mount path {path!r} is not absolute.", hint=_ELSEWHERE)
+        raise _refused(f"The mount path {path!r} is not absolute.")
     if ".." in PurePosixPath(path).parts:
-        raise InvalidRequestError(f"The mount path {path!r} contains '..'.", hint=_ELSEWHERE)
+        raise _refused(f"The mount path {path!r} contains '..'.")
     if not path.isprintable():
-        raise InvalidRequestError(
-            f"The mount path {path!r} contains characters that cannot be printed.", hint=_ELSEWHERE
-        )
+        raise _refused(f"The mount path {path!r} contains characters that cannot be printed.")
     mount = "/" + posixpath.normpath(path).strip("/")
+    cannot = f"A volume cannot be mounted at {mount}"
     if mount == "/" or mount in FULL_PATHS:
-        raise InvalidRequestError(
-            f"A volume cannot be mounted at {mount}: it would hide the contents of that folder.",
-            hint=_ELSEWHERE,
-        )
+        raise _refused(f"{cannot}: it would hide the contents of that folder.")
     for taken in SYSTEM_PATHS:
         if mount == taken or _inside(mount, taken):
-            raise InvalidRequestError(
-                f"A volume cannot be mounted at {mount}: {taken} belongs to the system.",
-                hint=_ELSEWHERE,
-            )
+            raise _refused(f"{cannot}: {taken} belongs to the system.")
     for taken in workspaces:
         if mount == taken or _inside(mount, taken) or _inside(taken, mount):
-            raise InvalidRequestError(
-                f"A volume cannot be mounted at {mount}: jobs work in {taken}.", hint=_ELSEWHERE
-            )
+            raise _refused(f"{cannot}: jobs work in {taken}.")
     return mount
+
+
+def _refused(message: str) -> InvalidRequestError:
+    return InvalidRequestError(message, hint="Give each volume a folder of its own, such as /data.")
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -1,10 +1,11 @@
-"""Amounts in arguments: memory such as `16Gi`, cores such as `500m`, seconds, counts."""
+"""Amounts that a job may use: memory such as `16Gi`, cores such as `500m`, seconds, attempts."""
 
 from __future__ import annotations
 
 import math
 import re
 import sys
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -15,6 +16,30 @@ _MOST: Final = 2**63 - 1
 """The most bytes, or thousandths of a core, that Kubernetes can represent."""
 _MOST_CORES: Final = 100_000
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The resources of each host of a job; None lets the backend choose."""
+
+    cpu: float | None = None
+    """Cores."""
+    memory: int | None = None
+    """Bytes."""
+    shared_memory: int | None = None
+    """Bytes of `/dev/shm`, which are part of `memory`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptLimits:
+    """How many attempts a job may make, and how long each may take."""
+
+    timeout: float | None = None
+    """Seconds that the function may take in one attempt; None means no limit."""
+    retries: int = 0
+    """How many more attempts may be made after failures."""
+    preemptions: int | None = None
+    """How many more attempts may be made after disruptions; None means no limit."""
 
 
 def parse_memory(name: str, amount: object) -> int | None:
@@ -101,12 +126,8 @@ def parse_timeout(amount: object) -> float | None:
     """
     if amount is None:
         return None
-    seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
-    if (
-        isinstance(seconds, bool)
-        or not isinstance(seconds, int | float)
-        or not 0 < seconds <= sys.float_info.max
-    ):
+    seconds = _seconds(amount)
+    if seconds is None or not 0 < seconds <= sys.float_info.max:
         raise InvalidRequestError(
             f"timeout={amount!r} is not a duration.",
             hint="Give seconds (3600) or a timedelta greater than zero; None means no limit.",
@@ -120,19 +141,23 @@ def parse_wait(amount: object) -> float | None:
     Raises:
         InvalidRequestError: It is not a duration.
     """
-    seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
-    if seconds is None:
+    if amount is None:
         return None
-    if (
-        isinstance(seconds, bool)
-        or not isinstance(seconds, int | float)
-        or (isinstance(seconds, float) and math.isnan(seconds))
-    ):
+    seconds = _seconds(amount)
+    if seconds is None:
         raise InvalidRequestError(
             f"timeout={amount!r} is not a duration.",
             hint="Give seconds or a timedelta; None means no limit.",
         )
     return None if seconds > sys.float_info.max else max(0.0, float(seconds))
+
+
+def _seconds(amount: object) -> float | None:
+    """Return *amount*, a number or a timedelta, in seconds; None if it is neither."""
+    seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds != seconds:
+        return None
+    return seconds
 
 
 def parse_count(name: str, amount: object) -> int:

@@ -27,7 +27,7 @@ from small_images import push_image
 import kinetic
 from kinetic.backends.gke.images import builders
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
-from kinetic.light import light_files
+from kinetic.jobs.runner import modules_in_jobs
 from kinetic_images.errors import (
     DependencyError,
     ImageNotFoundError,
@@ -133,7 +133,7 @@ class World:
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the runner's bundle: making one takes longer than a refused submit."""
-    return bundle_for(tmp_path_factory.mktemp("cache"), light_files(), bytecode=False)
+    return bundle_for(tmp_path_factory.mktemp("cache"), modules_in_jobs(), bytecode=False)
 
 
 @pytest.fixture

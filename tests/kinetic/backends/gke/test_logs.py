@@ -16,8 +16,8 @@ from kinetic.backends.gke.host_log import BROKEN, LogSources, Patience, position
 from kinetic.backends.gke.logs import JobLog, generations_of
 from kinetic.backends.gke.observer import Observer
 from kinetic.backends.gke.watch import JobWatches
-from kinetic.notices import Logins
 from kinetic.settings.keys import KeyFile, KeySigner
+from kinetic.user_warnings import Logins
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import (
     ClusterUnreachableError,

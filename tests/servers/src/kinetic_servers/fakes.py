@@ -466,9 +466,10 @@ def report_value(
     store: Store, job_id: str, value: object, *, key_signer: KeySigner | None = None
 ) -> Outcome:
     """Report that the job's first attempt returned *value*, as the runner does."""
-    from kinetic_runner.child.result import keep
+    from kinetic_runner.child.result import ResultStorage, keep_value
 
-    kept = keep(value, store, JobObjects(job_id).host_value(1, 0))
+    name = JobObjects(job_id).host_value(1, 0)
+    kept = keep_value(value, ResultStorage(store=store, name=name))
     return report(store, a_report(job_id, value=kept), key_signer=key_signer)
 
 
@@ -481,9 +482,10 @@ def report_error(
     key_signer: KeySigner | None = None,
 ) -> Outcome:
     """Report that the job's first attempt raised *error*, as the runner does."""
-    from kinetic_runner.child.result import error_info
+    from kinetic_runner.child.result import ResultStorage, error_info
 
-    info = error_info(error, store, JobObjects(job_id).host_value(1, 0))
+    name = JobObjects(job_id).host_value(1, 0)
+    info = error_info(error, ResultStorage(store=store, name=name))
     failed = a_report(job_id, succeeded=False, reason="exception", phase=phase, exit_code=1)
     failed = replace(failed, error=info, message=f"{info.type}: {info.message}")
     return report(store, failed, key_signer=key_signer)

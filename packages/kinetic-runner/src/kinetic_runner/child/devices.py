@@ -12,12 +12,11 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
-from kinetic_payload.errors import InvalidRequestError, KineticError
+from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, Env
-from kinetic_runner.child.import_hook import after_import
+from kinetic_runner.child.imports import after_import
 from kinetic_runner.child.tracebacks import causes_of
 
 _PLATFORMS: Final = {"cuda": "gpu", "rocm": "gpu"}
@@ -60,39 +59,6 @@ class DevicesError(KineticError, RuntimeError):
     """JAX did not find the devices that this host should have."""
 
 
-@dataclass(frozen=True)
-class Expected:
-    """The devices that JAX should find on this host, at least."""
-
-    platform: str
-    number: int
-
-    @classmethod
-    def parse(cls, text: str) -> Expected:
-        """Parse `PLATFORM:NUMBER`.
-
-        Raises:
-            InvalidRequestError: It has another form.
-        """
-        platform, _, number = text.partition(":")
-        if not platform or not (number.isascii() and number.isdigit()):
-            raise InvalidRequestError(
-                f"{Env.DEVICES} is {text!r}; PLATFORM:NUMBER was expected, such as tpu:4."
-            )
-        return cls(platform, int(number))
-
-    def __str__(self) -> str:
-        return f"{self.platform}:{self.number}"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Why the accelerator cannot be used, and the exit code that says what follows."""
-
-    message: str
-    exit_code: int
-
-
 class DeviceCheck:
     """Watches how JAX initialises its backends in this process.
 
@@ -108,8 +74,9 @@ class DeviceCheck:
         has_plugin: Callable[[str], bool] | None = None,
     ) -> None:
         self._environment = environment
-        text = environment.get(Env.DEVICES, "")
-        self.expected = Expected.parse(text) if text else None
+        self.expected = environment.get(Env.DEVICES, "")
+        """The devices that JAX should find on this host, at least, as `PLATFORM:NUMBER`; "": any."""
+        self._platform = self.expected.partition(":")[0]
         self._on_seen = on_seen
         self._has_plugin = has_plugin or is_plugin_installed
         self._seen: dict[str, int] = {}
@@ -145,24 +112,24 @@ class DeviceCheck:
 
         module.backends = backends
 
-    def fault_of(self, error: BaseException) -> Fault | None:
-        """Return the fault that *error* is about; None unless it came out of JAX's initialisation.
+    def fault_of(self, error: BaseException) -> tuple[str, int] | None:
+        """Return why the accelerator cannot be used, and the exit code for that, if JAX raised *error* for it.
 
         An error that user code raises because of that one counts as well.
         """
-        if self.expected is None or self._is_restricted:
+        if not self.expected or self._is_restricted:
             return None
         if not any(each is self._failure for each in causes_of(error)):
             return None
         failure = str(self._failure)
         if isinstance(self._failure, DevicesError):
-            none_at_all = not self._seen.get(self.expected.platform)
-            if none_at_all and not self._has_plugin(self.expected.platform):
-                return Fault(failure, EXIT_NOT_PREPARED)
+            none_at_all = not self._seen.get(self._platform)
+            if none_at_all and not self._has_plugin(self._platform):
+                return failure, EXIT_NOT_PREPARED
         elif not any(sign in failure for sign in BAD_NODE_SIGNS):
             return None
         node = self._environment.get(Env.NODE_NAME) or os.uname().nodename
-        return Fault(f"The accelerator of the node {node} cannot be used: {failure}", EXIT_BAD_NODE)
+        return f"The accelerator of the node {node} cannot be used: {failure}", EXIT_BAD_NODE
 
     def _note(self, found: Mapping[str, Any]) -> None:
         counts: dict[str, int] = {}
@@ -174,23 +141,23 @@ class DeviceCheck:
         self._on_seen(_text_of(self._seen))
 
     def _problem(self) -> DevicesError | None:
-        expected = self.expected
-        if expected is None or self._is_restricted:
+        if not self.expected or self._is_restricted:
             return None
-        chosen = sys.modules["jax"].config.jax_platforms or expected.platform
+        chosen = sys.modules["jax"].config.jax_platforms or self._platform
         platforms = {_PLATFORMS.get(name, name) for name in chosen.split(",")}
         # Under Pathways, all devices belong to the proxy.
-        name = "proxy" if "proxy" in platforms else expected.platform
-        if name not in platforms or self._seen.get(name, 0) >= expected.number:
+        name = "proxy" if "proxy" in platforms else self._platform
+        number = int(self.expected.partition(":")[2])
+        if name not in platforms or self._seen.get(name, 0) >= number:
             return None  # User code chose another platform, or all is well.
         hint = (
             "Some of them may be broken."
             if self._seen.get(name) or self._has_plugin(name)
-            else f"JAX needs its support for {expected.platform.upper()} in the image. "
+            else f"JAX needs its support for {self._platform.upper()} in the image. "
             "To compute on the CPU on purpose, set JAX_PLATFORMS=cpu."
         )
         return DevicesError(
-            f"{expected} was expected on this host, but JAX found {_text_of(self._seen)}.",
+            f"{self.expected} was expected on this host, but JAX found {_text_of(self._seen)}.",
             hint=hint,
         )
 

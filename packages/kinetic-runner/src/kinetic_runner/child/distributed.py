@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from kinetic_payload.errors import KineticError
-from kinetic_runner.child.import_hook import after_import
+from kinetic_runner.child.imports import after_import
 from kinetic_runner.store_retries import WAIT
 
 _TEN_YEARS = 10 * 365 * 24 * 3600

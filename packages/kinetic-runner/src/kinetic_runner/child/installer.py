@@ -15,7 +15,7 @@ import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kinetic_payload.errors import KineticError
@@ -165,23 +165,18 @@ def _run(
     ) as process:
         assert process.stdout is not None
         try:
-            for line in _lines(process.stdout, secrets):
-                last.append(line)
-                log(line)
+            for line in process.stdout:
+                text = _LOGIN.sub("", line.rstrip("\r\n"))
+                for secret in secrets:
+                    text = text.replace(secret, "***")
+                last.append(text)
+                log(text)
         except BaseException:  # A stop, for instance.
             process.kill()
             raise
     if process.returncode != 0:
         output = "\n".join(last) or f"It ended with the status {process.returncode}."
         raise KineticError(f"uv could not install the job's packages.\n{output}")
-
-
-def _lines(stream: IO[str], secrets: Iterable[str]) -> Iterable[str]:
-    for line in stream:
-        text = _LOGIN.sub("", line.rstrip("\r\n"))
-        for secret in secrets:
-            text = text.replace(secret, "***")
-        yield text
 
 
 def _logins(

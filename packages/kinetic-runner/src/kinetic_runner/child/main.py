@@ -14,10 +14,8 @@ from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase
 from kinetic_runner import WARM
-from kinetic_runner.child.forks import leave_if_forked
-from kinetic_runner.child.restart import restarted_task
-from kinetic_runner.child.shutdown import shut_down
-from kinetic_runner.child.streams import flush, identity, write_completely
+from kinetic_runner.child.shutdown import RESTARTED, leave_if_forked, shut_down
+from kinetic_runner.child.streams import flush, identity, print_error, write_completely
 from kinetic_runner.hosts import tpu_variables
 from kinetic_runner.task import Task
 from kinetic_runner.workspace import Workspace
@@ -38,9 +36,13 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if os.getsid(0) != os.getpid():
         os.setsid()  # On systems where `posix_spawn` cannot.
     write_completely()
-    task = restarted_task(argv)
-    if task is not None and task.environment_digest is not None:
-        _find_packages(task)
+    task = Task.decode(argv[argv.index(RESTARTED) + 1]) if RESTARTED in argv else None
+    if task is not None:
+        from kinetic_runner.child.installer import make_importable
+
+        make_importable(
+            Workspace(task.workspace).environment, lambda line: print_error(f"[kinetic] {line}\n")
+        )
     failure: BaseException | None = None
     if pipeline is None:
         # Before the task arrives: meanwhile the parent claims the attempt.
@@ -51,11 +53,14 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         except ImportError as error:
             failure = error
     if WARM in argv:
-        _import_client()
+        # The client of buckets takes longer to import than a claim. Later imports report a failure.
+        with suppress(Exception):
+            from kinetic_payload.stores import gcs  # noqa: F401
     _raise_file_limit()
     if task is None:
-        line = _read_line(task_fd)
-        if not line:
+        with open(task_fd, encoding="utf-8", closefd=False) as stream:
+            line = stream.readline()
+        if not line.endswith("\n"):
             os._exit(EXIT_NOT_PREPARED)  # The parent ended, or prints why there is no task.
         task = Task.decode(line)
     gc.freeze()
@@ -107,21 +112,6 @@ def _leave_slice(reports: _Reports, *, succeeded: bool, hold: bool) -> None:
         connection.disconnect()
         reports.send({"parting": "last"})
         threading.Event().wait()
-
-
-def _find_packages(task: Task) -> None:
-    from kinetic_runner.child.installer import make_importable
-
-    environment = Workspace(task.workspace).environment
-    make_importable(environment, lambda line: _write(2, f"[kinetic] {line}\n".encode()))
-
-
-def _import_client() -> None:
-    """Import the client of buckets, which takes longer than a claim; later imports report a failure."""
-    try:
-        from kinetic_payload.stores import gcs  # noqa: F401
-    except Exception:  # noqa: BLE001  # whatever an installation may raise
-        return
 
 
 def _raise_file_limit() -> None:
@@ -181,16 +171,6 @@ def _write(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _read_line(fd: int) -> str:
-    data = b""
-    while not data.endswith(b"\n"):
-        piece = os.read(fd, 65536)
-        if not piece:
-            return ""
-        data += piece
-    return data.decode()
-
-
 def _name_host_in_environment(task: Task) -> None:
     own = {
         Env.JOB_ID: task.job_id,
@@ -247,8 +227,8 @@ def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) ->
             "Kinetic needs it to load the call: add cloudpickle to the environment or image."
         )
     text = "".join(traceback.format_exception(error)) if error is not None else ""
-    with suppress(Exception):  # User code may have put anything there, or closed it.
-        sys.stderr.write(f"[kinetic] {message}\n")
+    name = f"{type(error).__module__}.{type(error).__qualname__}"
+    print_error(f"[kinetic] {message}\n")
     called = phase in ("call", "report")
     return HostOutcome(
         job_id=task.job_id,
@@ -259,10 +239,6 @@ def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) ->
         phase=phase,
         exit_code=EXIT_FUNCTION_FAILED if called else EXIT_NOT_PREPARED,
         message=message,
-        error=ErrorInfo(type=_name_of(error), message=str(error), traceback=text),
+        error=ErrorInfo(type=name.removeprefix("builtins."), message=str(error), traceback=text),
         python=platform.python_version(),
     )
-
-
-def _name_of(error: BaseException | None) -> str:
-    return f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")

@@ -15,7 +15,7 @@ from typing import Final
 
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import Env
-from kinetic_runner.child.import_hook import after_import
+from kinetic_runner.child.imports import after_import
 
 _VERSION: Final = re.compile(r"jax[-_]?([0-9]+)\.([0-9]+)")
 """The version of JAX in the tag of Pathways' images: `jax-0.10.0`, `20250929-jax_0.7.2`."""

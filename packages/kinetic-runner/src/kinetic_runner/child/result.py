@@ -7,8 +7,9 @@ import hashlib
 import io
 import os
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, BinaryIO, Final
 
@@ -19,7 +20,7 @@ from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS
 from kinetic_payload.records.host_outcome import ErrorInfo, Pickled
 from kinetic_payload.records.pending_uploads import PendingUploads, overwritten_error, stored_digest
 from kinetic_payload.stores.store import ABSENT, Store
-from kinetic_runner.child.forks import leave_if_forked
+from kinetic_runner.child.shutdown import leave_if_forked
 from kinetic_runner.child.tracebacks import bounded, message_of, notes_of, text_of, type_name
 from kinetic_runner.store_retries import WAIT, OnFailure, ignore_failure, retry
 
@@ -30,82 +31,88 @@ class UnpicklableValueError(KineticError, TypeError):
     """The function returned a value that cannot be pickled."""
 
 
-def keep(
-    value: Any,
-    store: Store,
-    name: str,
-    *,
-    pending_uploads: PendingUploads | None = None,
-    replace: bool = False,
-    seconds: float = REPORT_SECONDS,
-    pause: Callable[[float], bool] = WAIT,
-    on_failure: OnFailure = ignore_failure,
-) -> Pickled:
-    """Pickle *value*: into the result if it is small, else streamed into the object *name*.
+@dataclass(frozen=True, kw_only=True)
+class ResultStorage:
+    """Where the result of one host is stored if it is large: in the object *name* of *store*.
 
-    The object appears only when it holds the whole value. It must not exist yet, unless *replace* is True: then
-    an existing object is not the job's, and is replaced. Failed writes are retried for *seconds*, with *pause*
-    between them: a value that took hours to compute must not be lost.
+    The object must not exist yet, unless *replace* is True: then an existing object is not the job's, and is
+    replaced. Failed writes are retried for *seconds*, with *pause* between them: a value that took hours to
+    compute must not be lost.
 
     With *pending_uploads*, the value may be written to a file there, for the parent to store. If the store is a
     service, which may be unreachable for long, it is written there first.
+    """
+
+    store: Store
+    name: str
+    pending_uploads: PendingUploads | None = None
+    replace: bool = False
+    seconds: float = REPORT_SECONDS
+    pause: Callable[[float], bool] = WAIT
+    on_failure: OnFailure = ignore_failure
+
+    def keep(self, write: Callable[[_Sink], object]) -> Pickled:
+        """Keep what *write* writes: in the result if it is small, else as an object, once it is complete.
+
+        Raises:
+            StoreError: It could not be stored.
+            OSError: It could not be written to the disk.
+        """
+        openers: list[Callable[[], AbstractContextManager[BinaryIO]]] = [self._open_object]
+        if (pending := self.pending_uploads) is not None:
+            first = self.store.concurrency > 1
+            openers.insert(0 if first else 1, lambda: pending.writer(self.name))
+
+        def keep_anywhere() -> Pickled:
+            failure: Exception | None = None
+            for open_stream in openers:
+                try:
+                    return self._keep_in(open_stream, write)
+                except PreconditionFailedError:
+                    raise
+                except (StoreError, OSError) as error:
+                    failure = failure or error
+            assert failure is not None
+            raise failure
+
+        return retry(
+            keep_anywhere, seconds=self.seconds, pause=self.pause, on_failure=self.on_failure
+        )
+
+    def _open_object(self) -> AbstractContextManager[BinaryIO]:
+        found = self.store.stat(self.name) if self.replace else None
+        generation = found.generation if found is not None else ABSENT
+        return self.store.writer(self.name, if_generation=generation)
+
+    def _keep_in(
+        self,
+        open_stream: Callable[[], AbstractContextManager[BinaryIO]],
+        write: Callable[[_Sink], object],
+    ) -> Pickled:
+        with ExitStack() as stack:
+            sink = _Sink(lambda: stack.enter_context(open_stream()))
+            write(sink)
+            kept = sink.as_pickled(self.name)
+            try:
+                stack.close()
+            except PreconditionFailedError as error:
+                # A retried create fails if the first try has created the object.
+                if kept.name is None or stored_digest(self.store, self.name) != kept.digest:
+                    raise overwritten_error(self.store, self.name) if self.replace else error
+            return kept
+
+
+def keep_value(value: Any, storage: ResultStorage) -> Pickled:
+    """Pickle *value* into the result, or stream it into *storage* if it is large.
 
     Raises:
         UnpicklableValueError: The value cannot be pickled; the cause is the pickler's error.
         StoreError: The value could not be stored.
         OSError: The value could not be written to the disk.
     """
-    destinations = _destinations(store, name, pending_uploads, replace)
-    return retry(
-        lambda: _first_of(
-            lambda destination: _pickle_to(value, store, name, destination, replace=replace),
-            destinations,
-        ),
-        seconds=seconds,
-        pause=pause,
-        on_failure=on_failure,
-    )
-
-
-Destination = Callable[[], AbstractContextManager[BinaryIO]]
-"""Opens a stream for the bytes of an object: in the store, or on the disk."""
-
-
-def _destinations(
-    store: Store, name: str, pending_uploads: PendingUploads | None, replace: bool
-) -> list[Destination]:
-    def generation() -> int:
-        found = store.stat(name) if replace else None
-        return found.generation if found is not None else ABSENT
-
-    destinations: list[Destination] = [lambda: store.writer(name, if_generation=generation())]
-    if pending_uploads is not None:
-        destinations.insert(0 if store.concurrency > 1 else 1, lambda: pending_uploads.writer(name))
-    return destinations
-
-
-def _first_of(
-    write: Callable[[Destination], Pickled], destinations: Sequence[Destination]
-) -> Pickled:
-    """Return `write(destination)` for the first one for which it succeeds; else raise the first error."""
-    failure: Exception | None = None
-    for destination in destinations:
-        try:
-            return write(destination)
-        except PreconditionFailedError:
-            raise
-        except (StoreError, OSError) as error:
-            failure = failure or error
-    assert failure is not None
-    raise failure
-
-
-def _pickle_to(
-    value: Any, store: Store, name: str, destination: Destination, *, replace: bool
-) -> Pickled:
     pid = os.getpid()
-    with ExitStack() as stack:
-        sink = _Sink(lambda: stack.enter_context(destination()))
+
+    def write(sink: _Sink) -> None:
         try:
             ValuePickler(sink).dump(value)
         except BaseException as error:
@@ -114,29 +121,14 @@ def _pickle_to(
                 raise sink.failure from None
             raise _unpicklable(value, error) from error
         leave_if_forked(pid)  # Pickling runs user code.
-        kept = sink.as_pickled(name)
-        try:
-            stack.close()
-        except PreconditionFailedError as error:
-            # A retried create fails if the first try has created the object.
-            if kept.name is None or stored_digest(store, name) != kept.digest:
-                raise overwritten_error(store, name) if replace else error
-        return kept
+
+    return storage.keep(write)
 
 
-def error_info(
-    error: BaseException,
-    store: Store | None,
-    name: str,
-    *,
-    pending_uploads: PendingUploads | None = None,
-    replace: bool = False,
-    seconds: float = REPORT_SECONDS,
-    on_failure: OnFailure = ignore_failure,
-) -> ErrorInfo:
+def error_info(error: BaseException, storage: ResultStorage | None) -> ErrorInfo:
     """Describe *error* as text, and add the object itself if it pickles and unpickles again.
 
-    Never raises. Without a *store*, only a small pickle is added; a large one is stored as by `keep`.
+    Never raises. Without a *storage*, only a small pickle is added.
     """
     # The text first: pickling runs user code that may change the exception.
     kind, message, notes = type_name(error), message_of(error), notes_of(error)
@@ -149,12 +141,12 @@ def error_info(
         try:
             data = dump_error(error)
             leave_if_forked(pid)
-            destinations = (
-                _destinations(store, name, pending_uploads, replace) if store is not None else []
-            )
-            pickled = _keep_bytes(
-                data, store, name, destinations, seconds, on_failure, replace=replace
-            )
+            if len(data) <= INLINE_LIMIT:
+                pickled = Pickled(len(data), hashlib.sha256(data).hexdigest(), inline=_base64(data))
+            elif storage is None:
+                why = f"it has {len(data):,} bytes, and there is no store to put it into"
+            else:
+                pickled = storage.keep(lambda sink: sink.write(data))
         except BaseException as failure:  # noqa: BLE001 - the text must be reported all the same
             leave_if_forked(pid, failure)
             why = f"{type_name(failure)}: {bounded(message_of(failure), REPR_LIMIT)}"
@@ -172,7 +164,9 @@ def dump_error(error: BaseException) -> bytes:
     failure: BaseException | None = None
     for chained in (True, False):
         try:
-            data = _dump(error, chained=chained)
+            file = io.BytesIO()
+            _ErrorPickler(file, chained=chained).dump(error)
+            data = file.getvalue()
             again = pickle.loads(data)
         except BaseException as raised:  # noqa: BLE001 - both steps run user code
             failure = failure or raised
@@ -300,43 +294,6 @@ def _chain(error: BaseException) -> dict[str, Any]:
     if error.__suppress_context__:
         chain["__suppress_context__"] = True
     return chain
-
-
-def _dump(error: BaseException, *, chained: bool) -> bytes:
-    file = io.BytesIO()
-    _ErrorPickler(file, chained=chained).dump(error)
-    return file.getvalue()
-
-
-def _keep_bytes(
-    data: bytes,
-    store: Store | None,
-    name: str,
-    destinations: Sequence[Destination],
-    seconds: float,
-    on_failure: OnFailure,
-    *,
-    replace: bool,
-) -> Pickled:
-    digest = hashlib.sha256(data).hexdigest()
-    if len(data) <= INLINE_LIMIT:
-        return Pickled(len(data), digest, inline=_base64(data))
-    if store is None:
-        raise StoreError(f"it has {len(data):,} bytes, and there is no store to put it into")
-    kept = Pickled(len(data), digest, name=name)
-
-    def write(destination: Destination) -> Pickled:
-        try:
-            with destination() as stream:
-                stream.write(data)
-        except PreconditionFailedError as error:
-            if stored_digest(store, name) != digest:
-                raise overwritten_error(store, name) if replace else error
-        return kept
-
-    return retry(
-        lambda: _first_of(write, destinations), seconds=seconds, pause=WAIT, on_failure=on_failure
-    )
 
 
 def _base64(data: bytes) -> str:

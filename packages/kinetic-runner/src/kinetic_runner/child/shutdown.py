@@ -1,17 +1,25 @@
-"""(child) Shut Python down in bounded time: join threads, run exit handlers, flush open files."""
+"""(child) End this process: shut Python down in bounded time, leave a fork, or start again with new packages."""
 
 from __future__ import annotations
 
+import os
 import sys
+from signal import SIG_BLOCK, SIGTERM, SIGURG, pthread_sigmask
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from kinetic_runner.child.streams import flush
+from kinetic_runner.child.streams import flush, print_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kinetic_runner.task import Task
+
+RESTARTED: Final = "--task"
+"""The argument of a restarted child that is followed by its task."""
+STOP_SIGNALS: Final = {SIGTERM, SIGURG}
 
 _HANDLERS_SHARE: Final = 0.5
 """Share of the time that is reserved for exit handlers while threads still run."""
@@ -38,7 +46,9 @@ def shut_down(seconds: float) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way to run them now
     left = _join_threads(began + seconds * (1 - _CLOSING_SHARE))
     if left:
-        _log(f"The function has ended, but not all of its threads; cut off: {_names_text(left)}.")
+        more = f" and {len(left) - _NAMES} more" if len(left) > _NAMES else ""
+        names = ", ".join(left[:_NAMES]) + more
+        _log(f"The function has ended, but not all of its threads; cut off: {names}.")
     _finish_files(began + seconds)
     flush()
 
@@ -83,11 +93,6 @@ def _join_threads(until: float) -> list[str]:
         threads[0].join(left)
 
 
-def _names_text(names: Sequence[str]) -> str:
-    more = len(names) - _NAMES
-    return ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 def _finish_files(until: float) -> None:
     """Flush files, and write the ends of archives."""
     files = _open_files()
@@ -130,8 +135,8 @@ def _open_files() -> list[Any]:
     for rank, kinds in (
         (1, _family(_io._IOBase)),  # noqa: SLF001 - `io.IOBase` is not the base of all
         (0, _family(_io._TextIOBase)),  # noqa: SLF001
-        (2, _family(_class_of("zipfile", "ZipFile"))),
-        (3, _family(_class_of("tempfile", "_TemporaryFileWrapper"))),
+        (2, _family(getattr(sys.modules.get("zipfile"), "ZipFile", None))),
+        (3, _family(getattr(sys.modules.get("tempfile"), "_TemporaryFileWrapper", None))),
         (4, [_io.BufferedWriter, _io.BufferedRandom, _io.BufferedRWPair]),
     ):
         ranks.update((id(kind), rank) for kind in kinds)
@@ -141,10 +146,6 @@ def _open_files() -> list[Any]:
     found = [(ranks[id(type(each))], each) for each in gc.get_objects() if id(type(each)) in ranks]
     written = [(rank, each) for rank, each in found if _is_written(each)]
     return [each for _, each in sorted(written, key=lambda pair: pair[0])]
-
-
-def _class_of(module: str, name: str) -> Any:
-    return getattr(sys.modules.get(module), name, None)
 
 
 def _family(kind: Any) -> list[Any]:
@@ -162,17 +163,14 @@ def _is_written(file: Any) -> bool:
     try:
         if hasattr(file, "namelist"):  # A ZipFile, whose directory is not written yet.
             return file.fp is not None and file.mode != "r"
-        return not file.closed and file.writable() and not _is_standard(file)
+        if file.closed or not file.writable():
+            return False
     except Exception:  # noqa: BLE001  # user classes, and half-constructed objects
         return False
-
-
-def _is_standard(file: Any) -> bool:
-    """Return whether *file* is standard output or error, which are needed to the end."""
     try:
-        return file.fileno() in (0, 1, 2)
-    except (OSError, AttributeError):
-        return False
+        return file.fileno() not in (0, 1, 2)  # Standard output and error are needed to the end.
+    except Exception:  # noqa: BLE001  # it has no descriptor
+        return True
 
 
 def _finish(file: Any) -> None:
@@ -194,7 +192,48 @@ def _description_of(file: Any) -> str:
 
 
 def _log(text: str) -> None:
-    try:
-        sys.stderr.write(f"[kinetic] {text}\n")
-    except Exception:  # noqa: BLE001  # user code may have put anything there, or closed it
+    print_error(f"[kinetic] {text}\n")
+
+
+def leave_if_forked(pid: int, error: BaseException | None = None) -> None:
+    """End this process if it is not *pid*: a process that user code forked must neither report nor clean up.
+
+    Print the traceback of *error*, as Python does for an exception that leaves a script.
+    """
+    if os.getpid() == pid:
         return
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if code and not isinstance(error.code, int):
+            print_error(f"{error.code}\n")
+    elif error is not None:
+        from kinetic_runner.child.tracebacks import text_of
+
+        code = 1
+        print_error(text_of(error))
+    flush()
+    os._exit(code & 0xFF)
+
+
+def restart(task: Task, variables: Mapping[str, str], *, without: Sequence[str]) -> NoReturn:
+    """Run this child again as a new program that goes on with *task*: it finds packages installed meanwhile.
+
+    Its pid, its pipes and its arguments stay. *variables* are added to its environment, and those named in
+    *without* are removed. A stop that is requested meanwhile reaches the new program, which unblocks
+    `STOP_SIGNALS`.
+    """
+    ambient = os.environ  # noqa: TID251 - passed on as a whole
+    environment = {name: text for name, text in ambient.items() if name not in without}
+    before, fds = sys.orig_argv[1:-2], sys.orig_argv[-2:]
+    for fd in (*map(int, fds), task.stop_fd):
+        if fd is not None:
+            os.set_inheritable(fd, True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pthread_sigmask(SIG_BLOCK, STOP_SIGNALS)
+    os.execve(  # noqa: S606
+        sys.executable,
+        [sys.executable, *before, RESTARTED, task.encode(), *fds],
+        {**environment, **variables},
+    )

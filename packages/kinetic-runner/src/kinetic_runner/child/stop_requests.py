@@ -14,10 +14,10 @@ drops exceptions that callbacks of the garbage collector (JAX has one) and `__de
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
-from _thread import get_ident
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
 from time import monotonic
@@ -68,7 +68,10 @@ class Stopping:
         self._process = os.getpid()
         self._masks: dict[int, set[signal.Signals | int]] = {}
         """Thread that is forking → its signal mask before that."""
-        self._raise = Raising(Terminated, lambda: self._raises and self._handles)
+        self._raised = False
+        """Whether `Terminated` was raised, and Python has not dropped it."""
+        self._try_until: float | None = None
+        self._other_hook = sys.unraisablehook
         self.requests = StopRequests(requests, file, lambda: self.stop_requested)
 
     @classmethod
@@ -98,10 +101,10 @@ class Stopping:
         # Handlers of the user's may raise, and exceptions are dropped here.
         if self._handles:
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-            self._masks[get_ident()] = mask
+            self._masks[_thread.get_ident()] = mask
 
     def _unmask(self) -> None:
-        if (mask := self._masks.pop(get_ident(), None)) is not None:
+        if (mask := self._masks.pop(_thread.get_ident(), None)) is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def _forked(self) -> None:
@@ -117,8 +120,35 @@ class Stopping:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGTERM)
         self.stop_requested = True
-        if self._raises:
-            self._raise(frame)
+        if not self._raises or self._raised:
+            return
+        first = self._try_until is None
+        if self._try_until is None:
+            self._try_until = monotonic() + _LOADING_SECONDS
+            self._other_hook, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
+        if _loads_native_code(frame) and monotonic() < self._try_until:
+            if first:  # Otherwise a thread already tries again.
+                _thread.start_new_thread(self._try_again, ())
+            return
+        self._raised = True
+        raise Terminated
+
+    def _on_unraisable(self, unraisable: Any) -> None:
+        if unraisable.exc_type is Terminated and self._raises and self._handles:
+            self._raised = False
+            _thread.start_new_thread(self._try_again, ())
+        else:
+            self._other_hook(unraisable)
+
+    def _try_again(self) -> None:
+        import threading
+
+        main, pause = threading.main_thread().ident, threading.Event()
+        pause.wait(_RAISE_EVERY)
+        while not self._raised and self._raises and self._handles and main is not None:
+            _thread.interrupt_main(signal.SIGTERM)
+            signal.pthread_kill(main, signal.SIGURG)  # To interrupt a system call.
+            pause.wait(_RAISE_EVERY)
 
     def check(self) -> None:
         """Raise `Terminated` if a stop was requested but user code dropped the exception.
@@ -154,55 +184,6 @@ class _Quiet:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         with suppress(BaseException):
             self._handler(number, frame)
-
-
-class Raising:
-    """Raises *kind* in the main thread once; *wanted* returns whether to keep trying."""
-
-    def __init__(self, kind: type[BaseException], wanted: Callable[[], bool]) -> None:
-        self._kind = kind
-        self._wanted = wanted
-        self._raised = False
-        self._until: float | None = None
-        self._before = sys.unraisablehook
-
-    def __call__(self, frame: FrameType | None) -> None:
-        """Raise now or soon, for a handler of SIGTERM that interrupted *frame*."""
-        if self._raised:
-            return
-        first = self._until is None
-        if self._until is None:
-            self._until = monotonic() + _LOADING_SECONDS
-            self._before, sys.unraisablehook = sys.unraisablehook, self._on_unraisable
-        if _loads_native_code(frame) and monotonic() < self._until:
-            if first:  # Otherwise a thread already tries again.
-                self._try_again()
-            return
-        self._raised = True
-        raise self._kind
-
-    def _on_unraisable(self, unraisable: Any) -> None:
-        if unraisable.exc_type is self._kind and self._wanted():
-            self._raised = False
-            self._try_again()
-        else:
-            self._before(unraisable)
-
-    def _try_again(self) -> None:
-        import _thread
-
-        _thread.start_new_thread(self._call_again, ())
-
-    def _call_again(self) -> None:
-        import _thread
-        import threading
-
-        main, pause = threading.main_thread().ident, threading.Event()
-        pause.wait(_RAISE_EVERY)
-        while not self._raised and self._wanted() and main is not None:
-            _thread.interrupt_main(signal.SIGTERM)
-            signal.pthread_kill(main, signal.SIGURG)  # To interrupt a system call.
-            pause.wait(_RAISE_EVERY)
 
 
 def _loads_native_code(frame: FrameType | None) -> bool:
@@ -242,8 +223,6 @@ class StopRequests:
 
     def watch(self) -> None:
         """Wait for a request in a thread, whatever happens to signals from now on."""
-        import _thread
-
         if self._pipe is None or identity(self._fd) != self._pipe:
             return
         self._watched = True
@@ -293,8 +272,6 @@ def sigterm_is_native() -> bool:
 
 
 def _call_handler() -> None:
-    import _thread
-
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         os.kill(os.getpid(), signal.SIGTERM)
     else:

@@ -64,6 +64,15 @@ def flush() -> None:
         return
 
 
+def print_error(text: str) -> None:
+    """Write *text* to standard error, the end of the job's log, if that is still possible."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except Exception:  # noqa: BLE001  # user code may have put anything there, or closed it
+        return
+
+
 def identity(fd: int) -> tuple[int, int] | None:
     """Return device and inode of the file behind descriptor *fd*; None if it is not open."""
     try:

@@ -52,21 +52,18 @@ def notes_of(error: BaseException) -> tuple[str, ...]:
 def text_of(error: BaseException) -> str:
     """Return the traceback of *error* with its causes, groups and notes, as Python prints it.
 
-    Kinetic's frames, which lead to the user's code, are left out. So is the middle of a traceback that is
-    too long.
+    Kinetic's frames, which lead to the user's code, are left out. So are the first of too many frames, and the
+    middle of a text that is too long.
     """
     try:
-        left_out = sum(_trim(each) for each in _related(error))
-        whole = traceback.TracebackException.from_exception(error)
-        _shorten(whole, set())
-        text = "".join(whole.format())
+        for each in _related(error):
+            _trim(each)
+        text = "".join(traceback.format_exception(error, limit=-_FRAMES_LIMIT))
     except BaseException as failure:  # noqa: BLE001 - user classes take part in the formatting
         return (
             f"{type_name(error)}: {message_of(error)}\n"
             f"(Its traceback could not be formatted: {type_name(failure)}.)\n"
         )
-    if left_out:
-        text = f"({left_out:,} frames in the middle of a deep recursion are left out.)\n{text}"
     return bounded(text, TEXT_LIMIT)
 
 
@@ -100,9 +97,13 @@ def _related(error: BaseException) -> Iterator[BaseException]:
             waiting += current.exceptions
 
 
-def _trim(error: BaseException) -> int:
-    """Remove Kinetic's frames and the middle from the traceback of *error*; return the middle's length."""
-    frames = list(_frames(error.__traceback__))
+def _trim(error: BaseException) -> None:
+    """Remove Kinetic's frames from the traceback of *error*."""
+    frames: list[TracebackType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(trace)
+        trace = trace.tb_next
     first = next((i for i, frame in enumerate(frames) if not _is_kinetic(frame)), None)
     if first is None:
         # All frames are Kinetic's: they matter only for an unexpected error.
@@ -114,40 +115,11 @@ def _trim(error: BaseException) -> int:
     if frames:
         frames[-1].tb_next = None
     error.__traceback__ = frames[0] if frames else None
-    left_out = len(frames) - _FRAMES_LIMIT
-    if left_out <= 0:
-        return 0
-    half = _FRAMES_LIMIT // 2
-    frames[half - 1].tb_next = frames[-half]
-    return left_out
-
-
-def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
 
 
 def _is_kinetic(trace: TracebackType) -> bool:
     module = trace.tb_frame.f_globals.get("__name__")
     return isinstance(module, str) and module.partition(".")[0] in _KINETIC
-
-
-def _shorten(whole: traceback.TracebackException, seen: set[int]) -> None:
-    """Bound the messages before they are formatted: a traceback repeats them with indentation."""
-    if id(whole) in seen:
-        return
-    seen.add(id(whole))
-    text = getattr(whole, "_str", None)
-    if isinstance(text, str):
-        # `format` takes the message only from this attribute.
-        whole._str = bounded(text, MESSAGE_LIMIT)  # type: ignore[attr-defined]  # noqa: SLF001
-    notes = getattr(whole, "__notes__", None)
-    if isinstance(notes, list):
-        whole.__notes__ = [bounded(_safe_text(note), MESSAGE_LIMIT) for note in notes[:NOTES_LIMIT]]
-    for linked in (whole.__cause__, whole.__context__, *(getattr(whole, "exceptions", None) or ())):
-        if linked is not None:
-            _shorten(linked, seen)
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -115,6 +114,8 @@ def asked_for(name: str, source: str) -> Entry:
     entry = BACKENDS.get(name)
     if entry is not None:
         return entry
+    import difflib
+
     near = difflib.get_close_matches(name.lower(), BACKENDS, n=1)
     known = ", ".join(repr(name) for name in BACKENDS)
     raise InvalidRequestError(

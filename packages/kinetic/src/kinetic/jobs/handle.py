@@ -289,7 +289,7 @@ class JobHandle:
     ) -> Any:
         from kinetic.jobs.collect import collect
         from kinetic.jobs.wait import WaitStopped
-        from kinetic.notices import warn_caller
+        from kinetic.user_warnings import warn_caller
         from kinetic_payload.errors import KineticError
 
         warn = warn or warn_caller

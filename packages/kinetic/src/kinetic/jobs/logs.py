@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.jobs.services import Services
-from kinetic.notices import logged_to
+from kinetic.user_warnings import logged_to
 from kinetic.waiting import Backoff
 from kinetic_payload.errors import CredentialsError, LoginRequiredError, UnavailableError
 from kinetic_payload.records.job import JobRecord

@@ -10,7 +10,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify
 from kinetic.jobs.outcome import status_of
 from kinetic.jobs.services import Services
-from kinetic.notices import warn_caller
+from kinetic.user_warnings import warn_caller
 from kinetic_payload.errors import (
     FutureRecordError,
     KineticError,

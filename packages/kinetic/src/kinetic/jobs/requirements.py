@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from typing import Final
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 PICKLE: Final = "cloudpickle"
 """The package that the runner loads calls with."""
@@ -16,6 +12,12 @@ BUCKET_CLIENT: Final = "google-cloud-storage"
 
 def bucket_requirement() -> str:
     """Return the requirement for the client of buckets, as `kinetic-payload` declares it."""
+    # Imported here: most jobs on this machine use no bucket.
+    import importlib.metadata
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
     for text in importlib.metadata.requires("kinetic-payload") or ():
         needed = Requirement(text)
         if canonicalize_name(needed.name) == BUCKET_CLIENT:
@@ -25,4 +27,6 @@ def bucket_requirement() -> str:
 
 def pickle_requirement() -> str:
     """Return the requirement for the cloudpickle of this process, whose pickles the job loads."""
+    import importlib.metadata
+
     return f"{PICKLE}=={importlib.metadata.version(PICKLE)}"

@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Location
 
 
+_IN_JOBS = (
+    *("__init__", "_wire", "data", "decorator", "errors", "job_status"),
+    *("submit/__init__", "submit/functions"),
+)
+"""Modules that import only the standard library and other modules of the bundle."""
+
+
+def modules_in_jobs() -> dict[str, bytes]:
+    """Return the modules of `kinetic` that user code can import in a job, by their path in the bundle."""
+    folder = Path(__file__).parents[1]
+    return {f"light/kinetic/{name}.py": (folder / f"{name}.py").read_bytes() for name in _IN_JOBS}
+
+
 @cache
 def runner_bundle(home: Path, *, bytecode: bool = True) -> bytes:
     """Return the runner as one file, kept in *home* (`KINETIC_HOME`) for later processes.
@@ -23,10 +36,9 @@ def runner_bundle(home: Path, *, bytecode: bool = True) -> bytes:
     Without *bytecode* it fits into a ConfigMap, and starts more slowly. The result is cached: the modules
     that this process has imported do not change.
     """
-    from kinetic.light import light_files
     from kinetic_runner.bundle import bundle_for
 
-    return bundle_for(home / "cache", light_files(), bytecode=bytecode).read_bytes()
+    return bundle_for(home / "cache", modules_in_jobs(), bytecode=bytecode).read_bytes()
 
 
 def runner_flags(launch: Launch, store: Location, more: Mapping[str, object]) -> list[str]:

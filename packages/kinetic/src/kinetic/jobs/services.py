@@ -60,7 +60,7 @@ class Services:
 
 def looking() -> AbstractContextManager[None]:
     """Return a block in which calls wait at most `LOOK` seconds for a store that cannot be reached."""
-    from kinetic.notices import warn_caller
+    from kinetic.user_warnings import warn_caller
     from kinetic_payload.stores.outages import limited_look
 
     return limited_look(LOOK, warn_caller)
@@ -107,7 +107,7 @@ def connect(backend: str, target: Target, location: Location, settings: Settings
 
 def open_at(location: Location) -> Store:
     """Open the store at *location*; outages are reported to the user."""
-    from kinetic.notices import warn_caller
+    from kinetic.user_warnings import warn_caller
     from kinetic_payload.stores import open_store
 
     return open_store(location, on_outage=warn_caller)

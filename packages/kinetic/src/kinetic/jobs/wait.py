@@ -14,7 +14,7 @@ from kinetic.errors import JobFailedError, JobNotFoundError, ResultTimeoutError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
-from kinetic.notices import LOGINS
+from kinetic.user_warnings import LOGINS
 from kinetic.waiting import Backoff, Deadline, sleep
 from kinetic_payload.errors import (
     CredentialsError,

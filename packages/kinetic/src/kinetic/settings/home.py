@@ -51,7 +51,11 @@ def check_home(path: str) -> None:
         if found is None:
             continue
         if found.st_uid not in (os.geteuid(), 0):
-            raise _foreign_folder(folder, found.st_uid)
+            raise ConfigurationError(
+                f"{folder} belongs to user {found.st_uid}, who may change what Kinetic keeps for you (user "
+                f"{os.geteuid()}), and runs.",
+                hint=f"Run: sudo chown -R {os.geteuid()} {shlex.quote(folder)}\n{_OR_ANOTHER}",
+            )
         if others_may_write(found):
             open_to_all.append((folder, stat.S_IMODE(found.st_mode)))
         elif folder in private and found.st_mode & 0o077:
@@ -125,14 +129,6 @@ def _stat(path: str, *, follow: bool = True) -> os.stat_result | None:
         return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - light
     except OSError:
         return None  # It does not exist or cannot be reached; using it will report that.
-
-
-def _foreign_folder(path: str, owner: int) -> ConfigurationError:
-    return ConfigurationError(
-        f"{path} belongs to user {owner}, who may change what Kinetic keeps for you (user "
-        f"{os.geteuid()}), and runs.",
-        hint=f"Run: sudo chown -R {os.geteuid()} {shlex.quote(path)}\n{_OR_ANOTHER}",
-    )
 
 
 def stat_cache(home: Path, tree: Path) -> StatCache:

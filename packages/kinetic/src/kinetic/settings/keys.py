@@ -62,18 +62,71 @@ class KeyFile:
 
     home: Path
 
+    @property
+    def path(self) -> Path:
+        """The file of the key."""
+        return self.home / "key"
+
     def read(self) -> bytes | None:
         """Return the key, or None if none was made yet."""
-        return read_key(self.home)
+        path = self.path
+        try:
+            with path.open("rb") as stream:
+                text, found = stream.read(), os.fstat(stream.fileno())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigurationError(
+                f"The key in {path} cannot be read: {error.strerror}.",
+                hint="Give yourself the right to read it, or name another folder with KINETIC_HOME.",
+            ) from error
+        if others_may_write(found):
+            raise ConfigurationError(
+                f"Other users may have written the key in {path}: it belongs to user {found.st_uid}, with mode "
+                f"{stat.S_IMODE(found.st_mode):04o}. Whoever knows it can sign records that run code here.",
+                hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf you do not trust its contents, remove it "
+                "instead: a new key is made, which cannot verify the jobs that were submitted with the old one.",
+            )
+        if found.st_mode & 0o077:  # It was copied with another mode, for instance.
+            with suppress(OSError):
+                path.chmod(FILE_MODE)
+        key = b""
+        with suppress(ValueError):
+            # Accept only what `ensure` writes: `fromhex` would accept spaces between the digits.
+            key = bytes.fromhex(text.decode("ascii")) if len(text) == 2 * KEY_SIZE + 1 else b""
+        if len(key) != KEY_SIZE:
+            raise ConfigurationError(
+                f"{path} does not contain a key: {KEY_SIZE * 2} hexadecimal digits and a line end.",
+                hint="Restore it from a copy. If there is none, remove it: a new key is made, which cannot "
+                "verify the jobs that were submitted with the old one.",
+            )
+        return key
 
     def ensure(self) -> bytes:
         """Return the key; make one if there is none."""
-        return signing_key(self.home)
+        key = self.read()
+        if key is not None:
+            return key
+        path = self.path
+        try:
+            make_folder(self.home)
+            _create(path, secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n")
+        except OSError as error:
+            raise SubmitError(
+                f"Kinetic could not write its key to {path}: {error.strerror}.",
+                hint="Make room or give yourself the right to write there, or name another folder with "
+                "KINETIC_HOME.",
+            ) from error
+        # If another process made a key first, use that key.
+        key = self.read()
+        if key is None:
+            raise SubmitError(f"{path} was removed while it was made.", hint="Submit again.")
+        return key
 
     @property
     def place(self) -> str:
         """The location of the key, for messages."""
-        return str(key_path(self.home))
+        return str(self.path)
 
     @property
     def hint(self) -> str:
@@ -116,92 +169,17 @@ class KeySigner:
             SignatureError: It was not, and *trusting* returned False.
         """
         try:
-            self._check(data, name)
+            key = self._keys.read()
+            if key is None:
+                raise SignatureError(
+                    f"{name} cannot be verified: there is no key in {self._keys.place}.",
+                    hint=self._keys.hint,
+                )
+            verify(data, key, name=name, if_other_key=self._keys.hint)
         except (SignatureError, ConfigurationError) as error:
             if not self._trusting():
                 raise
             log.info("Accepted because of KINETIC_TRUST_BUCKET: %s", error.message)
-
-    def _check(self, data: bytes, name: str) -> None:
-        key = self._keys.read()
-        if key is None:
-            raise SignatureError(
-                f"{name} cannot be verified: there is no key in {self._keys.place}.",
-                hint=self._keys.hint,
-            )
-        verify(data, key, name=name, if_other_key=self._keys.hint)
-
-
-def key_path(home: Path) -> Path:
-    """Return the path of the key of *home* (`KINETIC_HOME`)."""
-    return home / "key"
-
-
-def read_key(home: Path) -> bytes | None:
-    """Return the key of *home*, or None if none was made yet.
-
-    Raises:
-        ConfigurationError: The stored key is not valid, or may not be read.
-    """
-    path = key_path(home)
-    try:
-        with path.open("rb") as stream:
-            text, found = stream.read(), os.fstat(stream.fileno())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ConfigurationError(
-            f"The key in {path} cannot be read: {error.strerror}.",
-            hint="Give yourself the right to read it, or name another folder with KINETIC_HOME.",
-        ) from error
-    if others_may_write(found):
-        raise ConfigurationError(
-            f"Other users may have written the key in {path}: it belongs to user {found.st_uid}, with mode "
-            f"{stat.S_IMODE(found.st_mode):04o}. Whoever knows it can sign records that run code here.",
-            hint=f"Run: chmod 600 {shlex.quote(str(path))}\nIf you do not trust its contents, remove it "
-            "instead: a new key is made, which cannot verify the jobs that were submitted with the old one.",
-        )
-    if found.st_mode & 0o077:  # It was copied with another mode, for instance.
-        with suppress(OSError):
-            path.chmod(FILE_MODE)
-    key = b""
-    with suppress(ValueError):
-        # Accept only what `signing_key` writes: `fromhex` would accept spaces between the digits.
-        key = bytes.fromhex(text.decode("ascii")) if len(text) == 2 * KEY_SIZE + 1 else b""
-    if len(key) != KEY_SIZE:
-        raise ConfigurationError(
-            f"{path} does not contain a key: {KEY_SIZE * 2} hexadecimal digits and a line end.",
-            hint="Restore it from a copy. If there is none, remove it: a new key is made, which cannot "
-            "verify the jobs that were submitted with the old one.",
-        )
-    return key
-
-
-def signing_key(home: Path) -> bytes:
-    """Return the key of *home*; make one if there is none. All processes get the same key.
-
-    Raises:
-        ConfigurationError: The stored key is not valid; it is left as it is.
-        SubmitError: The key cannot be written.
-    """
-    key = read_key(home)
-    if key is not None:
-        return key
-    path = key_path(home)
-    try:
-        make_folder(home)
-        _create(path, secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n")
-    except OSError as error:
-        raise SubmitError(
-            f"Kinetic could not write its key to {path}: {error.strerror}.",
-            hint="Make room or give yourself the right to write there, or name another folder with "
-            "KINETIC_HOME.",
-        ) from error
-    # If another process made a key first, use that key.
-    key = read_key(home)
-    if key is None:
-        raise SubmitError(f"{path} was removed while it was made.", hint="Submit again.")
-    return key
 
 
 def _create(path: Path, data: bytes) -> None:

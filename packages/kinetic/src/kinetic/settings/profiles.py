@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,48 +15,34 @@ from kinetic.errors import ConfigurationError
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Profile:
-    """A named set of settings; None means that the profile does not set it."""
-
-    name: str
-    project: str | None = None
-    zone: str | None = None
-    cluster: str | None = None
-    namespace: str | None = None
-    backend: str | None = None
-    kube_context: str | None = None
-    store_timeout: str | None = None
-    service_account: str | None = None
-    image_builder: str | None = None
-    build_secret: str | None = None
-    image_repo: str | None = None
-    base_image_repo: str | None = None
-    pod_overrides: Mapping[str, Any] | None = field(default=None, hash=False)
-    pathways_server_image: str | None = None
-    pathways_proxy_image: str | None = None
-    pathways_tag: str | None = None
-    pathways_scratch: str | None = None
-    pathways_manager: str | None = None
-    pathways_proxy: str | None = None
-    pathways_function: str | None = None
-    pathways_worker: str | None = None
-    pathways_head_selector: str | None = None
-    pathways_head_tolerations: str | None = None
-    pathways_head_topology: str | None = None
-    pathways_worker_selector: str | None = None
-    pathways_worker_tolerations: str | None = None
-
-    def values(self) -> dict[str, Any]:
-        """Return the settings that are not None, without the name."""
-        return {k: v for k, v in asdict(self).items() if v is not None and k != "name"}
-
-
-_KEYS = tuple(f.name for f in fields(Profile) if f.name != "name")
 PATHWAYS = "pathways_"
 """The prefix of the keys that describe the components of Pathways."""
+_PARTS = (
+    *("server_image", "proxy_image", "tag", "scratch", "manager", "proxy", "function", "worker"),
+    *("head_selector", "head_tolerations", "head_topology"),
+    *("worker_selector", "worker_tolerations"),
+)
 _OBJECTS = ("pod_overrides",)
 """The keys whose values are objects; those of the others are text."""
+KEYS = (
+    *("project", "zone", "cluster", "namespace", "backend", "kube_context", "store_timeout"),
+    *("service_account", "image_builder", "build_secret", "image_repo", "base_image_repo"),
+    *_OBJECTS,
+    *(PATHWAYS + part for part in _PARTS),
+)
+"""The settings that a profile can have, in the order in which they are written."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named set of settings, of those in `KEYS`."""
+
+    name: str
+    settings: Mapping[str, Any] = field(hash=False)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the name and all settings; None means that the profile does not set it."""
+        return {"name": self.name, **dict.fromkeys(KEYS), **self.settings}
 
 
 @dataclass(frozen=True)
@@ -73,10 +59,19 @@ class Profiles:
         Raises:
             ConfigurationError: There is none; the hint has similar names.
         """
-        try:
+        if name in self.profiles:
             return self.profiles[name]
-        except KeyError:
-            raise _no_such_profile(self, name, because) from None
+        import difflib
+
+        near = difflib.get_close_matches(name, self.profiles, n=3)
+        if near:
+            hint = f"Did you mean {' or '.join(map(repr, near))}?"
+        elif self.profiles:
+            hint = f"There are: {', '.join(sorted(self.profiles))}."
+        else:
+            hint = "Make one with: kinetic profile create NAME"
+        source = f" {because} asks for it." if because else ""
+        raise ConfigurationError(f"There is no profile {name!r} in {self.path}.{source}", hint=hint)
 
     @property
     def active(self) -> Profile | None:
@@ -88,10 +83,9 @@ def read_profiles(path: Path) -> Profiles:
     """Read the profiles file; a missing one holds no profiles.
 
     Raises:
-        ConfigurationError: The file is broken; the message names file and line.
+        ConfigurationError: The file is broken; the message names the file and the key.
     """
-    document, text = _read(path)
-    return _parse(path, document, text)
+    return _parse(path, _read(path))
 
 
 def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Profiles:
@@ -100,7 +94,11 @@ def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Pr
     Raises:
         ConfigurationError: Its name is not valid, it lacks a setting, or it exists already.
     """
-    check_name(profile.name)
+    if not _NAME.fullmatch(profile.name):
+        raise ConfigurationError(
+            f"{profile.name!r} cannot be the name of a profile.",
+            hint="Use up to 64 letters, digits, '-' and '_', beginning with a letter or a digit.",
+        )
     _check_complete(profile)
 
     def change(document: dict[str, Any]) -> None:
@@ -111,9 +109,9 @@ def create_profile(path: Path, profile: Profile, *, replace: bool = False) -> Pr
                 hint=f"Remove it first (kinetic profile rm {profile.name}), or use another name.",
             )
         # Keys that this version does not know stay as they are.
-        unknown = {k: v for k, v in profiles.get(profile.name, {}).items() if k not in _KEYS}
+        unknown = {k: v for k, v in profiles.get(profile.name, {}).items() if k not in KEYS}
         first = not profiles
-        profiles[profile.name] = {**profile.values(), **unknown}
+        profiles[profile.name] = {**profile.settings, **unknown}
         if first:
             document["current"] = profile.name
 
@@ -128,7 +126,7 @@ def use_profile(path: Path, name: str) -> Profiles:
     """
 
     def change(document: dict[str, Any]) -> None:
-        _parse(path, document, "").find(name)
+        _parse(path, document).find(name)
         document["current"] = name
 
     return _edit(path, change)
@@ -137,10 +135,7 @@ def use_profile(path: Path, name: str) -> Profiles:
 def unset_profile(path: Path) -> Profiles:
     """Make no profile current."""
 
-    def change(document: dict[str, Any]) -> None:
-        document["current"] = None
-
-    return _edit(path, change)
+    return _edit(path, lambda document: document.update(current=None))
 
 
 def remove_profile(path: Path, name: str) -> Profiles:
@@ -151,7 +146,7 @@ def remove_profile(path: Path, name: str) -> Profiles:
     """
 
     def change(document: dict[str, Any]) -> None:
-        _parse(path, document, "").find(name)
+        _parse(path, document).find(name)
         del document["profiles"][name]
         if document.get("current") == name:
             document["current"] = None
@@ -159,32 +154,19 @@ def remove_profile(path: Path, name: str) -> Profiles:
     return _edit(path, change)
 
 
-def check_name(name: str) -> str:
-    """Return *name* if it is a valid name for a profile.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    if not _NAME.fullmatch(name):
-        raise ConfigurationError(
-            f"{name!r} cannot be the name of a profile.",
-            hint="Use up to 64 letters, digits, '-' and '_', beginning with a letter or a digit.",
-        )
-    return name
-
-
 def _check_complete(profile: Profile) -> None:
-    if not profile.values():
+    settings = profile.settings
+    if not settings:
         raise ConfigurationError(
             f"Profile {profile.name!r} has no settings.",
             hint="Name a cluster (--project, --zone and --cluster, or --kube-context), or the backend "
             f"{LOCAL!r}, or another setting.",
         )
-    on_this_machine = profile.backend is not None and entry_of(profile.backend).on_this_machine
-    if on_this_machine or profile.kube_context:
+    on_this_machine = "backend" in settings and entry_of(settings["backend"]).on_this_machine
+    if on_this_machine or "kube_context" in settings:
         return
     place = ("project", "zone", "cluster")
-    missing = [key for key in place if not getattr(profile, key)]
+    missing = [key for key in place if key not in settings]
     # A profile that names no place at all leaves it to the environment.
     if missing and len(missing) < len(place):
         raise ConfigurationError(
@@ -193,83 +175,50 @@ def _check_complete(profile: Profile) -> None:
         )
 
 
-def _no_such_profile(known: Profiles, name: str, because: str) -> ConfigurationError:
-    import difflib
-
-    asked = f"{because} asks for the profile {name!r}, but " if because else ""
-    near = difflib.get_close_matches(name, known.profiles, n=3)
-    if near:
-        hint = f"Did you mean {' or '.join(repr(n) for n in near)}?"
-    elif known.profiles:
-        hint = f"There are: {', '.join(sorted(known.profiles))}."
-    else:
-        hint = "Make one with: kinetic profile create NAME"
-    none = f"there is no profile {name!r}" if not because else "there is none of that name"
-    message = f"{asked}{none} in {known.path}."
-    return ConfigurationError(message[0].upper() + message[1:], hint=hint)
-
-
-def _read(path: Path) -> tuple[dict[str, Any], str]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return {"current": None, "profiles": {}}, ""
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise _broken(path, line, "it is not UTF-8") from error
+        return {"current": None, "profiles": {}}
     except OSError as error:
         raise ConfigurationError(
             f"The profiles file {path} cannot be read: {error.strerror}.",
             hint="Make it readable, or name another file with KINETIC_PROFILES_FILE.",
         ) from error
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _broken(path, error.lineno, error.msg) from error
-    except RecursionError as error:
-        raise _broken(path, 1, "it is nested too deeply") from error
+    except (ValueError, RecursionError) as error:
+        raise _broken(path, f"it is not JSON: {error}") from error
     if not isinstance(document, dict):
-        raise _broken(path, 1, "it does not hold an object")
-    return document, text
+        raise _broken(path, "it does not hold an object")
+    return document
 
 
-def _parse(path: Path, document: dict[str, Any], text: str) -> Profiles:
+def _parse(path: Path, document: dict[str, Any]) -> Profiles:
     written = document.get("profiles", {})
     if not isinstance(written, dict):
-        raise _broken(path, _line_of(text, "profiles"), "'profiles' is not an object")
+        raise _broken(path, "'profiles' is not an object")
     profiles = {}
     for name, values in written.items():
-        line = _line_of(text, name)
         if not _NAME.fullmatch(name):
-            raise _broken(path, line, f"{name!r} cannot be the name of a profile")
+            raise _broken(path, f"{name!r} cannot be the name of a profile")
         if not isinstance(values, dict):
-            raise _broken(path, line, f"profile {name!r} is not an object")
-        for key in _KEYS:
+            raise _broken(path, f"profile {name!r} is not an object")
+        for key in KEYS:
             kind, wanted = (dict, "an object") if key in _OBJECTS else (str, "text")
             if values.get(key) is not None and not isinstance(values[key], kind):
-                at = _line_of(text, key, after=name)
-                raise _broken(path, at, f"{key!r} of profile {name!r} is not {wanted}")
-        known = {key: values[key] for key in _KEYS if values.get(key)}
-        profiles[name] = Profile(name=name, **known)
+                raise _broken(path, f"{key!r} of profile {name!r} is not {wanted}")
+        profiles[name] = Profile(name, {key: values[key] for key in KEYS if values.get(key)})
     current = document.get("current")
     if not isinstance(current, str | None):
-        raise _broken(path, _line_of(text, "current"), "'current' is neither text nor null")
+        raise _broken(path, "'current' is neither text nor null")
     if current is not None and current not in profiles:
-        at = _line_of(text, "current")
-        raise _broken(path, at, f"the current profile {current!r} is not among the profiles")
+        raise _broken(path, f"the current profile {current!r} is not among the profiles")
     return Profiles(path, current, profiles)
 
 
-def _line_of(text: str, key: str, *, after: str | None = None) -> int:
-    start = max(text.find(json.dumps(after)), 0) if after is not None else 0
-    at = text.find(json.dumps(key), start)
-    return text.count("\n", 0, max(at, 0)) + 1
-
-
-def _broken(path: Path, line: int, what: str) -> ConfigurationError:
+def _broken(path: Path, what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The profiles file {path} is broken at line {line}: {what}.",
-        hint="Correct that line, or move the file away; Kinetic never overwrites a broken one.",
+        f"The profiles file {path} is broken: {what}.",
+        hint="Correct it, or move the file away; Kinetic never overwrites a broken one.",
     )
 
 
@@ -283,8 +232,8 @@ def _edit(path: Path, change: Callable[[dict[str, Any]], None]) -> Profiles:
     path = path.resolve()
     make_folder(path.parent)
     with locked(f"{path}.lock"):
-        document, text = _read(path)
-        _parse(path, document, text)
+        document = _read(path)
+        _parse(path, document)
         document.setdefault("current", None)
         change(document)
         text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"

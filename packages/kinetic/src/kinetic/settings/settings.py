@@ -5,8 +5,9 @@ The only module that reads the environment.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,8 +24,19 @@ T = TypeVar("T", covariant=True)
 DEFAULT_ZONE = "us-central1-a"
 DEFAULT_CLUSTER = "kinetic-cluster"
 DEFAULT_NAMESPACE = "default"
-_LONGEST = 86_400
-"""The largest number of seconds of a setting."""
+_DEFAULTS = {"zone": DEFAULT_ZONE, "cluster": DEFAULT_CLUSTER, "namespace": DEFAULT_NAMESPACE}
+"""The settings that have a default, if they are text."""
+_FLAGS = ("no_default_excludes", "trust_bucket", "rebuild", "allow_sleep", "no_tty_debug")
+_NUMBERS = {
+    "context_size_warn_mb": (100.0, 0.0, math.inf, "a number of megabytes"),
+    "payload_size_warn_mb": (50.0, 0.0, math.inf, "a number of megabytes"),
+    "store_timeout": (60.0, 1.0, 86_400.0, "a number of seconds from 1 to 86400"),
+}
+"""The default of a setting that is a number, its limits, and what it is."""
+_TRUTHS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 @dataclass(frozen=True)
@@ -142,7 +154,7 @@ def working_folder() -> Path:
 
 def trusts_bucket() -> bool:
     """Return the current value of KINETIC_TRUST_BUCKET, which no profile sets."""
-    return _Sources({}, os.environ, None).flag("KINETIC_TRUST_BUCKET").value  # noqa: TID251 - this is the place
+    return _Sources({}, os.environ).flag("trust_bucket").value  # noqa: TID251 - this is the place
 
 
 def user_home() -> Path:
@@ -194,169 +206,102 @@ def resolve(
     known = {field.name for field in fields(Settings)}
     if unknown := sorted(set(arguments) - known):
         raise TypeError(f"There is no setting {unknown[0]!r}.")
-    home = _first(
-        _argument(arguments, "home"),
-        _variable(environ, "KINETIC_HOME"),
-    ) or Setting(str((user_home or _own_home()) / ".kinetic"), "default")
-    home = Setting(str(expanded(home.value, home.source).absolute()), home.source)
+    sources = _Sources({**arguments, "profile": profile}, environ)
+    home = sources.path("home", lambda: (user_home or _own_home()) / ".kinetic", "default")
     check_home(home.value)
-    profiles_file = _variable(environ, "KINETIC_PROFILES_FILE") or Setting(
-        str(Path(home.value) / "profiles.json"), home.source
+    profiles_file = sources.path(
+        "profiles_file", lambda: Path(home.value) / "profiles.json", home.source
     )
-    profiles_file = Setting(
-        str(expanded(profiles_file.value, profiles_file.source).absolute()), profiles_file.source
-    )
-    requested = Setting(profile, "argument") if profile else _variable(environ, "KINETIC_PROFILE")
-    active = _active_profile(Path(profiles_file.value), requested)
-    sources = _Sources(arguments, environ, active)
-    pathways = {name: sources.text(name) for name in known if name.startswith("pathways_")}
-    return Settings(
-        project=sources.text("project", also="GOOGLE_CLOUD_PROJECT"),
-        zone=sources.required("zone", DEFAULT_ZONE),
-        cluster=sources.required("cluster", DEFAULT_CLUSTER),
-        namespace=sources.required("namespace", DEFAULT_NAMESPACE),
-        backend=sources.text("backend"),
-        store=sources.text("store"),
-        output_dir=sources.text("output_dir"),
-        image_builder=sources.text("image_builder"),
-        build_secret=sources.text("build_secret"),
-        image_repo=sources.text("image_repo"),
-        base_image=sources.text("base_image"),
-        base_image_repo=sources.text("base_image_repo"),
-        node_cache=sources.text("node_cache"),
-        builds_store=sources.text("builds_store"),
-        kube_context=sources.text("kube_context"),
-        service_account=sources.text("service_account"),
-        pod_overrides=_pod_overrides(active),
-        **pathways,
-        home=home,
-        profiles_file=profiles_file,
-        profile=_profile_setting(active, requested),
-        package_root=sources.text("package_root"),
-        no_default_excludes=sources.flag("KINETIC_NO_DEFAULT_EXCLUDES"),
-        context_size_warn_mb=sources.number("KINETIC_CONTEXT_SIZE_WARN_MB", 100),
-        payload_size_warn_mb=sources.number("KINETIC_PAYLOAD_SIZE_WARN_MB", 50),
-        store_timeout=sources.seconds("store_timeout", 60),
-        trust_bucket=sources.flag("KINETIC_TRUST_BUCKET"),
-        rebuild=sources.flag("KINETIC_REBUILD"),
-        allow_sleep=sources.flag("KINETIC_ALLOW_SLEEP"),
-        no_tty_debug=sources.flag("KINETIC_NO_TTY_DEBUG"),
-        # The convention has no KINETIC_ prefix and counts any value that is not empty: no-color.org.
-        no_color=Setting(bool(environ.get("NO_COLOR")), "NO_COLOR")
-        if environ.get("NO_COLOR")
-        else Setting(False, "default"),
-    )
+    requested = sources.text("profile")
+    active = sources.profile = _active_profile(Path(profiles_file.value), requested)
+    found: dict[str, Setting[Any]] = {name: sources.text(name) for name in known}
+    for name, default in _DEFAULTS.items():
+        if found[name].value is None:
+            found[name] = Setting(default, "default")
+    found |= {name: sources.flag(name) for name in _FLAGS}
+    found |= {name: sources.number(name) for name in _NUMBERS}
+    found |= {"home": home, "profiles_file": profiles_file}
+    found["project"] = sources.text("project", also="GOOGLE_CLOUD_PROJECT")
+    found["pod_overrides"] = found["profile"] = Setting(None, "default")
+    if active is not None:
+        found["profile"] = Setting(active.name, requested.source if requested.value else "current")
+        found["pod_overrides"] = sources.of_profile("pod_overrides")
+    if found["pod_overrides"].value is None:
+        found["pod_overrides"] = Setting({}, "default")
+    # The convention has no KINETIC_ prefix and counts any value that is not empty: no-color.org.
+    no_color = bool(environ.get("NO_COLOR"))
+    found["no_color"] = Setting(no_color, "NO_COLOR" if no_color else "default")
+    return Settings(**found)
 
 
 class _Sources:
-    def __init__(
-        self,
-        arguments: Mapping[str, str | None],
-        environ: Mapping[str, str],
-        profile: Profile | None,
-    ) -> None:
+    def __init__(self, arguments: Mapping[str, str | None], environ: Mapping[str, str]) -> None:
         self._arguments = arguments
         self._environ = environ
-        self._profile = profile
+        self.profile: Profile | None = None
 
-    def text(self, name: str, *, also: str | None = None) -> Setting[str | None]:
-        found = _first(
-            _argument(self._arguments, name),
-            _variable(self._environ, f"KINETIC_{name.upper()}"),
-            self._from_profile(name),
-            _variable(self._environ, also) if also else None,
-        )
-        return found or Setting(None, "default")
+    def text(self, name: str, *, also: str = "") -> Setting[str | None]:
+        """Return the first value that is not empty; *also* is another variable, the last source."""
+        variable = f"KINETIC_{name.upper()}"
+        in_profile = self.of_profile(name)
+        for value, source in (
+            (self._arguments.get(name), "argument"),
+            (self._environ.get(variable), variable),
+            (in_profile.value, in_profile.source),
+            (self._environ.get(also), also),
+        ):
+            if value:
+                return Setting(value, source)
+        return Setting(None, "default")
 
-    def required(self, name: str, default: str) -> Setting[str]:
+    def of_profile(self, name: str) -> Setting[Any]:
+        if self.profile is None:
+            return Setting(None, "default")
+        return Setting(self.profile.settings.get(name), f"profile {self.profile.name!r}")
+
+    def path(self, name: str, default: Callable[[], Path], source: str) -> Setting[str]:
         found = self.text(name)
-        return (
-            Setting(default, "default")
-            if found.value is None
-            else Setting(found.value, found.source)
-        )
+        if found.value is None:
+            return Setting(str(default().absolute()), source)
+        return Setting(str(expanded(found.value, found.source).absolute()), found.source)
 
-    def flag(self, variable: str) -> Setting[bool]:
-        found = _variable(self._environ, variable)
-        if found is None:
+    def flag(self, name: str) -> Setting[bool]:
+        found = self.text(name)
+        if found.value is None:
             return Setting(False, "default")
         truth = _TRUTHS.get(found.value.strip().lower())
         if truth is None:
             raise ConfigurationError(
-                f"{variable} is {found.value!r}, which is neither yes nor no.",
-                hint=f"Set {variable}=1, or unset it.",
+                f"{name} is {found.value!r} ({found.source}), which is neither yes nor no.",
+                hint=f"Set KINETIC_{name.upper()}=1, or unset it.",
             )
-        return Setting(truth, variable)
+        return Setting(truth, found.source)
 
-    def number(self, variable: str, default: float) -> Setting[float]:
-        found = _variable(self._environ, variable)
-        if found is None:
-            return Setting(default, "default")
-        number = parse_number(found.value.strip())
-        if number is None or number < 0:
-            raise ConfigurationError(
-                f"{variable} is {found.value!r}, which is not a number of megabytes.",
-                hint=f"Set {variable}={default:g}, or unset it.",
-            )
-        return Setting(number, variable)
-
-    def seconds(self, name: str, default: float) -> Setting[float]:
+    def number(self, name: str) -> Setting[float]:
+        default, least, most, what = _NUMBERS[name]
         found = self.text(name)
         if found.value is None:
             return Setting(default, "default")
         number = parse_number(found.value.strip())
-        if number is None or not 1 <= number <= _LONGEST:
+        if number is None or not least <= number <= most:
             raise ConfigurationError(
-                f"{name} is {found.value!r} ({found.source}), which is not a number of seconds from 1 to "
-                f"{_LONGEST}.",
+                f"{name} is {found.value!r} ({found.source}), which is not {what}.",
                 hint=f"Set KINETIC_{name.upper()}={default:g}, or unset it.",
             )
         return Setting(number, found.source)
 
-    def _from_profile(self, name: str) -> Setting[str] | None:
-        if self._profile is None:
-            return None
-        value = self._profile.values().get(name)
-        return Setting(value, f"profile {self._profile.name!r}") if value else None
 
-
-_TRUTHS = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
-
-
-def _argument(arguments: Mapping[str, str | None], name: str) -> Setting[str] | None:
-    value = arguments.get(name)
-    return Setting(value, "argument") if value else None
-
-
-def _variable(environ: Mapping[str, str], name: str) -> Setting[str] | None:
-    value = environ.get(name)
-    return Setting(value, name) if value else None
-
-
-def _first(*candidates: Setting[str] | None) -> Setting[str] | None:
-    return next((found for found in candidates if found is not None), None)
-
-
-def _active_profile(path: Path, requested: Setting[str] | None) -> Profile | None:
+def _active_profile(path: Path, requested: Setting[str | None]) -> Profile | None:
     # Without a file, skip the imports that reading it needs.
-    if requested is None and _is_missing(path):
+    if requested.value is None and _is_missing(path):
         return None
     from kinetic.settings.profiles import read_profiles
 
     profiles = read_profiles(path)
-    if requested is not None:
+    if requested.value is not None:
         because = "--profile" if requested.source == "argument" else requested.source
         return profiles.find(requested.value, because=because)
     return profiles.active
-
-
-def _pod_overrides(active: Profile | None) -> Setting[Mapping[str, Any]]:
-    if active is None or not active.pod_overrides:
-        return Setting({}, "default")
-    return Setting(active.pod_overrides, f"profile {active.name!r}")
 
 
 def _is_missing(path: Path) -> bool:
@@ -367,9 +312,3 @@ def _is_missing(path: Path) -> bool:
     except OSError:
         return False  # In a folder of another user, for instance: reading it reports why.
     return False
-
-
-def _profile_setting(active: Profile | None, requested: Setting[str] | None) -> Setting[str | None]:
-    if active is None:
-        return Setting(None, "default")
-    return Setting(active.name, requested.source if requested else "current")

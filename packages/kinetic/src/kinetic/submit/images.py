@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -49,6 +48,8 @@ def parse_container_image(text: object) -> ContainerImage:
     if not isinstance(text, str) or not text.strip():
         raise InvalidRequestError(f"container_image={text!r} names no image.", hint=_HINT)
     if not any(mark in text for mark in "/:@."):
+        import difflib
+
         near = difflib.get_close_matches(text.strip().lower(), _KEYWORDS, n=1, cutoff=0.6)
         if near:
             raise InvalidRequestError(

@@ -8,8 +8,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.errors import InvalidRequestError
-from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
-from kinetic.resources import AttemptLimits, Resources
+from kinetic.quantities import (
+    AttemptLimits,
+    Resources,
+    parse_count,
+    parse_cpu,
+    parse_memory,
+    parse_timeout,
+)
 from kinetic.submit.images import ContainerImage, parse_container_image
 
 if TYPE_CHECKING:

@@ -59,10 +59,10 @@ class PackageOptions:
     @property
     def own(self) -> list[Path]:
         """Files of Kinetic that may lie inside a project or data, and are never shipped."""
-        from kinetic.settings.keys import key_path
+        from kinetic.settings.keys import KeyFile
 
         # The key is listed by itself: a link may lead to it, but not to the home.
-        return [self.home, key_path(self.home), *filter(None, [self.store])]
+        return [self.home, KeyFile(self.home).path, *filter(None, [self.store])]
 
 
 @dataclass(frozen=True)

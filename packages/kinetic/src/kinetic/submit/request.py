@@ -17,7 +17,7 @@ from kinetic_payload.stores.store import parse_location
 
 if TYPE_CHECKING:
     from kinetic.data import Data
-    from kinetic.resources import AttemptLimits, Resources
+    from kinetic.quantities import AttemptLimits, Resources
     from kinetic.settings.settings import Settings
     from kinetic.submit.images import ContainerImage
     from kinetic_k8s.accelerators import Accelerator

@@ -21,7 +21,6 @@ from kinetic.jobs.missing_modules import Project
 from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
-from kinetic.notices import warn_caller, warn_once
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.submit.data_checks import Worker, check_data
@@ -32,6 +31,7 @@ from kinetic.submit.warnings import (
     no_project_warning,
     shared_store_warning,
 )
+from kinetic.user_warnings import warn_caller, warn_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import click
@@ -68,32 +67,29 @@ def command(
     from kinetic.pod_overrides import check_pod_overrides
     from kinetic.settings.profiles import Profile, create_profile
 
-    profile = Profile(
-        name=name,
-        project=app.target.get("project"),
-        zone=app.target.get("zone"),
-        cluster=app.target.get("cluster"),
-        namespace=app.target.get("namespace"),
-        backend=backend or None,
-        kube_context=kube_context or None,
-        store_timeout=None if store_timeout is None else f"{store_timeout:g}",
-        service_account=service_account or None,
-        image_builder=image_builder or None,
-        build_secret=build_secret or None,
-        image_repo=image_repo or None,
-        base_image_repo=base_image_repo or None,
-        pod_overrides=check_pod_overrides(pod_overrides) if pod_overrides else None,
+    given: dict[str, Any] = {
+        **{key: app.target.get(key) for key in ("project", "zone", "cluster", "namespace")},
+        "backend": backend,
+        "kube_context": kube_context,
+        "store_timeout": None if store_timeout is None else f"{store_timeout:g}",
+        "service_account": service_account,
+        "image_builder": image_builder,
+        "build_secret": build_secret,
+        "image_repo": image_repo,
+        "base_image_repo": base_image_repo,
+        "pod_overrides": check_pod_overrides(pod_overrides) if pod_overrides else None,
         **_pathways(pathways),
-    )
+    }
+    profile = Profile(name, {key: value for key, value in given.items() if value})
     written = create_profile(app.profiles_path(), profile, replace=replace)
     current = " It is the current one." if written.current == name else ""
     app.output.line(f"Wrote profile {name}.{current}")
 
 
 def _pathways(given: tuple[str, ...]) -> dict[str, str]:
-    from kinetic.settings.profiles import PATHWAYS, Profile
+    from kinetic.settings.profiles import KEYS, PATHWAYS
 
-    known = [each.name for each in fields(Profile) if each.name.startswith(PATHWAYS)]
+    known = [key for key in KEYS if key.startswith(PATHWAYS)]
     found = {}
     for text in given:
         name, equals, value = text.partition("=")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import click
 
 from kinetic_cli.app import App
@@ -18,7 +16,7 @@ def command(app: App, as_json: bool) -> None:
     """List the profiles; `*` marks the current one."""
     known = app.profiles()
     rows = [
-        {**asdict(known.profiles[name]), "current": name == known.current}
+        {**known.profiles[name].facts(), "current": name == known.current}
         for name in sorted(known.profiles)
     ]
     if as_json:

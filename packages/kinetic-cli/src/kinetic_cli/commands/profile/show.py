@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import click
 
@@ -27,7 +26,7 @@ def command(app: App, name: str | None, as_json: bool) -> None:
         raise ConfigurationError(
             "No profile is current.", hint="Choose one with: kinetic profile use NAME"
         )
-    facts = {**asdict(known.find(name)), "current": name == known.current}
+    facts = {**known.find(name).facts(), "current": name == known.current}
     if as_json:
         app.output.json(facts)
     else:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kinetic.backends.backend import LogLine
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.jobs.stored_logs import follow_stored_host, stored_lines
-from kinetic.notices import Logins
+from kinetic.user_warnings import Logins
 from kinetic.waiting import Backoff
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.cluster.watch import SETTLING

@@ -33,7 +33,7 @@ from kinetic_k8s.quantity import quantity_of
 from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
-    from kinetic.resources import Resources
+    from kinetic.quantities import Resources
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form

@@ -43,7 +43,7 @@ from kinetic.backends.registry import LOCAL
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services, key_signer_of, open_at
-from kinetic.notices import warn_caller
+from kinetic.user_warnings import warn_caller
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import REPORT_SECONDS

@@ -26,7 +26,7 @@ from typing import Final
 from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
 from kinetic.jobs.requirements import BUCKET_CLIENT, PICKLE, bucket_requirement
-from kinetic.notices import warn_once
+from kinetic.user_warnings import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock, same_files

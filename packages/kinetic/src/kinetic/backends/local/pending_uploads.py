@@ -8,7 +8,7 @@ from kinetic.backends.backend import AttemptView, Observation
 from kinetic.backends.local.paths import JobFolder
 from kinetic.errors import IntegrityError, JobError, StoreError
 from kinetic.job_status import JobStatus
-from kinetic.notices import warn_caller
+from kinetic.user_warnings import warn_caller
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.pending_uploads import PendingUploads

@@ -17,7 +17,7 @@ from kinetic.backends.gke.images.builders import (
 from kinetic.errors import ConfigurationError
 from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
 from kinetic.jobs.services import LOOK
-from kinetic.notices import warn_once
+from kinetic.user_warnings import warn_once
 from kinetic_k8s.accelerators import Gpu
 
 if TYPE_CHECKING:

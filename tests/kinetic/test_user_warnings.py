@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.notices import Logins, warn_caller
+from kinetic.user_warnings import Logins, warn_caller
 
 
 def user_warnings(caught: Iterable[warnings.WarningMessage]) -> list[warnings.WarningMessage]:

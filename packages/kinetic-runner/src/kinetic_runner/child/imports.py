@@ -1,4 +1,4 @@
-"""(child) Do something right after user code imports a module; import nothing by itself."""
+"""(child) Imports of user code: which `kinetic` it finds, and what is done right after it imports a module."""
 
 from __future__ import annotations
 
@@ -6,8 +6,37 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
+
+import kinetic_runner
+from kinetic_payload.layout import WIRE_LINE
+
+
+def with_kinetic(path: Sequence[str]) -> list[str]:
+    """Return the import *path*, with the bundle's `kinetic` first unless the installed one is usable.
+
+    An unrelated package has the same name. Another version of Kinetic may use another wire format, or other
+    modules of `kinetic_payload`, which always comes from the bundle.
+    """
+    light = f"{os.path.dirname(os.path.dirname(str(kinetic_runner.__file__)))}/light"  # noqa: PTH120
+    if light not in path or _usable(light):
+        return list(path)
+    return [light, *(entry for entry in path if entry != light)]
+
+
+def _usable(light: str) -> bool:
+    try:
+        origin = getattr(find_spec("kinetic"), "origin", None) or ""
+        if origin.startswith(light):
+            return True
+        # Read it as text: it must not be imported before it is known to be Kinetic's.
+        wire = os.path.join(os.path.dirname(origin), "_wire.py")  # noqa: PTH118, PTH120
+        with open(wire, encoding="utf-8") as lines:  # noqa: PTH123 - pathlib takes time
+            return WIRE_LINE in map(str.rstrip, lines)
+    except (OSError, ValueError):
+        return False
 
 
 def after_import(name: str, then: Callable[[ModuleType], None]) -> None:
