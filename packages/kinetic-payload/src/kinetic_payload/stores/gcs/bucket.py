@@ -5,6 +5,7 @@ Names are not escaped here, so that external buckets can be read, including name
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import secrets
@@ -16,13 +17,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-import requests
+import urllib3
 
 from kinetic_payload.errors import StorePermissionError
+from kinetic_payload.http.session import NoResponseError
 from kinetic_payload.stores.gcs.checksums import decoded
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.errors import (
-    InvalidResponseError,
     NotFoundError,
     PreconditionError,
     ResponseError,
@@ -65,7 +66,7 @@ class BucketObject:
         """Parse the API's resource.
 
         Raises:
-            InvalidResponseError: *resource* does not describe an object.
+            NoResponseError: *resource* does not describe an object.
         """
         try:
             if not isinstance(resource["name"], str) or int(resource["size"]) < 0:
@@ -79,7 +80,7 @@ class BucketObject:
                 dict(resource.get("metadata") or {}),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidResponseError(f"not an object: {str(resource)[:200]}") from error
+            raise NoResponseError(f"not an object: {str(resource)[:200]}") from error
 
 
 class Bucket:
@@ -138,7 +139,7 @@ class Bucket:
             self._reported = now
         self._on_outage(text)
 
-    def send(self, method: str, url: str, **more: Any) -> requests.Response:
+    def send(self, method: str, url: str, **more: Any) -> urllib3.BaseHTTPResponse:
         """Make one request, with the policy's timeouts."""
         connect, read = self.retry.connect, self.retry.read
         limit = current_limit()
@@ -213,7 +214,7 @@ class Bucket:
             try:
                 response = self.send("DELETE", url)
                 # Google responds with 204. Emulators respond with other codes, and so does a captive portal.
-                if response.status_code != 204 and self._exists(name, if_generation):
+                if response.status != 204 and self._exists(name, if_generation):
                     raise intercepted(response, "a deletion")
             except NotFoundError as error:
                 if is_no_bucket(error):
@@ -248,7 +249,7 @@ class Bucket:
                         return BucketObject.of(done["resource"])
                     token = done.get("rewriteToken")
                     if not token:
-                        raise InvalidResponseError("neither a copy nor a token to continue it")
+                        raise NoResponseError("neither a copy nor a token to continue it")
             except NotFoundError as error:
                 if is_no_bucket(error):
                     raise
@@ -312,10 +313,10 @@ class Bucket:
                 return
 
 
-def json_object(response: requests.Response) -> dict[str, Any]:
+def json_object(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     """Return the JSON object in *response*."""
     try:
-        found = response.json()
+        found = json.loads(response.data)
     except (ValueError, RecursionError) as error:
         raise intercepted(response, "JSON") from error
     if not isinstance(found, dict):

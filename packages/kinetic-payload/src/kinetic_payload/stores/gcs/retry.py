@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final, TypeVar
 
-import requests
-import urllib3.exceptions
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
 from kinetic_payload.http import retry as http_retry
-from kinetic_payload.http.failures import is_untrusted
+from kinetic_payload.http.failures import causes, is_untrusted
 from kinetic_payload.http.retry import (
     TRANSIENT_STATUSES,
     GaveUpError,
     TransientError,
     retry_after,
 )
-from kinetic_payload.stores.gcs.errors import (
-    InvalidResponseError,
-    ResponseError,
-    RetryError,
-    UnreachableError,
-)
+from kinetic_payload.http.session import NoResponseError
+from kinetic_payload.stores.gcs.errors import ResponseError, RetryError
 from kinetic_payload.stores.outages import OutageLimit
 
 _T = TypeVar("_T")
@@ -118,28 +111,17 @@ def is_transient(error: BaseException) -> bool:
         return error.code in TRANSIENT_STATUSES or (
             error.code == 403 and bool(error.reasons & _TOO_FAST)
         )
+    if isinstance(error, NoResponseError):
+        return error.transient
     if is_untrusted(error):
         return False
     if isinstance(error, RefreshError):
-        return error.retryable or any(
-            isinstance(inner, TransportError) and is_transient(inner) for inner in error.args
-        )
-    if isinstance(error, TransportError):
-        return all(is_transient(inner) for inner in error.args if isinstance(inner, Exception))
-    return isinstance(
-        error,
-        InvalidResponseError
-        | requests.ConnectionError
-        | requests.Timeout
-        | requests.exceptions.ChunkedEncodingError
-        | requests.exceptions.ContentDecodingError
-        | urllib3.exceptions.HTTPError
-        | http.client.HTTPException
-        | ConnectionError
-        | TimeoutError,
-    )
+        return error.retryable or any(isinstance(cause, TransportError) for cause in causes(error))
+    return isinstance(error, TransportError)
 
 
 def _may_be_sent(error: Exception) -> bool:
     # An error of credentials occurs before the request is sent.
-    return not (isinstance(error, UnreachableError | GoogleAuthError) or is_untrusted(error))
+    return (
+        error.sent if isinstance(error, NoResponseError) else not isinstance(error, GoogleAuthError)
+    )
