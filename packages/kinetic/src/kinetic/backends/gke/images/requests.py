@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.images.builders import image_python
-from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
+from kinetic.jobs.requirements import BUCKET_REQUIREMENT, pickle_requirement
 from kinetic.notices import warn_once
 from kinetic_k8s.accelerators import Gpu
 
@@ -42,7 +42,7 @@ def image_request(
     from kinetic_images.recipe import RUNNER_PATH
 
     wheels = own_wheels_of(dependencies, home)
-    additions = [bucket_requirement(), *_imported(dependencies, packaging)]
+    additions = [BUCKET_REQUIREMENT, *_imported(dependencies, packaging)]
     if request.debug:
         additions.append("debugpy")
     if request.semantics == "pathways":
