@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Final
 
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import KineticError
 from kinetic_payload.stores.store import Store
 from kinetic_runner.store_retries import GONE
@@ -241,16 +242,15 @@ class _Uploader:
 
     def _upload(self, chunk: bytes) -> bool:
         """Write the next object, with retries; return whether it was written."""
-        pause = 0.1
+        backoff = Backoff(0.1, 5.0, jitter=0)
         while True:
             try:
                 # Not create-only: no other process writes this attempt's log, and this may be a retry.
                 self._store.write(self._name_of(self._sequence), chunk)
             except (KineticError, OSError) as error:
                 self.error = str(error)
-                if isinstance(error, GONE) or not self._wait_to_retry(pause):
+                if isinstance(error, GONE) or not self._wait_to_retry(backoff.next()):
                     return False
-                pause = min(pause * 2, 5.0)
             else:
                 self.error = None
                 self._sequence += 1
