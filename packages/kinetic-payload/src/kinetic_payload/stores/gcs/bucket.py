@@ -9,7 +9,6 @@ import json
 import math
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -37,7 +36,7 @@ from kinetic_payload.stores.gcs.translation import (
     no_bucket,
     translated,
 )
-from kinetic_payload.stores.outages import current_limit
+from kinetic_payload.stores.outages import OutageLimit, current_limit
 
 _T = TypeVar("_T")
 
@@ -46,7 +45,6 @@ FIELDS: Final = f"{_LISTED},metadata"
 NONCE: Final = "kinetic-write"
 """The key of the metadata by which a write recognises its object if the response was lost."""
 _SPECIAL: Final = re.compile(r"[][*?{},!^\\]")
-_REPORT_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -97,9 +95,10 @@ class Bucket:
         self.name = name
         self.retry = retry or RetryPolicy()
         self.service = service or Service.from_environment()
-        self._on_outage = on_outage
-        self._reported = -math.inf
-        self._report_lock = threading.Lock()
+        self._outage = OutageLimit(
+            math.inf, report=on_outage, quiet=self.retry.quiet, clock=self.retry.clock
+        )
+        """For calls of operations that have no limit."""
 
     def __repr__(self) -> str:
         return f"Bucket({self.name!r})"
@@ -117,39 +116,28 @@ class Bucket:
             connection = self.connection
         with translated(self.name, action, connection.principal):
             return self.retry.run_attempts(
-                act,
-                progress=progress,
-                on_failure=self._report,
-                limit=current_limit(),
-                where=f"gs://{self.name}",
+                act, self._limit, progress=progress, on_failure=self._explain
             )
 
-    def _report(self, error: Exception) -> None:
-        """Report an outage, at most once a minute for all threads."""
-        limit = current_limit()
-        seconds = min(self.retry.limit, limit.seconds if limit else math.inf)
-        text = f"gs://{self.name} is unavailable: {described_error(error)}. Retrying for up to {seconds:.0f} s."
-        if limit is not None:
-            limit.explain(text)
-            return
-        with self._report_lock:
-            now = self.retry.clock()
-            if now - self._reported < _REPORT_EVERY:
-                return
-            self._reported = now
-        self._on_outage(text)
+    @property
+    def _limit(self) -> OutageLimit:
+        return current_limit() or self._outage
+
+    def _explain(self, error: Exception) -> None:
+        seconds = min(self.retry.limit, self._limit.seconds)
+        self._limit.explain(
+            f"gs://{self.name} is unavailable: {described_error(error)}. Retrying for up to {seconds:.0f} s."
+        )
 
     def send(self, method: str, url: str, **more: Any) -> urllib3.BaseHTTPResponse:
         """Make one request, with the policy's timeouts."""
-        connect, read = self.retry.connect, self.retry.read
-        limit = current_limit()
-        if limit is None:
-            return self.connection.send(method, url, timeout=(connect, read), **more)
+        limit = self._limit
         # Keep half of the remaining time for another attempt. An upload gets all of it: over a slow network
         # its bytes may stay in the system's buffers for long.
-        connect = limit.at_most(connect, share=0.5)
-        read = limit.at_most(read, share=1.0 if callable(more.get("body")) else 0.5)
-        self.connection.reach(url, connect)
+        connect = limit.at_most(self.retry.connect, share=0.5)
+        read = limit.at_most(self.retry.read, share=1.0 if callable(more.get("body")) else 0.5)
+        if limit.seconds < math.inf:
+            self.connection.reach(url, connect)
         return self.connection.send(method, url, timeout=(connect, read), **more)
 
     def stat(self, name: str) -> BucketObject | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Final, TypeVar
 
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
@@ -42,33 +41,28 @@ class RetryPolicy(http_retry.RetryPolicy):
     def run_attempts(
         self,
         act: Callable[[int], _T],
+        outage: OutageLimit,
         *,
         progress: Callable[[], int] = lambda: 0,
         on_failure: Callable[[Exception], object] = lambda _: None,
-        limit: OutageLimit | None = None,
-        where: str = "",
     ) -> _T:
         """Return `act(n)`, where *n* is the number of failed attempts; retry it after transient failures.
 
-        Progress restarts the time. *act* must not retry by itself, or two limits would add up.
-        *on_failure* is called with each error after `quiet` seconds of failures. A *limit* ends all requests
-        of an operation to *where* together; with one, *on_failure* is called each time, because the limit
-        decides when to report.
+        Progress restarts the time. *act* must not retry by itself, or two limits would add up. *outage* ends all
+        requests of an operation together. *on_failure* is called with each error.
 
         Raises:
             RetryError: The time is up, or the service's certificate is not trusted.
         """
-        outage = limit or OutageLimit(inf, clock=self.clock)
-        quiet = self.quiet if limit is None else 0.0
         failed, reached = 0, progress()
 
         def attempt(_: float) -> _T:
             nonlocal failed, reached
             if outage.reached:
                 raise RetryError(sent=outage.sent) from outage.last
+            began = outage.clock()
             try:
-                with outage.attempt(where, progress) as began:
-                    found = act(failed)
+                found = act(failed)
             except Exception as error:
                 outage.sent = outage.sent or _may_be_sent(error)
                 if is_untrusted(error):
@@ -83,8 +77,7 @@ class RetryPolicy(http_retry.RetryPolicy):
                 outage.failed(began, error)
                 if outage.left <= 0:
                     raise RetryError(sent=outage.sent) from error
-                if outage.lasted >= quiet:
-                    on_failure(error)
+                on_failure(error)
                 failed += 1
                 response = error.response if isinstance(error, ResponseError) else None
                 asked = 0.0 if response is None else retry_after(response.headers)
