@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import urllib3
 
@@ -70,33 +70,28 @@ class Head:
         return cls(int(size), int(stated) if known else None, crc32c)
 
 
-class Sink(Protocol):
-    """Receives bytes, in order."""
-
-    def opened(self, head: Head) -> None:
-        """Receive the headers, once, before the first bytes."""
-        ...
-
-    def put(self, offset: int, data: bytes) -> None:
-        """Receive *data*, which begins at *offset* in the object."""
-        ...
+Put = Callable[[int, bytes], object]
+"""Receives bytes that begin at an offset in the object, in order."""
 
 
 def fetch(
     bucket: Bucket,
     name: str,
-    sink: Sink,
+    put: Put,
     *,
     start: int = 0,
     end: int | None = None,
     generation: int | None = None,
+    opened: Callable[[Head], object] = lambda _: None,
 ) -> Head:
-    """Write the bytes from *start* up to *end* to *sink*, of *generation* or the current one.
+    """Pass the bytes from *start* up to *end* to *put*, of *generation* or the current one.
+
+    Before, *opened* is called once, with the headers.
 
     Raises:
         ReplacedError: The generation does not exist any more.
     """
-    transfer = _Transfer(bucket, name, sink, start, end, generation)
+    transfer = _Transfer(bucket, name, put, start, end, generation, opened)
     action = f"read {name!r}"
     return bucket.run(action, transfer.attempt, progress=lambda: transfer.position)
 
@@ -106,14 +101,16 @@ class _Transfer:
         self,
         bucket: Bucket,
         name: str,
-        sink: Sink,
+        put: Put,
         start: int,
         end: int | None,
         generation: int | None,
+        opened: Callable[[Head], object],
     ) -> None:
         self._bucket = bucket
         self._name = name
-        self._sink = sink
+        self._put = put
+        self._opened = opened
         self.position = start
         self._end = end
         self._generation = generation
@@ -150,7 +147,7 @@ class _Transfer:
         head = Head.of(response, self.position, self._generation)
         if self._head is None:
             self._head = head
-            self._sink.opened(head)
+            self._opened(head)
             self._generation = head.generation
         return self._head
 
@@ -162,7 +159,7 @@ class _Transfer:
         end = head.size if self._end is None else min(self._end, head.size)
         for data in _blocks(response, end - self.position):
             check_wanted()
-            self._sink.put(self.position, data)
+            self._put(self.position, data)
             self.position += len(data)
         if self.position < end:
             raise NoResponseError(f"{end - self.position} bytes are missing")
