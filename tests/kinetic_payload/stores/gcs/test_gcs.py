@@ -166,7 +166,6 @@ def test_an_answer_that_came_late_tells_no_time_where_one_came_soon() -> None:
             {"KINETIC_STORAGE_ENDPOINT": "https://other", "STORAGE_EMULATOR_HOST": "x"},
             Service("https://other"),
         ),
-        ({"API_ENDPOINT_OVERRIDE": "https://other"}, Service("https://other")),
     ],
 )
 def test_the_environment_chooses_the_service(

@@ -97,13 +97,3 @@ def limited(limit: OutageLimit) -> Iterator[None]:
         yield
     finally:
         _limit.reset(before)
-
-
-@contextmanager
-def limited_look(seconds: float, report: Callable[[str], object]) -> Iterator[None]:
-    """Limit the block to *seconds*, unless it is part of an operation that has a limit."""
-    if _limit.get() is not None:
-        yield
-        return
-    with limited(OutageLimit(seconds, report=report)):
-        yield

@@ -141,7 +141,7 @@ class Connection:
         response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
         if response.status == 401:
             response.close()
-            self._replace_credentials(token)
+            self._note_refusal(token)
             response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
         if response.status in (401, 403):
             self._note_refusal(token)
@@ -206,14 +206,11 @@ class Connection:
             token: str | None = self._credentials.token
         return token
 
-    def _replace_credentials(self, token: str | None) -> None:
-        """Replace the credentials whose *token* was rejected, unless another thread has done so."""
-        with self._token_lock:
-            if self._credentials.token == token and not self._service.anonymous:
-                self._reload_credentials()
-
     def _note_refusal(self, token: str | None) -> None:
-        """Let the next request read the credentials again: the user may have changed the account."""
+        """Let the next request read the credentials again, unless another thread has replaced this *token*.
+
+        The user may have logged in again, or changed the account.
+        """
         with self._token_lock:
             if self._credentials.token == token and not self._service.anonymous:
                 self._refused = True

@@ -44,12 +44,9 @@ class Service:
         # Google's libraries read these variables, and everything that uses buckets must agree with them.
         known = os.environ if environment is None else environment  # noqa: TID251
         file = known.get(FILE_VARIABLE, "")
-        if endpoint := known.get(Env.STORAGE_ENDPOINT, ""):
-            return cls(_address(endpoint), allow_anonymous=allow_anonymous, credentials_file=file)
-        if emulator := known.get("STORAGE_EMULATOR_HOST", ""):
+        endpoint = known.get(Env.STORAGE_ENDPOINT, "")
+        if not endpoint and (emulator := known.get("STORAGE_EMULATOR_HOST", "")):
             return cls(_address(emulator), anonymous=True)
-        # `google-cloud-storage` reads it, too.
-        endpoint = known.get("API_ENDPOINT_OVERRIDE", "")
         return cls(
             _address(endpoint) if endpoint else None,
             allow_anonymous=allow_anonymous,
