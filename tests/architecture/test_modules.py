@@ -34,12 +34,10 @@ NOT_OURS_TO_CATCH = {
     "kinetic_payload.stores.gcs.download.CorruptedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.resumable_download.ReplacedError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.InterceptedResponseError": "goes from one part of the bucket store to another",
-    "kinetic_payload.stores.gcs.errors.InvalidResponseError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.NotFoundError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.PreconditionError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.ResponseError": "goes from one part of the bucket store to another",
     "kinetic_payload.stores.gcs.errors.RetryError": "goes from one part of the bucket store to another",
-    "kinetic_payload.stores.gcs.errors.UnreachableError": "goes from one part of the bucket store to another",
     "kinetic_runner.child.stop_requests.Terminated": "SIGTERM, which user code must not catch as an Exception",
 }
 """Exceptions that no user ever sees, and why they are not errors."""

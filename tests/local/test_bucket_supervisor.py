@@ -262,7 +262,9 @@ def test_jobs_over_a_folder_get_no_variables_of_buckets(
 def test_the_client_of_buckets_can_be_imported_from_its_folders_alone() -> None:
     import subprocess
 
-    code = "import sys; sys.path += sys.argv[1:]; from google.cloud import storage"
+    code = (
+        "import sys; sys.path += sys.argv[1:]; import google_crc32c, google.auth.transport.requests"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, *client_folders()],
         capture_output=True,

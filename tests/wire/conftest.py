@@ -39,8 +39,7 @@ def _close_connections() -> Iterator[None]:
     reach the 1,024 descriptors that `select` supports.
     """
     yield
-    while connections._connections:
-        connections._connections.popitem()[1]._session.close()
+    connections._connections.clear()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -12,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -387,48 +385,6 @@ def certificate_file(folder: Path) -> Path:
         )
     )
     return chain
-
-
-def test_the_client_certificate_of_the_environment_is_used(tmp_path: Path) -> None:
-    chain = str(certificate_file(tmp_path))
-    config = tmp_path / "certificate_config.json"
-    workload = {"cert_path": chain, "key_path": chain}
-    config.write_text(json.dumps({"version": 1, "cert_configs": {"workload": workload}}))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(chain)
-    context.load_verify_locations(chain)
-    context.verify_mode = ssl.CERT_REQUIRED
-    shown: list[object] = []
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            while not shown:
-                taken, _ = listening.accept()  # The first connection only asks whether it works.
-                with (
-                    taken,
-                    suppress(OSError),
-                    context.wrap_socket(taken, server_side=True) as wrapped,
-                ):
-                    shown.append(wrapped.getpeercert())
-                    wrapped.recv(1 << 16)
-                    wrapped.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        printed = look(
-            {
-                "API_ENDPOINT_OVERRIDE": f"https://localhost:{listening.getsockname()[1]}",
-                "GOOGLE_API_CERTIFICATE_CONFIG": str(config),
-                "GOOGLE_API_USE_CLIENT_CERTIFICATE": "true",
-                "NO_GCE_CHECK": "true",
-                "REQUESTS_CA_BUNDLE": chain,
-            },
-            what="bucket",
-        )
-        thread.join()
-
-    assert shown[0]
-    assert printed.startswith("StorePermissionError")
 
 
 @pytest.mark.parametrize("of", ["the bucket", "tokens"])

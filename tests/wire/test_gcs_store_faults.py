@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -255,21 +255,6 @@ def test_an_outage_of_many_parallel_writes_is_retried_until_it_ends(
         list(pool.map(lambda number: store.write(f"new/{number}", b"new"), range(16)))
 
     assert len(list(store.list("new/"))) == 16
-
-
-@pytest.mark.parametrize("limit", [None, 60.0])
-def test_a_change_of_the_proxy_is_noticed_between_retries(
-    gcs: GcsServer, monkeypatch: pytest.MonkeyPatch, limit: float | None
-) -> None:
-    with socket.socket() as closed:  # Bound, and not listened to.
-        closed.bind(("127.0.0.1", 0))
-        monkeypatch.delenv("no_proxy", raising=False)
-        monkeypatch.delenv("NO_PROXY", raising=False)
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed.getsockname()[1]}")
-        retry = replace(QUICK, pause=lambda _: monkeypatch.delenv("http_proxy", raising=False))
-
-        with limited(OutageLimit(limit)) if limit else nullcontext():
-            assert open_it(gcs, retry).stat("o") is None
 
 
 def test_an_outage_without_end_is_reported_with_the_last_error(gcs: GcsServer) -> None:

@@ -102,8 +102,8 @@ def test_a_refusal_is_final_after_the_first_seconds() -> None:
         raise attempts[-1]
 
     more: Any = {"pause": threading.Event().wait, "warn": lambda text: None}
-    for seconds, expected in ((0, 1), (1, 3)):  # After 0, 0.5 and 1 s.
+    for seconds in (0, 1):
         attempts.clear()
         with pytest.raises((CredentialsError, StorePermissionError)):
             retry_in_new_pod(refused, seconds=seconds, **more)
-        assert len(attempts) == expected
+        assert (len(attempts) > 1) is (seconds > 0)

@@ -197,7 +197,7 @@ def test_every_module_that_was_moved_is_where_the_loader_looks(name: str) -> Non
 @pytest.mark.parametrize(
     ("earlier_name", "name"),
     [
-        ("_payload.stores.gcs.patience\nBrokenAnswerError", "InvalidResponseError"),
+        ("_payload.stores.gcs.patience\nBrokenAnswerError", "NoResponseError"),
         ("_payload.stores.gcs.patience\nPatienceError", "RetryError"),
         ("_payload.stores.gcs.origin\nForeignAnswerError", "InterceptedResponseError"),
         ("_payload.concurrently\nStopped", "Stopped"),

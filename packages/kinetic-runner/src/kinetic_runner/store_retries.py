@@ -8,6 +8,7 @@ from threading import Event
 from time import monotonic
 from typing import Final, TypeVar
 
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import (
     BucketNotFoundError,
     CredentialsError,
@@ -47,28 +48,28 @@ def retry(
     *,
     seconds: float,
     pause: Callable[[float], bool],
+    retried: tuple[type[Exception], ...] = (StoreError, IntegrityError, OSError),
     final: tuple[type[Exception], ...] = GONE,
     on_failure: OnFailure = ignore_failure,
 ) -> T:
     """Return what *action* returns; retry for *seconds* while the store fails.
 
     *pause* waits, and returns True to give up sooner. *on_failure* is called with each error that is
-    retried. Errors in *final*, and errors that no retry can fix, are raised at once.
+    *retried*. Errors in *final*, and errors that no retry can fix, are raised at once.
     """
-    until = monotonic() + seconds
-    delay = 0.1
+    until, backoff = monotonic() + seconds, Backoff(0.1, 5.0, jitter=0)
     while True:
         try:
             return action()
         except (PreconditionFailedError, ObjectNotFoundError):
             raise
-        except (StoreError, IntegrityError, OSError) as error:
+        except retried as error:
             if isinstance(error, final) or _is_permanent(error):
                 raise
             on_failure(error)
-            if monotonic() + delay > until or pause(delay):
+            left = until - monotonic()
+            if left <= 0 or pause(min(backoff.next(), left)):
                 raise
-        delay = min(delay * 2, 5.0)
 
 
 def retry_in_new_pod(
@@ -82,20 +83,19 @@ def retry_in_new_pod(
 
     *warn* is called once with a sentence about it. *pause* waits, and returns True to give up sooner.
     """
-    until, delay = monotonic() + seconds, 0.5
-    while True:
-        try:
-            return action()
-        except (CredentialsError, StorePermissionError) as error:
-            left = until - monotonic()
-            if left <= 0:
-                raise
-            if delay == 0.5:
-                why = error.message.rstrip(".")
-                warn(f"{why}. The pod is new: retrying for up to {left:.0f} s.")
-            if pause(min(delay, left)):
-                raise
-        delay = min(delay * 2, 5.0)
+    warned = seconds <= 0
+
+    def warn_once(error: Exception) -> None:
+        nonlocal warned
+        if not warned:
+            why = str(getattr(error, "message", error)).rstrip(".")
+            warn(f"{why}. The pod is new: retrying for up to {seconds:.0f} s.")
+        warned = True
+
+    rejected = (CredentialsError, StorePermissionError)
+    return retry(
+        action, seconds=seconds, pause=pause, retried=rejected, final=(), on_failure=warn_once
+    )
 
 
 def _is_permanent(error: Exception) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from typing import Final
+
+from kinetic_payload.backoff import Backoff as Backoff
 
 Clock = Callable[[], float]
 """Returns seconds that never decrease."""
@@ -32,37 +33,6 @@ class Deadline:
         """Return *seconds*, or the time left if that is less."""
         left = self.remaining
         return seconds if left is None else min(seconds, left)
-
-
-class Backoff:
-    """Exponential backoff: delays grow from *first* to *limit*, each shortened by random jitter.
-
-    Jitter keeps many clients that failed together from retrying together.
-    """
-
-    def __init__(
-        self,
-        first: float = 0.2,
-        limit: float = 20.0,
-        *,
-        jitter: float = 0.5,
-        rand: Callable[[], float] = random.random,
-    ) -> None:
-        self._first = first
-        self._limit = limit
-        self._jitter = jitter
-        self._rand = rand
-        self._next = first
-
-    def next(self) -> float:
-        """Return the delay before the next attempt."""
-        delay = min(self._next, self._limit)
-        self._next = min(self._next * 2, self._limit)
-        return delay * (1 - self._jitter * self._rand())
-
-    def reset(self) -> None:
-        """Start again at the first delay, after a success."""
-        self._next = self._first
 
 
 _POLL_LEAST: Final = 0.002

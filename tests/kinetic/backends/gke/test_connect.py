@@ -89,9 +89,7 @@ def test_a_context_that_is_unknown_on_this_machine_is_replaced_by_its_own_settin
         "https://bucket.localhost",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize(
-    "variable", ["KINETIC_STORAGE_ENDPOINT", "STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE"]
-)
+@pytest.mark.parametrize("variable", ["KINETIC_STORAGE_ENDPOINT", "STORAGE_EMULATOR_HOST"])
 def test_a_bucket_service_on_a_loopback_address_is_refused(variable: str, address: str) -> None:
     with pytest.raises(ConfigurationError, match=variable):
         storage_variables({variable: address})

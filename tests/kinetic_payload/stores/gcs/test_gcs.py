@@ -21,18 +21,18 @@ from hypothesis import strategies as st
 
 from kinetic_payload.errors import (
     BucketNotFoundError,
-    CredentialsError,
     InvalidRequestError,
     ObjectNotFoundError,
     StoreError,
     StorePermissionError,
     StoreUnavailableError,
 )
+from kinetic_payload.http.clock import ServiceClock
+from kinetic_payload.http.session import NoResponseError, no_response
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, name_escaping
-from kinetic_payload.stores.gcs.connection import ServiceClock
 from kinetic_payload.stores.gcs.download import full_disk_translated
-from kinetic_payload.stores.gcs.errors import InvalidResponseError, RetryError, response_error
+from kinetic_payload.stores.gcs.errors import BY_CODE, ResponseError, RetryError
 from kinetic_payload.stores.gcs.retry import is_transient
 from kinetic_payload.stores.gcs.translation import refusal, translated
 from kinetic_payload.stores.store import Location
@@ -80,16 +80,10 @@ def test_checksums_are_spelled_as_google_does() -> None:
 
 
 def answered(code: int, reason: str = "", message: str = "") -> Exception:
-    return response_error(code, message, reasons=[reason])
+    return BY_CODE.get(code, ResponseError)(code, message, reasons=[reason])
 
 
-DISTRUST = requests.exceptions.SSLError(
-    urllib3.exceptions.MaxRetryError(
-        None,  # type: ignore[arg-type]
-        "/",
-        urllib3.exceptions.SSLError(ssl.SSLCertVerificationError("certificate verify failed")),
-    )
-)
+DISTRUST = urllib3.exceptions.SSLError(ssl.SSLCertVerificationError("certificate verify failed"))
 
 
 @pytest.mark.parametrize(
@@ -99,19 +93,17 @@ DISTRUST = requests.exceptions.SSLError(
         *((answered(code), False) for code in (400, 401, 403, 404, 410, 412, 416, 501)),
         (answered(403, "rateLimitExceeded"), True),
         (answered(403, "forbidden"), False),
-        (requests.ConnectionError("refused"), True),
-        (requests.ReadTimeout(), True),
-        (requests.exceptions.SSLError("unexpected end"), True),
-        (requests.exceptions.InvalidURL(), False),
-        (DISTRUST, False),
+        (no_response(ConnectionRefusedError()), True),
+        (no_response(urllib3.exceptions.SSLError("unexpected end")), True),
+        (no_response(urllib3.exceptions.ProtocolError("broken")), True),
+        (no_response(urllib3.exceptions.LocationParseError("x")), False),
+        (no_response(DISTRUST), False),
         (TransportError(DISTRUST), False),
         (TransportError(requests.ConnectionError()), True),
         (RefreshError("invalid_grant"), False),
         (RefreshError("internal_failure", retryable=True), True),
         (RefreshError(TransportError(requests.ConnectionError())), True),
-        (urllib3.exceptions.ProtocolError("broken"), True),
-        (InvalidResponseError(), True),
-        (ConnectionResetError(), True),
+        (NoResponseError("bytes are missing"), True),
         (OSError(28, "No space left on device"), False),
         (ValueError(), False),
     ],
@@ -141,7 +133,7 @@ NO_ACCESS = (
 def test_a_refusal_says_what_to_do(
     code: int, message: str, kind: type[Exception], told: str
 ) -> None:
-    error = refusal(response_error(code, message), "bucket", "list objects")
+    error = refusal(ResponseError(code, message), "bucket", "list objects")
 
     assert type(error) is kind
     assert told in str(error)
@@ -174,7 +166,6 @@ def test_an_answer_that_came_late_tells_no_time_where_one_came_soon() -> None:
             {"KINETIC_STORAGE_ENDPOINT": "https://other", "STORAGE_EMULATOR_HOST": "x"},
             Service("https://other"),
         ),
-        ({"API_ENDPOINT_OVERRIDE": "https://other"}, Service("https://other")),
     ],
 )
 def test_the_environment_chooses_the_service(
@@ -183,31 +174,11 @@ def test_the_environment_chooses_the_service(
     assert Service.from_environment(environment) == expected
 
 
-@pytest.mark.parametrize(
-    ("universe", "wanted", "mtls", "expected"),
-    [
-        ("googleapis.com", "auto", False, "https://storage.googleapis.com"),
-        ("googleapis.com", "auto", True, "https://storage.mtls.googleapis.com"),
-        ("googleapis.com", "never", True, "https://storage.googleapis.com"),
-        ("googleapis.com", "always", False, "https://storage.mtls.googleapis.com"),
-        ("example.com", "auto", False, "https://storage.example.com"),
-    ],
-)
-def test_universe_and_client_certificates_choose_the_address(
-    monkeypatch: pytest.MonkeyPatch, universe: str, wanted: str, mtls: bool, expected: str
-) -> None:
-    monkeypatch.setenv("GOOGLE_API_USE_MTLS_ENDPOINT", wanted)
-    credentials = Credentials("token", universe_domain=universe)  # type: ignore[no-untyped-call]
-
-    assert Service().address(credentials, mtls=mtls) == expected
-    assert Service("http://other").address(credentials, mtls=mtls) == "http://other"
-
-
-def test_client_certificates_in_another_universe_are_refused() -> None:
+def test_the_universe_of_the_credentials_chooses_the_address() -> None:
     credentials = Credentials("token", universe_domain="example.com")  # type: ignore[no-untyped-call]
 
-    with pytest.raises(CredentialsError, match=r"credentials are of example\.com"):
-        Service().address(credentials, mtls=True)
+    assert Service().address(credentials) == "https://storage.example.com"
+    assert Service("http://other").address(credentials) == "http://other"
 
 
 def test_a_location_opens_as_a_bucket_without_asking_anybody() -> None:
@@ -258,4 +229,4 @@ def test_a_connection_that_failed_is_told_without_what_it_was_wrapped_in() -> No
         StoreUnavailableError, match=r"Last error: \[Errno \d+\] Connection reset by peer"
     )
     with told, translated("bucket", "look"):
-        raise RetryError from requests.ConnectionError(reason)
+        raise RetryError from no_response(reason)

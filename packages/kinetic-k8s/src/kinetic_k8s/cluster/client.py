@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, Self
 from urllib.parse import quote, urlencode
 
@@ -23,6 +22,7 @@ from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Identity, Refusal, Request, error_of
 from kinetic_k8s.errors import ClusterChangedError, ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.http.failures import cause_text, is_untrusted
 from kinetic_payload.http.retry import retry_after
 
@@ -86,11 +86,11 @@ class ApiServer:
         )
 
     def now(self) -> datetime:
-        """Return the time by the clock of the server, as its latest response showed it; this sends no request.
+        """Return the time by the clock of the server, as its responses showed it; this sends no request.
 
         Before the first response, that is the time of this machine.
         """
-        return self._connection.server_time()
+        return datetime.now(UTC) + timedelta(seconds=self._connection.clock.ahead or 0.0)
 
     def within(self, seconds: float) -> Self:
         """Return the same cluster with a time limit of *seconds* for each call, retries included."""
@@ -412,13 +412,14 @@ class ApiServer:
         headers = {"Accept": _BRIEF if brief else "application/json"}
         if body is not None:
             headers["Content-Type"] = content_type
-        pause, rejections = _FIRST_PAUSE, 0
+        backoff, rejections = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), 0
         repeated = renewed = moved = False
         cause: HTTPError | None
         changed: ClusterChangedError | None = None
         while True:
             left = max(deadline - self._clock(), 0.1)
             opened = self._connection.opened()
+            sent = time.time()
             asked = 0.0
             try:
                 response = opened.request(
@@ -431,7 +432,7 @@ class ApiServer:
                     ),
                 )
                 status, data = response.status, response.data
-                self._connection.set_server_time(response.headers.get("Date"))
+                self._connection.clock.note(response.headers.get("Date"), sent, time.time())
             except HTTPError as error:
                 if not moved:
                     moved, found = True, self._looked_up(opened, left)
@@ -465,7 +466,7 @@ class ApiServer:
                 problem, cause = f"{refusal.text} ({status})", None
                 asked = retry_after(response.headers)
             repeated = True
-            wait = max(pause * random.uniform(0.5, 1.0), asked)  # noqa: S311 - not for secrets
+            wait = max(backoff.next(), asked)
             if self._clock() + wait >= deadline:
                 raise changed or ClusterUnreachableError(
                     f"Could not {request} in {self.identity}: no usable response in {self._limit:g} s. "
@@ -473,7 +474,6 @@ class ApiServer:
                     hint=_CHECK_NETWORK,
                 ) from cause
             self._pause(wait)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _looked_up(self, failed: Opened, limit: float) -> bool | ClusterChangedError:
         """Return whether the cluster has moved, or the error if there is another one in its place.

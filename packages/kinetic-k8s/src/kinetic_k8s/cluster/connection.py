@@ -8,10 +8,8 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -29,12 +27,14 @@ from kinetic_k8s.errors import (
     NotAuthenticatedError,
     UnknownClusterError,
 )
+from kinetic_payload.backoff import Backoff
+from kinetic_payload.http.clock import ServiceClock
 from kinetic_payload.proxies import proxy_headers
 
 _RETRY_RENEWAL: Final = timedelta(seconds=30)
 """When a failed renewal of credentials that the server still accepts is repeated."""
-_FIRST_LOGIN_PAUSE: Final = timedelta(seconds=2)
-_LONGEST_LOGIN_PAUSE: Final = timedelta(seconds=30)
+_FIRST_LOGIN_PAUSE: Final = 2.0
+_LONGEST_LOGIN_PAUSE: Final = 30.0
 _LOOK_UP_EVERY: Final = timedelta(seconds=60)
 """The least time between two look-ups of a cluster whose address does not respond."""
 
@@ -196,16 +196,17 @@ class Connection:
         self._renew_at: datetime | None = None
         self._authenticated = False
         """Whether the latest credentials were not anonymous."""
-        self._refused: tuple[ClusterError, datetime, timedelta] | None = None
-        """The error of the latest attempt to get credentials, when it is repeated, and the pause until then.
+        self._login_pauses = Backoff(_FIRST_LOGIN_PAUSE, _LONGEST_LOGIN_PAUSE, jitter=0)
+        self._refused: tuple[ClusterError, datetime] | None = None
+        """The error of the latest attempt to get credentials, and when that is repeated.
 
         Threads that waited for that attempt have its error, too.
         """
         self._look_up_at: datetime | None = None
         self._changed: ClusterChangedError | None = None
         """What the latest look-up found, if that is another cluster."""
-        self._ahead = timedelta()
-        """How far the clock of this machine is ahead of the server's."""
+        self.clock = ServiceClock()
+        """The clock of the server, told by those who send requests."""
         self.permitted: set[tuple[str, str, str]] = set()
         """Verb, resource and namespace of requests that the server has permitted."""
 
@@ -213,15 +214,6 @@ class Connection:
     def server(self) -> str:
         """The present address of the server."""
         return self._access.server
-
-    def server_time(self) -> datetime:
-        """Return the time by the server's clock, as far as `set_server_time` was told it."""
-        return self._now() - self._ahead
-
-    def set_server_time(self, date: str | None) -> None:
-        """Note the header `Date` of a response that has just arrived; it has whole seconds."""
-        with suppress(TypeError, ValueError):  # There is none, or it is no date.
-            self._ahead = self._now() - parsedate_to_datetime(date or "")
 
     def opened(self) -> Opened:
         """Return the current connections, with credentials that have not expired.
@@ -327,11 +319,12 @@ class Connection:
                     hint="Log in again.",
                 )
         except (NotAuthenticatedError, ClusterUnreachableError) as error:
-            pause = _FIRST_LOGIN_PAUSE
-            if self._refused is not None and isinstance(error, NotAuthenticatedError):
-                pause = min(self._refused[2] * 2, _LONGEST_LOGIN_PAUSE)
-            self._refused = copy.copy(error), self._now() + pause, pause
+            if isinstance(error, ClusterUnreachableError):
+                self._login_pauses.reset()
+            pause = timedelta(seconds=self._login_pauses.next())
+            self._refused = copy.copy(error), self._now() + pause
             raise
+        self._login_pauses.reset()
         self._refused, self._authenticated = None, not found.anonymous
         return found
 

@@ -21,6 +21,7 @@ from kinetic_k8s.errors import (
 )
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.reading.attempts import PodView
+from kinetic_payload.backoff import Backoff
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
@@ -109,7 +110,7 @@ class PodLog:
             with suppress(LogNotReadyError, ObjectGoneError):
                 yield from self._lines(follow=False)
             return
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         rejected: float | None = None
         accepted = False
         while not self._closed.is_set():
@@ -118,7 +119,8 @@ class PodLog:
                     return
                 accepted = True
                 for line in self._lines(follow=True):
-                    pause, rejected = _FIRST_PAUSE, None
+                    rejected = None
+                    backoff.reset()
                     yield line
                 if (pod := self._look()) is None:
                     return
@@ -140,8 +142,7 @@ class PodLog:
                         log.warning("%s The log continues after that.", error)
                 elif self._clock() - rejected > SETTLING:
                     raise
-            self._closed.wait(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            self._closed.wait(backoff.next())
 
     def _lines(self, *, follow: bool) -> Iterator[str]:
         """Iterate over the lines of one request that have not been seen yet."""

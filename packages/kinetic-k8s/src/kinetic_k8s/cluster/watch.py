@@ -7,7 +7,6 @@ version might report nothing for ever, if the server was restored to an earlier 
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from kinetic_k8s.errors import (
     NotPermittedError,
 )
 from kinetic_k8s.manifests import Manifest
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import KineticError
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class _Follower:
 
     def run(self) -> None:
         """Follow until closed."""
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         rejected: float | None = None
         while not self._closed.is_set():
             self._settled = False
@@ -164,8 +164,7 @@ class _Follower:
                 rejected = None
                 longest = _LONGEST_PAUSE_BETWEEN_ENDS
                 if self._clock() - begun >= _STEADY:
-                    pause = _FIRST_PAUSE
-            pause = min(pause, longest)
+                    backoff.reset()
             if isinstance(error, InvalidManifestError) and self._marked:
                 self._marked = False  # A server before 1.34 may not support it.
                 continue
@@ -177,8 +176,7 @@ class _Follower:
                     self._error = error
                     self._report()
             asked = error.retry_after if isinstance(error, ClusterUnreachableError) else 0.0
-            self._closed.wait(max(pause * random.uniform(0.5, 1.0), asked))  # noqa: S311 - not for secrets
-            pause *= 2
+            self._closed.wait(max(min(backoff.next(), longest), asked))
 
     def _follow(self) -> KineticError | None:
         """Follow one request to its end; return the error that ended it, or None."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from time import monotonic
 from typing import Final, TypeVar
 
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.threads import check_wanted, pause
 
 _T = TypeVar("_T")
@@ -63,7 +63,7 @@ class RetryPolicy:
         Raises:
             GaveUpError: The time is up.
         """
-        since, reached, longest = self.clock(), progress(), self.first
+        since, reached, backoff = self.clock(), progress(), Backoff(self.first, self.longest)
         while True:
             check_wanted()
             left = since + self.limit - self.clock()
@@ -71,14 +71,13 @@ class RetryPolicy:
                 return act(max(left, 1.0))
             except TransientError as error:
                 if progress() > reached:
-                    since, reached, longest = self.clock(), progress(), self.first
+                    since, reached = self.clock(), progress()
+                    backoff.reset()
                 left = since + self.limit - self.clock()
                 if left <= 0:
                     raise GaveUpError(self.limit, error) from error
-                wait = random.uniform(longest / 2, longest)  # noqa: S311 - no secret
-                wait = max(wait, error.retry_after)
+                wait = max(backoff.next(), error.retry_after)
             self.pause(min(wait, left))
-            longest = min(2 * longest, self.longest)
 
     def too_slow(self, received: int, seconds: float) -> bool:
         """Return whether *received* bytes are too few for a body after *seconds*."""

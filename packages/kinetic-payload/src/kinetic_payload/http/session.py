@@ -7,7 +7,7 @@ import os
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -46,14 +46,23 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 class NoResponseError(Exception):
     """A request got no usable response.
 
-    *transient*: another try may get one. *untrusted*: the server's certificate is not trusted.
+    *transient*: another try may get one. *untrusted*: the server's certificate is not trusted. *sent*: the
+    server may have received the request.
     """
 
-    def __init__(self, reason: str, *, transient: bool = True, untrusted: bool = False) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        transient: bool = True,
+        untrusted: bool = False,
+        sent: bool = True,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.transient = transient
         self.untrusted = untrusted
+        self.sent = sent
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,12 @@ def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.
     """
     variable = next((name for name in _CERTIFICATES if environ.get(name)), None)
     if variable is None:
-        return ssl.create_default_context()
+        places = ssl.get_default_verify_paths()
+        if places.cafile or (places.capath and any(Path(places.capath).iterdir())):
+            return ssl.create_default_context()
+        import certifi  # The system has none, as in small images.
+
+        return ssl.create_default_context(cafile=certifi.where())
     path = Path(environ[variable])
     try:
         if path.is_dir():
@@ -178,12 +192,12 @@ def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.
         ) from error
 
 
-class Session:
-    """Sends requests; threads can share it. Connections are kept for further requests.
+class Pools:
+    """Connections that are kept for further requests; threads can share them.
 
     Certificates are verified with `SSL_CERT_FILE` or `REQUESTS_CA_BUNDLE` of *environ*, or those of the system.
     Proxies are those of *proxies*; None: of this process and of the system. Certificates that cannot be read
-    are a *failure*.
+    are a *failure*. Up to *size* connections to one server are kept.
     """
 
     def __init__(
@@ -192,14 +206,56 @@ class Session:
         *,
         failure: type[KineticError],
         proxies: Mapping[str, str] | None = None,
+        size: int = 16,
     ) -> None:
         self._environ = environ
         self._failure = failure
         self._proxies = proxies
+        self._size = size
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._pools: dict[str | None, urllib3.PoolManager] = {}
         self._tls: ssl.SSLContext | None = None
+
+    def to(self, url: str) -> urllib3.PoolManager:
+        """Return the connections for requests to *url*.
+
+        Raises:
+            KineticError: The machine's certificates cannot be read.
+        """
+        proxy = proxy_of_environment(url, self._proxies)
+        if self._process != os.getpid():  # The sockets are the parent's, and its lock may be taken.
+            self._process, self._lock, self._pools = os.getpid(), threading.Lock(), {}
+        with self._lock:
+            if proxy not in self._pools:
+                self._pools[proxy] = self._new_pool(proxy)
+            return self._pools[proxy]
+
+    def _new_pool(self, proxy: str | None) -> urllib3.PoolManager:
+        if self._tls is None:
+            self._tls = tls_context(self._environ, self._failure)
+        options: dict[str, Any] = {
+            "num_pools": 16,
+            "maxsize": self._size,
+            "ssl_context": self._tls,
+        }
+        if proxy is None:
+            return urllib3.PoolManager(**options)
+        return urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **options)
+
+
+class Session:
+    """Sends requests over `Pools`, from any thread."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        failure: type[KineticError],
+        proxies: Mapping[str, str] | None = None,
+    ) -> None:
+        self._failure = failure
+        self._pools = Pools(environ, failure=failure, proxies=proxies)
 
     def exchange(self, request: Outgoing, *, most: int, seconds: float) -> Response:
         """Send *request* and return the response, with a body of up to *most* bytes.
@@ -226,30 +282,13 @@ class Session:
             KineticError: The machine's certificates cannot be read.
         """
         exchange = _Exchange(
-            self._pool(request.url), request, min(seconds, SILENCE_LIMIT), self._failure
+            self._pools.to(request.url), request, min(seconds, SILENCE_LIMIT), self._failure
         )
         threading.Thread(target=exchange.run, name="kinetic-http", daemon=True).start()
         try:
             yield from exchange.events(seconds)
         finally:
             exchange.abandon()
-
-    def _pool(self, url: str) -> urllib3.PoolManager:
-        proxy = proxy_of_environment(url, self._proxies)
-        if self._process != os.getpid():  # The sockets are the parent's, and its lock may be taken.
-            self._process, self._lock, self._pools = os.getpid(), threading.Lock(), {}
-        with self._lock:
-            if proxy not in self._pools:
-                self._pools[proxy] = self._new_pool(proxy)
-            return self._pools[proxy]
-
-    def _new_pool(self, proxy: str | None) -> urllib3.PoolManager:
-        if self._tls is None:
-            self._tls = tls_context(self._environ, self._failure)
-        options: dict[str, Any] = {"num_pools": 16, "maxsize": 16, "ssl_context": self._tls}
-        if proxy is None:
-            return urllib3.PoolManager(**options)
-        return urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **options)
 
 
 class _Exchange:
@@ -309,7 +348,7 @@ class _Exchange:
             self._run()
             self._events.put(None)
         except (HTTPError, http.client.HTTPException, OSError) as error:
-            self._events.put(self._content_error or _no_response(error))
+            self._events.put(self._content_error or no_response(error))
         except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
             self._events.put(error)
 
@@ -379,7 +418,16 @@ class _Exchange:
                 content.advance(len(piece))
 
 
-def _no_response(error: Exception) -> NoResponseError:
+@contextmanager
+def connection_errors() -> Iterator[None]:
+    """Translate what urllib3 raises to `NoResponseError`."""
+    try:
+        yield
+    except (HTTPError, http.client.HTTPException, OSError) as error:
+        raise no_response(error) from error
+
+
+def no_response(error: Exception) -> NoResponseError:
     """Translate what urllib3 raises."""
     found = list(causes(error))
     malformed = any(
@@ -394,5 +442,6 @@ def _no_response(error: Exception) -> NoResponseError:
         text = "the address is not valid"  # It may contain a signature.
     if untrusted:
         text = f"its certificate is not trusted ({text})"
-    transient = not (malformed or untrusted)
-    return NoResponseError(text, transient=transient, untrusted=untrusted)
+    return NoResponseError(
+        text, transient=not (malformed or untrusted), untrusted=untrusted, sent=not untrusted
+    )

@@ -6,31 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
 from math import inf
 from time import monotonic
 from typing import Final
 
 _SHORTEST: Final = 0.5
 """The shortest timeout of an attempt, in seconds: with less, none could succeed."""
-_LOOK: Final = 0.25
-"""Seconds between checks whether something must be reported."""
-
-
-@dataclass
-class _Attempt:
-    where: str
-    moved: Callable[[], int]
-    reached: int
-    since: float
+_REPORT_EVERY: Final = 60.0
 
 
 class OutageLimit:
     """End the wait for a store *seconds* after its last response, for all calls together.
 
     Without a limit each call waits on its own, and the waits add up. A success in any thread restarts
-    the time. After *quiet* seconds without a success, *report* is called once with a sentence, even
-    while an attempt hangs.
+    the time. After *quiet* seconds without a success, *report* is called with a sentence, at most once a
+    minute.
     """
 
     def __init__(
@@ -51,23 +41,13 @@ class OutageLimit:
         self._quiet = quiet
         self._lock = threading.Lock()
         self._since: float | None = None
-        self._attempts: dict[int, _Attempt] = {}
-        self._text = ""
-        self._reported = False
-        self._watched = False
-        self._over = threading.Event()
+        self._reported = -inf
 
     @property
     def left(self) -> float:
         """Seconds left: all of them if nothing has failed."""
         since = self._since
         return self.seconds if since is None else since + self.seconds - self.clock()
-
-    @property
-    def lasted(self) -> float:
-        """Seconds since the first of the failures; 0 if nothing has failed."""
-        since = self._since
-        return 0.0 if since is None else self.clock() - since
 
     @property
     def reached(self) -> bool:
@@ -89,63 +69,16 @@ class OutageLimit:
         with self._lock:
             self.sent = True
             self._since = self.last = None
-            self._text = ""
 
     def explain(self, text: str) -> None:
-        """Set the sentence about the last failure, and report it if it is time."""
-        self._text = text
-        self.look()
-
-    def _report_once(self, text: str) -> None:
+        """Report *text*, a sentence about the last failure, if it is time."""
         with self._lock:
-            reported, self._reported = self._reported, True
-        if not reported:
-            with suppress(Exception):  # A report must not end the wait.
-                self._report(text)
-
-    @contextmanager
-    def attempt(self, where: str, moved: Callable[[], int]) -> Iterator[float]:
-        """Watch an attempt at *where*; yield the time of its start. It makes progress if *moved()* changes."""
-        began = self.clock()
-        attempt = _Attempt(where, moved, moved(), began)
-        if _limit.get() is self:
-            self._watch()
-        self._attempts[id(attempt)] = attempt
-        try:
-            yield began
-        finally:
-            del self._attempts[id(attempt)]
-
-    def end(self) -> None:
-        """Stop watching."""
-        self._over.set()
-
-    def _watch(self) -> None:
-        if self._quiet == inf:  # Nothing is to be reported.
-            return
-        with self._lock:
-            watched, self._watched = self._watched, True
-        if not watched:
-            threading.Thread(target=self._keep_checking, name="kinetic-outage", daemon=True).start()
-
-    def _keep_checking(self) -> None:
-        while not self._over.wait(_LOOK):
-            self.look()
-
-    def look(self) -> None:
-        """Report a failure that has lasted for too long, or an attempt that makes no progress."""
-        now, since, text = self.clock(), self._since, self._text
-        if since is not None and text and now - since >= self._quiet:
-            self._report_once(text)
-        for attempt in list(self._attempts.values()):
-            moved = attempt.moved()
-            if moved != attempt.reached:
-                attempt.reached, attempt.since = moved, now
-            elif now - attempt.since >= self._quiet:
-                limit = "" if self.seconds == inf else f" for up to {self.seconds:.0f} s"
-                self._report_once(
-                    f"{attempt.where} has not responded for {now - attempt.since:.0f} s. Waiting{limit}."
-                )
+            now, since = self.clock(), self._since
+            if since is None or now - since < self._quiet or now - self._reported < _REPORT_EVERY:
+                return
+            self._reported = now
+        with suppress(Exception):  # A report must not end the wait.
+            self._report(text)
 
 
 _limit: ContextVar[OutageLimit | None] = ContextVar("kinetic_outage_limit", default=None)
@@ -163,15 +96,4 @@ def limited(limit: OutageLimit) -> Iterator[None]:
     try:
         yield
     finally:
-        limit.end()
         _limit.reset(before)
-
-
-@contextmanager
-def limited_look(seconds: float, report: Callable[[str], object]) -> Iterator[None]:
-    """Limit the block to *seconds*, unless it is part of an operation that has a limit."""
-    if _limit.get() is not None:
-        yield
-        return
-    with limited(OutageLimit(seconds, report=report)):
-        yield

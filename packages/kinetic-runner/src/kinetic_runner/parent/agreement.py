@@ -14,6 +14,7 @@ from itertools import count
 from time import monotonic, time
 from typing import Any, Final
 
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import IntegrityError, KineticError, RecordError, StoreError
 from kinetic_payload.layout import EXIT_TERMINATED, REPORT_SECONDS, JobObjects
 from kinetic_payload.records.claim import Claim
@@ -81,6 +82,7 @@ class Agreement:
                 warned.add(text)
                 self.log(text)
 
+        backoff = Backoff(_SHORTEST, _LONGEST, jitter=0)
         for looks in count(1):
             try:
                 refuse_if_finished(self.store, self.job, self.signer, warn=warn_once)
@@ -102,7 +104,7 @@ class Agreement:
                 problem, accepted, refused_at = "", True, None
             if looks >= _FIRST_NOTICE and looks & (looks - 1) == 0:
                 self.log(f"{role.waits_for}{problem}")
-            if self.pause(min(_SHORTEST * 2 ** min(looks - 1, 8), _LONGEST)):
+            if self.pause(backoff.next()):
                 self._report_stop(role.own)
                 raise StoppedError("A stop was requested before all hosts were there.")
         raise AssertionError("unreachable")

@@ -11,6 +11,7 @@ from math import inf
 from time import monotonic, time
 from typing import Final
 
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import InvalidRequestError, KineticError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
@@ -78,7 +79,7 @@ def run_attempt(
     Raises:
         KineticError: Nothing was claimed, so there is nothing to report on. Never with `Flag.IDLE`.
     """
-    delay = _FIRST_BACKOFF
+    backoff = Backoff(_FIRST_BACKOFF, _LONGEST_BACKOFF, jitter=0)
     while True:
         try:
             code, job_ended = _run_once(arguments, environment, child, signals, linger)
@@ -86,10 +87,10 @@ def run_attempt(
         except KineticError as error:
             if not arguments.idle:
                 raise
+            delay = backoff.next()
             print_line(f"{error}\nThe attempt cannot begin. Trying again in {delay:g} s.")
         if signals.wait(delay):
             return EXIT_TERMINATED
-        delay = min(2 * delay, _LONGEST_BACKOFF)
     if arguments.idle and job_ended:
         child.kill()
         signals.wait(inf)

@@ -10,6 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import IO, Final
 
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import KineticError
 from kinetic_payload.stores.store import Store
 from kinetic_runner.store_retries import GONE
@@ -55,27 +56,29 @@ class LogUploader:
         self._clock = clock
         self._buffer = bytearray()
         self._begun = 0.0
-        self._uploader: _Uploader | None = None
-
-    @property
-    def error(self) -> str | None:
+        self.error: str | None = None
         """The error of the last chunk that could not be stored; None once a chunk is stored again."""
-        return self._uploader.error if self._uploader is not None else None
-
-    @property
-    def lost(self) -> int:
+        self.lost = 0
         """How many bytes were dropped."""
-        return self._uploader.lost if self._uploader is not None else 0
+        self._held = 0
+        self._missing = 0
+        self._progress = clock()
+        self._sequence = 0
+        self._waiting: deque[tuple[bytes | IO[bytes], int]] = deque()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closing: float | None = None
+        """The seconds for which the store may accept nothing, once the log is to be closed."""
+        self._over = False
 
     @property
     def full(self) -> bool:
         """Whether output should be held back for a moment."""
-        uploader = self._uploader
-        return (
-            uploader is not None
-            and uploader.held + self._chunk_size > self._on_disk
-            and self._clock() - uploader.progress < self._stall_seconds
-        )
+        return self._held + self._chunk_size > self._on_disk and not self._stalled
+
+    @property
+    def _stalled(self) -> bool:
+        return self._clock() - self._progress >= self._stall_seconds
 
     @property
     def due_in(self) -> float | None:
@@ -103,24 +106,39 @@ class LogUploader:
         `lost` and `error` show whether output was dropped. Output that is appended later needs another `close`.
         """
         if self._buffer:
-            self._send(len(self._buffer), in_thread=self._uploader is not None)
-        if self._uploader is not None:
-            self._uploader.close(seconds)
+            self._send(len(self._buffer), in_thread=False)
+        with self._changed:
+            self._closing = seconds
+            self._progress = self._clock()
+            self._changed.notify()
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            self._over = False
+            self._work()
+        else:
+            while thread.is_alive() and (left := self._seconds_left()) > 0:
+                thread.join(left)
+        with self._changed:
+            self._over = True
+            self.lost += self._held
+            self._held = 0
 
     def _send(self, size: int, *, in_thread: bool = True) -> None:
-        uploader = self._uploader
-        if uploader is None:
-            uploader = self._uploader = _Uploader(
-                self._store, self._name_of, self._clock, start=in_thread
-            )
-        spill = uploader.held + size > self._in_memory
-        stuck = self._clock() - uploader.progress >= self._stall_seconds
-        while stuck and uploader.held + size > self._on_disk and uploader.drop_oldest():
+        while self._stalled and self._held + size > self._on_disk and self._drop_oldest():
             continue
-        chunk = bytes(self._buffer[:size])
+        data = bytes(self._buffer[:size])
         del self._buffer[:size]
-        uploader.put(self._spill(chunk) if spill else chunk, size)
         self._begun = self._clock()
+        chunk = self._spill(data) if self._held + size > self._in_memory else data
+        with self._changed:
+            if not self._held:
+                self._progress = self._clock()
+            self._waiting.append((chunk, size))
+            self._held += size
+            self._changed.notify()
+        if self._thread is None and in_thread and self._closing is None:
+            self._thread = threading.Thread(target=self._work, name="log-upload", daemon=True)
+            self._thread.start()
 
     def _spill(self, chunk: bytes) -> bytes | IO[bytes]:
         import tempfile
@@ -138,44 +156,7 @@ class LogUploader:
             return chunk
         return file
 
-
-class _Uploader:
-    """Uploads chunks in a thread; if the thread was not started, `close` uploads them."""
-
-    def __init__(
-        self,
-        store: Store,
-        name_of: Callable[[int], str],
-        clock: Callable[[], float],
-        *,
-        start: bool,
-    ) -> None:
-        self.held = 0
-        self.lost = 0
-        self.error: str | None = None
-        self.progress = clock()
-        self._store = store
-        self._name_of = name_of
-        self._clock = clock
-        self._sequence = 0
-        self._missing = 0
-        self._waiting: deque[tuple[bytes | IO[bytes], int]] = deque()
-        self._changed = threading.Condition()
-        self._seconds: float | None = None
-        self._over = False
-        self._thread = threading.Thread(target=self._work, name="log-upload", daemon=True)
-        if start:
-            self._thread.start()
-
-    def put(self, chunk: bytes | IO[bytes], size: int) -> None:
-        with self._changed:
-            if not self.held:
-                self.progress = self._clock()
-            self._waiting.append((chunk, size))
-            self.held += size
-            self._changed.notify()
-
-    def drop_oldest(self) -> bool:
+    def _drop_oldest(self) -> bool:
         """Drop the chunk that waits longest; return whether there was one."""
         with self._changed:
             if not self._waiting:
@@ -183,31 +164,16 @@ class _Uploader:
             chunk, size = self._waiting.popleft()
             if not isinstance(chunk, bytes):
                 chunk.close()
-            self.held -= size
+            self._held -= size
             self.lost += size
             self._missing += size
             return True
 
-    def close(self, seconds: float) -> None:
-        with self._changed:
-            self._seconds = seconds
-            self.progress = self._clock()
-            self._changed.notify()
-        if not self._thread.is_alive():
-            self._over = False
-            self._work()
-        while self._thread.is_alive() and (left := self._seconds_left()) > 0:
-            self._thread.join(left)
-        with self._changed:
-            self._over = True
-            self.lost += self.held
-            self.held = 0
-
     def _seconds_left(self) -> float:
         """Return how many seconds are left in which the store may accept nothing."""
-        if self._seconds is None:
+        if self._closing is None:
             return inf
-        return self.progress + self._seconds - self._clock()
+        return self._progress + self._closing - self._clock()
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
@@ -216,16 +182,16 @@ class _Uploader:
             with self._changed:
                 if self._over:
                     return  # `close` has counted this chunk as dropped.
-                self.held -= size
+                self._held -= size
                 if stored:
-                    self.progress = self._clock()
+                    self._progress = self._clock()
                 else:
                     self.lost += size
 
     def _take(self) -> tuple[bytes, int] | None:
         with self._changed:
             while not self._waiting:
-                if self._seconds is not None:
+                if self._closing is not None:
                     return None
                 self._changed.wait()
             chunk, size = self._waiting.popleft()
@@ -241,16 +207,15 @@ class _Uploader:
 
     def _upload(self, chunk: bytes) -> bool:
         """Write the next object, with retries; return whether it was written."""
-        pause = 0.1
+        backoff = Backoff(0.1, 5.0, jitter=0)
         while True:
             try:
                 # Not create-only: no other process writes this attempt's log, and this may be a retry.
                 self._store.write(self._name_of(self._sequence), chunk)
             except (KineticError, OSError) as error:
                 self.error = str(error)
-                if isinstance(error, GONE) or not self._wait_to_retry(pause):
+                if isinstance(error, GONE) or not self._wait_to_retry(backoff.next()):
                     return False
-                pause = min(pause * 2, 5.0)
             else:
                 self.error = None
                 self._sequence += 1

@@ -59,11 +59,11 @@ class Services:
 
 
 def looking() -> AbstractContextManager[None]:
-    """Return a block in which calls wait at most `LOOK` seconds for a store that cannot be reached."""
+    """Return a block in which calls wait at most `LOOK` seconds for a store, unless it has a limit already."""
     from kinetic.user_warnings import warn_caller
-    from kinetic_payload.stores.outages import limited_look
+    from kinetic_payload.stores.outages import OutageLimit, current_limit, limited
 
-    return limited_look(LOOK, warn_caller)
+    return limited(current_limit() or OutageLimit(LOOK, report=warn_caller))
 
 
 def jobs_location(settings: Settings, backend: str) -> Location:

@@ -1,7 +1,7 @@
-"""Buckets of Google Cloud Storage: the only modules that import Google's libraries.
+"""Buckets of Google Cloud Storage, over `kinetic_payload.http`.
 
-Requests use sessions of google-auth. Importing this package takes a quarter of a second, for google-auth and
-requests; `kinetic_payload.stores` imports it when a bucket is opened, and nothing imports it before.
+Importing this package takes a quarter of a second, for google-auth and requests; `kinetic_payload.stores` imports
+it when a bucket is opened, and nothing imports it before.
 """
 
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject

@@ -5,10 +5,10 @@ Names are not escaped here, so that external buckets can be read, including name
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-import requests
+import urllib3
 
 from kinetic_payload.errors import StorePermissionError
+from kinetic_payload.http.session import NoResponseError
 from kinetic_payload.stores.gcs.checksums import decoded
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
 from kinetic_payload.stores.gcs.errors import (
-    InvalidResponseError,
     NotFoundError,
     PreconditionError,
     ResponseError,
@@ -36,7 +36,7 @@ from kinetic_payload.stores.gcs.translation import (
     no_bucket,
     translated,
 )
-from kinetic_payload.stores.outages import current_limit
+from kinetic_payload.stores.outages import OutageLimit, current_limit
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,6 @@ FIELDS: Final = f"{_LISTED},metadata"
 NONCE: Final = "kinetic-write"
 """The key of the metadata by which a write recognises its object if the response was lost."""
 _SPECIAL: Final = re.compile(r"[][*?{},!^\\]")
-_REPORT_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class BucketObject:
         """Parse the API's resource.
 
         Raises:
-            InvalidResponseError: *resource* does not describe an object.
+            NoResponseError: *resource* does not describe an object.
         """
         try:
             if not isinstance(resource["name"], str) or int(resource["size"]) < 0:
@@ -79,7 +78,7 @@ class BucketObject:
                 dict(resource.get("metadata") or {}),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidResponseError(f"not an object: {str(resource)[:200]}") from error
+            raise NoResponseError(f"not an object: {str(resource)[:200]}") from error
 
 
 class Bucket:
@@ -96,9 +95,10 @@ class Bucket:
         self.name = name
         self.retry = retry or RetryPolicy()
         self.service = service or Service.from_environment()
-        self._on_outage = on_outage
-        self._reported = -math.inf
-        self._report_lock = threading.Lock()
+        self._outage = OutageLimit(
+            math.inf, report=on_outage, quiet=self.retry.quiet, clock=self.retry.clock
+        )
+        """For calls of operations that have no limit."""
 
     def __repr__(self) -> str:
         return f"Bucket({self.name!r})"
@@ -116,39 +116,28 @@ class Bucket:
             connection = self.connection
         with translated(self.name, action, connection.principal):
             return self.retry.run_attempts(
-                act,
-                progress=progress,
-                on_failure=self._report,
-                limit=current_limit(),
-                where=f"gs://{self.name}",
+                act, self._limit, progress=progress, on_failure=self._explain
             )
 
-    def _report(self, error: Exception) -> None:
-        """Report an outage, at most once a minute for all threads."""
-        limit = current_limit()
-        seconds = min(self.retry.limit, limit.seconds if limit else math.inf)
-        text = f"gs://{self.name} is unavailable: {described_error(error)}. Retrying for up to {seconds:.0f} s."
-        if limit is not None:
-            limit.explain(text)
-            return
-        with self._report_lock:
-            now = self.retry.clock()
-            if now - self._reported < _REPORT_EVERY:
-                return
-            self._reported = now
-        self._on_outage(text)
+    @property
+    def _limit(self) -> OutageLimit:
+        return current_limit() or self._outage
 
-    def send(self, method: str, url: str, **more: Any) -> requests.Response:
+    def _explain(self, error: Exception) -> None:
+        seconds = min(self.retry.limit, self._limit.seconds)
+        self._limit.explain(
+            f"gs://{self.name} is unavailable: {described_error(error)}. Retrying for up to {seconds:.0f} s."
+        )
+
+    def send(self, method: str, url: str, **more: Any) -> urllib3.BaseHTTPResponse:
         """Make one request, with the policy's timeouts."""
-        connect, read = self.retry.connect, self.retry.read
-        limit = current_limit()
-        if limit is None:
-            return self.connection.send(method, url, timeout=(connect, read), **more)
+        limit = self._limit
         # Keep half of the remaining time for another attempt. An upload gets all of it: over a slow network
         # its bytes may stay in the system's buffers for long.
-        connect = limit.at_most(connect, share=0.5)
-        read = limit.at_most(read, share=1.0 if callable(more.get("body")) else 0.5)
-        self.connection.reach(url, connect)
+        connect = limit.at_most(self.retry.connect, share=0.5)
+        read = limit.at_most(self.retry.read, share=1.0 if callable(more.get("body")) else 0.5)
+        if limit.seconds < math.inf:
+            self.connection.reach(url, connect)
         return self.connection.send(method, url, timeout=(connect, read), **more)
 
     def stat(self, name: str) -> BucketObject | None:
@@ -213,7 +202,7 @@ class Bucket:
             try:
                 response = self.send("DELETE", url)
                 # Google responds with 204. Emulators respond with other codes, and so does a captive portal.
-                if response.status_code != 204 and self._exists(name, if_generation):
+                if response.status != 204 and self._exists(name, if_generation):
                     raise intercepted(response, "a deletion")
             except NotFoundError as error:
                 if is_no_bucket(error):
@@ -248,7 +237,7 @@ class Bucket:
                         return BucketObject.of(done["resource"])
                     token = done.get("rewriteToken")
                     if not token:
-                        raise InvalidResponseError("neither a copy nor a token to continue it")
+                        raise NoResponseError("neither a copy nor a token to continue it")
             except NotFoundError as error:
                 if is_no_bucket(error):
                     raise
@@ -312,10 +301,10 @@ class Bucket:
                 return
 
 
-def json_object(response: requests.Response) -> dict[str, Any]:
+def json_object(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
     """Return the JSON object in *response*."""
     try:
-        found = response.json()
+        found = json.loads(response.data)
     except (ValueError, RecursionError) as error:
         raise intercepted(response, "JSON") from error
     if not isinstance(found, dict):

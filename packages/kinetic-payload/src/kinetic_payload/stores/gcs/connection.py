@@ -1,13 +1,9 @@
-"""Authorized requests to a service, over one session per process.
-
-`requests.Session.request` looks at the environment and at `.netrc` for every request, which takes more
-processor time than the transfer of a small object. So proxies and certificates are looked up once, and
-requests go directly to the adapter of google-auth's session.
-"""
+"""Authorized requests to a service, over connections that all threads of a process share."""
 
 from __future__ import annotations
 
 import functools
+import json
 import math
 import os
 import platform
@@ -15,63 +11,31 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from email.utils import parsedate_to_datetime
 from queue import Empty
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import google.auth
 import requests
+import urllib3
 from google.auth.exceptions import RefreshError
-from google.auth.transport.requests import AuthorizedSession
-from requests.adapters import HTTPAdapter
-from requests.structures import CaseInsensitiveDict
-from requests.utils import select_proxy
 
+from kinetic_payload.errors import StoreError
+from kinetic_payload.http.clock import ServiceClock
+from kinetic_payload.http.session import NoResponseError, Pools, connection_errors
+from kinetic_payload.proxies import proxy_of_environment
 from kinetic_payload.queues import TimedQueue
-from kinetic_payload.stores.gcs.errors import (
-    ResponseError,
-    UnreachableError,
-    response_error,
-)
+from kinetic_payload.stores.gcs.errors import BY_CODE, ResponseError
 from kinetic_payload.stores.gcs.interception import TokenRequest, check_answer, described, is_page
 from kinetic_payload.stores.gcs.retry import is_transient
 from kinetic_payload.stores.gcs.service import Service
 
 CONCURRENCY: Final = 32
-_POOL: Final = 2 * CONCURRENCY
-_CLOCK_AGE: Final = 60.0
 _REACHABLE_FOR: Final = 5.0
 """Seconds after a response for which the service counts as reachable."""
 
 Body = bytes | Callable[[], Iterable[bytes]] | None
 """The body of a request; a callable is called again if the request is repeated."""
-
-
-class ServiceClock:
-    """How far a service's clock is ahead, measured by the dates of its responses.
-
-    The date of a slow response is less exact, so the fastest response counts.
-    """
-
-    def __init__(self) -> None:
-        self.ahead: float | None = None
-        """In seconds; None if there was no response yet."""
-        self._since = 0.0
-        self._took = 0.0
-
-    def note(self, date: str | None, sent: float, now: float) -> None:
-        """Use the *date* of a response that arrived at *now*; its request was sent at *sent*."""
-        known = self.ahead is not None and 0 <= now - self._since < _CLOCK_AGE
-        if date is None or (known and now - sent >= self._took):
-            return
-        try:
-            stated = parsedate_to_datetime(date).timestamp()
-        except ValueError:
-            return
-        # Dates are truncated to whole seconds.
-        self.ahead = stated + 0.5 - (sent + now) / 2
-        self._since, self._took = now, now - sent
 
 
 class Connection:
@@ -82,11 +46,8 @@ class Connection:
         self._credentials = service.credentials()
         self._refused = False
         self._token_request = TokenRequest(requests.Session())
-        self._session = AuthorizedSession(self._credentials, auth_request=self._token_request)  # type: ignore[no-untyped-call]
-        for scheme in ("https://", "http://"):
-            self._session.mount(scheme, HTTPAdapter(pool_connections=4, pool_maxsize=_POOL))
-        self._session.configure_mtls_channel()  # type: ignore[no-untyped-call]
-        self.base = service.address(self._credentials, mtls=self._session.is_mtls)
+        self._pools = Pools(os.environ, failure=StoreError, size=2 * CONCURRENCY)  # noqa: TID251
+        self.base = service.address(self._credentials)
         versions = f"gl-python/{platform.python_version()} auth/{google.auth.__version__}"
         self._headers = {
             "User-Agent": f"kinetic {versions} (gzip)",
@@ -95,17 +56,11 @@ class Connection:
             "Accept-Encoding": "gzip",
             "Accept": "*/*",
         }
-        self._settings = self._read_settings()
         self.ranges = threading.BoundedSemaphore(CONCURRENCY)
         """Held while a part of a large object is transferred, to limit the memory of all parts."""
         self._token_lock = threading.Lock()
         self._clock = ServiceClock()
         self._last_response = -math.inf
-
-    def _read_settings(self) -> dict[str, Any]:
-        """Return the system's current proxies and certificates."""
-        found = self._session.merge_environment_settings(self.base, {}, None, None, None)
-        return {key: found[key] for key in ("verify", "cert", "proxies")}
 
     @property
     def principal(self) -> str:
@@ -141,11 +96,11 @@ class Connection:
         addresses may time out by itself.
 
         Raises:
-            UnreachableError: There is no connection within that time.
+            NoResponseError: There is no connection within that time, so nothing was sent.
         """
         if time.monotonic() - self._last_response < _REACHABLE_FOR:
             return
-        place = urlsplit(select_proxy(url, self._settings["proxies"]) or url)
+        place = urlsplit(proxy_of_environment(url) or url)
         port = place.port or (443 if place.scheme == "https" else 80)
         found: TimedQueue[OSError | None] = TimedQueue()
 
@@ -160,13 +115,10 @@ class Connection:
         try:
             error = found.get(seconds)
         except Empty:
-            self._settings = self._read_settings()
-            raise UnreachableError(
-                f"no connection to {place.hostname} within {seconds:.1f} s"
-            ) from None
+            reason = f"no connection to {place.hostname} within {seconds:.1f} s"
+            raise NoResponseError(reason, sent=False) from None
         if error is not None:
-            self._settings = self._read_settings()
-            raise UnreachableError(error) from error
+            raise NoResponseError(str(error), sent=False) from error
 
     def send(
         self,
@@ -177,29 +129,29 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         body: Body = None,
         stream: bool = False,
-    ) -> requests.Response:
+    ) -> urllib3.BaseHTTPResponse:
         """Make one request and return the response. Repeat it once after a 401, with new credentials.
 
         Rejected credentials are read from their file again: a key or a login may have been replaced.
 
         Raises:
             ResponseError: The service refused the request.
-            InterceptedResponseError: The response is not the service's.
-            requests.RequestException, GoogleAuthError: There was no response.
+            NoResponseError, GoogleAuthError: There was no response, or it is not the service's.
         """
         response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
-        if response.status_code == 401:
+        if response.status == 401:
             response.close()
-            self._replace_credentials(token)
-            response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
-        if response.status_code in (401, 403):
             self._note_refusal(token)
-        if response.status_code >= 300 or not stream:
+            response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
+        if response.status in (401, 403):
+            self._note_refusal(token)
+        if response.status >= 300 or not stream:
             # `resumable_download` checks the headers of streamed responses.
-            with response:
-                check_answer(response)
-                if response.status_code >= 400:
-                    raise _refusal(response)
+            with connection_errors():
+                _ = response.data
+            check_answer(method, response)
+            if response.status >= 400:
+                raise _refusal(response)
         return response
 
     def _attempt(
@@ -211,30 +163,29 @@ class Connection:
         body: Body,
         *,
         stream: bool,
-    ) -> tuple[requests.Response, str | None]:
-        request = requests.PreparedRequest()
-        request.method, request.url = method, url
+    ) -> tuple[urllib3.BaseHTTPResponse, str | None]:
         merged: dict[str, str] = {**self._headers, **(headers or {})}
         if body is None and method != "GET":
             merged["Content-Length"] = "0"
         elif isinstance(body, bytes):
             merged["Content-Length"] = str(len(body))
         token = self._authorise(method, url, merged, timeout)
-        request.headers = CaseInsensitiveDict(merged)
-        request.body = body() if callable(body) else body  # type: ignore[assignment]
-        adapter = self._session.get_adapter(url)
         sent = time.time()
-        try:
-            response = adapter.send(request, stream=True, timeout=timeout, **self._settings)
-        except requests.RequestException:
-            self._settings = self._read_settings()  # The network may have changed.
-            raise
+        with connection_errors():
+            response = self._pools.to(url).urlopen(
+                method,
+                url,
+                body=body() if callable(body) else body,
+                headers=merged,
+                timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
+                retries=False,
+                redirect=False,
+                preload_content=not stream,
+            )
         self._last_response = time.monotonic()
         if not response.headers.get("Content-Type", "").startswith("text/html"):
             # The clock of a captive portal may be wrong.
             self._clock.note(response.headers.get("Date"), sent, time.time())
-        if not stream:
-            _ = response.content  # Read it here, so that a broken connection is noticed here.
         return response, token
 
     def _authorise(
@@ -255,14 +206,11 @@ class Connection:
             token: str | None = self._credentials.token
         return token
 
-    def _replace_credentials(self, token: str | None) -> None:
-        """Replace the credentials whose *token* was rejected, unless another thread has done so."""
-        with self._token_lock:
-            if self._credentials.token == token and not self._service.anonymous:
-                self._reload_credentials()
-
     def _note_refusal(self, token: str | None) -> None:
-        """Let the next request read the credentials again: the user may have changed the account."""
+        """Let the next request read the credentials again, unless another thread has replaced this *token*.
+
+        The user may have logged in again, or changed the account.
+        """
         with self._token_lock:
             if self._credentials.token == token and not self._service.anonymous:
                 self._refused = True
@@ -279,23 +227,22 @@ class Connection:
         return f"{place}?{urlencode(given)}" if given else place
 
 
-def _refusal(response: requests.Response) -> ResponseError:
+def _refusal(response: urllib3.BaseHTTPResponse) -> ResponseError:
     """Return the error for a refusal, with the API's own message."""
-    message = response.text
     errors: Any = ()
     try:
-        details = response.json()["error"]
+        details = json.loads(response.data)["error"]
         if not isinstance(details["message"], str):
             raise TypeError
         message, errors = details["message"], details.get("errors")
     except (ValueError, KeyError, TypeError, RecursionError):
         # A refused download is plain text.
-        if is_page(response.content):
-            message = described(response.content)
+        page = is_page(response.data)
+        message = described(response.data) if page else response.data.decode("utf-8", "replace")
     listed = errors if isinstance(errors, list) else ()
-    return response_error(
-        response.status_code,
-        message[:2000] or response.reason,
+    return BY_CODE.get(response.status, ResponseError)(
+        response.status,
+        message[:2000] or response.reason or "",
         reasons=(str(item.get("reason")) for item in listed if isinstance(item, dict)),
         response=response,
     )

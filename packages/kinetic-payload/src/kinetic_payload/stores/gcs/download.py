@@ -43,11 +43,12 @@ def read_all(bucket: Bucket, name: str, *, start: int = 0, end: int | None = Non
     """Return the bytes from *start* up to *end* of one generation."""
 
     def once() -> bytes:
-        sink = _Memory()
-        head = fetch(bucket, name, sink, start=start, end=end)
+        parts: list[bytes] = []
+        head = fetch(bucket, name, lambda _, part: parts.append(part), start=start, end=end)
+        data = b"".join(parts)
         if start == 0 and (end is None or end >= head.size):
-            _verify(sink.crc, head)
-        return b"".join(sink.parts)
+            _verify(extended(0, data), head)
+        return data
 
     return _retry(bucket, name, once)
 
@@ -141,28 +142,44 @@ def _retry(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool 
     raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
 
 
-def _fill(bucket: Bucket, name: str, sink: _Target, generation: int | None = None) -> None:
-    """Write a whole object to *sink*, and verify it."""
-    first = _Part(sink)
-    head = fetch(bucket, name, first, end=PART, generation=generation)
-    crc = first.crc
+def _fill(bucket: Bucket, name: str, target: _Target, generation: int | None = None) -> None:
+    """Write a whole object to *target*, and verify it."""
+    head, crc = _fetch_part(bucket, name, target, 0, generation, target.opened)
     if head.size > PART:
-        crc = _rest(bucket, name, sink, head, crc)
+        crc = _rest(bucket, name, target, head, crc)
     _verify(crc, head)
 
 
-def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int:
+def _fetch_part(
+    bucket: Bucket,
+    name: str,
+    target: _Target,
+    start: int,
+    generation: int | None,
+    opened: Callable[[Head], object] = lambda _: None,
+) -> tuple[Head, int]:
+    """Write the part that begins at *start* to *target*; return the headers and the part's checksum."""
+    crc = 0
+
+    def put(offset: int, data: bytes) -> None:
+        nonlocal crc
+        crc = extended(crc, data)
+        target.put(offset, data)
+
+    end = start + PART
+    head = fetch(bucket, name, put, start=start, end=end, generation=generation, opened=opened)
+    return head, crc
+
+
+def _rest(bucket: Bucket, name: str, target: _Target, head: Head, crc: int) -> int:
     """Fetch everything after the first part; return the checksum of the whole."""
-    sink.expect(head.size)
+    target.expect(head.size)
     starts = range(PART, head.size, PART)
     sums: dict[int, int] = {}
 
     def fetch_part(start: int) -> None:
-        part = _Part(sink, first=False)
-        end = min(start + PART, head.size)
         with bucket.connection.ranges:
-            fetch(bucket, name, part, start=start, end=end, generation=head.generation)
-        sums[start] = part.crc
+            sums[start] = _fetch_part(bucket, name, target, start, head.generation)[1]
 
     parallel_map(fetch_part, starts, threads=_STREAMS)
     for start in starts:
@@ -173,21 +190,6 @@ def _rest(bucket: Bucket, name: str, sink: _Target, head: Head, crc: int) -> int
 def _verify(crc: int, head: Head) -> None:
     if head.crc32c is not None and head.crc32c != crc:
         raise CorruptedError(f"its CRC32C is {head.crc32c:08x}, but the bytes have {crc:08x}.")
-
-
-class _Memory:
-    """Keeps all bytes in memory, in order."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.crc = 0
-
-    def opened(self, head: Head) -> None:
-        pass
-
-    def put(self, offset: int, data: bytes) -> None:  # noqa: ARG002 - in order
-        self.parts.append(data)
-        self.crc = extended(self.crc, data)
 
 
 class _Target:
@@ -258,25 +260,6 @@ class _Spool(_Target):
             self.stream.write(data)
         else:
             _write_at(self.stream.fileno(), data, offset)
-
-
-class _Part:
-    """A range of an object on its way to a target."""
-
-    def __init__(self, target: _Target, *, first: bool = True) -> None:
-        self._target = target
-        self._first = first
-        self.crc = 0
-
-    def opened(self, head: Head) -> None:
-        """Inform the target, if this is the first part."""
-        if self._first:
-            self._target.opened(head)
-
-    def put(self, offset: int, data: bytes) -> None:
-        """Pass a piece on."""
-        self.crc = extended(self.crc, data)
-        self._target.put(offset, data)
 
 
 def _write_at(fd: int, data: bytes, offset: int) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import requests
+import urllib3
+
+from kinetic_payload.http.session import NoResponseError
 
 
 class ResponseError(Exception):
@@ -16,7 +18,7 @@ class ResponseError(Exception):
         message: str,
         *,
         reasons: Iterable[str] = (),
-        response: requests.Response | None = None,
+        response: urllib3.BaseHTTPResponse | None = None,
     ) -> None:
         super().__init__(f"{code} {message}")
         self.code = code
@@ -35,31 +37,11 @@ class PreconditionError(ResponseError):
     """412: the object is of another generation."""
 
 
-_BY_CODE = {404: NotFoundError, 412: PreconditionError}
+BY_CODE = {404: NotFoundError, 412: PreconditionError}
 
 
-def response_error(
-    code: int,
-    message: str,
-    *,
-    reasons: Iterable[str] = (),
-    response: requests.Response | None = None,
-) -> ResponseError:
-    """Return the error for a refusal with this status."""
-    kind = _BY_CODE.get(code, ResponseError)
-    return kind(code, message, reasons=reasons, response=response)
-
-
-class InvalidResponseError(Exception):
-    """A response ended too early or is not valid; another attempt may get a valid one."""
-
-
-class InterceptedResponseError(InvalidResponseError):
+class InterceptedResponseError(NoResponseError):
     """A proxy or a captive portal responded in the service's place."""
-
-
-class UnreachableError(requests.ConnectionError):
-    """There was no connection, so nothing was sent."""
 
 
 class RetryError(Exception):

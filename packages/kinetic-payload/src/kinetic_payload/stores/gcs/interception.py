@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import google.auth.transport.requests
-import requests
+import urllib3
 from google.auth.exceptions import TransportError
 
+from kinetic_payload.http.session import connection_errors
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError
 
 _HTML: Final = re.compile(
@@ -22,8 +22,8 @@ _BEGINNING: Final = 4096
 """How many bytes of a body are examined to find out what it is."""
 
 
-def check_answer(response: requests.Response) -> None:
-    """Make sure that *response*, whose body was read, may be the service's own.
+def check_answer(method: str, response: urllib3.BaseHTTPResponse) -> None:
+    """Make sure that *response* to a *method*, whose body was read, may be the service's own.
 
     The service sends JSON, and plain text in refusals. An HTML page comes from elsewhere, so its status says
     nothing about an object. A server's failure (5xx) is accepted from anywhere.
@@ -31,30 +31,29 @@ def check_answer(response: requests.Response) -> None:
     Raises:
         InterceptedResponseError: It is not.
     """
-    status = response.status_code
+    status, body = response.status, response.data
     if 300 <= status < 400 and (status != 308 or "Location" in response.headers):
         raise intercepted(response)
-    if status == 511 or (status < 500 and status != 407 and is_page(response.content)):
+    if status == 511 or (status < 500 and status != 407 and is_page(body)):
         raise intercepted(response)
     # The service sends no body for an upload session that ended.
-    if status == 404 and not response.content.strip() and response.request.method != "PUT":
+    if status == 404 and not body.strip() and method != "PUT":
         raise intercepted(response)
-    if status == 404 and _is_json(response.content) and not _is_error(response.content):
+    if status == 404 and _is_json(body) and not _is_error(body):
         raise intercepted(response)
 
 
 def intercepted(
-    response: requests.Response, wanted: str = "the requested data"
+    response: urllib3.BaseHTTPResponse, wanted: str = "the requested data"
 ) -> InterceptedResponseError:
     """Return the error for a *response* that is not the service's."""
-    status = f"(status {response.status_code})"
+    status = f"(status {response.status})"
     place = urlsplit(response.headers.get("Location", "")).hostname
-    if 300 <= response.status_code < 400:
+    if 300 <= response.status < 400:
         where = f" to {place}" if place else ""
         return InterceptedResponseError(f"a redirect{where} instead of {wanted} {status}")
-    body = b""
-    with suppress(requests.RequestException):
-        body = next(response.iter_content(_BEGINNING), b"")
+    with connection_errors():
+        body = response.read(_BEGINNING) or response.data  # It was read before, or is streamed.
     return InterceptedResponseError(f"{described(body)} instead of {wanted} {status}")
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-import requests
+import urllib3
 
 from kinetic_payload.errors import StoreError
+from kinetic_payload.http.session import NoResponseError, connection_errors
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import from_header
-from kinetic_payload.stores.gcs.errors import (
-    InvalidResponseError,
-    NotFoundError,
-    ResponseError,
-)
+from kinetic_payload.stores.gcs.errors import NotFoundError, ResponseError
 from kinetic_payload.stores.gcs.interception import intercepted
 from kinetic_payload.stores.gcs.translation import is_no_bucket
 from kinetic_payload.threads import check_wanted
@@ -42,16 +39,16 @@ class Head:
     crc32c: int | None
 
     @classmethod
-    def of(cls, response: requests.Response, position: int, generation: int | None) -> Head:
+    def of(cls, response: urllib3.BaseHTTPResponse, position: int, generation: int | None) -> Head:
         """Parse the headers of a response to a request for the bytes from *position* on.
 
         With a *generation*, that one was requested.
 
         Raises:
             InterceptedResponseError: Without a generation or checksum, the headers are not the service's.
-            InvalidResponseError: The headers contradict each other or the request.
+            NoResponseError: The headers contradict each other or the request.
         """
-        headers, status = response.headers, response.status_code
+        headers, status = response.headers, response.status
         stated = headers.get("X-Goog-Generation", "")
         crc32c = from_header(headers.get("X-Goog-Hash"))
         match = _CONTENT_RANGE.fullmatch(headers.get("Content-Range", ""))
@@ -60,46 +57,41 @@ class Head:
             raise intercepted(response, "an object")
         size = match[2] if match else headers.get("Content-Length", "")
         if not _WHOLE.fullmatch(size):
-            raise InvalidResponseError("a response without a size")
+            raise NoResponseError("a response without a size")
         stored = headers.get("X-Goog-Stored-Content-Length", size)
         if status in (200, 206) and stored != size:
-            raise InvalidResponseError(f"a response of {size} bytes for an object of {stored}")
+            raise NoResponseError(f"a response of {size} bytes for an object of {stored}")
         if status == 206 and (match is None or int(match[1] or -1) != position):
-            raise InvalidResponseError(f"bytes from another offset than {position}")
+            raise NoResponseError(f"bytes from another offset than {position}")
         if status == 416 and int(size) > position:
-            raise InvalidResponseError(f"no bytes from {position} on, of {size}")
+            raise NoResponseError(f"no bytes from {position} on, of {size}")
         if known and generation is not None and int(stated) != generation:
-            raise InvalidResponseError(f"the generation {stated} instead of {generation}")
+            raise NoResponseError(f"the generation {stated} instead of {generation}")
         return cls(int(size), int(stated) if known else None, crc32c)
 
 
-class Sink(Protocol):
-    """Receives bytes, in order."""
-
-    def opened(self, head: Head) -> None:
-        """Receive the headers, once, before the first bytes."""
-        ...
-
-    def put(self, offset: int, data: bytes) -> None:
-        """Receive *data*, which begins at *offset* in the object."""
-        ...
+Put = Callable[[int, bytes], object]
+"""Receives bytes that begin at an offset in the object, in order."""
 
 
 def fetch(
     bucket: Bucket,
     name: str,
-    sink: Sink,
+    put: Put,
     *,
     start: int = 0,
     end: int | None = None,
     generation: int | None = None,
+    opened: Callable[[Head], object] = lambda _: None,
 ) -> Head:
-    """Write the bytes from *start* up to *end* to *sink*, of *generation* or the current one.
+    """Pass the bytes from *start* up to *end* to *put*, of *generation* or the current one.
+
+    Before, *opened* is called once, with the headers.
 
     Raises:
         ReplacedError: The generation does not exist any more.
     """
-    transfer = _Transfer(bucket, name, sink, start, end, generation)
+    transfer = _Transfer(bucket, name, put, start, end, generation, opened)
     action = f"read {name!r}"
     return bucket.run(action, transfer.attempt, progress=lambda: transfer.position)
 
@@ -109,14 +101,16 @@ class _Transfer:
         self,
         bucket: Bucket,
         name: str,
-        sink: Sink,
+        put: Put,
         start: int,
         end: int | None,
         generation: int | None,
+        opened: Callable[[Head], object],
     ) -> None:
         self._bucket = bucket
         self._name = name
-        self._sink = sink
+        self._put = put
+        self._opened = opened
         self.position = start
         self._end = end
         self._generation = generation
@@ -140,7 +134,7 @@ class _Transfer:
         finally:
             response.close()
 
-    def _request(self) -> requests.Response:
+    def _request(self) -> urllib3.BaseHTTPResponse:
         bucket = self._bucket
         url = bucket.connection.media_url(bucket.name, self._name, generation=self._generation)
         headers = {}
@@ -149,36 +143,37 @@ class _Transfer:
             headers["Range"] = f"bytes={self.position}-{last}"
         return bucket.send("GET", url, headers=headers, stream=True)
 
-    def _open(self, response: requests.Response) -> Head:
+    def _open(self, response: urllib3.BaseHTTPResponse) -> Head:
         head = Head.of(response, self.position, self._generation)
         if self._head is None:
             self._head = head
-            self._sink.opened(head)
+            self._opened(head)
             self._generation = head.generation
         return self._head
 
-    def _receive(self, response: requests.Response) -> Head:
-        if self.position and response.status_code == 200:
+    def _receive(self, response: urllib3.BaseHTTPResponse) -> Head:
+        if self.position and response.status == 200:
             Head.of(response, 0, self._generation)
             raise StoreError(f"The service does not support ranges: it sent all of {self._name!r}.")
         head = self._open(response)
         end = head.size if self._end is None else min(self._end, head.size)
         for data in _blocks(response, end - self.position):
             check_wanted()
-            self._sink.put(self.position, data)
+            self._put(self.position, data)
             self.position += len(data)
         if self.position < end:
-            raise InvalidResponseError(f"{end - self.position} bytes are missing")
+            raise NoResponseError(f"{end - self.position} bytes are missing")
         return head
 
 
-def _blocks(response: requests.Response, size: int) -> Iterator[bytes]:
+def _blocks(response: urllib3.BaseHTTPResponse, size: int) -> Iterator[bytes]:
     # `read` waits for the whole block, and loses its beginning if the connection breaks. `read1` is missing in
     # urllib3 1, which a project may require.
-    most = BLOCK if hasattr(response.raw, "read1") else _OLD_BLOCK
-    read = getattr(response.raw, "read1", response.raw.read)
+    most = BLOCK if hasattr(response, "read1") else _OLD_BLOCK
+    read = getattr(response, "read1", response.read)
     while size > 0:
-        data: bytes = read(min(most, size), decode_content=False)
+        with connection_errors():
+            data: bytes = read(min(most, size), decode_content=False)
         if not data:
             return
         size -= len(data)

@@ -13,9 +13,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-import requests
+import urllib3
 
 from kinetic_payload.errors import IntegrityError, KineticError, StoreError
+from kinetic_payload.http.session import NoResponseError
 from kinetic_payload.stores.gcs.bucket import (
     FIELDS,
     NONCE,
@@ -26,7 +27,7 @@ from kinetic_payload.stores.gcs.bucket import (
     new_nonce,
 )
 from kinetic_payload.stores.gcs.checksums import encoded
-from kinetic_payload.stores.gcs.errors import InvalidResponseError, NotFoundError, ResponseError
+from kinetic_payload.stores.gcs.errors import NotFoundError, ResponseError
 from kinetic_payload.stores.gcs.interception import intercepted
 from kinetic_payload.stores.gcs.upload import not_written
 from kinetic_payload.stores.gcs.upload_content import Content, ContentChecksum
@@ -156,7 +157,7 @@ class _Upload:
         """Return how many bytes the service has, or the object if it has all."""
         headers = {"Content-Range": f"bytes */{self._content.size}"}
         response = self._bucket.send("PUT", self._url, headers=headers, body=b"")
-        if response.status_code != 308:
+        if response.status != 308:
             return BucketObject.of(json_object(response))
         return _confirmed_by(response)
 
@@ -168,7 +169,7 @@ class _Upload:
         while offset < last:
             confirmed = _confirmed_by(self._put(offset, last, {}))
             if confirmed <= offset:
-                raise InvalidResponseError("bytes were lost")
+                raise NoResponseError("bytes were lost")
             offset = confirmed
         if offset >= size:
             # The service has all bytes but no object: sending the last ones again does no harm.
@@ -181,11 +182,11 @@ class _Upload:
             )
         checksum = {"X-Goog-Hash": f"crc32c={encoded(whole)}"}
         response = self._put(offset, size, checksum)
-        if response.status_code == 308:
-            raise InvalidResponseError("bytes were lost")
+        if response.status == 308:
+            raise NoResponseError("bytes were lost")
         return BucketObject.of(json_object(response))
 
-    def _put(self, start: int, end: int, more: dict[str, str]) -> requests.Response:
+    def _put(self, start: int, end: int, more: dict[str, str]) -> urllib3.BaseHTTPResponse:
 
         def blocks() -> Iterator[bytes]:
             self._report(start)
@@ -208,7 +209,7 @@ class _Upload:
             self._furthest = max(self._furthest, offset)
 
 
-def _confirmed_by(response: requests.Response) -> int:
+def _confirmed_by(response: urllib3.BaseHTTPResponse) -> int:
     """Return how many bytes the service confirmed."""
     match = _RANGE.fullmatch(response.headers.get("Range", ""))
     return int(match[1]) + 1 if match else 0

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Final, TypeVar
 
-import requests
-import urllib3.exceptions
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
 from kinetic_payload.http import retry as http_retry
-from kinetic_payload.http.failures import is_untrusted
+from kinetic_payload.http.failures import causes, is_untrusted
 from kinetic_payload.http.retry import (
     TRANSIENT_STATUSES,
     GaveUpError,
     TransientError,
     retry_after,
 )
-from kinetic_payload.stores.gcs.errors import (
-    InvalidResponseError,
-    ResponseError,
-    RetryError,
-    UnreachableError,
-)
+from kinetic_payload.http.session import NoResponseError
+from kinetic_payload.stores.gcs.errors import ResponseError, RetryError
 from kinetic_payload.stores.outages import OutageLimit
 
 _T = TypeVar("_T")
@@ -49,33 +41,28 @@ class RetryPolicy(http_retry.RetryPolicy):
     def run_attempts(
         self,
         act: Callable[[int], _T],
+        outage: OutageLimit,
         *,
         progress: Callable[[], int] = lambda: 0,
         on_failure: Callable[[Exception], object] = lambda _: None,
-        limit: OutageLimit | None = None,
-        where: str = "",
     ) -> _T:
         """Return `act(n)`, where *n* is the number of failed attempts; retry it after transient failures.
 
-        Progress restarts the time. *act* must not retry by itself, or two limits would add up.
-        *on_failure* is called with each error after `quiet` seconds of failures. A *limit* ends all requests
-        of an operation to *where* together; with one, *on_failure* is called each time, because the limit
-        decides when to report.
+        Progress restarts the time. *act* must not retry by itself, or two limits would add up. *outage* ends all
+        requests of an operation together. *on_failure* is called with each error.
 
         Raises:
             RetryError: The time is up, or the service's certificate is not trusted.
         """
-        outage = limit or OutageLimit(inf, clock=self.clock)
-        quiet = self.quiet if limit is None else 0.0
         failed, reached = 0, progress()
 
         def attempt(_: float) -> _T:
             nonlocal failed, reached
             if outage.reached:
                 raise RetryError(sent=outage.sent) from outage.last
+            began = outage.clock()
             try:
-                with outage.attempt(where, progress) as began:
-                    found = act(failed)
+                found = act(failed)
             except Exception as error:
                 outage.sent = outage.sent or _may_be_sent(error)
                 if is_untrusted(error):
@@ -90,8 +77,7 @@ class RetryPolicy(http_retry.RetryPolicy):
                 outage.failed(began, error)
                 if outage.left <= 0:
                     raise RetryError(sent=outage.sent) from error
-                if outage.lasted >= quiet:
-                    on_failure(error)
+                on_failure(error)
                 failed += 1
                 response = error.response if isinstance(error, ResponseError) else None
                 asked = 0.0 if response is None else retry_after(response.headers)
@@ -118,28 +104,17 @@ def is_transient(error: BaseException) -> bool:
         return error.code in TRANSIENT_STATUSES or (
             error.code == 403 and bool(error.reasons & _TOO_FAST)
         )
+    if isinstance(error, NoResponseError):
+        return error.transient
     if is_untrusted(error):
         return False
     if isinstance(error, RefreshError):
-        return error.retryable or any(
-            isinstance(inner, TransportError) and is_transient(inner) for inner in error.args
-        )
-    if isinstance(error, TransportError):
-        return all(is_transient(inner) for inner in error.args if isinstance(inner, Exception))
-    return isinstance(
-        error,
-        InvalidResponseError
-        | requests.ConnectionError
-        | requests.Timeout
-        | requests.exceptions.ChunkedEncodingError
-        | requests.exceptions.ContentDecodingError
-        | urllib3.exceptions.HTTPError
-        | http.client.HTTPException
-        | ConnectionError
-        | TimeoutError,
-    )
+        return error.retryable or any(isinstance(cause, TransportError) for cause in causes(error))
+    return isinstance(error, TransportError)
 
 
 def _may_be_sent(error: Exception) -> bool:
     # An error of credentials occurs before the request is sent.
-    return not (isinstance(error, UnreachableError | GoogleAuthError) or is_untrusted(error))
+    return (
+        error.sent if isinstance(error, NoResponseError) else not isinstance(error, GoogleAuthError)
+    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from google.auth.credentials import DEFAULT_UNIVERSE_DOMAIN, AnonymousCredentials
+from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import DefaultCredentialsError
 
 from kinetic_payload.errors import CredentialsError
@@ -44,42 +44,18 @@ class Service:
         # Google's libraries read these variables, and everything that uses buckets must agree with them.
         known = os.environ if environment is None else environment  # noqa: TID251
         file = known.get(FILE_VARIABLE, "")
-        if endpoint := known.get(Env.STORAGE_ENDPOINT, ""):
-            return cls(_address(endpoint), allow_anonymous=allow_anonymous, credentials_file=file)
-        if emulator := known.get("STORAGE_EMULATOR_HOST", ""):
+        endpoint = known.get(Env.STORAGE_ENDPOINT, "")
+        if not endpoint and (emulator := known.get("STORAGE_EMULATOR_HOST", "")):
             return cls(_address(emulator), anonymous=True)
-        # `google-cloud-storage` reads it, too.
-        endpoint = known.get("API_ENDPOINT_OVERRIDE", "")
         return cls(
             _address(endpoint) if endpoint else None,
             allow_anonymous=allow_anonymous,
             credentials_file=file,
         )
 
-    def address(self, credentials: Any, *, mtls: bool) -> str:
-        """Return the address of the service for *credentials*; *mtls*: connections use a client certificate.
-
-        Raises:
-            CredentialsError: There is no such service.
-        """
-        if self.endpoint:
-            return self.endpoint
-        universe: str = credentials.universe_domain
-        wanted = os.environ.get("GOOGLE_API_USE_MTLS_ENDPOINT", "auto")  # noqa: TID251 - Google's variable
-        if wanted != "always" and (wanted == "never" or not mtls):
-            return f"https://storage.{universe}"
-        if universe != DEFAULT_UNIVERSE_DOMAIN:
-            variable = (
-                "GOOGLE_API_USE_MTLS_ENDPOINT=never"
-                if wanted == "always"
-                else "GOOGLE_API_USE_CLIENT_CERTIFICATE=false"
-            )
-            raise CredentialsError(
-                f"Client certificates are supported in {DEFAULT_UNIVERSE_DOMAIN} only; the credentials are of "
-                f"{universe}.",
-                hint=f"Set {variable}.",
-            )
-        return f"https://storage.mtls.{DEFAULT_UNIVERSE_DOMAIN}"
+    def address(self, credentials: Any) -> str:
+        """Return the address of the service for *credentials*."""
+        return self.endpoint or f"https://storage.{credentials.universe_domain}"
 
     def credentials(self) -> Any:
         """Find the credentials; tokens are fetched later.

@@ -20,12 +20,7 @@ from kinetic_payload.stores.gcs.resumable_upload import upload_large
 from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.upload import SMALL, upload_small
-from kinetic_payload.stores.gcs.upload_content import (
-    BytesContent,
-    Content,
-    FileContent,
-    SpooledContent,
-)
+from kinetic_payload.stores.gcs.upload_content import Content
 from kinetic_payload.stores.names import check_name
 from kinetic_payload.stores.store import Location, ObjectInfo
 
@@ -108,7 +103,7 @@ class GcsStore:
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*."""
-        full, content = self._full_name(name), BytesContent(data)
+        full, content = self._full_name(name), Content.of(data)
         metadata = metadata_of(data) if name.partition("/")[2] in LISTED else {}
         if not metadata:
             return self._put(full, content, if_generation)
@@ -134,7 +129,7 @@ class GcsStore:
             stream = cast(BinaryIO, spool)
             with full_disk_translated(self._bucket, full):
                 yield stream
-            self._put(full, SpooledContent(stream), if_generation, progress)
+            self._put(full, Content(stream), if_generation, progress)
 
     def download(
         self,
@@ -158,8 +153,8 @@ class GcsStore:
     ) -> ObjectInfo:
         """Write the file *path* as *name*."""
         with path.open("rb") as stream:
-            content = FileContent(stream)
-            return self._put(self._full_name(name), content, if_generation, progress, check)
+            full = self._full_name(name)
+            return self._put(full, Content(stream), if_generation, progress, check)
 
     def renew(self, name: str, *, if_generation: int) -> ObjectInfo | None:
         """Copy the object onto itself, which resets its age; None if it does not exist."""
@@ -198,12 +193,12 @@ class GcsStore:
     def mark_folder(self, name: str) -> None:
         """Write an empty object `name/`, so that the folder *name* exists even if it is empty."""
         # Written even if it exists, to reset its age.
-        upload_small(self._bucket, self._full_name(name) + "/", BytesContent(b""))
+        upload_small(self._bucket, self._full_name(name) + "/", Content.of(b""))
 
     def mark_link(self, name: str, target: str) -> None:
         """Make a symbolic link *name* to *target*: an empty object with the target as metadata."""
         upload_small(
-            self._bucket, self._full_name(name), BytesContent(b""), metadata={LINK_TARGET: target}
+            self._bucket, self._full_name(name), Content.of(b""), metadata={LINK_TARGET: target}
         )
 
     def _put(

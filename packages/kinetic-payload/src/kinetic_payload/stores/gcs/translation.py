@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-import requests
 from google.auth.exceptions import GoogleAuthError
 
 from kinetic_payload.errors import (
@@ -22,7 +21,8 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.http.failures import is_untrusted
+from kinetic_payload.http.failures import cause_text, causes, is_untrusted
+from kinetic_payload.http.session import NoResponseError
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
 from kinetic_payload.stores.gcs.service import LOGIN
 from kinetic_payload.stores.store import BUCKET_NAMES, is_bucket_name
@@ -60,8 +60,8 @@ def translated(bucket: str, action: str, principal: str = "") -> Iterator[None]:
             f"Could not {action} in gs://{bucket}: the Google credentials do not work: {_line(error)}",
             hint=LOGIN,
         ) from error
-    except requests.RequestException as error:
-        raise StoreError(f"Could not {action} in gs://{bucket}: {_line(error)}") from error
+    except NoResponseError as error:
+        raise StoreError(f"Could not {action} in gs://{bucket}: {error.reason}.") from error
 
 
 def refusal(error: ResponseError, bucket: str, action: str, principal: str = "") -> KineticError:
@@ -147,13 +147,13 @@ def _member(who: str) -> str:
 def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreUnavailableError:
     if last is not None and is_untrusted(last):
         return StoreUnavailableError(
-            f"Could not {action} in gs://{bucket}: the server's certificate is not trusted: {_line(last)}",
+            f"Could not {action} in gs://{bucket}: the server's certificate is not trusted: {cause_text(last)}",
             hint=_INTERCEPTED,
         )
     what = "no response" if last is None else described_error(last)
     return StoreUnavailableError(
         f"Could not {action} in gs://{bucket}, even after retries. Last error: {what}",
-        hint=_TRY_LATER if _intercepted_in(last) is None else _LOG_IN_TO_NETWORK,
+        hint=_TRY_LATER if last is None or _intercepted_in(last) is None else _LOG_IN_TO_NETWORK,
     )
 
 
@@ -164,22 +164,16 @@ def described_error(error: BaseException) -> str:
     intercepted = _intercepted_in(error)
     if intercepted is not None:
         return f"a proxy, or a captive portal of this network, responded with {intercepted}"
-    return _line(error)
+    return error.reason if isinstance(error, NoResponseError) else _line(error)
 
 
-def _intercepted_in(error: object) -> InterceptedResponseError | None:
+def _intercepted_in(error: BaseException) -> InterceptedResponseError | None:
     """Return the `InterceptedResponseError` in *error*, or None."""
-    if isinstance(error, InterceptedResponseError):
-        return error
-    inner = error.args if isinstance(error, BaseException) else ()
-    return next((found for arg in inner if (found := _intercepted_in(arg))), None)
+    return next((one for one in causes(error) if isinstance(one, InterceptedResponseError)), None)
 
 
 def _line(error: BaseException) -> str:
-    """Return the innermost message, without the errors that `requests` and `urllib3` wrap it in."""
-    for inner in (getattr(error, "reason", None), *error.args):
-        if isinstance(inner, BaseException):
-            return _line(inner)
-    # The arguments of google-auth's errors are a message, and the same as data.
-    message = error.args[0] if error.args and isinstance(error.args[0], str) else error
-    return " ".join(str(message).split())[:500] or type(error).__name__
+    """Return the message of an error of google-auth, whose arguments are that and the same as data."""
+    if error.args and isinstance(error.args[0], str):
+        return " ".join(error.args[0].split())[:500]
+    return cause_text(error)

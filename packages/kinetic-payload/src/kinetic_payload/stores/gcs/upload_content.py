@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final
 
 from kinetic_payload.errors import StoreError
 from kinetic_payload.stores.gcs.checksums import extended
@@ -16,61 +16,18 @@ BLOCK: Final = 1 << 20
 _STEP: Final = 8 * BLOCK
 
 
-class Content(Protocol):
-    """Bytes that can be read repeatedly."""
-
-    size: int
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        """Return up to *size* bytes from *offset* on."""
-        ...
-
-    def changed(self) -> bool:
-        """Return whether the bytes may have changed since this content was created."""
-        ...
-
-
-class BytesContent:
-    """Bytes in memory."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.size = len(data)
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        """Return up to *size* bytes from *offset* on."""
-        return self.data[offset : offset + size]
-
-    def changed(self) -> bool:
-        """Return False."""
-        return False
-
-
-class FileContent:
-    """An open file of the file system."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._fd = stream.fileno()
-        self.found = os.fstat(self._fd)
-        self.size = self.found.st_size
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        """Return up to *size* bytes from *offset* on."""
-        return os.pread(self._fd, size, offset)
-
-    def changed(self) -> bool:
-        """Return whether the file was written since it was opened."""
-        now = os.fstat(self._fd)
-        then = self.found
-        return (now.st_size, now.st_mtime_ns) != (then.st_size, then.st_mtime_ns)
-
-
-class SpooledContent:
-    """A temporary stream, in memory or on disk; for one thread."""
+class Content:
+    """The bytes of a stream, which are read repeatedly, by one thread."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.size = stream.seek(0, io.SEEK_END)
+        self._found = self._state()
+
+    @classmethod
+    def of(cls, data: bytes) -> Content:
+        """Return the content *data*."""
+        return cls(io.BytesIO(data))
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Return up to *size* bytes from *offset* on."""
@@ -78,8 +35,14 @@ class SpooledContent:
         return self._stream.read(size)
 
     def changed(self) -> bool:
-        """Return False: nothing else writes to it."""
-        return False
+        """Return whether the file was written since this content was created; only others write to it."""
+        return self._state() != self._found
+
+    def _state(self) -> tuple[int, int] | None:
+        if not isinstance(self._stream, io.BufferedReader):
+            return None  # It is ours.
+        found = os.fstat(self._stream.fileno())
+        return found.st_size, found.st_mtime_ns
 
 
 class ContentChecksum:

@@ -14,7 +14,7 @@ from kinetic.backends.gke.images.builders import (
     image_python,
 )
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
+from kinetic.jobs.requirements import BUCKET_REQUIREMENT, pickle_requirement
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class BaseImages:
             python=image_python(),
             base=self.settings.base_image.value or default_base(image_python()),
             repository=f"{self.repository}/base-{category}",
-            additions=(bucket_requirement(), "uv"),
+            additions=(BUCKET_REQUIREMENT, "uv"),
             preferences=(pickle_requirement(),),
             refresh=self.settings.rebuild.value,
         )

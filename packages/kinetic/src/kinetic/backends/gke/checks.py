@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
 
-_STORAGE_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST", "API_ENDPOINT_OVERRIDE")
+_STORAGE_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
 """The first variable that is set is used, here and in pods."""
 
 

@@ -33,8 +33,11 @@ _PATHS: Final = (
     "GOOGLE_APPLICATION_CREDENTIALS",
 )
 
+_PACKAGES: Final = ("google-auth", "google-crc32c", "requests")
+"""The packages that read and write buckets; `google-cloud-storage` brings them."""
 _CHECK: Final = (
-    "import importlib.util as u, sys; sys.exit(u.find_spec('google.cloud.storage') is None)"
+    "from importlib.util import find_spec as f; import sys; "
+    "sys.exit(not all(map(f, ('google.auth', 'google_crc32c', 'requests'))))"
 )
 
 
@@ -58,7 +61,7 @@ def client_folders() -> tuple[str, ...]:
 
     folders: set[str] = set()
     known: set[str] = set()
-    todo = [BUCKET_CLIENT]
+    todo = [*_PACKAGES]
     while todo:
         name = todo.pop()
         if name in known:

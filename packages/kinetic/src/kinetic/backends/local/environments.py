@@ -25,7 +25,7 @@ from typing import Final
 
 from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
-from kinetic.jobs.requirements import BUCKET_CLIENT, PICKLE, bucket_requirement
+from kinetic.jobs.requirements import BUCKET_CLIENT, BUCKET_REQUIREMENT, PICKLE
 from kinetic.user_warnings import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
@@ -223,7 +223,7 @@ def _lock_request(
         interpreter=python.path,
         python=python.version,
         platform=platform,
-        additions=(bucket_requirement(),) if bucket and BUCKET_CLIENT not in asked else (),
+        additions=(BUCKET_REQUIREMENT,) if bucket and BUCKET_CLIENT not in asked else (),
         preferences=()
         if PICKLE in asked
         else (f"{PICKLE} @ {copied_wheel(home.joinpath(*FOLDER), PICKLE, PICKLE).as_uri()}",),

@@ -15,7 +15,7 @@ from kinetic.backends.gke.images.builders import (
     image_python,
 )
 from kinetic.errors import ConfigurationError
-from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
+from kinetic.jobs.requirements import BUCKET_REQUIREMENT, pickle_requirement
 from kinetic.jobs.services import LOOK
 from kinetic.user_warnings import warn_once
 from kinetic_k8s.accelerators import Gpu
@@ -196,7 +196,7 @@ class ClusterImages:
         settings, builders = request.settings, self.builders
         dependencies = find_dependencies(packaging.plan.root, environ=builders.environment)
         wheels = own_wheels_of(dependencies, builders.home)
-        additions = [bucket_requirement()]
+        additions = [BUCKET_REQUIREMENT]
         # Users often forget to require it.
         if KERAS not in {line.name for line in dependencies.requirements}:
             snapshot = packaging.snapshot()
