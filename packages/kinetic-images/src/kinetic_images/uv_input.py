@@ -17,8 +17,8 @@ class UvInput:
     options: tuple[str, ...]
     files: tuple[Path, ...]
     """Requirements files: `-r` of `uv pip install`."""
-    settings: Path | None
-    """The `uv.toml` to run uv with, or None."""
+    project: Path
+    """The folder for which uv finds its settings."""
 
 
 def write_input(
@@ -32,7 +32,7 @@ def write_input(
 ) -> UvInput:
     """Write files to *folder* that request *dependencies* and Kinetic's own *additions* from uv.
 
-    *constraints* and *overrides* are added to those of the dependencies. If *asked* is false, request only the
+    *constraints* and *overrides* are added to those of the dependencies. uv reads its settings itself. If *asked* is false, request only the
     additions, from the indexes of the dependencies. Files of an earlier call are replaced. The files
     may contain credentials.
     """
@@ -43,13 +43,22 @@ def write_input(
     limits = [*dependencies.constraint_lines(), *constraints]
     if limits:  # uv warns about an empty file.
         arguments += ["-c", str(write_lines(folder / "constraints.txt", limits))]
+    replaced = [*dependencies.overrides, *overrides]
+    if replaced:
+        arguments += ["--override", str(write_lines(folder / "overrides.txt", replaced))]
     files = [write_lines(folder / "requirements.txt", [*lines, *additions])]
     project = dependencies.installer_project() if asked else None
     if project is not None:
         files.append(write_lines(folder / "pyproject.toml", [project]))
-    text = dependencies.installer_settings(overrides)
-    settings = write_lines(folder / "uv.toml", [text]) if text else None
-    return UvInput(tuple(arguments), tuple(files), settings)
+    return UvInput(tuple(arguments), tuple(files), project_folder(folder, dependencies))
+
+
+def project_folder(scratch: Path, dependencies: Dependencies) -> Path:
+    """Return the folder for which uv finds the settings of *dependencies*; without a project, it is *scratch*."""
+    if dependencies.folder is not None:
+        return dependencies.folder
+    write_lines(scratch / "uv.toml", [])  # So that uv does not search in the folders above.
+    return scratch
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
