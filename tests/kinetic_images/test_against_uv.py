@@ -25,8 +25,8 @@ from package_server import running_package_server
 
 from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.lock.uv_input import write_input
 from kinetic_images.uv import Uv, find_uv, uv_environment
-from kinetic_images.uv_input import write_input
 
 IN_CI = 50
 VERSION = "{}.{}.{}".format(*sys.version_info)
@@ -152,8 +152,7 @@ def by_us(world: World, case: Case, folder: Path) -> list[str] | str:
         given = write_input(scratch, chosen)
         output = world.uv(environ).run(
             *COMPILE,
-            *given.options,
-            *map(str, given.files),
+            *given.arguments,
             folder=scratch,
             project=given.project,
         )

@@ -15,6 +15,7 @@ from kinetic_images.dependencies import (
     read_dependencies,
 )
 from kinetic_images.errors import DependencyError
+from kinetic_images.lock.uv_input import write_input
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 LINUX = "linux-x86_64"
@@ -235,18 +236,19 @@ def test_another_path_is_refused_by_file_and_line_if_its_marker_is_true(
 
 
 def test_lines_for_the_installer_have_local_folders_and_flags(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix")
-    assert found.installer_lines() == [
+    found = dependencies(
+        tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix --hash=sha256:aa -C=x"
+    )
+    (tmp_path / "scratch").mkdir()
+    given = write_input(tmp_path / "scratch", found)
+    requirements = tmp_path / "scratch" / "requirements.txt"
+    assert given.arguments == ("--prerelease=allow", "--allow-insecure-host=h", str(requirements))
+    assert requirements.read_text().splitlines() == [
         f"--find-links file://{tmp_path}/wheels",
         "--index-url https://a:b@h",
-        "six",
+        "six --hash=sha256:aa",
     ]
-    assert found.installer_arguments() == ["--prerelease=allow", "--allow-insecure-host=h"]
-    found = dependencies(tmp_path, 'six --config-settings="a=b c" --hash=sha256:aa')
-    assert found.installer_lines() == ["six --hash=sha256:aa"]
-    assert found.notes == (
-        "requirements.txt:1: --config-settings was ignored: only pip has this option.",
-    )
+    assert found.notes == ("requirements.txt:5: -C was ignored: only pip has this option.",)
 
 
 def test_the_output_of_an_installer_leads_to_the_lines_and_common_words_do_not(
@@ -273,9 +275,7 @@ def test_a_marker_about_the_patch_version_stays_where_only_the_minor_is_known(
     found = dependencies(tmp_path, "\n".join(lines))
     assert names(found.for_target(LINUX, "3.11")) == ["a", "d"]
     assert names(found.for_target(LINUX, "3.11.3")) == ["d"]
-    assert found.for_target(LINUX, "3.11").installer_lines()[0] == (
-        'a ; python_full_version >= "3.11.4"'
-    )
+    assert found.requirements[0].line == 'a ; python_full_version >= "3.11.4"'
 
 
 # Settings of uv

@@ -21,12 +21,10 @@ from kinetic_images.declared.projects import (
 from kinetic_images.declared.pyproject import Chosen
 from kinetic_images.declared.requirement_files import Option, read_requirements
 from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
-from kinetic_images.declared.toml_text import parsed_toml, toml_text
 from kinetic_images.declared.uv_files import PYPROJECT, find_settings
 from kinetic_images.declared.uv_settings import (
     Index,
     Settings,
-    absolute_address,
     index_of,
     named_index,
     public,
@@ -102,7 +100,7 @@ class Dependencies:
             ],
             "local": sorted({f"{line.path}[{','.join(line.extras)}]" for line in chosen.local}),
             "options": [
-                option.canonical for option in chosen.options if option.name not in _ADDRESSED
+                option.canonical for option in chosen.options if option.name not in ADDRESSED
             ],
         }
         return hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
@@ -141,51 +139,6 @@ class Dependencies:
                 f"in {REQUIREMENTS}.",
             )
 
-    def installer_lines(self) -> list[str]:
-        """Return the lines of a requirements file for uv, credentials included."""
-        return [*self.option_lines(), *(line.line for line in self.requirements if not line.source)]
-
-    def option_lines(self) -> list[str]:
-        """Return the option lines of a requirements file for uv: where packages come from."""
-        return list(self._option_lines())
-
-    def constraint_lines(self) -> list[str]:
-        """Return the lines of a constraints file for uv."""
-        return [constraint.line for constraint in self.constraints]
-
-    def installer_project(self) -> str | None:
-        """Return the text of a `pyproject.toml` for uv, with the requirements that have a source.
-
-        A requirements file cannot name the index of a single package. Return None if no requirement
-        has a source.
-        """
-        sourced = [requirement for requirement in self.requirements if requirement.source]
-        if not sourced:
-            return None
-        sources = {
-            requirement.name: parsed_toml(f"source = {requirement.source}", "source")["source"]
-            for requirement in sourced
-        }
-        project = {
-            "name": "kinetic-dependencies",
-            "version": "0",
-            "dependencies": [requirement.line for requirement in sourced],
-        }
-        uv = {"index": self.source_indexes, "sources": sources}
-        return toml_text({"project": project, "tool": {"uv": uv}})
-
-    def installer_arguments(self) -> list[str]:
-        """Return the options that uv accepts on its command line only."""
-        arguments: list[str] = []
-        for option in self.options:
-            if option.name == "--pre":
-                arguments.append("--prerelease=allow")
-            elif option.name == "--require-hashes":
-                arguments.append(option.name)
-            elif option.name == "--trusted-host":
-                arguments.append(f"--allow-insecure-host={option.value}")
-        return arguments
-
     @property
     def indexes(self) -> tuple[Index, ...]:
         """All places where packages come from."""
@@ -193,7 +146,7 @@ class Dependencies:
         named = (
             replace(index, named_by=f"{self.shown(option.place)}: {option.name}")
             for option in self.options
-            if option.name in _ADDRESSED
+            if option.name in ADDRESSED
             for index in named_index(option.name, option.value, folder)
         )
         return (*named, *map(index_of, self.source_indexes), *self.settings.indexes)
@@ -212,18 +165,11 @@ class Dependencies:
         """Return *place* with the full path of its file, if that is known."""
         return f"{self.source.parent / place.file}:{place.line}" if self.source else str(place)
 
-    def _option_lines(self) -> Iterator[str]:
-        folder = str(self.source.parent.absolute()) if self.source else ""
-        for option in self.options:
-            if option.name in _ADDRESSED:
-                yield f"{option.name} {absolute_address(option.value, folder)}"
-            elif option.name not in ("--pre", "--require-hashes", "--trusted-host"):
-                yield option.line
-
 
 NO_PROJECT: Final = "Code without a project declares no dependencies."
 """The note on the dependencies of code without a project."""
-_ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"})
+ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"})
+"""Options that name places where packages come from."""
 
 
 def find_dependencies(

@@ -19,8 +19,8 @@ from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.project_locks import Pins, pins_of, sha256_of
 from kinetic_images.lock.pylock import read_pylock
 from kinetic_images.lock.request import LockRequest, requirement_name
+from kinetic_images.lock.uv_input import write_input
 from kinetic_images.uv import Uv
-from kinetic_images.uv_input import write_input
 from kinetic_payload.files.private import write_private
 from kinetic_payload.http.session import origin
 
@@ -170,8 +170,7 @@ class _Resolution:
         )
         command = ["pip", "compile", "--format", _OUTPUT, "-o", _OUTPUT, "--no-universal"]
         command += [*where, *more]
-        command += [option for option in given.options if option != "--require-hashes"]
-        command += [str(file) for file in given.files]
+        command += given.arguments
         try:
             printed = self.uv.run(
                 *command, folder=self.scratch, project=given.project, more=self.variables

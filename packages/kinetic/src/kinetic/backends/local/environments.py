@@ -30,13 +30,13 @@ from kinetic.notices import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock, same_files
-from kinetic_images.lock.install_input import write_install_input
 from kinetic_images.lock.own import FOLDER, own_wheels_of
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
+from kinetic_images.lock.uv_input import write_install_input
 from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.single_flight import single_flight
 from kinetic_images.uv import Uv, find_uv
@@ -304,7 +304,7 @@ def _install(venv: Path, lock: Lock, place: _Place, uv: Uv, scratch: Path) -> st
     """Install the packages of *lock*; return the output of uv."""
     given = write_install_input(scratch, place.dependencies, lock.packages, uv.environment)
     command = ["pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
-    command += [*given.options, "-r", str(given.lock)]
+    command += given.arguments
     modes = [*place.dependencies.settings.values("link-mode"), uv.environment.get(_LINK_MODE)]
     if "symlink" in modes:
         # The environment must outlive uv's cache.
