@@ -202,13 +202,14 @@ def test_an_override_of_jax_keeps_the_extra_of_the_accelerator(project: Project)
     ]
 
 
+@pytest.mark.parametrize(("file", "head"), [("pyproject.toml", "[tool.uv]\n"), ("uv.toml", "")])
 def test_settings_that_uv_would_ignore_are_refused_before_it_looks_for_packages(
-    project: Project,
+    project: Project, file: str, head: str
 ) -> None:
     project.require("alpha")
-    text = "[tool.uv]\nindex-url = 'https://private.example'\nfuture-setting = 1\n"
-    (project.root / "pyproject.toml").write_text(text)
-    with pytest.raises(DependencyError, match=r"(?s)pyproject\.toml.*unknown field") as caught:
+    text = f"{head}index-url = 'https://private.example'\nfuture-setting = 1\n"
+    (project.root / file).write_text(text)
+    with pytest.raises(DependencyError, match=rf"(?s){file}.*unknown field") as caught:
         project.lock()
     assert "--upgrade uv" in (caught.value.hint or "")
     assert "compile" not in project.log.read_text()

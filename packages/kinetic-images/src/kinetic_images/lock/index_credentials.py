@@ -6,6 +6,7 @@ import netrc
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -21,6 +22,7 @@ from kinetic_payload.http.session import origin
 
 _ASKED_ELSEWHERE: Final = ("oauth2accesstoken",)
 """Users of URLs whose password is found in another place."""
+_URL: Final = re.compile(r"https?://[^\s'\"]+")
 _PLAIN: Final = re.compile(r"[^\s\"\\#]+")
 """Words of a netrc file that need no quotation marks."""
 
@@ -52,7 +54,12 @@ class IndexCredentials:
             *(index.address for index in self._indexes),
             *(line.url for line in lines if line.url),
         )
-        self._named_origins = {*map(_origin, named)}
+        settings = (
+            dependencies.settings.values(f"{key}-dependencies")
+            for key in ("constraint", "override")
+        )
+        texts = " ".join(map(str, chain.from_iterable(settings)))
+        self._named_origins = {*map(_origin, (*named, *_URL.findall(texts)))}
 
     def authorization(self, url: str) -> str | None:
         """Return the value of the header `Authorization` for *url*; None: without credentials."""

@@ -277,7 +277,16 @@ def _refuse_unread_settings(dependencies: Dependencies, uv: Uv) -> None:
     """
     if not dependencies.settings.tables or dependencies.folder is None:
         return
-    found = _UNREAD.search(uv.run("cache", "dir", project=dependencies.folder))
+    try:
+        printed = uv.run("cache", "dir", project=dependencies.folder)
+    except InstallError as error:
+        if error.killed:
+            raise
+        raise DependencyError(
+            f"uv cannot read its settings for {dependencies.folder}:\n{error.output}",
+            hint="Correct the setting, or install a uv that knows it: pip install --upgrade uv",
+        ) from None
+    found = _UNREAD.search(printed)
     if found is not None:
         what = found[0].partition(", expected one of")[0]
         raise DependencyError(
