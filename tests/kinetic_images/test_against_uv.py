@@ -25,8 +25,8 @@ from package_server import running_package_server
 
 from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.lock.uv_input import write_input
 from kinetic_images.uv import Uv, find_uv, uv_environment
-from kinetic_images.uv_input import write_input
 
 IN_CI = 50
 VERSION = "{}.{}.{}".format(*sys.version_info)
@@ -152,10 +152,9 @@ def by_us(world: World, case: Case, folder: Path) -> list[str] | str:
         given = write_input(scratch, chosen)
         output = world.uv(environ).run(
             *COMPILE,
-            *given.options,
-            *map(str, given.files),
+            *given.arguments,
             folder=scratch,
-            settings=given.settings,
+            project=given.project,
         )
     except (DependencyError, InstallError) as error:
         return str(error)
@@ -174,10 +173,6 @@ class Generator:
         self.project = False
 
     def make(self) -> Case:
-        if self.maybe(0.3):
-            self.settings()
-        if self.maybe(0.3):
-            self.user_settings()
         if self.maybe(0.25):
             self.pyproject(as_source=True)
         else:
@@ -396,80 +391,9 @@ class Generator:
             return [(f"{flag}{self.one(' ', '=')}{package}",) * 2]
         return [(self.one("--prefer-binary", "--trusted-host example.org"),) * 2]
 
-    # Settings
-
-    def settings(self) -> None:
-        """Add settings of uv to the project: in its folder or above, in either file."""
-        folder = self.one("project", "project", ".")
-        lines = self.setting_lines("" if folder == "." else folder)
-        if self.maybe(0.5):
-            self.case.files[f"{folder}/uv.toml"] = lines.replace("tool.uv.", "")
-            if self.maybe(0.3):
-                self.case.files[f"{folder}/pyproject.toml"] = "[tool.uv]\nno-index = true\n"
-        else:
-            top, _, tables = lines.partition("[")
-            text = f"[tool.uv]\n{top}" + (f"[{tables}" if tables else "")
-            self.case.files[f"{folder}/pyproject.toml"] = text
-
-    def user_settings(self) -> None:
-        lines = self.index_lines("config/uv", pip="pip")
-        self.case.files["config/uv/uv.toml"] = lines.replace("tool.uv.", "")
-        self.case.environ["XDG_CONFIG_HOME"] = "{folder}/config"
-
-    def setting_lines(self, folder: str) -> str:
-        top = [
-            'prerelease = "allow"', 'resolution = "lowest-direct"', 'resolution = "lowest"',
-            'constraint-dependencies = ["alpha<2", "mine ; python_version < \'3\'"]',
-            'override-dependencies = ["alpha==1.0"]',
-            "override-dependencies = [\"alpha==1.5 ; python_version < '3'\"]",
-            'exclude-dependencies = ["alpha"]', 'index-strategy = "unsafe-best-match"',
-            'build-constraint-dependencies = ["alpha<2"]', 'no-binary-package = ["gamma"]',
-            "managed = false", "environments = [\"sys_platform == 'linux'\"]", "offline = false",
-            'prerelease-package = {alpha = "allow"}', "no-build = true", "upgrade = true",
-        ]  # fmt: skip
-        chosen = self.random.sample(top, self.random.randint(0, 2))
-        keys = {line.partition(" ")[0]: line for line in chosen}
-        if any("environments" in key or "managed" in key for key in keys):
-            keys = {k: v for k, v in keys.items() if k not in ("environments", "managed")}
-        return "".join(f"{line}\n" for line in keys.values()) + self.index_lines(folder)
-
-    def index_lines(self, folder: str, *, pip: str = "tool.uv.pip") -> str:
-        head, tables = "", ""
-        up = "../" * (folder.count("/") + 1) if folder else ""
-        if self.maybe(0.2):
-            head += f'index-url = "{self.address("public", relative_to=folder)}"\n'
-        if self.maybe(0.2):
-            head += f'extra-index-url = ["{self.address("private", relative_to=folder)}"]\n'
-        if self.maybe(0.2):
-            head += f'find-links = ["{up}world/my links/files"]\n'
-        elif self.maybe(0.1):
-            head += f'no-index = true\nfind-links = ["{up}world/public/files"]\n'
-        for place in self.random.sample(["public", "private"], self.random.randint(0, 2)):
-            tables += f'[[tool.uv.index]]\nurl = "{self.address(place, relative_to=folder)}"\n'
-            if self.maybe(0.5):
-                tables += f'name = "{place}"\n'
-                if self.maybe(0.3):
-                    tables += "explicit = true\n"
-            if self.maybe(0.4) and "explicit = true\n" not in tables and "default" not in tables:
-                tables += "default = true\n"
-        if self.maybe(0.2):
-            tables += f'[[tool.uv.index]]\nurl = "{up}world/my links/files"\nformat = "flat"\n'
-        if self.maybe(0.3):
-            tables += f"[{pip}]\n" + self.one(
-                f'index-url = "{self.address("private", relative_to=folder)}"\n',
-                f'extra-index-url = ["{self.address("private", relative_to=folder)}"]\n',
-                "no-index = true\n",
-                'index-strategy = "unsafe-best-match"\n',
-                'prerelease = "disallow"\n',
-                "",
-            )
-        return head + tables
-
     def pyproject(self, *, as_source: bool) -> None:
         """Add a project with dependencies, as the source or for a line `-e .`."""
         name = "project/pyproject.toml"
-        settings = self.case.files.get(name, "")
-        assert isinstance(settings, str)
         sources, indexes = "", ""
         if self.maybe(0.5):
             entry = self.one(
@@ -493,7 +417,7 @@ class Generator:
             f"dependencies = {json.dumps([*texts, 'mine'])}\n[project.optional-dependencies]\n"
             f"all = {json.dumps(extras)}\nmore = {json.dumps(more)}\n"
         )
-        self.case.files[name] = text + sources + settings + indexes
+        self.case.files[name] = text + sources + indexes
         if as_source:
             self.case.source = "pyproject.toml"
             return

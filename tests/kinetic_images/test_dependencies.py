@@ -15,6 +15,7 @@ from kinetic_images.dependencies import (
     read_dependencies,
 )
 from kinetic_images.errors import DependencyError
+from kinetic_images.lock.uv_input import write_input
 from kinetic_payload.distributions import DISTRIBUTIONS
 
 LINUX = "linux-x86_64"
@@ -235,18 +236,19 @@ def test_another_path_is_refused_by_file_and_line_if_its_marker_is_true(
 
 
 def test_lines_for_the_installer_have_local_folders_and_flags(tmp_path: Path) -> None:
-    found = dependencies(tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix")
-    assert found.installer_lines() == [
+    found = dependencies(
+        tmp_path, "--pre\n--trusted-host h\n-f wheels\n-i https://a:b@h\nsix --hash=sha256:aa -C=x"
+    )
+    (tmp_path / "scratch").mkdir()
+    given = write_input(tmp_path / "scratch", found)
+    requirements = tmp_path / "scratch" / "requirements.txt"
+    assert given.arguments == ("--prerelease=allow", "--allow-insecure-host=h", str(requirements))
+    assert requirements.read_text().splitlines() == [
         f"--find-links file://{tmp_path}/wheels",
         "--index-url https://a:b@h",
-        "six",
+        "six --hash=sha256:aa",
     ]
-    assert found.installer_arguments() == ["--prerelease=allow", "--allow-insecure-host=h"]
-    found = dependencies(tmp_path, 'six --config-settings="a=b c" --hash=sha256:aa')
-    assert found.installer_lines() == ["six --hash=sha256:aa"]
-    assert found.notes == (
-        "requirements.txt:1: --config-settings was ignored: only pip has this option.",
-    )
+    assert found.notes == ("requirements.txt:5: -C was ignored: only pip has this option.",)
 
 
 def test_the_output_of_an_installer_leads_to_the_lines_and_common_words_do_not(
@@ -273,112 +275,44 @@ def test_a_marker_about_the_patch_version_stays_where_only_the_minor_is_known(
     found = dependencies(tmp_path, "\n".join(lines))
     assert names(found.for_target(LINUX, "3.11")) == ["a", "d"]
     assert names(found.for_target(LINUX, "3.11.3")) == ["d"]
-    assert found.for_target(LINUX, "3.11").installer_lines()[0] == (
-        'a ; python_full_version >= "3.11.4"'
-    )
+    assert found.requirements[0].line == 'a ; python_full_version >= "3.11.4"'
 
 
 # Settings of uv
 
 
-OTHER = "no-index = true\nfind-links = ['x']\n"
-
-
 @pytest.mark.parametrize(
-    ("files", "variable", "passed", "note"),
+    ("variable", "value", "expected"),
     [
-        ({"uv": "index-url = 'https://h'\n"}, "", {"index-url": "https://h"}, "{here}/pyproject.toml: [tool.uv] was ignored: uv reads uv.toml instead."),
-        ({"other": OTHER}, "UV_CONFIG_FILE", {"no-index": True, "find-links": ["file://{here}/x"]}, None),
-        ({}, "UV_NO_CONFIG", {}, None),
+        ("UV_CONFIG_FILE", "{here}/other.txt", [{"no-index": True}]),
+        ("UV_NO_CONFIG", "1", []),
+        ("HOME", "{here}", [{"prerelease": "allow"}]),
     ],
-    ids=["uv.toml", "UV_CONFIG_FILE", "UV_NO_CONFIG"],
-)  # fmt: skip
+)
 def test_settings_in_another_place_replace_those_in_pyproject(
-    tmp_path: Path, files: dict[str, str], variable: str, passed: Any, note: str | None
+    tmp_path: Path, variable: str, value: str, expected: Any
 ) -> None:
     text = "[tool.uv]\nprerelease = 'allow'\n"
-    source = project(tmp_path, requirements="a", pyproject=text, **files) / "requirements.txt"
+    source = project(tmp_path, requirements="a", pyproject=text, other="no-index = true\n")
     found = read_dependencies(
-        source, environ={variable: str(tmp_path / "other.txt") if files else "1"}
+        source / "requirements.txt", environ={variable: value.format(here=tmp_path)}
     )
-    if "find-links" in passed:
-        passed = {**passed, "find-links": [f"file://{tmp_path}/x"]}
-    assert found.settings.passed == passed
-    assert found.notes == (() if note is None else (note.format(here=tmp_path),))
+    assert list(found.settings.tables) == expected
 
 
-def test_variables_that_choose_and_those_of_pip_are_ignored_with_a_note(tmp_path: Path) -> None:
+def test_variables_without_effect_are_noted(tmp_path: Path) -> None:
     source = project(tmp_path, requirements="a") / "requirements.txt"
-    environ = {"UV_PRERELEASE": "allow", "PIP_INDEX_URL": "https://h", "PIP_CERT": "/c"}
+    environ = {"UV_CONSTRAINT": "x.txt", "PIP_INDEX_URL": "https://h", "PIP_CERT": "/c"}
     first, second = read_dependencies(source, environ=environ).notes
-    assert "UV_PRERELEASE was ignored" in first
-    assert "PIP_INDEX_URL was ignored" in second
-    assert "UV_DEFAULT_INDEX" in second
+    assert "PIP_INDEX_URL has no effect" in first
+    assert "UV_DEFAULT_INDEX" in first
+    assert "UV_CONSTRAINT has no effect" in second
 
 
 def test_an_index_of_the_settings_precedes_that_of_the_file_with_a_note(tmp_path: Path) -> None:
     settings = "[tool.uv]\nindex-url = 'https://o'"
     found = dependencies(tmp_path, "a\n-i https://h", pyproject=settings)
     assert found.notes == (
-        "requirements.txt:2: --index-url has no effect: as in uv, index-url in the settings of uv "
-        "takes precedence.",
+        "requirements.txt:2: --index-url has no effect: as in uv, index-url of uv's settings takes "
+        "precedence.",
     )
-
-
-def test_overrides_and_constraints_have_the_rules_of_requirements(tmp_path: Path) -> None:
-    text = "[tool.uv]\noverride-dependencies = ['Kinetic==9', 'six==1']\nconstraint-dependencies = ['kinetic<1', 'x @ ./x.whl']\n"
-    found = dependencies(tmp_path, "six", pyproject=text)
-    assert [one.name for one in found.overrides] == ["six"]
-    assert found.constraints == ()
-    assert "the override of kinetic was ignored" in found.notes[0]
-    with pytest.raises(DependencyError, match=r"pyproject\.toml:3: 'x @ \./x\.whl'"):
-        found.refuse_local()
-
-
-def test_settings_of_two_projects_are_refused_as_uv_would_use_one_of_them(tmp_path: Path) -> None:
-    inner = project(tmp_path / "top" / "app")
-    for folder in (inner.parent, inner):
-        text = PROJECT + "[[tool.uv.index]]\nurl = 'https://h'\n"
-        project(folder, pyproject=text, requirements="-e ./app")
-    with pytest.raises(DependencyError) as caught:
-        read_dependencies(inner.parent / "requirements.txt", project=inner, environ={})
-    assert str(inner / "pyproject.toml") in caught.value.message
-    (inner.parent / "pyproject.toml").unlink()
-    found = read_dependencies(inner.parent / "requirements.txt", project=inner, environ={})
-    assert found.settings.passed == {"index": [{"url": "https://h"}]}
-
-
-WORKSPACE = "[tool.uv.workspace]\nmembers = ['*']\n"
-MEMBER = '[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n'
-
-
-@pytest.mark.parametrize("inner", ["pyproject.toml", "uv.toml"])
-@pytest.mark.parametrize("outer", [WORKSPACE, f"{WORKSPACE}[tool.uv]\nindex-url = 'https://h/a'\n"])
-def test_settings_of_a_member_which_uv_passes_over_are_refused(
-    tmp_path: Path, inner: str, outer: str
-) -> None:
-    settings = "index-url = 'https://h/b'\n"
-    root = project(tmp_path, pyproject=outer)
-    folder = project(root / "m", pyproject=MEMBER)
-    with (folder / inner).open("a") as file:
-        file.write(f"[tool.uv]\n{settings}" if inner == "pyproject.toml" else settings)
-    with pytest.raises(DependencyError, match="uv ignores") as caught:
-        find_dependencies(folder, home=tmp_path, environ={})
-    assert caught.value.message.startswith(f"{folder / inner}: ")
-    assert str(root / "pyproject.toml") in str(caught.value.hint)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        "[tool.uv]\ndev-dependencies = ['ruff']\n",
-        "[[tool.uv.index]]\nname = 'i'\nurl = 'https://h/b'\nexplicit = true\n",
-    ],
-)
-def test_settings_of_a_member_which_make_no_difference_are_not_refused(
-    tmp_path: Path, settings: str
-) -> None:
-    project(tmp_path, pyproject=f"{WORKSPACE}[tool.uv]\nindex-url = 'https://h/a'\n")
-    folder = project(tmp_path / "m", pyproject=MEMBER + settings)
-    found = find_dependencies(folder, home=tmp_path, environ={})
-    assert found.installer_settings() == '"index-url" = "https://h/a"\n'

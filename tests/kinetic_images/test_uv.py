@@ -18,18 +18,19 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_variables_of_origins_are_passed_on_and_those_of_choices_are_not() -> None:
+def test_variables_of_indexes_and_choices_are_passed_on_and_those_of_projects_are_not() -> None:
     kept = {
         "UV_INDEX_URL": "https://h",
         "UV_INDEX_PRIVATE_PASSWORD": "x",
         "UV_CACHE_DIR": "/c",
+        "UV_CONFIG_FILE": "/x",
+        "UV_EXCLUDE_NEWER": "2020-01-01",
+        "UV_PRERELEASE": "allow",
         "SSL_CERT_FILE": "/s",
         "HOME": "/h",
     }
     dropped = {
-        "UV_EXCLUDE_NEWER": "2020-01-01",
-        "UV_PRERELEASE": "allow",
-        "UV_CONFIG_FILE": "/x",
+        "UV_PROJECT": "/p",
         "UV_PYTHON": "3.9",
         "VIRTUAL_ENV": "/v",
         "PYTHONPATH": "/p",
@@ -58,12 +59,11 @@ def test_relative_paths_of_variables_begin_in_the_folder_of_the_process(
         "UV_INDEX": f"corp={here}/simple https://h/a=b",
         "UV_DEFAULT_INDEX": "https://me:x@h",
         "UV_FIND_LINKS": f"{here}/wheels,/abs,{here}/../more",
-        "UV_INDEX_STRATEGY": "first-index",
     }
     environment = uv_environment(given)
     assert expected.items() <= environment.items()
     assert environment["UV_CACHE_DIR"] == f"{folder}/cache"
-    assert configuration(given).origins == expected
+    assert configuration(given).indexes == expected
 
 
 @pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])

@@ -224,7 +224,7 @@ def test_settings_of_uv_decide_which_version_is_installed(project: Project) -> N
 @pytest.mark.parametrize(
     ("line", "settings", "message"),
     [
-        ("alpha", "[pip]\nno-deps = true\n", r"uv\.toml:2: .*no-deps"),
+        ("alpha", "[pip]\ntarget = 'x'\n", r"setting target"),
         ("-e ../library", "", r"requirements\.txt:3: '-e \.\./library'"),
     ],
 )

@@ -132,4 +132,6 @@ class Project:
         return [package.file for package in self.lock(target, **more).packages]
 
     def runs(self) -> int:
-        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+        """Return how often uv ran, apart from the look at its settings."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return sum("cache dir" not in line for line in lines)

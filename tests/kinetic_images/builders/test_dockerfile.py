@@ -24,12 +24,12 @@ from wheel_maker import locked, make_wheel
 
 from kinetic_images.builders.dockerfile import install
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
-from kinetic_images.builders.dockerfile.pylock import pylock
 from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_context
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.builders.dockerfile.uv_program import UvProgram, find_uv_program, runs_on
 from kinetic_images.errors import BuildInputError
 from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.recipe import Recipe
 from kinetic_images.targets import Target
 from kinetic_images.uv import find_uv
@@ -74,9 +74,9 @@ def test_a_context_is_the_one_that_was_reviewed(name: str, recipe: Recipe) -> No
 
 
 def test_the_lock_is_one_that_other_tools_read() -> None:
-    made = pylock([SDIST, REPOSITORY, ARCHIVE, package()], "3.11")
+    context = recipe_context(a_recipe(SDIST, REPOSITORY, ARCHIVE, package()), UV)
 
-    lock = Pylock.from_dict(tomllib.loads(made))
+    lock = Pylock.from_dict(tomllib.loads(text_of(context, "install/pylock.toml")))
 
     found = {each.name: each for each in lock.packages}
     assert found["six"].wheels is not None
@@ -93,7 +93,7 @@ def test_the_lock_is_one_that_other_tools_read() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_address_is_written_so_that_it_is_read_again(text: str) -> None:
-    made = pylock([package(address=f"https://files.test/{text}")], "3.11")
+    made = pylock_text([package(address=f"https://files.test/{text}")])
 
     (found,) = tomllib.loads(made)["packages"]
     assert found["wheels"][0]["url"] == f"https://files.test/{text}"

@@ -73,11 +73,11 @@ def test_lines_have_their_place_and_options_their_order(
 def test_paths_are_told_apart_with_their_place_and_relative_to_the_first_file() -> None:
     text = "-e .[dev]\n-e '../my lib'\n./x.whl\n-egit+https://h/y#egg=y\n-r sub/more.txt"
     read = declared(text, sub__more="-e ./lib")
-    assert [(one.path, one.editable, one.place.line) for one in read.local] == [
-        (".", True, 1),
-        ("../my lib", True, 2),
-        ("x.whl", False, 3),
-        ("lib", True, 1),
+    assert [(one.path, one.place.line) for one in read.local] == [
+        (".", 1),
+        ("../my lib", 2),
+        ("x.whl", 3),
+        ("lib", 1),
     ]
     assert rows(read) == ["requirements:4 y @ git+https://h/y#egg=y"]
 

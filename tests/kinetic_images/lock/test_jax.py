@@ -95,12 +95,6 @@ def test_a_mark_counts_in_a_pyproject_too(tmp_path: Path, array: str, kept: bool
     assert ("jax" in names, found.notes == ()) == (kept, kept)
 
 
-def test_an_override_keeps_the_extra_of_the_accelerator(tmp_path: Path) -> None:
-    (tmp_path / "uv.toml").write_text('override-dependencies = ["jax==0.9.0"]\n')
-    found = replaced(tmp_path, "flax")
-    assert [line.line for line in found.dependencies.overrides] == ["jax[tpu]==0.9.0"]
-
-
 def test_the_note_has_no_credentials(tmp_path: Path) -> None:
     found = replaced(
         tmp_path, "jax @ https://me:s3cret@h.example/jax-1-py3-none-any.whl?sig=s3cret"

@@ -188,6 +188,42 @@ def test_the_hash_of_a_replaced_line_is_compared(project: Project) -> None:
                 project.lock(**more)
 
 
+def test_an_override_of_jax_keeps_the_extra_of_the_accelerator(project: Project) -> None:
+    for version in ("0.9", "0.10"):
+        project.wheel("jax", version, 'libtpu ; extra == "tpu"', extras=("tpu",))
+    project.wheel("libtpu")
+    project.require("jax>=0.9")
+    (project.root / "uv.toml").write_text('override-dependencies = ["jax==0.9"]\n')
+    found = with_accelerator_jax(project.request().dependencies, "tpu", "3.11")
+    more = {"dependencies": found.dependencies, "additions": found.additions}
+    assert project.files(**more, preferences=found.preferences) == [
+        "jax-0.9-py3-none-any.whl",
+        "libtpu-1.0-py3-none-any.whl",
+    ]
+
+
+@pytest.mark.parametrize(("file", "head"), [("pyproject.toml", "[tool.uv]\n"), ("uv.toml", "")])
+def test_settings_that_uv_would_ignore_are_refused_before_it_looks_for_packages(
+    project: Project, file: str, head: str
+) -> None:
+    project.require("alpha")
+    text = f"{head}index-url = 'https://private.example'\nfuture-setting = 1\n"
+    (project.root / file).write_text(text)
+    with pytest.raises(DependencyError, match=rf"(?s){file}.*unknown field") as caught:
+        project.lock()
+    assert "--upgrade uv" in (caught.value.hint or "")
+    assert "compile" not in project.log.read_text()
+
+
+def test_settings_for_another_place_are_refused_on_this_machine(project: Project) -> None:
+    project.wheel("alpha")
+    project.require("alpha")
+    (project.root / "uv.toml").write_text("[pip]\nuniversal = true\ntarget = 'somewhere'\n")
+    with pytest.raises(DependencyError, match=r"target of \[tool\.uv\.pip\]"):
+        project.lock(None)
+    assert project.files() == ["alpha-1.0-py3-none-any.whl"]
+
+
 def test_a_package_without_a_wheel_changes_nothing_for_the_others(project: Project) -> None:
     for name in ("only", "inner"):
         project.source(name)

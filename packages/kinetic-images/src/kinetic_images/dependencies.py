@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +21,14 @@ from kinetic_images.declared.projects import (
 from kinetic_images.declared.pyproject import Chosen
 from kinetic_images.declared.requirement_files import Option, read_requirements
 from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
-from kinetic_images.declared.toml_text import parsed_toml, toml_text
 from kinetic_images.declared.uv_files import PYPROJECT, find_settings
-from kinetic_images.declared.uv_settings import Settings, absolute_address, parse_settings
+from kinetic_images.declared.uv_settings import (
+    Index,
+    Settings,
+    index_of,
+    named_index,
+    public,
+)
 from kinetic_images.errors import DependencyError
 from kinetic_images.targets import target_environment
 from kinetic_images.uv import inherited
@@ -34,7 +39,7 @@ OWN_NAMES: Final = frozenset(str(canonicalize_name(name)) for name in DISTRIBUTI
 """The normalised names of Kinetic's own distributions; on an index they may belong to other projects."""
 
 _VCS: Final = (".git", ".hg", ".svn", ".jj")
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +48,19 @@ class Dependencies:
 
     source: Path | None = None
     """The file that declares them; None if there is none."""
+    folder: Path | None = None
+    """The folder for which uv finds its settings; None: only those of the user and the machine apply."""
     requirements: tuple[Requirement, ...] = ()
     """The requirements, except Kinetic's own packages and the project itself."""
     own: tuple[Requirement, ...] = ()
     """Requirements that name Kinetic's own packages: the client's copies are installed instead."""
     constraints: tuple[Requirement, ...] = ()
-    overrides: tuple[Requirement, ...] = ()
-    """Each override replaces every requirement of the same name, as in uv."""
+    overrides: tuple[str, ...] = ()
+    """Overrides besides those in the settings of uv."""
     options: tuple[Option, ...] = ()
     settings: Settings = field(default_factory=Settings)
     """The settings of uv that apply."""
-    indexes: tuple[Mapping[str, Any], ...] = ()
+    source_indexes: tuple[Mapping[str, Any], ...] = ()
     """Tables of the named indexes from which some requirements must come."""
     local: tuple[LocalRequirement, ...] = ()
     """Paths on this machine, other than the project itself."""
@@ -63,12 +70,15 @@ class Dependencies:
     notes: tuple[str, ...] = ()
     """Sentences about what was left out or ignored."""
 
-    def digest(self, platform: str, python: str) -> str:
+    def digest(
+        self, platform: str, python: str, place: Callable[[Index], str] | None = None
+    ) -> str:
         """Return the digest of the dependencies for a target.
 
         Comments, order, blank lines, line endings and the spelling of a name do not change it.
         Requirements, constraints, hashes, options, settings and markers do. The contents of indexes
-        and of local `--find-links` folders are not part of it, and credentials never are.
+        and of local `--find-links` folders are not part of it, and credentials never are. *place* names an index
+        in it (default: by its address, as it is written).
         """
         chosen = self.for_target(platform, python)
         ingredients = {
@@ -78,12 +88,20 @@ class Dependencies:
             "requirements": sorted({line.canonical for line in chosen.requirements}),
             "own": sorted({f"{line.name}[{','.join(line.extras)}]" for line in chosen.own}),
             "constraints": sorted({line.canonical for line in chosen.constraints}),
-            "overrides": sorted({line.canonical for line in chosen.overrides}),
+            "overrides": sorted(chosen.overrides),
             "settings": chosen.settings.digested,
-            "indexes": Settings(passed={"index": chosen.indexes}).digested,
-            "local": sorted({f"{line.path}[{','.join(line.extras)}]" for line in chosen.local}),
             # Not sorted: a package is taken from the first index that has it.
-            "options": [option.canonical for option in chosen.options],
+            "indexes": [
+                [
+                    public(place(index) if place else index.written or index.address),
+                    public(index.options),
+                ]
+                for index in chosen.indexes
+            ],
+            "local": sorted({f"{line.path}[{','.join(line.extras)}]" for line in chosen.local}),
+            "options": [
+                option.canonical for option in chosen.options if option.name not in ADDRESSED
+            ],
         }
         return hashlib.sha256(json.dumps(ingredients, sort_keys=True).encode()).hexdigest()
 
@@ -93,7 +111,7 @@ class Dependencies:
         A requirement that is overridden stays, because an override also replaces its marker.
         """
         environment = target_environment(platform, python)
-        overridden = {override.name for override in self.overrides}
+        overridden = self.settings.overridden
         return replace(
             self,
             requirements=tuple(
@@ -121,66 +139,17 @@ class Dependencies:
                 f"in {REQUIREMENTS}.",
             )
 
-    def installer_lines(self) -> list[str]:
-        """Return the lines of a requirements file for uv, credentials included."""
-        return [*self.option_lines(), *(line.line for line in self.requirements if not line.source)]
-
-    def option_lines(self) -> list[str]:
-        """Return the option lines of a requirements file for uv: where packages come from."""
-        return list(self._option_lines())
-
-    def constraint_lines(self) -> list[str]:
-        """Return the lines of a constraints file for uv."""
-        return [constraint.line for constraint in self.constraints]
-
-    def installer_project(self) -> str | None:
-        """Return the text of a `pyproject.toml` for uv, with the requirements that have a source.
-
-        A requirements file cannot name the index of a single package. Return None if no requirement
-        has a source.
-        """
-        sourced = [requirement for requirement in self.requirements if requirement.source]
-        if not sourced:
-            return None
-        sources = {
-            requirement.name: parsed_toml(f"source = {requirement.source}", "source")["source"]
-            for requirement in sourced
-        }
-        project = {
-            "name": "kinetic-dependencies",
-            "version": "0",
-            "dependencies": [requirement.line for requirement in sourced],
-        }
-        uv = {"index": self.indexes, "sources": sources}
-        return toml_text({"project": project, "tool": {"uv": uv}})
-
-    def installer_settings(self, overrides: Iterable[str] = (), *, indexes: bool = False) -> str:
-        """Return the text of a `uv.toml`: the settings that apply, overrides included, and *overrides*.
-
-        With *indexes*, it also names the indexes of the options and of single packages.
-        """
-        passed = dict(self.settings.passed)
-        lines = [*(override.line for override in self.overrides), *overrides]
-        if lines:
-            passed["override-dependencies"] = lines
-        if indexes:
-            addresses = [line.partition(" ")[2] for line in self._option_lines() if "-url " in line]
-            named = [*self.indexes, *({"url": address} for address in addresses)]
-            if named:
-                passed["index"] = [*passed.get("index", ()), *named]
-        return toml_text(passed)
-
-    def installer_arguments(self) -> list[str]:
-        """Return the options that uv accepts on its command line only."""
-        arguments: list[str] = []
-        for option in self.options:
-            if option.name == "--pre":
-                arguments.append("--prerelease=allow")
-            elif option.name == "--require-hashes":
-                arguments.append(option.name)
-            elif option.name == "--trusted-host":
-                arguments.append(f"--allow-insecure-host={option.value}")
-        return arguments
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        """All places where packages come from."""
+        folder = str(self.source.parent) if self.source else "/"
+        named = (
+            replace(index, named_by=f"{self.shown(option.place)}: {option.name}")
+            for option in self.options
+            if option.name in ADDRESSED
+            for index in named_index(option.name, option.value, folder)
+        )
+        return (*named, *map(index_of, self.source_indexes), *self.settings.indexes)
 
     @property
     def requires_hashes(self) -> bool:
@@ -196,18 +165,11 @@ class Dependencies:
         """Return *place* with the full path of its file, if that is known."""
         return f"{self.source.parent / place.file}:{place.line}" if self.source else str(place)
 
-    def _option_lines(self) -> Iterator[str]:
-        folder = str(self.source.parent.absolute()) if self.source else ""
-        for option in self.options:
-            if option.name in _ADDRESSED:
-                yield f"{option.name} {absolute_address(option.value, folder)}"
-            elif option.name not in ("--pre", "--require-hashes", "--trusted-host"):
-                yield option.line
-
 
 NO_PROJECT: Final = "Code without a project declares no dependencies."
 """The note on the dependencies of code without a project."""
-_ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"})
+ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"})
+"""Options that name places where packages come from."""
 
 
 def find_dependencies(
@@ -223,14 +185,14 @@ def find_dependencies(
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
     """
     if start is None:
-        ambient = find_settings(None, inherited(environ)).settings
-        return _with_settings(Dependencies(notes=(NO_PROJECT,)), ambient)
+        found = Dependencies(notes=(NO_PROJECT,))
+        return _with_settings(found, find_settings(None, inherited(environ)))
     folder = start.absolute() if start.is_dir() else start.absolute().parent
     source = find_source(folder, home=home or _user_home())
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
-        settings = _settings_for(folder, inherited(environ), ())
-        return _with_settings(Dependencies(notes=(note,)), settings)
+        found = Dependencies(folder=folder, notes=(note,))
+        return _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
     return read_dependencies(source, project=folder, environ=environ)
 
 
@@ -295,18 +257,18 @@ def read_dependencies(
     own = [line for line in declared.requirements if line.name in OWN_NAMES]
     found = Dependencies(
         source=source,
+        folder=folder,
         requirements=tuple(line for line in declared.requirements if line.name not in OWN_NAMES),
         own=tuple(own),
         constraints=declared.constraints,
         options=declared.options,
-        indexes=_unique_by_name(index for part in read for index in part.pyproject.indexes),
+        source_indexes=_unique_by_name(index for part in read for index in part.pyproject.indexes),
         local=declared.local,
         chosen=read[0].pyproject.chosen if source.name == PYPROJECT else Chosen(),
         requires_python=read[0].pyproject.requires_python if source.name == PYPROJECT else None,
         notes=(*declared.notes, *_settings_notes(declared.requirements), *_own_notes(own)),
     )
-    settings = _settings_for(folder, environment, read)
-    return _with_settings(found, settings)
+    return _with_settings(found, find_settings(settings_folder(folder), environment))
 
 
 def _unique_by_name(indexes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
@@ -316,60 +278,24 @@ def _unique_by_name(indexes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, 
     return tuple(named.values())
 
 
-def _settings_for(folder: Path, environ: Mapping[str, str], read: Iterable[Project]) -> Settings:
-    """Return the settings of uv for the dependencies in *folder* and in the projects *read*.
-
-    Raises:
-        DependencyError: A setting is not supported, or uv would silently ignore a setting.
-    """
-    outside = [project for project in read if project.path.parent.resolve() != folder.resolve()]
-    found = find_settings(
-        folder,
-        environ,
-        start=settings_folder(folder),
-        otherwise=outside[0].path if outside else None,
-    )
-    for project in outside:
-        path, uv = project.path, project.pyproject.uv
-        if uv is None or found.file is None or found.file.resolve() == path.resolve():
-            continue
-        inner = parse_settings(uv, project.pyproject.lines, str(path.parent))
-        if inner.decide:
-            raise DependencyError(
-                f"{path}: uv would ignore the settings in its [tool.uv], because it would use those in "
-                f"{found.file}.",
-                hint=f"Move all settings to {found.file}.",
-            )
-    return found.settings
-
-
 def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
-    """Add *settings* to the dependencies *found*, except settings for Kinetic's own packages."""
-    flag = "--require-hashes"
+    """Add *settings* to the dependencies *found*."""
     options = found.options
-    if settings.require_hashes and not found.requires_hashes:
-        options = (*options, Option(flag, "", settings.require_hashes))
-    constraints = (*found.constraints, *settings.constraints)
-    overrides = settings.overrides
-    notes = [
-        f"{override.place}: the override of {override.name} was ignored: {_OWN_COPY}"
-        for override in overrides
-        if override.name in OWN_NAMES
-    ]
+    if any(settings.values("require-hashes")) and not found.requires_hashes:
+        options = (*options, Option("--require-hashes"))
     index = next((option for option in found.options if option.name == "--index-url"), None)
-    if index is not None and settings.default_index:
-        notes.append(
-            f"{index.place}: --index-url has no effect: as in uv, {settings.default_index} in the "
-            "settings of uv takes precedence."
+    default = next((each for each in settings.indexes if each.options.get("default")), None)
+    notes = settings.notes
+    if index is not None and default is not None:
+        notes += (
+            f"{index.place}: --index-url has no effect: as in uv, {default.named_by} takes precedence.",
         )
     return replace(
         found,
-        constraints=tuple(line for line in constraints if line.name not in OWN_NAMES),
-        overrides=tuple(line for line in overrides if line.name not in OWN_NAMES),
+        constraints=tuple(line for line in found.constraints if line.name not in OWN_NAMES),
         options=options,
         settings=settings,
-        local=(*found.local, *settings.local),
-        notes=(*found.notes, *settings.notes, *notes),
+        notes=(*found.notes, *notes),
     )
 
 

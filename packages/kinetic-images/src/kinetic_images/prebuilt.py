@@ -12,12 +12,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kinetic_images.bases import BaseImage, find_base
-from kinetic_images.builders.dockerfile.pylock import FOLDER, is_local, is_repository, pylock
 from kinetic_images.caches import collect_daily
 from kinetic_images.credentials import without_credentials
 from kinetic_images.ensure import ImageRequest, ImageServices, resolve_image, resolved_again
 from kinetic_images.errors import DependencyError, ImageNotFoundError
 from kinetic_images.lock.packages import LockedPackage, packages_digest
+from kinetic_images.lock.pylock import FOLDER, travelling_pylock
 from kinetic_images.registry.names import parse_reference
 from kinetic_payload.files.due import is_due
 from kinetic_payload.files.private import make_folder, write_private
@@ -41,7 +41,7 @@ class PrebuiltImage:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses from which packages are downloaded."""
-        return tuple(package.address for package in self.packages if not is_local(package))
+        return tuple(package.address for package in self.packages if package.local_path is None)
 
 
 def find_prebuilt(request: ImageRequest, services: ImageServices, *, command: str) -> PrebuiltImage:
@@ -88,9 +88,10 @@ def write_environment(packages: Iterable[LockedPackage], python: str, folder: Pa
         DependencyError: A wheel on this machine has changed since it was locked.
     """
     chosen = tuple(packages)
-    write_private(folder / "pylock.toml", pylock(chosen, python).encode())
-    for package in filter(is_local, chosen):
-        assert package.local_path is not None
+    write_private(folder / "pylock.toml", travelling_pylock(chosen, python).encode())
+    for package in chosen:
+        if package.local_path is None:
+            continue
         path = folder / FOLDER / package.file
         make_folder(path.parent)
         shutil.copyfile(package.local_path, path)
@@ -139,8 +140,8 @@ def _check(package: LockedPackage, request: ImageRequest) -> None:
     """Refuse a *package* that cannot be installed when a job starts, naming the line that requires it."""
     lines = [line for line in request.dependencies.requirements if line.name == package.name]
     place = f"{request.dependencies.shown(lines[0].place)}: " if lines else ""
-    if is_repository(package) or not package.is_wheel:
-        what = "a repository" if is_repository(package) else f"the source archive {package.file}"
+    if not package.is_wheel:
+        what = f"the source archive {package.file}" if package.file else "a repository"
         raise DependencyError(
             f"{place}{package.name} is {what}, and container_image='prebuilt' installs wheels only.",
             hint=f"Require a version that has a wheel for Python {request.python} on Linux. {_BUNDLED}",
@@ -150,7 +151,7 @@ def _check(package: LockedPackage, request: ImageRequest) -> None:
             f"{place}the address of {package.name} has a query, which may be a secret, and jobs do not get it.",
             hint="Use an address without a query, or container_image='bundled'.",
         )
-    if not is_local(package) and urlsplit(package.address).scheme not in _FETCHED:
+    if package.local_path is None and urlsplit(package.address).scheme not in _FETCHED:
         raise DependencyError(
             f"{place}{package.name} comes from {without_credentials(package.address)}, which jobs cannot "
             "download.",

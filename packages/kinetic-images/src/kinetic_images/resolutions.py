@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from kinetic_images.bases import BaseImage, find_base
+from kinetic_images.declared.uv_settings import Index
 from kinetic_images.errors import InvalidReferenceError
 from kinetic_images.kept_records import SharedRecords, find_record, keep_record
 from kinetic_images.lock.cache import (
@@ -113,19 +114,17 @@ def resolve_on(
     return usable
 
 
-def _key(base: str, request: LockRequest) -> str:
+def _key(base: str, request: LockRequest, place: Callable[[Index], str] | None = None) -> str:
     """Return the digest of everything that decides on the resolution of *request* on the image *base*."""
     assert request.target is not None, "images have a target"
-    ingredients = {**request.ingredients, "base": base}
+    ingredients = {**request.ingredients(place), "base": base}
     text = json.dumps([_FORMAT, request.target.machine, ingredients], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _shared_name(base: str, request: LockRequest) -> str:
     """Return the name of the shared record, which does not depend on the paths of this machine."""
-    return build_resolution(
-        _key(base, replace(request, dependencies=portable(request.dependencies)))
-    )
+    return build_resolution(_key(base, request, portable))
 
 
 class _Record(msgspec.Struct, frozen=True):

@@ -18,79 +18,54 @@ from kinetic_payload.threads import check_wanted
 OLDEST: Final = (0, 9)
 """The oldest supported version of uv."""
 
-_PASSED_ON: Final = frozenset(
-    {
-        "UV_CACHE_DIR",
-        "UV_CONCURRENT_BUILDS",
-        "UV_CONCURRENT_DOWNLOADS",
-        "UV_CONCURRENT_INSTALLS",
-        "UV_CREDENTIALS_DIR",
-        "UV_DEFAULT_INDEX",
-        "UV_EXTRA_INDEX_URL",
-        "UV_FIND_LINKS",
-        "UV_HTTP_CONNECT_TIMEOUT",
-        "UV_HTTP_RETRIES",
-        "UV_HTTP_TIMEOUT",
-        "UV_INDEX",
-        "UV_INDEX_STRATEGY",
-        "UV_INDEX_URL",
-        "UV_INSECURE_HOST",
-        "UV_KEYRING_PROVIDER",
-        "UV_LINK_MODE",
-        "UV_NATIVE_TLS",
-        "UV_OFFLINE",
-        "UV_REQUEST_TIMEOUT",
-        "UV_SYSTEM_CERTS",
-    }
-)
-"""Variables that say where packages come from and how they are fetched.
-
-Variables that choose versions or control builds are removed.
-"""
-_ORIGINS: Final = (
-    "UV_DEFAULT_INDEX",
-    "UV_EXTRA_INDEX_URL",
-    "UV_FIND_LINKS",
-    "UV_INDEX",
-    "UV_INDEX_STRATEGY",
-    "UV_INDEX_URL",
-)
-"""Variables that say where packages come from."""
-_PATH_SEPARATORS: Final = {
-    "UV_CACHE_DIR": None,
-    "UV_CREDENTIALS_DIR": None,
+_INDEXES: Final = {
     "UV_DEFAULT_INDEX": None,
+    "UV_INDEX_URL": None,
+    "UV_INDEX": " ",
     "UV_EXTRA_INDEX_URL": " ",
     "UV_FIND_LINKS": ",",
-    "UV_INDEX": " ",
-    "UV_INDEX_URL": None,
 }
-"""Variables that may contain paths → the separator of several paths; None: one path only."""
-_CHOICE: Final = (
-    "UV_BUILD_CONSTRAINT",
-    "UV_CONSTRAINT",
-    "UV_EXCLUDE",
+"""Variables that name indexes → what separates several of them; None: there is one only."""
+_CHOICES: Final = (
     "UV_EXCLUDE_NEWER",
     "UV_EXCLUDE_NEWER_PACKAGE",
     "UV_FORK_STRATEGY",
+    "UV_INDEX_STRATEGY",
     "UV_NO_BINARY",
     "UV_NO_BINARY_PACKAGE",
     "UV_NO_BUILD",
     "UV_NO_BUILD_ISOLATION",
     "UV_NO_BUILD_PACKAGE",
-    "UV_NO_SOURCES",
-    "UV_NO_SOURCES_PACKAGE",
-    "UV_NO_VERIFY_HASHES",
     "UV_ONLY_BINARY",
-    "UV_OVERRIDE",
     "UV_PRERELEASE",
-    "UV_PROJECT",
-    "UV_REQUIRE_HASHES",
     "UV_RESOLUTION",
     "UV_TORCH_BACKEND",
-    "UV_WORKING_DIR",
 )
-_PIP_REPLACEMENTS: Final = {
+"""Variables that choose versions, or say how packages are built."""
+_PATHS: Final = ("UV_CACHE_DIR", "UV_CONFIG_FILE", "UV_CREDENTIALS_DIR")
+_PASSED_ON: Final = frozenset(
+    {
+        *_INDEXES,
+        *_CHOICES,
+        *_PATHS,
+        "UV_CONCURRENT_BUILDS",
+        "UV_CONCURRENT_DOWNLOADS",
+        "UV_CONCURRENT_INSTALLS",
+        "UV_HTTP_CONNECT_TIMEOUT",
+        "UV_HTTP_RETRIES",
+        "UV_HTTP_TIMEOUT",
+        "UV_INSECURE_HOST",
+        "UV_KEYRING_PROVIDER",
+        "UV_LINK_MODE",
+        "UV_NATIVE_TLS",
+        "UV_NO_CONFIG",
+        "UV_OFFLINE",
+        "UV_REQUEST_TIMEOUT",
+        "UV_SYSTEM_CERTS",
+    }
+)
+"""The variables of uv that have an effect. Others are about its projects, tools and Pythons."""
+_REPLACEMENTS: Final = {
     "PIP_CONSTRAINT": "-c FILE in requirements.txt",
     "PIP_EXTRA_INDEX_URL": "UV_INDEX",
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
@@ -98,7 +73,12 @@ _PIP_REPLACEMENTS: Final = {
     "PIP_NO_INDEX": "--no-index in requirements.txt",
     "PIP_PRE": "--pre in requirements.txt",
     "PIP_REQUIRE_HASHES": "--require-hashes in requirements.txt",
+    "UV_BUILD_CONSTRAINT": "build-constraint-dependencies in the settings of uv",
+    "UV_CONSTRAINT": "constraint-dependencies in the settings of uv",
+    "UV_NO_INDEX": "--no-index in requirements.txt",
+    "UV_OVERRIDE": "override-dependencies in the settings of uv",
 }
+"""Variables that have no effect → what to use instead."""
 _PASSED_ON_PREFIX: Final = "UV_INDEX_"  # UV_INDEX_{NAME}_USERNAME and _PASSWORD
 _DROPPED: Final = frozenset(
     {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"}
@@ -118,23 +98,20 @@ class Uv:
         self,
         *arguments: str,
         folder: Path | None = None,
-        settings: Path | None = None,
-        discover: bool = False,
+        project: Path | None = None,
         more: Mapping[str, str] | None = None,
     ) -> str:
         """Run uv with *arguments* in *folder* and return what it printed, errors included.
 
-        The only settings file that uv reads is *settings*, a `uv.toml`; with *discover*, uv finds the
-        settings of the project in *folder* itself. *more* variables are added to its environment.
+        uv reads the settings for the folder *project*; without one, it reads no settings files. *more* variables
+        are added to its environment.
 
         uv is killed if the work of this thread is stopped, or on Ctrl-C.
 
         Raises:
             InstallError: uv failed; the message and `output` contain what it printed.
         """
-        config = ["--no-config"] if settings is None else ["--config-file", str(settings)]
-        if discover:
-            config = []
+        config = ["--no-config"] if project is None else [f"--project={project}"]
         with subprocess.Popen(
             [self.program, *config, *arguments],
             cwd=folder,
@@ -205,8 +182,10 @@ class Configuration:
     """The only settings file to read, in place of all others; None: the usual files."""
     ambient: tuple[Path, ...]
     """Possible settings files of the user and of the machine, the user's first."""
-    origins: Mapping[str, str]
-    """Variables that say where packages come from; they are passed on to uv."""
+    indexes: Mapping[str, str]
+    """Variables that name indexes."""
+    choices: Mapping[str, str]
+    """Variables that choose versions, or say how packages are built."""
     notes: tuple[str, ...]
     """Sentences about variables that have no effect."""
 
@@ -227,38 +206,26 @@ def configuration(environ: Mapping[str, str]) -> Configuration:
     ambient = [Path(own, "uv", "uv.toml")] if own else []
     ambient += [path for path in machine if path.is_file()][:1]
     named = environ.get("UV_CONFIG_FILE")
-    notes = [
-        f"The environment variable {name} was ignored: only the project's own files choose "
-        "packages and versions."
-        for name in _CHOICE
-        if environ.get(name)
-    ]
-    notes += [
-        f"The environment variable {name} was ignored: it configures pip, and uv installs the "
-        f"packages. Use {instead}."
-        for name, instead in _PIP_REPLACEMENTS.items()
-        if environ.get(name)
-    ]
-    if environ.get("UV_NO_INDEX"):
-        notes.append(
-            "The environment variable UV_NO_INDEX has no effect: uv has no variable of that name. "
-            "Write --no-index in requirements.txt, or no-index = true in uv.toml."
-        )
     return Configuration(
         disabled=environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t"),
         file=Path(named) if named else None,
         ambient=tuple(ambient),
-        origins={
+        indexes={
             name: _with_absolute_paths(name, environ[name])
-            for name in _ORIGINS
+            for name in _INDEXES
             if environ.get(name)
         },
-        notes=tuple(notes),
+        choices={name: environ[name] for name in _CHOICES if environ.get(name)},
+        notes=tuple(
+            f"The environment variable {name} has no effect. Use {instead}."
+            for name, instead in _REPLACEMENTS.items()
+            if environ.get(name)
+        ),
     )
 
 
 def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return *environ* without the variables that would make uv's choices depend on this machine.
+    """Return *environ* without the variables that are about another Python or project.
 
     Relative paths in it become absolute, because uv runs in another folder.
     """
@@ -277,12 +244,13 @@ def cleaned(text: str) -> str:
 
 def _with_absolute_paths(name: str, value: str) -> str:
     """Return the *value* of the variable *name* with relative paths made absolute."""
-    if name not in _PATH_SEPARATORS or not value:
+    if name in _PATHS and value:
+        return str(Path(value).absolute())
+    if name not in _INDEXES or not value:
         return value
-    separator = _PATH_SEPARATORS[name]
-    if separator is not None:
-        return separator.join(map(_absolute, filter(None, value.split(separator))))
-    return str(Path(value).absolute()) if name.endswith("_DIR") else _absolute(value)
+    separator = _INDEXES[name]
+    words = value.split(separator) if separator else [value]
+    return (separator or "").join(map(_absolute, filter(None, words)))
 
 
 def _absolute(address: str) -> str:

@@ -18,12 +18,11 @@ from kinetic_images.declared.requirements import (
     Requirement,
     both,
     expanded,
-    is_marker,
     parse_local,
     parse_requirement,
 )
 from kinetic_images.declared.toml_text import Lines, parsed_toml, table, toml_value
-from kinetic_images.declared.uv_settings import parse_indexes
+from kinetic_images.declared.uv_settings import table_indexes
 from kinetic_images.errors import DependencyError
 
 _EXPORT: Final = "write a requirements.txt beside it"
@@ -42,10 +41,6 @@ class Sources:
         """Return these sources combined with *others*, those of the workspace; these take precedence."""
         return Sources(of={**others.of, **self.of}, indexes=(*self.indexes, *others.indexes))
 
-    def index(self, name: object) -> Mapping[str, Any] | None:
-        """Return the index called *name*."""
-        return next((index for index in self.indexes if index["name"] == name), None)
-
 
 @dataclass(frozen=True)
 class Pyproject:
@@ -53,14 +48,10 @@ class Pyproject:
 
     declares: bool
     """Whether it describes a project, not only its tools."""
-    name: str | None
     requires_python: str | None
     declared: RequirementSet
     lists_dependencies: bool
     """Whether `[project]` lists all dependencies, so that no build backend must determine any."""
-    uv: Mapping[str, Any] | None
-    """The table `[tool.uv]`."""
-    lines: Lines
     indexes: tuple[Mapping[str, Any], ...] = ()
     """The named indexes that the requirements' sources use."""
     chosen: Chosen = field(default_factory=lambda: Chosen())
@@ -101,10 +92,9 @@ def parse_pyproject(
     project = table(document.get("project"))
     tools = table(document.get("tool"))
     uv = table(tools.get("uv"))
-    name = project.get("name")
     requires = project.get("requires-python")
     dynamic = _dynamic(project)
-    sources = _sources(uv, lines, folder)
+    sources = _sources(uv, folder)
     if workspace is not None:
         sources = sources.over(workspace)
     chosen = _chosen(tools, project, document, lines)
@@ -120,7 +110,6 @@ def parse_pyproject(
     )
     return Pyproject(
         declares=bool(project) or "poetry" in tools,
-        name=canonicalize_name(name) if isinstance(name, str) else None,
         requires_python=requires if isinstance(requires, str) else None,
         declared=declared,
         lists_dependencies=bool(project)
@@ -129,8 +118,6 @@ def parse_pyproject(
             & ({"dependencies", "optional-dependencies"} if extras else {"dependencies"})
         )
         and ("dependencies" in project or "poetry" not in tools),
-        uv=tools["uv"] if isinstance(tools.get("uv"), dict) else None,
-        lines=lines,
         indexes=sources.indexes if any(line.source for line in declared.requirements) else (),
         chosen=chosen,
     )
@@ -215,7 +202,7 @@ def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
         tuple(text.strip("/") for text in workspace.get(key, ()) if isinstance(text, str))
         for key in ("members", "exclude")
     )
-    return Workspace(members, excluded, _sources(uv, Lines(text, file), folder))
+    return Workspace(members, excluded, _sources(uv, folder))
 
 
 def is_managed(data: bytes, file: str) -> bool:
@@ -239,8 +226,8 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     return bool(parts) and fnmatchcase(parts[0], pattern[0]) and _matches(parts[1:], pattern[1:])
 
 
-def _sources(uv: Mapping[str, Any], lines: Lines, folder: str) -> Sources:
-    indexes = parse_indexes(uv.get("index"), lines, folder)
+def _sources(uv: Mapping[str, Any], folder: str) -> Sources:
+    indexes = table_indexes(uv.get("index"), folder)
     return Sources(
         of=_canonical(uv.get("sources")),
         indexes=tuple(index for index in indexes if isinstance(index.get("name"), str)),
@@ -291,7 +278,7 @@ def _declared(
             elif source is None:
                 requirements.append(requirement)
             else:
-                _from_source(requirement, source, text, sources, requirements, local)
+                _from_source(requirement, source, text, requirements, local)
 
     def take_extra(
         extra: str, marker: str | None, within: frozenset[str], place: Place | None
@@ -316,7 +303,6 @@ def _declared(
         requirements=tuple(dict.fromkeys(requirements)),
         local=tuple(dict.fromkeys(local)),
         notes=tuple(notes),
-        files=(lines.file,),
     )
 
 
@@ -403,7 +389,6 @@ def _from_source(
     requirement: Requirement,
     source: object,
     text: str,
-    sources: Sources,
     requirements: list[Requirement],
     local: list[LocalRequirement],
 ) -> None:
@@ -412,44 +397,20 @@ def _from_source(
     entries = source if isinstance(source, list) else [source]
     paths = [entry for entry in map(table, entries) if "path" in entry or entry.get("workspace")]
     address = _address(table(source))
-    if address is not None:
-        path = parse_local(f"{requirement.name} @ {address}", place)
-        if path is None:
-            requirements.append(replace(requirement, url=address, specifier=""))
-        else:
-            local.append(replace(path, marker=requirement.marker, text=text))
-    elif paths:
-        local.append(
-            LocalRequirement(
-                path=str(paths[0].get("path", f"(workspace) {requirement.name}")),
-                extras=requirement.extras,
-                marker=requirement.marker,
-                text=text,
-                place=place,
-            )
+    path = parse_local(f"{requirement.name} @ {address}", place) if address else None
+    if paths:
+        path = LocalRequirement(
+            path=str(paths[0].get("path", f"(workspace) {requirement.name}")),
+            extras=requirement.extras,
+            text=text,
+            place=place,
         )
-    elif entries and all(_is_passed_on(table(entry), sources) for entry in entries):
-        requirements.append(replace(requirement, source=toml_value(source)))
+    if path is not None:
+        local.append(replace(path, marker=requirement.marker, text=text))
+    elif address is not None:
+        requirements.append(replace(requirement, url=address, specifier=""))
     else:
-        raise DependencyError(
-            f"{place}: the source of {requirement.name!r} in [tool.uv.sources] has a form that is "
-            "not supported.",
-            hint="If it names an index, define that index in the same file or its workspace. Otherwise "
-            "write a requirements.txt beside it: "
-            "uv export --no-emit-project --emit-index-url -o requirements.txt",
-        )
-
-
-def _is_passed_on(entry: Mapping[str, Any], sources: Sources) -> bool:
-    """Return whether *entry* is passed to uv unchanged."""
-    marker = entry.get("marker")
-    if marker is not None and not (isinstance(marker, str) and is_marker(marker)):
-        return False
-    if "index" in entry:
-        return set(entry) <= {"index", "marker"} and sources.index(entry["index"]) is not None
-    plain = {key: value for key, value in entry.items() if key not in ("marker", "lfs")}
-    address = _address(plain)
-    return address is not None and parse_local(f"x @ {address}", Place("", 0)) is None
+        requirements.append(replace(requirement, source=toml_value(source)))
 
 
 def _address(source: Mapping[str, Any]) -> str | None:

@@ -54,8 +54,6 @@ class RequirementSet:
     local: tuple[LocalRequirement, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences about what was ignored, with the reason."""
-    files: tuple[str, ...] = ()
-    """Every file that was read."""
 
 
 _OPTIONS: Final = {
@@ -153,7 +151,6 @@ class _Reader:
             options=tuple(_effective(self.options, self.constraint_options)),
             local=tuple(dict.fromkeys(self.local)),
             notes=tuple(self.notes),
-            files=tuple(dict.fromkeys(file for file, _ in self.seen)),
         )
 
     def file(self, file: str, *, constraint: bool, via: Place | None) -> None:

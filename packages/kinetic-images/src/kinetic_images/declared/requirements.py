@@ -86,7 +86,6 @@ class LocalRequirement:
     path: str
     """Absolute, or relative to the folder of the file that was read first, also in included files."""
     extras: tuple[str, ...] = ()
-    editable: bool = False
     marker: str | None = None
     text: str
     """The line, for messages."""
@@ -135,15 +134,6 @@ def marker_holds(marker: str | None, environment: Mapping[str, str]) -> bool:
         return any(parsed.evaluate({**known, **version}) for version in versions)
     except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
         return True
-
-
-def is_marker(text: str) -> bool:
-    """Return whether *text* is an environment marker."""
-    try:
-        Marker(text)
-    except InvalidMarker:
-        return False
-    return True
 
 
 def both(first: str | None, second: str | None) -> str | None:
@@ -216,7 +206,6 @@ def parse_local(
         # As in pip and uv: relative to the folder where they run, not to the file with this line.
         path=posixpath.normpath(path),
         extras=_extras(extras),
-        editable=editable,
         marker=_marker(marker, place),
         text=line or text,
         place=place,

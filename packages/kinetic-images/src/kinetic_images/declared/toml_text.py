@@ -34,7 +34,7 @@ def table(value: object) -> Mapping[str, Any]:
 
 def toml_text(values: Mapping[str, Any]) -> str:
     """Return a TOML document with *values*, one key on each line."""
-    return "".join(f"{_quoted(key)} = {toml_value(value)}\n" for key, value in values.items())
+    return "".join(f"{_key(key)} = {toml_value(value)}\n" for key, value in values.items())
 
 
 def toml_value(value: Any) -> str:
@@ -44,12 +44,16 @@ def toml_value(value: Any) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_quoted(k)} = {toml_value(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(k)} = {toml_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     return repr(value)
+
+
+def _key(text: str) -> str:
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else _quoted(text)
 
 
 def _quoted(text: str) -> str:
@@ -110,13 +114,6 @@ class Lines:
         begins = re.compile(rf"\s*\[\[\s*{re.escape(array)}\s*\]\]")
         found = [line for line, text in enumerate(self._lines, 1) if begins.match(text)]
         return Place(self.file, found[number]) if number < len(found) else None
-
-    def after(self, place: Place, *texts: str) -> Place:
-        """Return the place of the first line after *place* that contains all *texts*, or else *place*."""
-        for number, line in enumerate(self._lines[place.line :], place.line + 1):
-            if all(text in line for text in texts):
-                return Place(self.file, number)
-        return place
 
     def _first(self, fits: Callable[[str], bool]) -> Place:
         for number, line in enumerate(self._lines, 1):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
 from kinetic_images.credentials import without_credentials
+from kinetic_images.declared.uv_settings import Index
 from kinetic_images.dependencies import Dependencies
 
-_NAME: Final = re.compile(r"[\w.-]+=(?=\w+://)")
 STRATEGY: Final = "UV_INDEX_STRATEGY"
 INDEXES: Final = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS")
 """The variables with addresses."""
@@ -22,51 +22,31 @@ def build_indexes(dependencies: Dependencies) -> dict[str, str]:
     Otherwise a build would take what a source archive needs to be built from the public index. Folders are
     left out: they are on this machine only.
     """
-    passed, variables = dependencies.settings.passed, dependencies.settings.variables
-    pip = passed.get("pip", {})
-    # The last `--index-url` of requirements files counts.
-    defaults = _options(dependencies, "--index-url")[::-1]
-    extras = _options(dependencies, "--extra-index-url")
-    links = _options(dependencies, "--find-links")
-    defaults += _words(variables, "UV_DEFAULT_INDEX", "UV_INDEX_URL")
-    extras += _words(variables, "UV_INDEX", "UV_EXTRA_INDEX_URL")
-    links += _words(variables, "UV_FIND_LINKS")
-    for table in (*dependencies.indexes, *passed.get("index", ())):
-        if not table.get("explicit"):
-            flat, default = table.get("format") == "flat", table.get("default")
-            (links if flat else defaults if default else extras).append(str(table.get("url", "")))
-    for settings in (passed, pip):
-        defaults += _texts(settings.get("index-url"))
-        extras += _texts(settings.get("extra-index-url"))
-        links += _texts(settings.get("find-links"))
-    strategy = variables.get(STRATEGY) or passed.get("index-strategy") or pip.get("index-strategy")
+    indexes = [
+        index
+        for index in dependencies.indexes
+        if urlsplit(index.address).scheme in ("http", "https") and not index.options.get("explicit")
+    ]
+
+    def addresses(kind: Callable[[Index], bool]) -> list[str]:
+        return [*dict.fromkeys(without_credentials(each.address) for each in indexes if kind(each))]
+
+    settings = dependencies.settings
+    strategy = settings.variables.get(STRATEGY) or next(settings.values("index-strategy"), "")
     found = {
-        "UV_DEFAULT_INDEX": " ".join(_reachable(defaults)[:1]),
-        "UV_INDEX": " ".join(_reachable(extras)),
-        "UV_FIND_LINKS": ",".join(_reachable(links)),
-        STRATEGY: str(strategy or ""),
+        "UV_DEFAULT_INDEX": " ".join(addresses(_is_default)[:1]),
+        "UV_INDEX": " ".join(addresses(lambda each: not (each.is_flat or _is_default(each)))),
+        "UV_FIND_LINKS": ",".join(addresses(lambda each: each.is_flat)),
+        STRATEGY: str(strategy),
     }
     return {name: value for name, value in found.items() if value}
 
 
+def _is_default(index: Index) -> bool:
+    return bool(index.options.get("default"))
+
+
 def index_addresses(environment: Mapping[str, str]) -> list[str]:
     """Return the addresses in the variables of `build_indexes`."""
-    return _words(environment, *INDEXES)
-
-
-def _options(dependencies: Dependencies, name: str) -> list[str]:
-    return [option.value for option in dependencies.options if option.name == name]
-
-
-def _words(variables: Mapping[str, str], *names: str) -> list[str]:
-    text = " ".join(variables.get(name, "") for name in names)
-    return [_NAME.sub("", word) for word in re.split(r"[ ,]+", text) if word]
-
-
-def _texts(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else [str(each) for each in value or ()]
-
-
-def _reachable(addresses: Iterable[str]) -> list[str]:
-    found = [without_credentials(each) for each in addresses]
-    return [each for each in dict.fromkeys(found) if urlsplit(each).scheme in ("http", "https")]
+    text = " ".join(environment.get(name, "") for name in INDEXES)
+    return list(filter(None, re.split(r"[ ,]+", text)))

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
+from kinetic_images.declared.uv_settings import Index
 from kinetic_images.dependencies import Dependencies
-
-_OPTIONS: Final = ("--find-links", "--index-url", "--extra-index-url")
-_SETTINGS: Final = ("find-links", "index-url", "extra-index-url")
-_NAMED: Final = re.compile(r"(?P<name>[\w.-]+=)?(?P<address>.+)", re.DOTALL)
+from kinetic_images.lock.packages import file_path
 
 
 @dataclass(frozen=True)
@@ -39,99 +32,26 @@ class PackageFolders:
 
 def package_folders(dependencies: Dependencies) -> PackageFolders:
     """Return the places on this machine that *dependencies* name."""
-    flat: dict[Path, None] = {}
-    others = False
-
-    def note(path: Path, is_flat: bool) -> str:
-        nonlocal others
-        if is_flat and path.is_dir():
-            flat[path] = None
-        else:
-            others = True
-        return ""
-
-    _replaced(dependencies, note)
-    return PackageFolders(tuple(flat), others)
+    local = [(index, path) for index in dependencies.indexes if (path := _path_of(index))]
+    flat = [path for index, path in local if index.is_flat and path.is_dir()]
+    return PackageFolders(tuple(dict.fromkeys(flat)), others=len(flat) < len(local))
 
 
-def portable(dependencies: Dependencies) -> Dependencies:
-    """Return *dependencies* with places on this machine named by the files there, for digests that machines share.
+def portable(index: Index) -> str:
+    """Return a name of *index* for digests that machines share: its address, or the names of the files there.
 
-    The same files in different folders give the same digest.
+    The same files in different folders give the same name.
     """
-
-    def named(path: Path, _: bool) -> str:
-        try:
-            names = sorted(child.name for child in path.iterdir())
-        except OSError:
-            return path.as_uri()
-        digest = hashlib.sha256(json.dumps(names).encode()).hexdigest()
-        return f"files:{digest}"
-
-    return _replaced(dependencies, named)
+    path = _path_of(index)
+    try:
+        names = sorted(child.name for child in path.iterdir()) if path else None
+    except OSError:
+        names = None
+    if names is None:
+        return index.address
+    return f"files:{hashlib.sha256(json.dumps(names).encode()).hexdigest()}"
 
 
-def _replaced(dependencies: Dependencies, name: Callable[[Path, bool], str]) -> Dependencies:
-    """Return *dependencies* with the result of *name* in place of each path on this machine."""
-    folder = str(dependencies.source.parent.absolute()) if dependencies.source else "/"
-
-    def address(text: str, is_flat: bool) -> str:
-        path = _path_of(text, folder)
-        return text if path is None else name(path, is_flat)
-
-    def texts(value: Any, is_flat: bool) -> Any:
-        if isinstance(value, str):
-            return address(value, is_flat)
-        return (
-            [texts(each, is_flat) for each in value] if isinstance(value, list | tuple) else value
-        )
-
-    def index(table: Mapping[str, Any]) -> dict[str, Any]:
-        return {**table, "url": address(str(table.get("url", "")), table.get("format") == "flat")}
-
-    def settings(values: Mapping[str, Any]) -> dict[str, Any]:
-        found = {
-            key: texts(value, key == "find-links") if key in _SETTINGS else value
-            for key, value in values.items()
-        }
-        if "index" in found:
-            found["index"] = [index(table) for table in found["index"]]
-        if isinstance(found.get("pip"), Mapping):
-            found["pip"] = settings(found["pip"])
-        return found
-
-    def variable(key: str, value: str) -> str:
-        separator = "," if key == "UV_FIND_LINKS" else " "
-        words = []
-        for word in value.split(separator):
-            match = _NAMED.fullmatch(word)
-            parts = (match["name"] or "", match["address"]) if match else ("", word)
-            words.append(parts[0] + address(parts[1], key == "UV_FIND_LINKS"))
-        return separator.join(words)
-
-    return replace(
-        dependencies,
-        options=tuple(
-            replace(option, value=address(option.value, option.name == "--find-links"))
-            if option.name in _OPTIONS
-            else option
-            for option in dependencies.options
-        ),
-        indexes=tuple(map(index, dependencies.indexes)),
-        settings=replace(
-            dependencies.settings,
-            passed=settings(dependencies.settings.passed),
-            variables={
-                key: variable(key, value) for key, value in dependencies.settings.variables.items()
-            },
-        ),
-    )
-
-
-def _path_of(address: str, folder: str) -> Path | None:
-    """Return the path that *address* names, relative to *folder*; None: it is an address elsewhere."""
-    if address.startswith("file:"):
-        return Path(url2pathname(urlsplit(address).path))
-    if "://" in address or not address:
-        return None
-    return Path(posixpath.normpath(posixpath.join(folder, address)))
+def _path_of(index: Index) -> Path | None:
+    """Return the path that *index* names; None: it is elsewhere."""
+    return Path(index.address) if index.address.startswith("/") else file_path(index.address)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import netrc
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from kinetic_images.dependencies import Dependencies
@@ -22,15 +22,9 @@ from kinetic_payload.http.session import origin
 
 _ASKED_ELSEWHERE: Final = ("oauth2accesstoken",)
 """Users of URLs whose password is found in another place."""
+_URL: Final = re.compile(r"https?://[^\s'\"]+")
 _PLAIN: Final = re.compile(r"[^\s\"\\#]+")
 """Words of a netrc file that need no quotation marks."""
-_NAME: Final = re.compile(r"(?P<name>[\w.-]+)=(?P<url>.+)")
-
-
-@dataclass(frozen=True)
-class _Index:
-    url: str = field(repr=False)
-    name: str | None = None
 
 
 class IndexCredentials:
@@ -54,10 +48,18 @@ class IndexCredentials:
         self._environ = inherited(environ)
         self._google = google or self._default_login
         self._addresses = full_addresses(dependencies)
-        self._indexes = [index for index in _indexes(dependencies) if _origin(index.url)[1]]
-        lines = (*dependencies.requirements, *dependencies.constraints, *dependencies.overrides)
-        named = (*(index.url for index in self._indexes), *(line.url for line in lines if line.url))
-        self._named_origins = {*map(_origin, named)}
+        self._indexes = [index for index in dependencies.indexes if _origin(index.address)[1]]
+        lines = (*dependencies.requirements, *dependencies.constraints)
+        named = (
+            *(index.address for index in self._indexes),
+            *(line.url for line in lines if line.url),
+        )
+        settings = (
+            dependencies.settings.values(f"{key}-dependencies")
+            for key in ("constraint", "override")
+        )
+        texts = " ".join(map(str, chain.from_iterable(settings)))
+        self._named_origins = {*map(_origin, (*named, *_URL.findall(texts)))}
 
     def authorization(self, url: str) -> str | None:
         """Return the value of the header `Authorization` for *url*; None: without credentials."""
@@ -71,10 +73,10 @@ class IndexCredentials:
         own = _basic(self._addresses.get(url, url))
         if own is not None:
             return own
-        same = [index for index in self._indexes if _origin(index.url) == place]
+        same = [index for index in self._indexes if _origin(index.address) == place]
         # The files of an index are often beside it, not below it.
-        for index in sorted(same, key=lambda index: -_common(index.url, url)):
-            found = _basic(index.url) or self._named(index.name)
+        for index in sorted(same, key=lambda index: -_common(index.address, url)):
+            found = _basic(index.address) or self._named(index.options.get("name"))
             if found is not None:
                 return found
         is_google = is_google_index(url)
@@ -94,7 +96,7 @@ class IndexCredentials:
             DependencyError: One of *addresses* is plain http, and would get the login of another one.
         """
         if addresses is None:
-            addresses = (*self._addresses.values(), *(index.url for index in self._indexes))
+            addresses = (*self._addresses.values(), *(index.address for index in self._indexes))
         found = {url: self._authorization(url, default=False) for url in addresses}
         logins = dict[str, str]()
         for url, login in found.items():
@@ -123,12 +125,12 @@ class IndexCredentials:
         They name private files in *folder*, which the caller removes.
         """
         hosts = {
-            _origin(index.url)[1]
+            _origin(index.address)[1]
             for index in self._indexes
-            if is_google_index(index.url)
-            and _basic(index.url) is None
-            and self._named(index.name) is None
-            and self._netrc(index.url) is None
+            if is_google_index(index.address)
+            and _basic(index.address) is None
+            and self._named(index.options.get("name")) is None
+            and self._netrc(index.address) is None
         }
         if not hosts or (login := self._google()) is None or not login.token:
             return {}
@@ -184,30 +186,8 @@ class IndexCredentials:
         return path if path is not None and path.is_file() else None
 
 
-def _indexes(dependencies: Dependencies) -> Iterator[_Index]:
-    for option in dependencies.options:
-        if option.name in ("--index-url", "--extra-index-url", "--find-links"):
-            yield _Index(option.value)
-    passed = dependencies.settings.passed
-    for table in (*dependencies.indexes, *passed.get("index", ())):
-        yield _Index(str(table.get("url", "")), table.get("name"))
-    for settings in (passed, passed.get("pip", {})):
-        for key in ("index-url", "extra-index-url", "find-links"):
-            yield from map(_Index, _texts(settings.get(key)))
-    for value in dependencies.settings.variables.values():
-        for word in re.split(r"[ ,]+", value):
-            named = _NAME.fullmatch(word)
-            yield _Index(named["url"], named["name"]) if named else _Index(word)
-
-
 def _origin(url: str) -> tuple[str, str, int]:
     return origin(url.removeprefix("git+"))
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [text for text in value or () if isinstance(text, str)]
 
 
 def _basic(url: str) -> str | None:

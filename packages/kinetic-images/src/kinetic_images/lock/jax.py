@@ -82,12 +82,8 @@ def with_accelerator_jax(
     preferences = () if chosen is None else (f"{head}=={chosen}",)
     rest = tuple(line for line in dependencies.requirements if line not in replaced)
     # An override replaces all requirements of its name, also that of the accelerator.
-    overrides = tuple(
-        replace(line, extras=tuple(sorted({*line.extras, *_EXTRAS[category]})))
-        if line.name == "jax"
-        else line
-        for line in dependencies.overrides
-    )
+    is_overridden = _EXTRAS[category] and "jax" in dependencies.settings.overridden
+    overrides = (*dependencies.overrides, *((_head((), category),) if is_overridden else ()))
     return AcceleratorJax(
         replace(dependencies, requirements=rest, overrides=overrides),
         tuple(replaced),

@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Final
 
 from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.projects import settings_folder
 from kinetic_images.declared.pyproject import Chosen
 from kinetic_images.declared.requirement_files import read_requirements
 from kinetic_images.declared.requirements import Requirement
+from kinetic_images.declared.toml_text import Lines, parsed_toml
 from kinetic_images.declared.uv_files import PYPROJECT
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import kept_address, read_pylock
-from kinetic_images.lock.staleness import entry_place, uv_lock_difference
 from kinetic_images.targets import Target
 from kinetic_images.uv import Uv
 
 UV_LOCK: Final = "uv.lock"
 PYLOCK: Final = "pylock.toml"
 _STALE: Final = "needs to be updated"
-_UNSOLVABLE: Final = "No solution found"
-"""What uv prints about a lock that does not fit: it tries to resolve what the project requires now."""
+"""What uv prints about a lock that does not fit."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,12 @@ class ProjectLock:
     def place(self, name: str, version: str = "") -> str | None:
         """Return `file:line` of the package *name*, or of its *version*; None: the lock does not contain it."""
         array = "package" if self.path.name == UV_LOCK else "packages"
-        return entry_place(self.path, self.text, array, name, version)
+        lines, entries = Lines(self.text, str(self.path)), parsed_toml(self.text, str(self.path))
+        for number, entry in enumerate(entries.get(array, [])):
+            is_it = canonicalize_name(str(entry.get("name"))) == name
+            if is_it and version in ("", entry.get("version")):
+                return str(lines.entry(array, number) or self.path)
+        return None
 
 
 @dataclass(frozen=True)
@@ -127,26 +132,6 @@ def pins_of(
     )
 
 
-def _difference(lock: ProjectLock, printed: str) -> str | None:
-    """Return why the `uv.lock` *lock* is stale, from what uv *printed*; None: uv failed for another reason."""
-    if not any(words in printed for words in (_STALE, _UNSOLVABLE)):
-        return None
-    found = uv_lock_difference(lock.path, lock.text, _text_of)
-    if found is not None:
-        return f"{found}: the lock is stale."
-    if _STALE not in printed:
-        return None
-    reason = "".join(f" {line}." for line in printed.splitlines() if "existing lockfile" in line)
-    return f"{lock.path}:1: the lock is stale: it does not fit {PYPROJECT} beside it.{reason}"
-
-
-def _text_of(path: Path) -> str | None:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
 def _folder_of(dependencies: Dependencies) -> Path:
     assert dependencies.source is not None, "`find_lock` finds none without a source"
     return dependencies.source.parent
@@ -156,7 +141,7 @@ def _refuse_stale(
     lock: ProjectLock, dependencies: Dependencies, packages: tuple[LockedPackage, ...]
 ) -> None:
     locked = {package.name: package for package in packages}
-    overridden = {line.name for line in dependencies.overrides}
+    overridden = dependencies.settings.overridden
     for requirement in dependencies.requirements:
         if requirement.name in overridden:
             continue
@@ -197,18 +182,22 @@ def _pins_of_uv_lock(
     more = [word for extra in chosen.extras for word in ("--extra", extra)]
     more += [word for group in chosen.groups for word in ("--group", group)]
     try:
-        uv.run("lock", "--check", "--project", str(folder), folder=folder, discover=True)
+        uv.run("lock", "--check", folder=folder, project=folder)
     except InstallError as error:
-        difference = _difference(lock, error.output)
-        if difference is None:
+        if _STALE not in error.output:
             error.hint = f"Correct the problem, or delete {lock.path} if it is not used any more."
             raise
-        raise DependencyError(difference, hint="Update it with: uv lock") from None
+        reasons = (line for line in error.output.splitlines() if "existing lockfile" in line)
+        lead = f"{lock.path}: the lock is stale: it does not fit {folder / PYPROJECT}."
+        raise DependencyError(
+            " ".join([lead, *reasons]),
+            hint="Update it with: uv lock",
+        ) from None
     exported = uv.run(
-        "export", "--frozen", "--quiet", "--project", str(folder), "--format", "requirements-txt",
+        "export", "--frozen", "--quiet", "--format", "requirements-txt",
         "--no-header", "--no-annotate", "--no-default-groups", "--no-emit-workspace",
         "--no-emit-local", *more,
-        folder=folder, discover=True,
+        folder=folder, project=folder,
     )  # fmt: skip
     lines = [
         line

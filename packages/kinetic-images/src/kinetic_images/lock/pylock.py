@@ -22,6 +22,7 @@ from packaging.pylock import (
     PylockValidationError,
 )
 from packaging.tags import Tag, sys_tags
+from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 
 from kinetic_images.credentials import without_credentials
 from kinetic_images.declared.pyproject import Chosen
@@ -30,6 +31,8 @@ from kinetic_images.errors import DependencyError
 from kinetic_images.lock.packages import LockedPackage, file_path
 from kinetic_images.targets import Target
 
+FOLDER: Final = "packages"
+"""The folder beside a lock that travels, with the files that no index has."""
 _HASH: Final = "sha256"
 _File = PackageWheel | PackageSdist | PackageArchive
 
@@ -218,18 +221,45 @@ def _package(row: Mapping[str, Any]) -> LockedPackage:
     )
 
 
+def travelling_pylock(packages: Iterable[LockedPackage], python: str) -> str:
+    """Return the `pylock.toml` that installs *packages* for CPython *python* elsewhere.
+
+    Their files from this machine are in the folder `FOLDER` beside it.
+    """
+    packages = sorted(packages)
+    local = [package for package in packages if package.local_path is not None]
+    return pylock_text(
+        # As if an index had each file that an index could have: then uv notes no address of it.
+        (replace(each, direct=not (each.is_wheel or _is_sdist(each))) for each in packages),
+        addresses={package.address: f"{FOLDER}/{package.file}" for package in local},
+        python=python,
+    )
+
+
+def _is_sdist(package: LockedPackage) -> bool:
+    try:
+        name, version = parse_sdist_filename(package.file)
+    except InvalidSdistFilename:
+        return False
+    return name == canonicalize_name(package.name) and str(version) == package.version
+
+
 def pylock_text(
     packages: Iterable[LockedPackage],
     *,
     addresses: Mapping[str, str] | None = None,
     tool: Mapping[str, Any] | None = None,
+    python: str | None = None,
 ) -> str:
     """Return a `pylock.toml` that names exactly *packages*.
 
-    *addresses* replaces addresses of packages, for instance by those with credentials. *tool* becomes the
-    table `[tool.kinetic]`.
+    *addresses* replaces addresses of packages, for instance by those with credentials, or by paths relative to
+    the lock. *tool* becomes the table `[tool.kinetic]`. It is for the minor version *python*
+    only, if that is given.
     """
     document: dict[str, Any] = {"lock-version": "1.0", "created-by": "kinetic"}
+    if python:
+        document["requires-python"] = f"=={python}.*"
     if tool:
         document["tool"] = {"kinetic": tool}
     rows = [
@@ -254,7 +284,7 @@ def _row(package: LockedPackage, address: str) -> dict[str, Any]:
         return row
     size = {} if package.size is None else {"size": package.size}
     # uv rejects `file:` URLs of archives.
-    path = file_path(address)
+    path = file_path(address) or (None if "://" in address else address)
     place = {"url": address} if path is None else {"path": str(path)}
     entry = {**place, **size, "hashes": {_HASH: package.sha256}}
     if package.direct or more or not package.version:

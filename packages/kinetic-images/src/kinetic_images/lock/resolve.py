@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,8 @@ from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.project_locks import Pins, pins_of, sha256_of
 from kinetic_images.lock.pylock import read_pylock
 from kinetic_images.lock.request import LockRequest, requirement_name
+from kinetic_images.lock.uv_input import write_input
 from kinetic_images.uv import Uv
-from kinetic_images.uv_input import write_input
 from kinetic_payload.files.private import write_private
 from kinetic_payload.http.session import origin
 
@@ -42,6 +42,10 @@ _OUTPUT: Final = "pylock.toml"
 _NO_EXTRA: Final = re.compile(
     r"^warning: The package `(\S+?)[ =<>!~@`].* extra named `([^`]+)`", re.M
 )
+_UNREAD: Final = re.compile(
+    r"Failed to parse `[^`]*` during settings discovery:\n(?:[ \t].*\n?)*", re.M
+)
+"""What uv prints about a settings file that it ignores."""
 _NO_WHEEL: Final = re.compile(
     r"Wheels are required for `([\w.-]+)`"
     r"|Building source distributions for `([\w.-]+)` is disabled"
@@ -67,6 +71,9 @@ def resolve(
         InstallError: uv failed; the message contains its output and the lines to which it refers.
     """
     dependencies = request.dependencies
+    if request.target is None:
+        _refuse_elsewhere(dependencies)
+    _refuse_unread_settings(dependencies, uv)
     pins = None
     if request.locked is not None:
         here = {name: str(value) for name, value in default_environment().items()}
@@ -161,12 +168,12 @@ class _Resolution:
             if target
             else ["--python", self.request.interpreter]
         )
-        command = ["pip", "compile", "--format", _OUTPUT, "-o", _OUTPUT, *where, *more]
-        command += [option for option in given.options if option != "--require-hashes"]
-        command += [str(file) for file in given.files]
+        command = ["pip", "compile", "--format", _OUTPUT, "-o", _OUTPUT, "--no-universal"]
+        command += [*where, *more]
+        command += given.arguments
         try:
             printed = self.uv.run(
-                *command, folder=self.scratch, settings=given.settings, more=self.variables
+                *command, folder=self.scratch, project=given.project, more=self.variables
             )
         except InstallError as error:
             # Not as the cause: its text is in the message.
@@ -237,6 +244,16 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     return result
 
 
+def _refuse_elsewhere(dependencies: Dependencies) -> None:
+    for key in ("prefix", "python-platform", "target"):
+        if any(dependencies.settings.values(key)):
+            raise DependencyError(
+                f"The setting {key} of [tool.uv.pip] in {dependencies.folder} is for packages of another place "
+                "than the environment of a job on this machine.",
+                hint="Remove it, and give it to uv as an option where it is needed.",
+            )
+
+
 def _refuse_missing_hashes(dependencies: Dependencies) -> None:
     for line in dependencies.requirements:
         if line.hashes and not any(sha256_of(line)):
@@ -251,6 +268,31 @@ def _refuse_missing_hashes(dependencies: Dependencies) -> None:
                 f"{dependencies.shown(line.place)}: --require-hashes is set, and {line.name} has {what}.",
                 hint=f"Write: {line.name}==VERSION --hash=sha256:DIGEST",
             )
+
+
+def _refuse_unread_settings(dependencies: Dependencies, uv: Uv) -> None:
+    """Refuse settings that uv ignores, because a private package must not be taken from a public index.
+
+    uv only warns about a `pyproject.toml` with a setting that it does not know, and then ignores all of them.
+    """
+    if not dependencies.settings.tables or dependencies.folder is None:
+        return
+    try:
+        printed = uv.run("cache", "dir", project=dependencies.folder)
+    except InstallError as error:
+        if error.killed:
+            raise
+        raise DependencyError(
+            f"uv cannot read its settings for {dependencies.folder}:\n{error.output}",
+            hint="Correct the setting, or install a uv that knows it: pip install --upgrade uv",
+        ) from None
+    found = _UNREAD.search(printed)
+    if found is not None:
+        what = found[0].partition(", expected one of")[0]
+        raise DependencyError(
+            f"uv does not understand its settings, and would ignore all of them. {what}",
+            hint="Correct the setting, or install a uv that knows it: pip install --upgrade uv",
+        )
 
 
 def _refuse_unknown_extras(
@@ -314,27 +356,10 @@ def index_failure(output: str, dependencies: Dependencies) -> IndexFailure | Non
     if not seen:
         return None
     origins = {*map(origin, seen)}
-    named = [(place, url) for place, url in _named(dependencies) if origin(url) in origins]
-    index = without_secrets(named[0][1]) if named else "/".join([*seen[0].split("/")[:3], ""])
-    where = f" ({', '.join(dict.fromkeys(place for place, _ in named))})" if named else ""
+    named = [index for index in dependencies.indexes if origin(index.address) in origins]
+    index = without_secrets(named[0].address) if named else "/".join([*seen[0].split("/")[:3], ""])
+    where = f" ({', '.join(dict.fromkeys(each.named_by for each in named))})" if named else ""
     if refused is not None:
         summary = f"The package index {index}{where} does not accept the login: {refused[1]}."
         return IndexFailure(summary, _LOGIN_HINT)
     return IndexFailure(f"The package index {index}{where} cannot be reached.", _AWAY_HINT)
-
-
-def _named(dependencies: Dependencies) -> Iterator[tuple[str, str]]:
-    """Iterate over the addresses of indexes, each with the place that names it."""
-    for option in dependencies.options:
-        yield f"{dependencies.shown(option.place)}: {option.name}", option.value
-    settings = dependencies.settings
-    for table in (*dependencies.indexes, *settings.passed.get("index", ())):
-        name = table.get("name")
-        yield f"[[tool.uv.index]]{f' {name}' if name else ''}", str(table.get("url", ""))
-    for key in ("index-url", "extra-index-url", "find-links"):
-        value = settings.passed.get(key, ())
-        for url in [value] if isinstance(value, str) else value:
-            yield f"{key} of uv's settings", str(url)
-    for variable, text in settings.variables.items():
-        for word in re.split(r"[ ,]+", text):
-            yield variable, word[match.start() :] if (match := _URL.search(word)) else word

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
-import threading
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import Empty
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final
 
 from kinetic_images.builders.docker.failures import engine_failure, one_line
 from kinetic_images.errors import DockerNotFoundError, DockerUnavailableError
 from kinetic_images.uv import inherited
 from kinetic_payload.processes import signal_group
-from kinetic_payload.queues import TimedQueue
 from kinetic_payload.threads import check_wanted
 
 _POLL: Final = 0.1
@@ -45,86 +44,52 @@ class Docker:
     ) -> int:
         """Run docker with *arguments*, call *line* with each line of its output, and return its exit code.
 
-        *write* writes to its standard input, in another thread. If this thread is interrupted, or its work is
+        *write* writes its standard input to a temporary file first. If this thread is interrupted, or its work is
         stopped, docker is terminated, so that the engine cancels the build.
 
         Raises:
             Exception: *write* raised it.
         """
-        process = subprocess.Popen(
-            [self.program, *arguments],
-            env=dict(self.environment),
-            stdin=subprocess.PIPE if write else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            # Ctrl-C in a terminal is for this process, which then ends docker.
-            start_new_session=True,
-        )
-        try:
-            return _Conversation(process, write).follow(line)
-        finally:
-            if process.poll() is None:
-                _end(process)
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    with suppress(OSError):
-                        stream.close()
+        with tempfile.TemporaryFile() as given:
+            if write is not None:
+                write(given)
+                given.seek(0)
+            process = subprocess.Popen(
+                [self.program, *arguments],
+                env=dict(self.environment),
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                # Ctrl-C in a terminal is for this process, which then ends docker.
+                start_new_session=True,
+            )
+        assert process.stdout is not None
+        with process.stdout as stdout:
+            try:
+                for read in _lines(stdout.fileno()):
+                    line(read)
+                return process.wait()
+            finally:
+                if process.poll() is None:
+                    _end(process)
 
 
-class _Conversation:
-    """What is written to a process and read from it, each in a thread."""
-
-    def __init__(
-        self, process: subprocess.Popen[bytes], write: Callable[[BinaryIO], None] | None
-    ) -> None:
-        self._process = process
-        self._lines: TimedQueue[bytes | None] = TimedQueue()
-        self._failures: list[BaseException] = []
-        self._start(self._read)
-        if write is not None:
-            self._start(lambda: self._write(write))
-
-    def follow(self, line: Callable[[str], None]) -> int:
-        """Pass on all lines, and return the exit code."""
+def _lines(output: int) -> Iterator[str]:
+    """Iterate over the lines of *output*, and check meanwhile whether the wait should be stopped."""
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(output, selectors.EVENT_READ)
         while True:
             check_wanted()
-            try:
-                read = self._lines.get(_POLL)
-            except Empty:
-                read = b""
-            if self._failures:
-                raise self._failures[0]
-            if read is None:
-                break
-            if read:
-                line(read.decode(errors="replace").rstrip())
-        code = self._process.wait()
-        if self._failures:
-            raise self._failures[0]
-        return code
-
-    def _start(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, name="kinetic-docker", daemon=True).start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        try:
-            for line in self._process.stdout:
-                self._lines.put(line)
-        except ValueError:
-            pass  # The stream was closed, because the wait was stopped.
-        finally:
-            self._lines.put(None)
-
-    def _write(self, write: Callable[[BinaryIO], None]) -> None:
-        stream = cast("BinaryIO", self._process.stdin)
-        try:
-            write(stream)
-            stream.close()
-        except BrokenPipeError:
-            pass  # docker has ended; its output contains the reason.
-        except BaseException as error:  # noqa: BLE001 - raised again by `follow`
-            self._failures.append(error)
+            if not selector.select(_POLL):
+                continue
+            read = os.read(output, 1 << 16)
+            *whole, rest = (rest + read).split(b"\n")
+            yield from (each.decode(errors="replace").rstrip() for each in whole)
+            if not read:
+                if rest:
+                    yield rest.decode(errors="replace").rstrip()
+                return
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -13,18 +13,12 @@ from urllib.parse import urlsplit
 from kinetic_images.builders.dockerfile import install
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.instructions import INPUTS, dockerfile
-from kinetic_images.builders.dockerfile.pylock import (
-    FOLDER,
-    is_local,
-    is_repository,
-    pylock,
-    repository_url,
-)
 from kinetic_images.builders.dockerfile.uv_program import UvProgram
 from kinetic_images.builders.image_layout import path_files
 from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import BuildInputError
 from kinetic_images.lock.packages import LockedPackage
+from kinetic_images.lock.pylock import FOLDER, travelling_pylock
 from kinetic_images.recipe import Recipe
 
 _FETCHED: Final = ("http", "https")
@@ -34,9 +28,9 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 def obstacle(recipe: Recipe) -> str | None:
     """Return why a container build cannot install *recipe*, as a sentence; None if it can."""
     for package in recipe.packages:
-        if is_local(package):
+        if package.local_path is not None:
             continue
-        address = repository_url(package) if is_repository(package) else package.address
+        address = package.address.removeprefix("git+")
         if urlsplit(address).scheme not in _FETCHED:
             return (
                 f"{package.name} comes from {without_credentials(address)}, and a build fetches packages by "
@@ -47,7 +41,7 @@ def obstacle(recipe: Recipe) -> str | None:
 
 def fetched_addresses(recipe: Recipe) -> list[str]:
     """Return the addresses of the packages that a build fetches; the others travel with it."""
-    return [package.address for package in recipe.packages if not is_local(package)]
+    return [package.address for package in recipe.packages if package.local_path is None]
 
 
 def recipe_context(
@@ -66,7 +60,8 @@ def recipe_context(
     found = obstacle(recipe)
     if found is not None:
         raise BuildInputError(found, hint="Use an https address, or build a wheel of the package.")
-    lock = pylock(recipe.packages, recipe.target.python)
+    local = [package for package in recipe.packages if package.local_path is not None]
+    lock = travelling_pylock(recipe.packages, recipe.target.python)
     settings = {
         "environment": dict(environment),
         "packages": len(recipe.packages),
@@ -80,7 +75,7 @@ def recipe_context(
             recipe.base,
             recipe.target.python,
             [(name, _checked(target)) for target, name in names.items()],
-            needs_git=any(map(is_repository, recipe.packages)),
+            needs_git=any(not package.file for package in recipe.packages),
         ).encode(),
         f"{INPUTS}/install.py": Path(install.__file__).read_bytes(),
         f"{INPUTS}/pylock.toml": lock.encode(),
@@ -88,7 +83,7 @@ def recipe_context(
         **{name: placed[target] for target, name in names.items()},
     }
     context = {name: ContextFile(content) for name, content in files.items()}
-    for package in filter(is_local, recipe.packages):
+    for package in local:
         context[f"{INPUTS}/{FOLDER}/{package.file}"] = _local_file(package)
     if uv.file is not None and recipe.packages:
         context[f"{INPUTS}/uv"] = ContextFile(uv.file, executable=True)

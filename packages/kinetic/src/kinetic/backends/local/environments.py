@@ -30,16 +30,16 @@ from kinetic.user_warnings import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock, same_files
-from kinetic_images.lock.install_input import write_install_input
 from kinetic_images.lock.own import FOLDER, own_wheels_of
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
+from kinetic_images.lock.uv_input import write_install_input
 from kinetic_images.lock.vanished import replaceable, vanished_files
 from kinetic_images.single_flight import single_flight
-from kinetic_images.uv import Uv, find_uv, inherited
+from kinetic_images.uv import Uv, find_uv
 from kinetic_images.wheels import copied_wheel
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import (
@@ -302,16 +302,15 @@ def _make(folder: Path, lock: Lock, place: _Place, uv: Uv) -> None:
 
 def _install(venv: Path, lock: Lock, place: _Place, uv: Uv, scratch: Path) -> str:
     """Install the packages of *lock*; return the output of uv."""
-    given = write_install_input(scratch, place.dependencies, lock.packages)
+    given = write_install_input(scratch, place.dependencies, lock.packages, uv.environment)
     command = ["pip", "install", "--python", str(venv / "bin" / "python"), "--compile-bytecode"]
-    command += [*given.options, "-r", *map(str, given.files)]
-    passed = place.dependencies.settings.passed
-    modes = (passed, passed.get("pip", {}), {"link-mode": inherited(place.environ).get(_LINK_MODE)})
-    if any(each.get("link-mode") == "symlink" for each in modes):
+    command += given.arguments
+    modes = [*place.dependencies.settings.values("link-mode"), uv.environment.get(_LINK_MODE)]
+    if "symlink" in modes:
         # The environment must outlive uv's cache.
         command += ["--link-mode", "copy"]
     try:
-        return uv.run(*command, folder=scratch, settings=given.settings)
+        return uv.run(*command, folder=scratch, project=given.project, more=given.variables)
     except InstallError as error:
         raise _explain(error, place.dependencies) from None  # Its text is in the message.
 
