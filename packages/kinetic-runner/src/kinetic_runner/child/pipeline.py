@@ -27,7 +27,7 @@ from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.project.context import named_if_damaged, fetch_context
+from kinetic_payload.project.context import fetch_context, named_if_damaged
 from kinetic_payload.records.attempt_result import is_error_of_lost_peer
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
 from kinetic_payload.records.pending_uploads import PendingUploads
