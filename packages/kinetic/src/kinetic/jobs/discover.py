@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import ConfigurationError, JobNotFoundError
+from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
 from kinetic.jobs.records import StoredRecord, find_record, listed_status
@@ -249,9 +250,13 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     for job in jobs:
         if _served_by(backend, target, job):
             connected(job, services)
-    ended = {job.job_id for job in jobs if job._session.listed not in (None, "no outcome")}
+    ended = [job._record for job in jobs if job._session.listed not in (None, "no outcome")]
     with looking():
-        services.backend.collect_left(recorded, ended)
+        services.backend.tidy(ended, recorded=recorded)
+        from kinetic.home.collection import collect_left
+        from kinetic.settings.settings import environment
+
+        collect_left(Home(settings.home.value), services.store, recorded, environment())
     if settings.namespace.is_default:
         return jobs
     return [
@@ -350,7 +355,7 @@ def _active_statuses(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
         # If a list fails, `job.status()` is called for each job, and raises its own error.
         with suppress(KineticError):
             for listed in services.backend.list():
-                if listed.job_id in ids and listed.observation.going_on:
+                if listed.job_id in ids and listed.observation.active:
                     found[listed.job_id] = listed.observation.status
                 ids.discard(listed.job_id)
                 if not ids:
@@ -369,8 +374,7 @@ def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
     local = [job for job in jobs if entry_of(job.backend).on_this_machine]
     if not local:
         return ""
-    from kinetic.backends.local.disks import full_disk, needed_by
-    from kinetic.backends.local.paths import Home
+    from kinetic.home.disks import full_disk, needed_by
 
     places = dict.fromkeys(job.bucket_name for job in local)
     return full_disk(

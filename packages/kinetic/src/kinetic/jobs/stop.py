@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from kinetic.backends.backend import Ending
 from kinetic.backends.registry import entry_of
 from kinetic.errors import JobError, JobNotFoundError
 from kinetic.job_status import JobStatus
@@ -51,10 +52,10 @@ def cancel(
             hint="It was cleaned up, or never started.",
             job_id=record.job_id,
         )
-    if view.unreachable:
+    if view.ending is Ending.UNREACHABLE:
         # This raises: the supervisor would not see the outcome, so the job would go on, and lose its value.
         _stop(record, services, timeout, poll_interval)
-    if view.upload_pending:
+    if view.ending is Ending.KEPT:
         # The function has already ended: stop what still runs, and leave the result where it is.
         _stop(record, services, timeout, poll_interval)
         view = look(record, services)
@@ -63,7 +64,9 @@ def cancel(
     outcome = view.outcome
     if outcome is None:
         with asking(record):
-            services.backend.check_stop(record)
+            services.backend.stop(
+                record, timeout=timeout, poll_interval=poll_interval, dry_run=True
+            )
         outcome = Outcome(
             job_id=record.job_id,
             status="cancelled",
@@ -108,7 +111,7 @@ def _stop(record: JobRecord, services: Services, timeout: float, poll_interval: 
 
 def _remove(record: JobRecord, services: Services, timeout: float, poll_interval: float) -> None:
     with asking(record):
-        services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
+        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval, remove=True)
 
 
 def _observe(record: JobRecord, services: Services) -> JobStatus:
@@ -218,7 +221,7 @@ def _not_stored_yet(record: JobRecord, view: View, services: Services) -> JobErr
 def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
     try:
         view = look(record, services)
-        if view.upload_pending and view.status.terminal:
+        if view.ending is Ending.KEPT and view.status.terminal:
             raise _not_stored_yet(record, view, services)
         return view.status
     except (RecordError, SignatureError):

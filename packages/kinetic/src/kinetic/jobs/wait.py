@@ -10,8 +10,10 @@ from contextlib import ExitStack
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from kinetic.errors import JobFailedError, JobNotFoundError, ResultTimeoutError
+from kinetic.backends.backend import Ending
+from kinetic.errors import JobError, JobFailedError, JobNotFoundError, ResultTimeoutError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.records import store_kept
 from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
 from kinetic.notices import LOGINS
@@ -114,8 +116,8 @@ def _wait_for_outcome(
             _notify(on_status_change, view.status)
         if view.outcome is not None:
             return view
-        if view.upload_pending and view.status.terminal:
-            services.backend.store_result(record)
+        if view.seen is not None and view.seen.kept_in:
+            store_kept(services, record.job_id, view.seen.kept_in)
             continue
         if view.status is JobStatus.NOT_FOUND or view.removed:
             raise not_found(record, view.status)
@@ -123,7 +125,7 @@ def _wait_for_outcome(
             raise WaitStopped
         with outage:
             troubles.look(view)
-        lost = (lost or Deadline(_LOST)) if view.lost else None
+        lost = (lost or Deadline(_LOST)) if view.ending is Ending.LOST else None
         if lost is not None and (lost.passed or deadline.passed):
             raise _lost(record, view.reason)
         if deadline.passed:
@@ -169,7 +171,7 @@ class Pace:
         state = (view.status, seen and seen.attempts)
         if state != self._state:
             self._state, self._since = state, now
-        if seen is None or not seen.ends_silently:
+        if seen is None or seen.ending is not Ending.SILENT:
             return _LONGEST_WAIT
         return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, (now - self._since) * _IDLE_SHARE))
 
@@ -213,7 +215,7 @@ class _Outage:
         self._reached = False
 
     def __enter__(self) -> None:
-        if self._services.backend.lives_here(self._record):
+        if _runs_here(self._record, self._services):
             self._limit = ExitStack()
             self._limit.enter_context(limited(OutageLimit(LOOK, quiet=inf)))
 
@@ -253,6 +255,14 @@ class _Outage:
     def pause(self, deadline: Deadline) -> None:
         """Pause before the next look, not beyond *deadline*."""
         sleep(deadline.at_most(self._pauses.next()))
+
+
+def _runs_here(record: JobRecord, services: Services) -> bool:
+    """Return whether the job certainly runs on this machine, without a request to its store."""
+    try:
+        return services.backend.forward(record) is None
+    except JobError:
+        return False
 
 
 class _TroubleWarnings:

@@ -14,7 +14,7 @@ from kinetic.backends.gke.images.builders import (
     image_python,
 )
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
+from kinetic.requirements import bucket_requirement, pickle_requirement
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:

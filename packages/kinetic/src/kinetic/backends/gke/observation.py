@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.backend import AttemptView, Explanation, Observation
+from kinetic.backends.backend import AttemptView, Ending, Explanation, Observation
 from kinetic.job_status import JobStatus
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
@@ -52,15 +52,13 @@ def observation_of(
     """Decide the observation of *job* and *pods*; *begun*: whether an attempt is known to have begun."""
     found = status_of(job, pods, attempts=int(begun))
     status = _STATUS[found.state]
-    ended = status in (JobStatus.SUCCEEDED, JobStatus.FAILED)
+    vanished = status in (JobStatus.SUCCEEDED, JobStatus.FAILED) and found.over
+    silent = job is not None and WorkloadView(job).kind == IDLE_KIND and status is JobStatus.RUNNING
     return JobObservation(
         status,
         found.reason,
         () if job is None else _attempts(job, pods),
-        vanished=ended and found.over,
-        ends_silently=(
-            status is JobStatus.RUNNING and job is not None and WorkloadView(job).kind == IDLE_KIND
-        ),
+        Ending.VANISHED if vanished else Ending.SILENT if silent else Ending.REPORTED,
         obstacles=frozenset().union(*(pod.obstacles for pod in views(pods))),
         job=job,
         pods=tuple(pods),

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Final
 
-from kinetic.backends.local.paths import Home
+from kinetic.home.paths import Home
 from kinetic_payload.records.job import Keeper
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kinetic.backends.backend import AttemptView, Observation
-from kinetic.backends.local.liveness import is_alive, is_reporting
-from kinetic.backends.local.paths import JobFolder
-from kinetic.backends.local.pending_uploads import observation_of, trouble_of
+from kinetic.backends.backend import AttemptView, Ending, Observation
 from kinetic.backends.local.supervisor.state import read_state
+from kinetic.home.liveness import is_alive, is_reporting
+from kinetic.home.paths import JobFolder
 from kinetic.job_status import JobStatus
+from kinetic_payload.records.encode import fields_of
+from kinetic_payload.records.pending_uploads import PendingUploads
 
 REPORTING: Final = (
     "The job's supervisor died. Its runner is alive and may still report the result; "
@@ -41,11 +42,12 @@ def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
     )
     reason = state["reason"] if state is not None else ""
     running = alive or reporting
-    pending = observation_of(job_id, folder, attempts, running=running, reason=reason)
+    pending = _kept(job_id, folder, attempts, running=running, reason=reason)
     if pending is not None and not reporting:
         return pending
     if pending is None and state is not None and state["status"] != "running":
-        return Observation(JobStatus[state["status"].upper()], reason, attempts, not alive)
+        ending = Ending.REPORTED if alive else Ending.VANISHED
+        return Observation(JobStatus[state["status"].upper()], reason, attempts, ending)
     if alive:
         if state is not None:
             return Observation(JobStatus.RUNNING, reason, attempts)
@@ -59,7 +61,43 @@ def observe_folder(job_id: str, folder: JobFolder) -> Observation | None:
     before_start = state is None and not has_begun(folder)
     known = (trouble_of(folder), how_it_ended(folder, before_start), reason)
     why = " ".join(filter(None, known))
-    return Observation(JobStatus.FAILED, why, attempts, True)
+    return Observation(JobStatus.FAILED, why, attempts, Ending.VANISHED)
+
+
+def _kept(
+    job_id: str,
+    folder: JobFolder,
+    attempts: tuple[AttemptView, ...],
+    *,
+    running: bool,
+    reason: str,
+) -> Observation | None:
+    """Return the observation of a job whose result is in its *folder*; None without such a result.
+
+    *reason* is the last reason that the supervisor wrote. While the supervisor or a runner is *running*, that
+    process stores the result; afterwards a client stores it when it collects the result.
+    """
+    kept = PendingUploads(folder.pending_uploads)
+    reports = kept.host_outcomes()
+    if running and (reports or kept.trouble):
+        storing = "The function has ended, and its result is being stored."
+        ending = Ending.KEPT if reports else Ending.REPORTED
+        return Observation(JobStatus.RUNNING, kept.trouble or reason or storing, attempts, ending)
+    if not reports:
+        return None
+    returned = all(fields_of(data).get("succeeded") for data in reports.values())
+    why = (
+        f"The function has {'returned' if returned else 'failed'}, and its result is not in the store "
+        f"yet: it is kept in {folder.pending_uploads}. Store it from this machine with: kinetic jobs result "
+        f"{job_id}"
+    )
+    why = f"{why}. {reason}" if reason else why
+    return Observation(JobStatus.FAILED, why, attempts, Ending.KEPT, folder.pending_uploads)
+
+
+def trouble_of(folder: JobFolder) -> str:
+    """Return why the job's result could not be written to its folder either; empty if it could."""
+    return PendingUploads(folder.pending_uploads).trouble
 
 
 def is_there(folder: JobFolder) -> bool:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kinetic.backends.backend import LogLine, Observation
+from kinetic.backends.backend import Ending, LogLine, Observation
 from kinetic.backends.local.keepers import Unreachable
 from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
@@ -59,14 +59,14 @@ class OtherHome:
                 JobStatus.FAILED,
                 f"Its home {self._keeper.home} on this machine ({self._keeper.machine}) was removed or "
                 "replaced since.",
-                lost=True,
+                ending=Ending.LOST,
             )
         begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
             f"Its home {self._keeper.home} on {self._keeper.machine} cannot be read from here: "
             f"{self._why.value}.",
-            unreachable=True,
+            ending=Ending.UNREACHABLE,
         )
 
     def events(self, record: JobRecord) -> StoreEvents:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol, Self
 
-from kinetic.backends.local.liveness import (
+from kinetic.home.liveness import (
     is_alive,
     is_announced,
     is_reporting,
     wait_for_death,
     wait_for_end,
 )
-from kinetic.backends.local.paths import Home
+from kinetic.home.paths import Home
 from kinetic.waiting import Deadline, poll_interval
 
 

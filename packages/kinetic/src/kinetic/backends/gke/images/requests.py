@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.gke.images.builders import image_python
-from kinetic.jobs.requirements import bucket_requirement, pickle_requirement
 from kinetic.notices import warn_once
+from kinetic.requirements import bucket_requirement, pickle_requirement
 from kinetic_k8s.accelerators import Gpu
 
 if TYPE_CHECKING:

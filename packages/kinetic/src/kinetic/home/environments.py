@@ -23,10 +23,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
-from kinetic.jobs.requirements import BUCKET_CLIENT, PICKLE, bucket_requirement
+from kinetic.home.removal import remove_tree
 from kinetic.notices import warn_once
+from kinetic.requirements import BUCKET_CLIENT, PICKLE, bucket_requirement
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock, same_files
