@@ -6,19 +6,20 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from kinetic.backends.backend import never
 from kinetic.errors import JobError, ResultTimeoutError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import Collected, Keep, fetch
 from kinetic.jobs.logs import LiveLog
+from kinetic.jobs.outages import Outages, patiently
 from kinetic.jobs.services import LOOK, Services
-from kinetic.jobs.status import View, nothing_to_verify
-from kinetic.jobs.wait import StatusCallback, WaitStopped, not_found, pauses, wait_for_outcome
+from kinetic.jobs.status import nothing_to_verify
+from kinetic.jobs.wait import StatusCallback, not_found, wait_for_outcome
 from kinetic.quantities import parse_wait
-from kinetic.waiting import Deadline, sleep
+from kinetic.waiting import Deadline
 from kinetic_payload.errors import (
     IntegrityError,
     KineticError,
@@ -79,56 +80,33 @@ def collect(
                 warn=warn,
                 waiting=waiting,
             )
-        return _fetch_through_outages(
-            record,
-            view,
-            services,
-            deadline,
-            stop=stop,
-            warn=warn,
-            fetch_once=partial(fetch, record.job_id, view, services, track=track, keep=keep),
+
+        def fetch_once() -> Collected:
+            limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
+            try:
+                with limited(limit):
+                    return fetch(record.job_id, view, services, track=track, keep=keep)
+            except ObjectNotFoundError as error:
+                if services.store.stat(JobObjects(record.job_id).handle) is None:
+                    # Another process cleaned it up between the look and the download.
+                    raise not_found(record, view.status) from None
+                raise IntegrityError(
+                    f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
+                    hint="It was not removed by Kinetic. Run the job again.",
+                ) from error
+
+        # The result stays in the store: only the timeout ends the wait.
+        return patiently(
+            fetch_once,
+            Outages(
+                f"Job {record.job_id} has ended, and its result is kept there: the wait for it goes on.",
+                lambda error, _: isinstance(error, StoreUnavailableError),
+                warn=warn,
+            ),
+            deadline=deadline,
+            stopped=never if stop is None else stop.is_set,
+            given_up=lambda error: _not_downloaded(record, view.status, error.message),
         )
-
-
-def _fetch_through_outages(
-    record: JobRecord,
-    view: View,
-    services: Services,
-    deadline: Deadline,
-    *,
-    stop: threading.Event | None,
-    warn: Callable[[str], None],
-    fetch_once: Callable[[], Collected],
-) -> Collected:
-    """Fetch the result of a job that has ended with *fetch_once*; retry while the store is unavailable."""
-    backoff, warned = pauses(), False
-    while True:
-        limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
-        try:
-            with limited(limit):
-                try:
-                    return fetch_once()
-                except ObjectNotFoundError as error:
-                    if services.store.stat(JobObjects(record.job_id).handle) is None:
-                        # Another process cleaned it up between the look and the download.
-                        raise not_found(record, view.status) from None
-                    raise IntegrityError(
-                        f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
-                        hint="It was not removed by Kinetic. Run the job again.",
-                    ) from error
-        except StoreUnavailableError as error:
-            # The result stays in the store: only the timeout ends the wait.
-            if stop is not None and stop.is_set():
-                raise WaitStopped from error
-            if deadline.passed:
-                raise _not_downloaded(record, view.status, error.message) from error
-            if not warned:
-                warn(
-                    f"{error.message} Job {record.job_id} has ended, and its result is kept there: "
-                    "the wait for it goes on."
-                )
-            warned = True
-            sleep(deadline.at_most(backoff.next()))
 
 
 @contextmanager

@@ -288,7 +288,7 @@ class JobHandle:
         keep: Keep | None = None,
     ) -> Any:
         from kinetic.jobs.collect import collect
-        from kinetic.jobs.wait import WaitStopped
+        from kinetic.jobs.outages import WaitStopped
         from kinetic.notices import warn_caller
         from kinetic_payload.errors import KineticError
 

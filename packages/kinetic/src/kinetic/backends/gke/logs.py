@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.arrivals import Arrivals
-from kinetic.backends.gke.host_log import COMPARED, Began, HostLog, LogSources, Patience
+from kinetic.backends.gke.host_log import Began, HostLog, LogSources
 from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.attempts import logged_attempts
-from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.log_lines import interleaved, last_lines
+from kinetic.jobs.outages import Outages, log_outages, patiently
 from kinetic.jobs.stored_logs import (
     attempt_separator,
     latest_lines,
     stored_attempts,
     stored_lines,
 )
-from kinetic.waiting import sleep
 from kinetic_k8s.reading.attempts import PodView, views
-from kinetic_payload.errors import KineticError
 
 if TYPE_CHECKING:
     from kinetic.jobs.attempts import Verify
@@ -80,28 +78,22 @@ class JobLog:
         if tail is None:
             yield from interleaved(parts, attempt)
         else:
-            ends = [(host, list(lines)) for host, lines in parts]
-            yield from last_lines(ends, attempt, tail)
+            yield from last_lines([(host, list(lines)) for host, lines in parts], attempt, tail)
 
     def _host_now(
         self, pod: PodView | None, attempt: int, host: int, tail: int | None
     ) -> Iterator[str]:
         """Iterate over the log of one host of the running attempt as far as it is written."""
         stored = (line.text for line in self._sources.stored(attempt, host, tail))
-        if pod is None:
-            yield from stored
-            return
-        live = self._sources.live(pod, tail)
+        live = iter(()) if pod is None else self._sources.live(pod, tail)
         if tail is not None:
-            yield from max(list(live), list(stored), key=len)
-            return
-        begin = list(islice(live, COMPARED))
-        if not begin or any(one != other for one, other in zip(begin, stored, strict=False)):
-            # The pod's own log has lost its beginning.
-            yield from (line.text for line in self._sources.stored(attempt, host))
-        else:
-            yield from begin
-            yield from live
+            now, kept = list(live), list(stored)
+            return iter(now if len(now) >= len(kept) else kept)
+        first = next(live, None)
+        if pod is None or first is None:
+            return stored
+        lost = (line.text for line in self._sources.lost(pod, attempt))
+        return chain(lost, [first], live)
 
     def _ended_log(self, pods: Sequence[PodView], tail: int | None) -> Iterator[LogLine]:
         stored = latest_lines(*self._stored_job, tail=tail)
@@ -124,10 +116,7 @@ class JobLog:
         """
         arrivals: Arrivals[_Event] = Arrivals()
         with self._sources.watches.open([self._record]) as watch, arrivals:
-            over_outages = lasting(
-                self._sources.store, stopped=lambda: arrivals.closed or stopped()
-            )
-            sources = replace(self._sources, store=over_outages)
+            sources = self._sources.followed(lambda: arrivals.closed or stopped())
             following = _Following(sources, arrivals, watch, tail)
             shown: set[int] = set()
             while not stopped():
@@ -314,24 +303,20 @@ class _Following:
 
     def _list_pods(self) -> None:
         """List the pods whenever that is wanted and something may have changed."""
-        patience = Patience(self._sources.logins)
+        outages = log_outages()
         while self._wanted.wait() and not self._arrivals.closed:
             self._wanted.clear()
-            try:
-                # Checked before the pods are listed: a last pod may start in between.
-                decided = self._sources.decided
-                over = decided is not None or self._is_terminal()
-                pods = hosts_of(self._sources)
-                patience.reach()
-                self._arrivals.put(_Pods(pods, over, decided))
-                self._watch.wait(_LOOK_AGAIN)
-                patience.reset()
-            except KineticError as error:
-                # At the beginning, the user would see no output and no reason.
-                if not patience.bears(error):
-                    raise
-                self._wanted.set()
-                sleep(patience.pause)
+            # At the beginning, an error is raised: the user would see no output and no reason.
+            list_once = partial(self._list_once, outages)
+            patiently(list_once, outages, stopped=lambda: self._arrivals.closed)
+
+    def _list_once(self, outages: Outages) -> None:
+        # Checked before the pods are listed: a last pod may start in between.
+        decided = self._sources.decided
+        over = decided is not None or self._is_terminal()
+        self._arrivals.put(_Pods(hosts_of(self._sources), over, decided))
+        outages.worked()
+        self._watch.wait(_LOOK_AGAIN)
 
     def _is_terminal(self) -> bool:
         """Return whether there will be no further pod."""

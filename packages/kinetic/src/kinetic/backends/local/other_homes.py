@@ -15,7 +15,7 @@ from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify
-from kinetic.jobs.lasting_store import lasting
+from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import poll_interval, sleep
@@ -87,7 +87,7 @@ class OtherHome:
         if not follow or self._why is Unreachable.GONE:
             return latest_lines(self._store, record, self._verify, tail=tail)
         began = time.monotonic()
-        store = lasting(self._store, stopped=stopped)
+        store = lasting(self._store, log_outages(), stopped=stopped)
         return follow_stored(
             store,
             record,
