@@ -15,7 +15,7 @@ import pytest
 from kinetic.backends.backend import Ending
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.bucket_access import client_folders
-from kinetic.backends.local.keepers import Unreachable, keeper_of
+from kinetic.backends.local.observation import Unreachable, keeper_of
 from kinetic.backends.local.other_homes import OtherHome
 from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
 from kinetic.errors import (
@@ -121,9 +121,9 @@ def test_a_job_of_another_machine_can_be_awaited_and_not_stopped(
     assert machines.here.forward(record) is None
     with pytest.raises(JobError, match="does not run on this machine"):
         machines.elsewhere.forward(away)
-    for act in (machines.elsewhere.stop, machines.elsewhere.remove):
+    for remove in (False, True):
         with pytest.raises(JobError, match="cannot be stopped from here"):
-            act(away, timeout=1, poll_interval=0.1)
+            machines.elsewhere.stop(away, timeout=1, poll_interval=0.1, remove=remove)
 
     end.touch()
     services = Services(machines.store, machines.elsewhere)
@@ -152,7 +152,7 @@ def test_a_killed_supervisor_is_noticed_where_it_ran(machines: Machines) -> None
 
     eventually(lambda: machines.here.observe(record).ending is Ending.VANISHED)
     seen = machines.elsewhere.observe(machines.seen_from_elsewhere(record))
-    assert seen.ending is Ending.REPORTED
+    assert seen.ending is Ending.UNREACHABLE
     eventually(lambda: not machines.processes(record))
 
     machines.here.stop(record, timeout=60, poll_interval=0.1, remove=True)
@@ -321,7 +321,7 @@ def test_an_outage_of_any_length_ends_no_wait_for_a_job_on_this_machine(
 
     assert client.wait(record) is JobStatus.SUCCEEDED
     [warning] = client.warnings
-    assert f"Job {record.job_id} runs on this machine, so the wait for it goes on" in warning
+    assert f"The wait for job {record.job_id} goes on." in warning
 
 
 def test_a_wait_in_an_outage_ends_with_its_deadline_or_the_job(

@@ -18,9 +18,8 @@ import pytest
 from encryption import cluster_at
 
 import kinetic
-from kinetic.backends.gke.left import LEFT_AGE, Left, needs_of
-from kinetic.backends.gke.observer import Observer
-from kinetic.backends.gke.workloads import Workloads
+from kinetic.backends.gke.leftovers import LEFT_AGE, Left, Workloads, needs_of
+from kinetic.backends.gke.observation import Observer
 from kinetic.job_status import JobStatus
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.manifests import Manifest

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kinetic.backends.gke.backend import ClusterBackend
-from kinetic.backends.gke.idle import IdleWorkloads, delete_command
+from kinetic.backends.gke.leftovers import IdleWorkloads, delete_command
 from kinetic.backends.gke.observation import observation_of
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, look

@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from kinetic.backends.gke.backend import ClusterBackend
-from kinetic.backends.gke.left import LEFT_AGE, Left, created_at, needs_of, stores_of
-from kinetic.backends.gke.observation import observation_of
-from kinetic.backends.gke.observer import Observer
-from kinetic.backends.gke.workloads import Workloads
+from kinetic.backends.gke.leftovers import (
+    LEFT_AGE,
+    Left,
+    Workloads,
+    created_at,
+    needs_of,
+    stores_of,
+)
+from kinetic.backends.gke.observation import Observer, observation_of
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HELD, JOB_ID
 from kinetic_k8s.reading.queue import QUEUE

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kinetic.backends.backend import Ending
-from kinetic.backends.gke.observation import explanation_of, observation_of
-from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.observation import Observer, explanation_of, observation_of
 from kinetic.job_status import JobStatus
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.queue import QueuePlace

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kinetic.backends.backend import never
 from kinetic.errors import JobError, ResultTimeoutError
@@ -34,6 +34,7 @@ from kinetic_payload.stores.outages import OutageLimit, limited
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine, Watch
+    from kinetic.jobs.handle import JobHandle
 
 log = logging.getLogger("kinetic")
 
@@ -131,3 +132,48 @@ def _not_downloaded(record: JobRecord, status: JobStatus, reason: str) -> Result
         f"kinetic.attach({record.job_id!r}).result(), or kinetic jobs result {record.job_id}",
         job_id=record.job_id,
     )
+
+
+async def result_of(handle: JobHandle) -> Any:
+    """Return `handle.result()`, called in a daemon thread.
+
+    If the awaiting task is cancelled, the wait ends; the job continues.
+    """
+    import asyncio  # It takes long, and only those who await a handle need it.
+
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    stop = threading.Event()
+    watches: list[Watch] = []
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
+
+    def wait() -> None:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = handle._collect(stop=stop, waiting=watches.append)
+        except StopIteration as problem:
+            # A future cannot hold a StopIteration.
+            error = RuntimeError("The job raised StopIteration.")
+            error.__cause__ = problem
+        except BaseException as problem:  # noqa: BLE001 - raised in the awaiting task
+            error = problem
+        if not stop.is_set():
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=wait, daemon=True, name=f"kinetic-await-{handle.job_id}").start()
+    try:
+        return await done
+    finally:
+        stop.set()
+        for watch in watches:
+            watch.wake()

@@ -195,7 +195,7 @@ class JobHandle:
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result without blocking the event loop; cancelling the wait does not stop the job."""
-        from kinetic.jobs.awaiting import result_of
+        from kinetic.jobs.collect import result_of
 
         return result_of(self).__await__()
 

@@ -25,7 +25,17 @@ from kinetic.backends.backend import (
     Watch,
     never,
 )
-from kinetic.backends.gke.checks import check_request, storage_variables
+from kinetic.backends.gke.checks import (
+    bucket_of,
+    check_mount,
+    check_pools,
+    check_request,
+    cluster_region,
+    placement_by_user,
+    region_warning,
+    service_account_of,
+    storage_variables,
+)
 from kinetic.backends.gke.forms import (
     form_in,
     form_on,
@@ -34,7 +44,6 @@ from kinetic.backends.gke.forms import (
     workload_of,
 )
 from kinetic.backends.gke.host_log import LogSources
-from kinetic.backends.gke.idle import IdleWorkloads
 from kinetic.backends.gke.images.builders import ClusterBuilders
 from kinetic.backends.gke.images.job_image import ClusterImages
 from kinetic.backends.gke.job_spec import (
@@ -43,24 +52,19 @@ from kinetic.backends.gke.job_spec import (
     secret_variables,
     workload_spec,
 )
-from kinetic.backends.gke.left import Left
+from kinetic.backends.gke.leftovers import IdleWorkloads, Left, Workloads
 from kinetic.backends.gke.logs import JobLog
-from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
     IDLE_KIND,
     JobObservation,
+    Observer,
     belongs_to,
     explanation_of,
     job_of,
     observation_of,
 )
-from kinetic.backends.gke.observer import Observer
-from kinetic.backends.gke.pools import check_pools, placement_by_user
-from kinetic.backends.gke.regions import bucket_of, cluster_region, region_warning
-from kinetic.backends.gke.service_account import service_account_of
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.backends.gke.watch import JobWatches
-from kinetic.backends.gke.workloads import Workloads
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus

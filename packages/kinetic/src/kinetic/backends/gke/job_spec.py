@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.gke.mounts import pod_volumes
+from kinetic.backends.gke.checks import pod_volumes
 from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_k8s.cluster.creation import Runner

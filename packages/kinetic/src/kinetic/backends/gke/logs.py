@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from kinetic.backends.backend import LogLine, never
-from kinetic.backends.gke.arrivals import Arrivals
 from kinetic.backends.gke.host_log import Began, HostLog, LogSources
 from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.attempts import logged_attempts
@@ -321,3 +322,75 @@ class _Following:
     def _is_terminal(self) -> bool:
         """Return whether there will be no further pod."""
         return self._sources.observer.observe(self._sources.record).status.terminal
+
+
+Item = TypeVar("Item")
+
+_MOST_WAITING: Final = 1000
+"""Items that wait to be taken; then the threads that put them wait."""
+_CLOSED_WITHIN: Final = 0.5
+"""Seconds until a thread notices that the block has ended."""
+
+
+class Arrivals(Generic[Item]):
+    """A bounded queue, and the threads that fill it. Use it in a `with` block, which ends them.
+
+    A thread that fails puts its exception, which `take` raises.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Item | Exception] = queue.Queue(_MOST_WAITING)
+        self._closed = threading.Event()
+        self._at_close: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        for end in self._at_close:
+            end()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the block has ended."""
+        return self._closed.is_set()
+
+    def start(self, run: Callable[[], object], *, end: Callable[[], object]) -> None:
+        """Call *run* in a thread; at the end of the block *end* is called, which must make it return."""
+        self._at_close.append(end)
+
+        def guarded() -> None:
+            try:
+                run()
+            except Exception as error:  # noqa: BLE001 - `take` raises it
+                self.put(error)
+
+        # The thread works for the operation of this one, with its time limits.
+        context = copy_context()
+        threading.Thread(
+            target=context.run, args=(guarded,), name="kinetic-log", daemon=True
+        ).start()
+
+    def put(self, item: Item | Exception) -> None:
+        """Add an item; wait while there are too many. After the block, items are dropped."""
+        while not self.closed:
+            try:
+                self._queue.put(item, timeout=_CLOSED_WITHIN)
+            except queue.Full:
+                continue
+            return
+
+    def take(self, timeout: float) -> Item | None:
+        """Return the next item, or None if none arrives in *timeout* seconds.
+
+        Raises:
+            Exception: A thread failed.
+        """
+        try:
+            item = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        if isinstance(item, Exception):
+            raise item
+        return item

@@ -24,11 +24,13 @@ from kinetic.backends.backend import (
     Watch,
     never,
 )
-from kinetic.backends.local.keepers import Unreachable, home_of, keeper_of
 from kinetic.backends.local.observation import (
     NEVER_STARTED,
+    Unreachable,
     has_begun,
+    home_of,
     is_there,
+    keeper_of,
     observe_folder,
     trouble_of,
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kinetic.backends.backend import Ending, LogLine, Observation
-from kinetic.backends.local.keepers import Unreachable
+from kinetic.backends.local.observation import Unreachable
 from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus

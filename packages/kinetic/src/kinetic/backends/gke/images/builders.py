@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.regions import GKE_CONTEXT, cluster_region
+from kinetic.backends.gke.checks import GKE_CONTEXT, cluster_region
 from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:

@@ -1,21 +1,33 @@
-"""Workloads that are left behind: by a killed submit, or by a record that was removed."""
+"""Workloads that nobody needs any more: of ended jobs, of killed submits, and without a record."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterator, Sequence, Set
+import shlex
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic.backends.gke.idle import delete_command
-from kinetic.backends.gke.observation import job_of
-from kinetic.backends.gke.observer import Observer
+from kinetic.backends.gke.observation import IDLE_KIND, Observer, belongs_to, is_part, job_of
 from kinetic.backends.gke.timeouts import with_short_timeout
-from kinetic.backends.gke.workloads import Workloads
+from kinetic.errors import KineticError
 from kinetic.job_status import JobStatus
+from kinetic.waiting import sleep
+from kinetic_k8s.cluster.translation import Identity
+from kinetic_k8s.errors import (
+    ClusterError,
+    KindNotServedError,
+    NotAuthenticatedError,
+    NotPermittedError,
+)
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_jobs
 from kinetic_k8s.manifests.names import (
@@ -23,15 +35,21 @@ from kinetic_k8s.manifests.names import (
     environment_secret_name,
     is_runner_config_map,
 )
+from kinetic_k8s.manifests.workload import KINDS
 from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.queue import QUEUE
 from kinetic_k8s.reading.workloads import WorkloadView
-from kinetic_payload.layout import Flag
+from kinetic_payload.layout import Flag, JobObjects
+from kinetic_payload.records.encode import fields_of
+from kinetic_payload.records.signing import UNSIGNED, Signing
+from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Location
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
+    from kinetic.settings.keys import KeySigner
     from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_payload.stores.store import Store
 
 log = logging.getLogger("kinetic")
 
@@ -199,3 +217,171 @@ def _pod_specs(manifest: Any) -> Iterator[Manifest]:
     elif isinstance(manifest, list):
         for value in manifest:
             yield from _pod_specs(value)
+
+
+_TRIES: Final = 3
+_PAUSE: Final = 1.0
+_LOOK_AGAIN: Final = 60.0
+"""Seconds until a workload that could not be deleted is tried again, and between two looks for room."""
+
+
+class IdleWorkloads:
+    """Deletes workloads on *cluster* that would go on, although their job has an outcome in *store*.
+
+    These are LeaderWorkerSets, and workloads of cancelled jobs whose client was killed before it deleted them.
+    The outcome must be signed with the key of the namespace, even with KINETIC_TRUST_BUCKET: anybody who can
+    write to the bucket could otherwise end a running job.
+    """
+
+    def __init__(
+        self,
+        cluster: ApiServer,
+        store: Store,
+        key_signer: KeySigner | None,
+        *,
+        pause: Callable[[float], object] = sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._signer: Signing = UNSIGNED if key_signer is None else key_signer.strict
+        self._pause = pause
+        self._clock = clock
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        """Job → held while its workload is being deleted. Others wait: their process may end after that."""
+        self._next: dict[str, float] = {}
+        """Job → when its workload, which could not be deleted, is tried again; never after it was deleted."""
+        self._warned: set[str] = set()
+        self._room = threading.Lock()
+        self._room_at = 0.0
+        """When `make_room` looks again."""
+
+    def make_room(self) -> None:
+        """End LeaderWorkerSets of ended jobs, which may hold machines that a job waits for; at most once a minute.
+
+        Raises:
+            ClusterError: The cluster cannot be queried.
+        """
+        with self._room:
+            if self._clock() < self._room_at:
+                return
+            self._room_at = self._clock() + _LOOK_AGAIN
+        with suppress(KindNotServedError, NotPermittedError):
+            for each in with_short_timeout(self._cluster).list(IDLE_KIND, labels=of_jobs(())):
+                if job_id := job_of(each):
+                    self.end(job_id, each["metadata"]["name"])
+
+    def end(self, job_id: str, name: str, kind: str = IDLE_KIND) -> None:
+        """Delete the workload *name* if it would go on after the job's outcome; at most once in a process.
+
+        A failure is tried again; then the user is told how to delete it.
+        """
+        with self._locks[job_id]:
+            if self._clock() < self._next.get(job_id, 0.0):
+                return
+            try:
+                outcome = read_verified(self._store, self._signer, JobObjects(job_id).outcome)
+                if outcome is None or not _goes_on(kind, outcome):
+                    return
+            except KineticError as error:  # The next look tries again.
+                log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
+                return
+            deleted = self._delete(job_id, kind, name)
+            self._next[job_id] = inf if deleted else self._clock() + _LOOK_AGAIN
+
+    def _delete(self, job_id: str, kind: str, name: str) -> bool:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                cluster = with_short_timeout(self._cluster)
+                found = cluster.get(kind, name, brief=True)
+                if found is not None and belongs_to(found, job_id):
+                    cluster.delete(kind, name, uid=found["metadata"]["uid"])
+            except ClusterError as error:
+                if tries_left and not isinstance(error, NotPermittedError | NotAuthenticatedError):
+                    self._pause(_PAUSE)
+                    continue
+                self._warn(job_id, kind, name, error)
+                return False
+            return True
+        return False
+
+    def _warn(self, job_id: str, kind: str, name: str, error: ClusterError) -> None:
+        if job_id not in self._warned:
+            self._warned.add(job_id)
+            log.warning(
+                "Job %s has ended, and its %s, which is still billed, could not be deleted: %s Delete it: %s",
+                job_id,
+                kind,
+                error.message,
+                delete_command(kind, name, self._cluster.identity),
+            )
+
+
+def _goes_on(kind: str, outcome: bytes) -> bool:
+    """Return whether a workload of *kind* would go on after that outcome of its job."""
+    return kind == IDLE_KIND or fields_of(outcome).get("status") == "cancelled"
+
+
+def delete_command(kind: str, name: str, where: Identity) -> str:
+    """Return the command of kubectl that deletes a workload in the namespace and the cluster *where*."""
+    command = ["kubectl", "delete", kind.lower(), name, "-n", where.namespace]
+    if where.context is not None:
+        command += ["--context", where.context]
+    return shlex.join(command)
+
+
+_RECENT: Final = 10.0
+"""Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
+
+
+class Workloads:
+    """Lists the workloads in one namespace of *cluster*."""
+
+    def __init__(self, cluster: ApiServer, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._unserved: set[str] = set()
+        """Kinds that the cluster does not serve: they are asked for once."""
+        self._last: tuple[float, list[Manifest]] | None = None
+
+    def recent(self) -> list[Manifest]:
+        """Return the workloads of the last `list` if it is at most 10 s old and was not used here, else new ones.
+
+        Raises:
+            ClusterError: As in `list`.
+        """
+        last, self._last = self._last, None
+        if last is not None and self._clock() - last[0] <= _RECENT:
+            return last[1]
+        found = self.list()
+        self.forget()
+        return found
+
+    def forget(self) -> None:
+        """Let `recent` ask the cluster: a workload was deleted."""
+        self._last = None
+
+    def list(self) -> list[Manifest]:
+        """Return the workloads, finished ones too.
+
+        Kinds that the cluster does not serve are left out, and with a warning those that the user may not list.
+
+        Raises:
+            ClusterError: The cluster cannot be queried, or the user may not list Jobs.
+        """
+        found: list[Manifest] = []
+        for kind in KINDS:
+            if kind in self._unserved:
+                continue
+            try:
+                found += with_short_timeout(self._cluster).list(kind, labels=of_jobs(()))
+            except KindNotServedError:
+                self._unserved.add(kind)
+            except NotPermittedError as error:
+                if kind == "Job":
+                    raise
+                log.warning("Jobs that run as %s are left out: %s", kind, error.message)
+        # The Jobs of a JobSet have the labels of the job, too.
+        whole = [each for each in found if not is_part(each)]
+        self._last = self._clock(), whole
+        return whole
