@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import kinetic
-from kinetic.backends.gke.images.addresses import check_repository
 from kinetic.backends.gke.images.builders import (
     ClusterBuilders,
     check_secret,
     image_python,
+    registries,
 )
+from kinetic.backends.gke.images.job_image import check_repository
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.requirements import bucket_requirement, pickle_requirement
 from kinetic_payload.records.signing import UNSIGNED
@@ -154,7 +155,7 @@ class BaseImages:
             dockerfile,
             f"{self.repository}/base-{category}",
             builders.context_builder(self.settings),
-            builders.registry(),
+            registries(),
             reports,
             tag=self.tag,
             python=image_python(),

@@ -77,11 +77,13 @@ class ClusterBuilders:
 
     def place(self, settings: Settings) -> Place | None:
         """Return the cluster by its name on GKE; None if its project or region is not known."""
-        return place_of(settings, self.context, self.location)
-
-    def registry(self, limit: float | None = None) -> Registry:
-        """Return the registries; a request is retried for *limit* seconds, or for the default time."""
-        return registries(limit)
+        found = GKE_CONTEXT.fullmatch(self.context or "")
+        project = found["project"] if found else settings.project.value
+        region = cluster_region(settings, self.context, self.location)
+        if project is None or region is None:
+            return None
+        cluster = found["cluster"] if found else settings.cluster.value
+        return Place(project=project, region=region, cluster=cluster)
 
     def services(
         self,
@@ -102,7 +104,7 @@ class ClusterBuilders:
         declared = dependencies or find_dependencies(None, environ=self.environment)
         return ImageServices(
             home=self.home,
-            registry=self.registry(),
+            registry=registries(),
             builders=lambda: [*self._builders(settings, declared)],
             shared=shared,
             environ=self.environment,
@@ -120,17 +122,12 @@ class ClusterBuilders:
     ) -> ImageServices:
         """Return what the image of a job is made with; progress is reported to *packaging*."""
         from kinetic_images.builders.builder import BuildReports
-
-        reports = BuildReports(line=packaging.report, progress=packaging.progress)
-        shared = self.shared(settings)
-        return self.services(settings, dependencies, reports, shared=shared, resolved=resolved)
-
-    def shared(self, settings: Settings) -> SharedRecords | None:
-        """Return the records in the builds bucket; None if there is none."""
         from kinetic_images.shared_records import SharedRecords
 
-        store = self._builds(settings)
-        return None if store is None else SharedRecords(store, self.signing)
+        reports = BuildReports(line=packaging.report, progress=packaging.progress)
+        builds = self._builds(settings)
+        shared = None if builds is None else SharedRecords(builds, self.signing)
+        return self.services(settings, dependencies, reports, shared=shared, resolved=resolved)
 
     def context_builder(self, settings: Settings) -> ContextBuilder:
         """Return the builder of a user's Dockerfile.
@@ -181,7 +178,7 @@ class ClusterBuilders:
             environ=self.environment,
         )
         wheels = WheelFiles(cache / "downloads", downloader)
-        return LayersBuilder(self.registry(), wheels, cache / "layers")
+        return LayersBuilder(registries(), wheels, cache / "layers")
 
     def _docker(self, credentials: IndexCredentials, indexes: Mapping[str, str]) -> DockerBuilder:
         from kinetic_images.builders.docker import DockerBuilder
@@ -191,7 +188,7 @@ class ClusterBuilders:
         named = self.environment.get("SSL_CERT_FILE")
         ca = Path(named) if named else None
         return DockerBuilder(
-            registries=self.registry(),
+            registries=registries(),
             secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses), ca=ca),
             environment=indexes,
             environ=self.environment,
@@ -221,7 +218,7 @@ class ClusterBuilders:
                 endpoint=self.environment.get(BUILD_ENDPOINT),
             ),
             store=store,
-            registries=self.registry(),
+            registries=registries(),
             secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses)),
             environment=build_indexes(dependencies),
         )
@@ -292,17 +289,3 @@ class Place:
     def builds_account(self) -> str:
         """The service account of builds."""
         return f"kn-{self.cluster}-builds@{self.project}.iam.gserviceaccount.com"
-
-
-def place_of(settings: Settings, context: str | None, location: str | None) -> Place | None:
-    """Return the cluster by its name on GKE; None if its project or region is not known.
-
-    *context* is its name in the kubeconfig; *location* is what the GKE API names as its location.
-    """
-    found = GKE_CONTEXT.fullmatch(context or "")
-    project = found["project"] if found else settings.project.value
-    region = cluster_region(settings, context, location)
-    if project is None or region is None:
-        return None
-    cluster = found["cluster"] if found else settings.cluster.value
-    return Place(project=project, region=region, cluster=cluster)
