@@ -169,10 +169,11 @@ class LogLine:
 class Watch(Protocol):
     """A watch on jobs."""
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> object:
         """Return when the jobs may have changed since the last call, or after *timeout* seconds.
 
-        The first call may return at once. It must not busy-wait.
+        The first call may return at once. It must not busy-wait. An outcome in the store may not wake it, so
+        that callers look at the job every 30 s.
         """
         ...
 

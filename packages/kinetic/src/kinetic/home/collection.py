@@ -156,7 +156,9 @@ def collect(home: Home, store: Store, now: float, *, store_now: float | None = N
         with _ignored_failures():
             _collect_contexts(store, oldest)
     with _ignored_failures():
-        _collect_caches(home, now)
+        from kinetic_images.caches import collect as collect_caches
+
+        collect_caches(Path(home.path), now)
     with _ignored_failures():
         _collect_environments(home, {use.get("environment") for use in uses}, oldest)
 
@@ -235,12 +237,6 @@ def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> N
                 remove_environment(Path(home.path), path.name, unused_since=oldest)
             elif path.suffix == FAILED and is_digest(path.stem) and path.stat().st_mtime < oldest:
                 path.unlink()
-
-
-def _collect_caches(home: Home, now: float) -> None:
-    from kinetic_images.caches import collect as collect_caches
-
-    collect_caches(Path(home.path), now)
 
 
 def _collect_contexts(store: Store, oldest: float) -> None:

@@ -326,7 +326,7 @@ class ClusterBackend:
 
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
-        """Watch the workloads and pods of the jobs; `wait` also returns periodically, for outcomes in the store."""
+        """Watch the workloads and pods of the jobs."""
         try:
             with self._watches.open(records) as watch:
                 yield watch

@@ -26,6 +26,7 @@ from kinetic_payload.records.storage import read_verified
 if TYPE_CHECKING:
     from kinetic.backends.gke.observation import Observer
     from kinetic.backends.gke.watch import JobWatches
+    from kinetic.jobs.attempts import Verify
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.records.signing import Signing
@@ -67,6 +68,11 @@ class LogSources:
     def followed(self, stopped: Callable[[], bool]) -> LogSources:
         """Return the sources with a store that is read through outages, until *stopped*."""
         return replace(self, store=lasting(self.store, self.outages, stopped=stopped))
+
+    @property
+    def stored_job(self) -> tuple[Store, JobRecord, Verify]:
+        """Where the stored log is, of which job, and how its records are verified."""
+        return self.store, self.record, self.signer.verify
 
     @property
     def decided(self) -> int | None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.host_log import Began, HostLog, LogSources
-from kinetic.backends.gke.watch import JobWatch
 from kinetic.jobs.attempts import logged_attempts
 from kinetic.jobs.log_lines import interleaved, last_lines
 from kinetic.jobs.outages import Outages, log_outages, patiently
@@ -23,12 +22,11 @@ from kinetic.jobs.stored_logs import (
     stored_attempts,
     stored_lines,
 )
+from kinetic_k8s.cluster.watch import Watch
 from kinetic_k8s.reading.attempts import PodView, views
 
 if TYPE_CHECKING:
-    from kinetic.jobs.attempts import Verify
-    from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.stores.store import Store
+    pass
 
 _LOOK_AGAIN: Final = 15.0
 _IDLE: Final = 1.0
@@ -62,11 +60,10 @@ class JobLog:
     def __init__(self, sources: LogSources) -> None:
         self._sources = sources
         self._record = sources.record
-        self._stored_job = _stored_job(sources)
 
     def read(self, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt as far as it is written."""
-        pods = self._latest([pod for pod in self._pods() if pod.started])
+        pods = self._latest([pod for pod in hosts_of(self._sources) if pod.started])
         if not any(pod.alive for pod in pods):
             yield from self._ended_log(pods, tail)
             return
@@ -97,7 +94,7 @@ class JobLog:
         return chain(lost, [first], live)
 
     def _ended_log(self, pods: Sequence[PodView], tail: int | None) -> Iterator[LogLine]:
-        stored = latest_lines(*self._stored_job, tail=tail)
+        stored = latest_lines(*self._sources.stored_job, tail=tail)
         first = next(stored, None)
         if first is not None:
             yield first
@@ -134,14 +131,11 @@ class JobLog:
                     shown.add(item.host)
                 elif item is not None and following.is_over_after(item):
                     if not following.attempt:
-                        yield from latest_lines(*_stored_job(sources), tail=tail)
+                        yield from latest_lines(*sources.stored_job, tail=tail)
                         return
                     yield from _of_other_hosts(sources, following.attempt, shown)
                     yield from _until(sources, following.attempt, following.decided)
                     return
-
-    def _pods(self) -> list[PodView]:
-        return hosts_of(self._sources)
 
     def _latest(self, pods: Sequence[PodView]) -> list[PodView]:
         """Return the pods of the latest attempt, one for each host."""
@@ -149,10 +143,6 @@ class JobLog:
         latest = max(generations.values(), default=None)
         found = [pod for pod in pods if generations[pod.uid] == latest]
         return sorted({pod.host: pod for pod in found}.values(), key=lambda pod: pod.host)
-
-
-def _stored_job(sources: LogSources) -> tuple[Store, JobRecord, Verify]:
-    return sources.store, sources.record, sources.signer.verify
 
 
 def _of_other_hosts(sources: LogSources, attempt: int, shown: Set[int]) -> Iterator[LogLine]:
@@ -165,7 +155,7 @@ def _of_other_hosts(sources: LogSources, attempt: int, shown: Set[int]) -> Itera
 def _between(sources: LogSources, before: int, attempt: int) -> Iterator[LogLine]:
     """Iterate over the logs of attempts whose pods were never listed, and the lines between attempts."""
     yield from _missed(sources, before, range(before + 1, attempt))
-    yield attempt_separator(*_stored_job(sources), attempt - 1, attempt)
+    yield attempt_separator(*sources.stored_job, attempt - 1, attempt)
 
 
 def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[LogLine]:
@@ -175,7 +165,7 @@ def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[Lo
     """
     if decided is not None and decided <= before:
         return
-    logged = logged_attempts(*_stored_job(sources))
+    logged = logged_attempts(*sources.stored_job)
     if logged is None:
         logged = stored_attempts(sources.store, sources.record.job_id)
     later = [n for n in logged if n > before and (decided is None or n <= decided)]
@@ -183,7 +173,7 @@ def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[Lo
 
 
 def _missed(sources: LogSources, before: int, attempts: Iterable[int]) -> Iterator[LogLine]:
-    job, record = _stored_job(sources), sources.record
+    job, record = sources.stored_job, sources.record
     for missed in attempts:
         yield attempt_separator(*job, before, missed)
         yield from stored_lines(sources.store, record.job_id, attempts=[missed], most=record.hosts)
@@ -220,7 +210,7 @@ class _Following:
     """The pods of a job that are followed: all hosts of one attempt, and then those of the next."""
 
     def __init__(
-        self, sources: LogSources, arrivals: Arrivals[_Event], watch: JobWatch, tail: int | None
+        self, sources: LogSources, arrivals: Arrivals[_Event], watch: Watch, tail: int | None
     ) -> None:
         self._sources = sources
         self._arrivals = arrivals

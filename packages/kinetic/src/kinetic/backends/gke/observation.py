@@ -12,7 +12,7 @@ from kinetic.backends.gke.forms import workload_of
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.starting import STARTING, starting_or_gone
+from kinetic.jobs.attempts import STARTING, starting_or_gone
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job

@@ -291,8 +291,7 @@ class LocalBackend:
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
         """Watch the supervisors of the jobs, and outcomes that other processes may write."""
-        with LocalWatch([self._events_of(record) for record in records]) as watch:
-            yield watch
+        yield LocalWatch([self._events_of(record) for record in records])
 
     def _events_of(self, record: JobRecord) -> Callable[[], JobEvents]:
         """Return a function that is called at each wait, and returns the events of the job.
@@ -449,20 +448,16 @@ class LocalBackend:
 
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a folder here, also finished ones, newest first."""
-        for job_id in self._job_ids():
-            seen = observe_folder(job_id, self._home.job(job_id))
-            if seen is not None:  # Otherwise it was removed meanwhile.
-                yield Listed(job_id, seen)
-
-    def _job_ids(self) -> Sequence[str]:
-        """Return the names of the jobs' folders; other files beside them are ignored."""
         try:
             with os.scandir(self._home.jobs) as found:
                 names = [entry.name for entry in found if entry.is_dir()]
         except FileNotFoundError:
-            return []
-        jobs = [name for name in names if not name.startswith(".")]
-        return sorted(jobs, key=lambda name: name[-_TIME_AND_SUFFIX:], reverse=True)
+            return
+        jobs = [name for name in names if not name.startswith(".")]  # Other files are ignored.
+        for job_id in sorted(jobs, key=lambda name: name[-_TIME_AND_SUFFIX:], reverse=True):
+            seen = observe_folder(job_id, self._home.job(job_id))
+            if seen is not None:  # Otherwise it was removed meanwhile.
+                yield Listed(job_id, seen)
 
     def _home_of(self, record: JobRecord) -> Home | OtherHome:
         """Return the home in which to look for the job's folder, or an observer of jobs without one."""
