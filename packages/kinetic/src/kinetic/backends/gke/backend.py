@@ -52,7 +52,7 @@ from kinetic.backends.gke.job_spec import (
     secret_variables,
     workload_spec,
 )
-from kinetic.backends.gke.leftovers import IdleWorkloads, Left, Workloads
+from kinetic.backends.gke.leftovers import IdleWorkloads, Workloads
 from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.observation import (
     IDLE_KIND,
@@ -107,8 +107,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kinetic")
 
-_REPORTED: Final[set[str]] = set()
-"""The uids of workloads without a record that this process has reported."""
 _LEFT_EVERY: Final = 600.0
 """Seconds between two checks whether the submit of a pending job was killed; each check costs requests."""
 
@@ -143,14 +141,7 @@ class ClusterBackend:
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
         self._idle = IdleWorkloads(cluster, store, key_signer, clock=clock)
-        self._workloads = Workloads(cluster)
-        self._left = Left(
-            cluster=cluster,
-            workloads=self._workloads,
-            observer=self._observer,
-            store=store.location,
-            reported=_REPORTED,
-        )
+        self._workloads = Workloads(cluster, self._observer, store.location)
         self._queues = Queues()
         self._clock = clock
         self._left_at: dict[str, float] = {}
@@ -349,21 +340,20 @@ class ClusterBackend:
         stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt; with *follow*, until the job ends."""
-        sources = LogSources(
-            record=record,
-            cluster=self._cluster,
-            store=self._store,
-            signer=self._signer,
-            observer=self._observer,
-            watches=self._watches,
+        lines = JobLog(
+            LogSources(
+                record=record,
+                cluster=self._cluster,
+                store=self._store,
+                signer=self._signer,
+                observer=self._observer,
+                watches=self._watches,
+            )
         )
-        lines = JobLog(sources)
         if not follow:
-            return lines.read(tail)
-        return self._followed(record, lines.follow(tail, stopped))
-
-    def _followed(self, record: JobRecord, lines: Iterator[LogLine]) -> Iterator[LogLine]:
-        yield from lines
+            yield from lines.read(tail)
+            return
+        yield from lines.follow(tail, stopped)
         self._release(record)
 
     def forward(self, record: JobRecord) -> PortForward:
@@ -445,11 +435,11 @@ class ClusterBackend:
             return
         ids = {record.job_id for record in ended}
         try:
-            found = self._left.find()
+            found = self._workloads.find()
             for each in found:
                 self._end_if_idle(each, job_of(each), ended=job_of(each) in ids)
-            self._left.report(found, recorded, time.time())
-            self._left.remove(found, time.time())
+            self._workloads.report(found, recorded, time.time())
+            self._workloads.remove(found, time.time())
         except KineticError as error:
             log.info("What killed submits left could not be looked for: %s", error.message)
 
@@ -460,7 +450,7 @@ class ClusterBackend:
             return
         self._left_at[uid] = self._clock() + _LEFT_EVERY
         try:
-            self._left.remove([workload], time.time())
+            self._workloads.remove([workload], time.time())
         except KineticError as error:
             log.info("What a killed submit left could not be removed: %s", error.message)
 

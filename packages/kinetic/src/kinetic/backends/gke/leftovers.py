@@ -10,7 +10,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from math import inf
@@ -63,32 +62,47 @@ _MOST: Final = 20
 """Workloads whose objects one call looks for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Left:
-    """Finds what is left of jobs whose objects are at *store*, among all *workloads* of the namespace."""
+_RECENT: Final = 10.0
+"""Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
+_REPORTED: Final = set[str]()
+"""The uids of workloads without a record that this process has reported."""
 
-    cluster: ApiServer
-    workloads: Workloads
-    observer: Observer
-    store: Location
 
-    reported: set[str]
-    """The uids of the workloads that this process has reported."""
+class Workloads:
+    """The workloads in one namespace of *cluster*, and those of jobs at *store* that were left behind."""
+
+    def __init__(
+        self,
+        cluster: ApiServer,
+        observer: Observer,
+        store: Location,
+        *,
+        reported: set[str] = _REPORTED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._observer = observer
+        self._store = store
+        self._reported = reported
+        self._clock = clock
+        self._unserved: set[str] = set()
+        """Kinds that the cluster does not serve: they are asked for once."""
+        self._last: tuple[float, list[Manifest]] | None = None
 
     def report(self, workloads: Sequence[Manifest], recorded: Set[str], now: float) -> None:
         """Warn once of each job without a record: they are skipped everywhere, and nobody sees what they cost."""
         for each in workloads:
             job_id, view = job_of(each), WorkloadView(each)
-            known = job_id in recorded or view.uid in self.reported
+            known = job_id in recorded or view.uid in self._reported
             if known or now - created_at(each) < _NEW:
                 continue
-            self.reported.add(view.uid)
+            self._reported.add(view.uid)
             log.warning(
                 "Job %s is left out: it has no record in %s. Delete its %s: %s",
                 job_id,
-                self.store,
+                self._store,
                 view.kind,
-                delete_command(view.kind, view.name, self.cluster.identity),
+                delete_command(view.kind, view.name, self._cluster.identity),
             )
 
     def remove(self, workloads: Sequence[Manifest], now: float) -> None:
@@ -113,16 +127,16 @@ class Left:
             log.warning(
                 "Job %s is removed: its submit was interrupted before it %s.", job_of(each), lack
             )
-            with_short_timeout(self.cluster).delete(view.kind, view.name, uid=view.uid)
-            self.workloads.forget()
+            with_short_timeout(self._cluster).delete(view.kind, view.name, uid=view.uid)
+            self.forget()
 
     def find(self) -> list[Manifest]:
         """Return the workloads of jobs whose objects are at the store."""
-        return [each for each in self.workloads.list() if str(self.store) in stores_of(each)]
+        return [each for each in self.list() if str(self._store) in stores_of(each)]
 
     def _not_started(self, workloads: Sequence[Manifest]) -> list[Manifest]:
         """Return those of *workloads* that have neither ended nor a pod that has started."""
-        pods = views(with_short_timeout(self.cluster).list("Pod", labels=of_jobs(())))
+        pods = views(with_short_timeout(self._cluster).list("Pod", labels=of_jobs(())))
         started = {pod.manifest["metadata"]["labels"].get(JOB_ID) for pod in pods if pod.started}
         found = []
         for each in workloads:
@@ -135,28 +149,66 @@ class Left:
         """Return the time of the server: that at which it would create an object."""
         name = f"kn-time-{secrets.token_hex(4)}"
         draft = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-        drafted = with_short_timeout(self.cluster).create(draft, dry_run=True)
+        drafted = with_short_timeout(self._cluster).create(draft, dry_run=True)
         # Without a time, nothing is old enough.
         return created_at(drafted) if drafted["metadata"].get("creationTimestamp") else 0.0
 
     def _lack(self, workload: Manifest) -> str:
         """Return what the submit of a pending workload has not done; empty if nothing, or if it is not pending."""
-        if not self._is_pending(workload):
+        if self._observer.of(workload, (), job_of(workload)).status is not JobStatus.PENDING:
             return ""
         if missing := self._missing(workload):
             return f"created the {missing}"
         view = WorkloadView(workload)
         return "resumed it" if view.held and QUEUE not in view.labels else ""
 
-    def _is_pending(self, workload: Manifest) -> bool:
-        return self.observer.of(workload, (), job_of(workload)).status is JobStatus.PENDING
-
     def _missing(self, workload: Manifest) -> str:
         """Return a name of an object that the workload's pods need and that does not exist; empty if all exist."""
         for kind, name in sorted(needs_of(workload)):
-            if with_short_timeout(self.cluster).get(kind, name, brief=True) is None:
+            if with_short_timeout(self._cluster).get(kind, name, brief=True) is None:
                 return f"{kind} {name}"
         return ""
+
+    def recent(self) -> list[Manifest]:
+        """Return the workloads of the last `list` if it is at most 10 s old and was not used here, else new ones.
+
+        Raises:
+            ClusterError: As in `list`.
+        """
+        last, self._last = self._last, None
+        if last is not None and self._clock() - last[0] <= _RECENT:
+            return last[1]
+        found, self._last = self.list(), None
+        return found
+
+    def forget(self) -> None:
+        """Let `recent` ask the cluster: a workload was deleted."""
+        self._last = None
+
+    def list(self) -> list[Manifest]:
+        """Return the workloads, finished ones too.
+
+        Kinds that the cluster does not serve are left out, and with a warning those that the user may not list.
+
+        Raises:
+            ClusterError: The cluster cannot be queried, or the user may not list Jobs.
+        """
+        found: list[Manifest] = []
+        for kind in KINDS:
+            if kind in self._unserved:
+                continue
+            try:
+                found += with_short_timeout(self._cluster).list(kind, labels=of_jobs(()))
+            except KindNotServedError:
+                self._unserved.add(kind)
+            except NotPermittedError as error:
+                if kind == "Job":
+                    raise
+                log.warning("Jobs that run as %s are left out: %s", kind, error.message)
+        # The Jobs of a JobSet have the labels of the job, too.
+        whole = [each for each in found if not is_part(each)]
+        self._last = self._clock(), whole
+        return whole
 
 
 def created_at(workload: Manifest) -> float:
@@ -185,7 +237,7 @@ def needs_of(workload: Manifest) -> set[tuple[str, str]]:
             secret = source.get("secretRef") or {}
             if secret.get("name") == own and not secret.get("optional"):
                 found.add(("Secret", own))
-    for volume in _volumes(workload):
+    for volume in (each for spec in _pod_specs(workload) for each in spec.get("volumes") or ()):
         config_map = volume.get("configMap") or {}
         name = config_map.get("name") or ""
         if is_runner_config_map(name) and not config_map.get("optional"):
@@ -200,10 +252,6 @@ def _containers(manifest: Any) -> Iterator[Manifest]:
         for each in spec["containers"]
         if each.get("name") == CONTAINER
     )
-
-
-def _volumes(manifest: Any) -> Iterator[Manifest]:
-    return (each for spec in _pod_specs(manifest) for each in spec.get("volumes") or ())
 
 
 def _pod_specs(manifest: Any) -> Iterator[Manifest]:
@@ -281,8 +329,10 @@ class IdleWorkloads:
                 return
             try:
                 outcome = read_verified(self._store, self._signer, JobObjects(job_id).outcome)
-                if outcome is None or not _goes_on(kind, outcome):
+                if outcome is None:
                     return
+                if kind != IDLE_KIND and fields_of(outcome).get("status") != "cancelled":
+                    return  # It ends by itself.
             except KineticError as error:  # The next look tries again.
                 log.info("The outcome of %s cannot be verified: %s", job_id, error.message)
                 return
@@ -317,71 +367,9 @@ class IdleWorkloads:
             )
 
 
-def _goes_on(kind: str, outcome: bytes) -> bool:
-    """Return whether a workload of *kind* would go on after that outcome of its job."""
-    return kind == IDLE_KIND or fields_of(outcome).get("status") == "cancelled"
-
-
 def delete_command(kind: str, name: str, where: Identity) -> str:
     """Return the command of kubectl that deletes a workload in the namespace and the cluster *where*."""
     command = ["kubectl", "delete", kind.lower(), name, "-n", where.namespace]
     if where.context is not None:
         command += ["--context", where.context]
     return shlex.join(command)
-
-
-_RECENT: Final = 10.0
-"""Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
-
-
-class Workloads:
-    """Lists the workloads in one namespace of *cluster*."""
-
-    def __init__(self, cluster: ApiServer, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._cluster = cluster
-        self._clock = clock
-        self._unserved: set[str] = set()
-        """Kinds that the cluster does not serve: they are asked for once."""
-        self._last: tuple[float, list[Manifest]] | None = None
-
-    def recent(self) -> list[Manifest]:
-        """Return the workloads of the last `list` if it is at most 10 s old and was not used here, else new ones.
-
-        Raises:
-            ClusterError: As in `list`.
-        """
-        last, self._last = self._last, None
-        if last is not None and self._clock() - last[0] <= _RECENT:
-            return last[1]
-        found = self.list()
-        self.forget()
-        return found
-
-    def forget(self) -> None:
-        """Let `recent` ask the cluster: a workload was deleted."""
-        self._last = None
-
-    def list(self) -> list[Manifest]:
-        """Return the workloads, finished ones too.
-
-        Kinds that the cluster does not serve are left out, and with a warning those that the user may not list.
-
-        Raises:
-            ClusterError: The cluster cannot be queried, or the user may not list Jobs.
-        """
-        found: list[Manifest] = []
-        for kind in KINDS:
-            if kind in self._unserved:
-                continue
-            try:
-                found += with_short_timeout(self._cluster).list(kind, labels=of_jobs(()))
-            except KindNotServedError:
-                self._unserved.add(kind)
-            except NotPermittedError as error:
-                if kind == "Job":
-                    raise
-                log.warning("Jobs that run as %s are left out: %s", kind, error.message)
-        # The Jobs of a JobSet have the labels of the job, too.
-        whole = [each for each in found if not is_part(each)]
-        self._last = self._clock(), whole
-        return whole

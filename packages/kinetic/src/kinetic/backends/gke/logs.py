@@ -125,7 +125,8 @@ class JobLog:
                     before, following.attempt = following.attempt, item.attempt
                     if before and item.attempt > before:
                         yield from _of_other_hosts(sources, before, shown)
-                        yield from _between(sources, before, item.attempt)
+                        yield from _missed(sources, before, range(before + 1, item.attempt))
+                        yield attempt_separator(*sources.stored_job, item.attempt - 1, item.attempt)
                     if item.attempt > before:
                         shown.clear()
                     shown.add(item.host)
@@ -150,12 +151,6 @@ def _of_other_hosts(sources: LogSources, attempt: int, shown: Set[int]) -> Itera
     for host in range(sources.record.hosts):
         if host not in shown:
             yield from sources.stored(attempt, host)
-
-
-def _between(sources: LogSources, before: int, attempt: int) -> Iterator[LogLine]:
-    """Iterate over the logs of attempts whose pods were never listed, and the lines between attempts."""
-    yield from _missed(sources, before, range(before + 1, attempt))
-    yield attempt_separator(*sources.stored_job, attempt - 1, attempt)
 
 
 def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[LogLine]:
@@ -304,14 +299,11 @@ class _Following:
     def _list_once(self, outages: Outages) -> None:
         # Checked before the pods are listed: a last pod may start in between.
         decided = self._sources.decided
-        over = decided is not None or self._is_terminal()
+        observe = self._sources.observer.observe
+        over = decided is not None or observe(self._sources.record).status.terminal
         self._arrivals.put(_Pods(hosts_of(self._sources), over, decided))
         outages.worked()
         self._watch.wait(_LOOK_AGAIN)
-
-    def _is_terminal(self) -> bool:
-        """Return whether there will be no further pod."""
-        return self._sources.observer.observe(self._sources.record).status.terminal
 
 
 Item = TypeVar("Item")

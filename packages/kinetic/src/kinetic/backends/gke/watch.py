@@ -35,11 +35,17 @@ class JobWatches:
         workloads = sorted({workload_of(record) for record in records})
         kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", *workloads)]
         with Watch(self._cluster, kinds) as watch:
-            self._add(job_ids, watch.wake)
+            with self._lock:
+                for job_id in job_ids:
+                    self._wakes.setdefault(job_id, []).append(watch.wake)
             try:
                 yield watch
             finally:
-                self._remove(job_ids, watch.wake)
+                with self._lock:
+                    for job_id in job_ids:
+                        self._wakes[job_id].remove(watch.wake)
+                        if not self._wakes[job_id]:
+                            del self._wakes[job_id]
 
     def wake(self, job_id: str) -> None:
         """Wake all watches on the job; the reader of its log calls this at the log's end."""
@@ -47,15 +53,3 @@ class JobWatches:
             wakes = list(self._wakes.get(job_id, ()))
         for wake in wakes:
             wake()
-
-    def _add(self, job_ids: Sequence[str], wake: Callable[[], object]) -> None:
-        with self._lock:
-            for job_id in job_ids:
-                self._wakes.setdefault(job_id, []).append(wake)
-
-    def _remove(self, job_ids: Sequence[str], wake: Callable[[], object]) -> None:
-        with self._lock:
-            for job_id in job_ids:
-                self._wakes[job_id].remove(wake)
-                if not self._wakes[job_id]:
-                    del self._wakes[job_id]
