@@ -28,7 +28,7 @@ NOT_OURS_TO_CATCH = {
     "kinetic_payload.http.session.NoResponseError": "goes from one part of an HTTP client to another",
     "kinetic_payload.http.retry.GaveUpError": "goes from one part of an HTTP client to another",
     "kinetic_payload.http.retry.TransientError": "goes from one part of an HTTP client to another",
-    "kinetic.jobs.wait.WaitStopped": "goes from one of our threads to another",
+    "kinetic.jobs.outages.WaitStopped": "goes from one of our threads to another",
     "kinetic.testing.functions.Sad": "is a user's own, in the contract of backends",
     "kinetic_payload.threads.Stopped": "goes from one of our threads to another",
     "kinetic_payload.stores.gcs.download.CorruptedError": "goes from one part of the bucket store to another",

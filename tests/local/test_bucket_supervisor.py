@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kinetic.backends.backend import Ending
 from kinetic.backends.local.backend import LocalBackend
-from kinetic.backends.local.bucket_access import bucket_environment, client_folders
-from kinetic.backends.local.keepers import Unreachable, keeper_of
+from kinetic.backends.local.bucket_access import client_folders
+from kinetic.backends.local.observation import Unreachable, keeper_of
 from kinetic.backends.local.other_homes import OtherHome
-from kinetic.backends.local.paths import Home
 from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
 from kinetic.errors import (
     JobError,
@@ -25,6 +25,8 @@ from kinetic.errors import (
     StoreUnavailableError,
     SubmitError,
 )
+from kinetic.home.detached import bucket_environment
+from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.jobs.wait import wait_for_outcome
@@ -119,9 +121,9 @@ def test_a_job_of_another_machine_can_be_awaited_and_not_stopped(
     assert machines.here.forward(record) is None
     with pytest.raises(JobError, match="does not run on this machine"):
         machines.elsewhere.forward(away)
-    for act in (machines.elsewhere.stop, machines.elsewhere.remove):
+    for remove in (False, True):
         with pytest.raises(JobError, match="cannot be stopped from here"):
-            act(away, timeout=1, poll_interval=0.1)
+            machines.elsewhere.stop(away, timeout=1, poll_interval=0.1, remove=remove)
 
     end.touch()
     services = Services(machines.store, machines.elsewhere)
@@ -148,12 +150,12 @@ def test_a_killed_supervisor_is_noticed_where_it_ran(machines: Machines) -> None
     machines.until_up(record)
     machines.supervisor(record).kill()
 
-    eventually(lambda: machines.here.observe(record).vanished)
+    eventually(lambda: machines.here.observe(record).ending is Ending.VANISHED)
     seen = machines.elsewhere.observe(machines.seen_from_elsewhere(record))
-    assert (seen.vanished, seen.lost) == (False, False)
+    assert seen.ending is Ending.UNREACHABLE
     eventually(lambda: not machines.processes(record))
 
-    machines.here.remove(record, timeout=60, poll_interval=0.1)
+    machines.here.stop(record, timeout=60, poll_interval=0.1, remove=True)
     assert job_ids_of(machines.here) == []
 
 
@@ -186,8 +188,12 @@ def test_a_bucket_that_refuses_the_outcome_is_the_reason_of_the_failure(
     machines.until_up(record)
     machines.server.faults.add(method="POST", name=f"{record.job_id}/*", status=403)
     machines.supervisor(record).children()[0].kill()
-    seen = eventually(lambda: found if (found := machines.here.observe(record)).vanished else None)
-    assert (seen.status, seen.lost) == (JobStatus.FAILED, False)
+    seen = eventually(
+        lambda: (
+            found if (found := machines.here.observe(record)).ending is Ending.VANISHED else None
+        )
+    )
+    assert seen.status is JobStatus.FAILED
     assert seen.reason.startswith("The job's outcome could not be stored: Could not write")
 
 
@@ -256,7 +262,7 @@ def test_jobs_over_a_folder_get_no_variables_of_buckets(
     launch = a_launch(store, "import os; assert 'STORAGE_EMULATOR_HOST' not in os.environ")
     backend.start(launch)
     assert await_outcome(backend, store, launch.record).status == "succeeded"
-    backend.remove(launch.record, timeout=60, poll_interval=0.1)
+    backend.stop(launch.record, timeout=60, poll_interval=0.1, remove=True)
 
 
 def test_the_client_of_buckets_can_be_imported_from_its_folders_alone() -> None:
@@ -317,7 +323,7 @@ def test_an_outage_of_any_length_ends_no_wait_for_a_job_on_this_machine(
 
     assert client.wait(record) is JobStatus.SUCCEEDED
     [warning] = client.warnings
-    assert f"Job {record.job_id} runs on this machine, so the wait for it goes on" in warning
+    assert f"The wait for job {record.job_id} goes on." in warning
 
 
 def test_a_wait_in_an_outage_ends_with_its_deadline_or_the_job(

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import kinetic
+from kinetic.backends.backend import Ending
 from kinetic.backends.local.backend import LocalBackend
-from kinetic.backends.local.collection import MAX_AGE, collect, is_due, is_left_due, keep
-from kinetic.backends.local.environments import LAST_USED
 from kinetic.backends.local.launch import Staged, ensure_bundle
-from kinetic.backends.local.liveness import is_alive
-from kinetic.backends.local.paths import Home
+from kinetic.home.collection import MAX_AGE, collect, is_due, is_left_due, keep
+from kinetic.home.environments import LAST_USED
+from kinetic.home.liveness import is_alive
+from kinetic.home.paths import Home
 from kinetic.testing import eventually
 from kinetic_images.single_flight import failure_file
 from kinetic_payload.files.locks import locked
@@ -66,7 +67,7 @@ def test_bundle_and_folder_of_a_job_are_kept_as_long_as_its_record(tmp_path: Pat
     launch = a_launch(store, "pass")
     backend.start(launch)
     await_outcome(backend, store, launch.record)
-    eventually(lambda: backend.observe(launch.record).vanished)
+    eventually(lambda: backend.observe(launch.record).ending is Ending.VANISHED)
     [used] = {*Path(home.bundles).iterdir()} - {unused, fresh, again}
     folder = Path(home.job(launch.record.job_id).path)
     for path in (unused, used, again, folder):
@@ -306,8 +307,8 @@ def test_an_environment_that_is_used_during_the_collection_is_kept(tmp_path: Pat
     failure_file(unused).touch()
     age(failure_file(unused))
     collector = (
-        "import sys; from kinetic.backends.local.collection import collect; from pathlib import Path\n"
-        "from kinetic.backends.local.paths import Home; from kinetic_payload.stores.folder.store import FolderStore\n"
+        "import sys; from kinetic.home.collection import collect; from pathlib import Path\n"
+        "from kinetic.home.paths import Home; from kinetic_payload.stores.folder.store import FolderStore\n"
         "collect(Home(sys.argv[1]), FolderStore(Path(sys.argv[1], 'store')), float(sys.argv[2]))"
     )
     with locked(f"{used}.lock"):

@@ -18,7 +18,7 @@ import cloudpickle
 import pytest
 from file_server import FileServer, running_file_server
 
-from kinetic.backends.local.environments import (
+from kinetic.home.environments import (
     COMPLETE,
     LAST_USED,
     VirtualEnvironment,

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kinetic.backends.local.keepers import Unreachable, home_of, keeper_of
-from kinetic.backends.local.paths import Home
+from kinetic.backends.local.observation import Unreachable, home_of, keeper_of
+from kinetic.home.paths import Home
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.processes import marked

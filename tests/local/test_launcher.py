@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.backends.local.launch import ensure_bundle
-from kinetic.backends.local.paths import Home
+from kinetic.home.paths import Home
 
 BUNDLE = b"a runner" * 10_000
 
@@ -47,7 +47,7 @@ def test_a_whole_bundle_is_kept(tmp_path: Path) -> None:
 _FULL = """
 import resource, signal, sys
 from kinetic.backends.local.launch import ensure_bundle
-from kinetic.backends.local.paths import Home
+from kinetic.home.paths import Home
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:

@@ -14,10 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kinetic.backends.backend import Ending
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.launch import ensure_bundle, spec_of
-from kinetic.backends.local.liveness import Pipes
-from kinetic.backends.local.paths import Home
+from kinetic.home.liveness import Pipes
+from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
@@ -104,7 +105,7 @@ def test_a_job_runs_from_its_first_attempt_on_until_its_supervisor_has_died(
     assert backend.observe(record).status is JobStatus.RUNNING
     pipes.close()
     seen = backend.observe(record)
-    assert (seen.status, seen.vanished) == (JobStatus.FAILED, True)
+    assert (seen.status, seen.ending) == (JobStatus.FAILED, Ending.VANISHED)
     assert "supervisor died" in seen.reason
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kinetic.backends.backend import LogLine
 from kinetic.backends.local.log_files import follow_lines, latest_attempt, read_lines
-from kinetic.backends.local.paths import JobFolder
+from kinetic.home.paths import JobFolder
 from kinetic.jobs.log_lines import LONGEST_LINE, tail_size
 from kinetic.jobs.stored_logs import follow_stored, stored_lines
 from kinetic_payload.layout import JobObjects

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kinetic.backends.local.backend import LocalBackend
-from kinetic.backends.local.paths import Home
-from kinetic.backends.local.removal import remove_tree
+from kinetic.home.paths import Home
+from kinetic.home.removal import remove_tree
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_servers.launches import a_launch
 
@@ -25,7 +25,7 @@ def as_a_user(code: str, folder: Path) -> str:
         os.chown(folder, NOBODY, NOBODY)
     script = f"""
 import os
-from kinetic.backends.local.removal import remove_tree
+from kinetic.home.removal import remove_tree
 os.chdir({str(folder)!r})  # Its parents may be closed to others.
 if os.geteuid() == 0:
     os.setgid({NOBODY})
@@ -107,7 +107,7 @@ def test_nothing_is_removed_where_a_file_system_is_mounted(tmp_path: Path) -> No
         theirs,
         inside,
         f"""
-        from kinetic.backends.local.removal import remove_tree
+        from kinetic.home.removal import remove_tree
         print(*remove_tree({str(job)!r}))
         """,
     )
@@ -134,7 +134,7 @@ def test_a_clean_up_warns_of_files_it_had_to_leave(tmp_path: Path) -> None:
         backend = LocalBackend(Path({str(tmp_path)!r}), FolderStore(Path({str(tmp_path)!r}, "store")))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            backend.remove(a_record(job_id={record.job_id!r}), timeout=60, poll_interval=0.1)
+            backend.stop(a_record(job_id={record.job_id!r}), timeout=60, poll_interval=0.1, remove=True)
         print(*(one.message for one in caught), list(backend.list()))
         """,
     )
@@ -155,9 +155,9 @@ def test_leftovers_of_an_interrupted_removal_are_removed_by_the_next(tmp_path: P
     for folder in (left, other):
         (folder / "attempt-1").mkdir(parents=True)
 
-    backend.remove(record, timeout=60, poll_interval=0.1)
+    backend.stop(record, timeout=60, poll_interval=0.1, remove=True)
     assert [*Path(job.path).parent.iterdir()] == [other]
 
     with backend.announced(record):  # It is about to start, and is not what is left of anything.
-        LocalBackend(tmp_path, store).remove(record, timeout=60, poll_interval=0.1)
+        LocalBackend(tmp_path, store).stop(record, timeout=60, poll_interval=0.1, remove=True)
         assert len([*other.parent.iterdir()]) == 2

@@ -15,15 +15,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kinetic.backends.backend import Ending
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.launch import ensure_bundle, spec_of
-from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.supervisor.attempt import Attempt
 from kinetic.backends.local.supervisor.descendants import Descendants
 from kinetic.backends.local.supervisor.main import _Job
 from kinetic.backends.local.supervisor.power import CAFFEINATE, awake_command
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
 from kinetic.errors import JobError, SubmitError
+from kinetic.home.paths import Home, JobFolder
 from kinetic.job_status import JobStatus
 from kinetic.testing import eventually
 from kinetic_payload.processes import marked
@@ -113,7 +114,7 @@ def test_a_killed_supervisor_is_a_failed_job_of_which_no_process_is_left(machine
     record = machine.start(SLEEP, hosts=2)
     machine.until_up(record)
     machine.supervisor(record).kill()
-    eventually(lambda: machine.backend.observe(record).vanished)
+    eventually(lambda: machine.backend.observe(record).ending is Ending.VANISHED)
     seen = machine.backend.observe(record)
     assert seen.status is JobStatus.FAILED
     assert "supervisor died" in seen.reason
@@ -301,7 +302,7 @@ def test_a_stop_that_takes_too_long_is_an_error_and_the_job_stays_supervised(
         machine.backend.stop(record, timeout=0.1, poll_interval=0.05)
     assert machine.backend.observe(record).status is JobStatus.RUNNING
     gate.touch()
-    machine.backend.remove(record, timeout=60, poll_interval=0.05)
+    machine.backend.stop(record, timeout=60, poll_interval=0.05, remove=True)
     assert machine.backend.observe(record).status is JobStatus.NOT_FOUND
 
 
@@ -377,7 +378,7 @@ def test_secrets_are_neither_on_the_disk_nor_in_the_supervisor(machine: Machine)
     assert not any("s3cr3t-value" in part for part in supervisor.cmdline())
     if os.path.exists("/proc/self"):
         assert "TOKEN" not in supervisor.environ()
-    machine.backend.remove(record, timeout=60, poll_interval=0.05)
+    machine.backend.stop(record, timeout=60, poll_interval=0.05, remove=True)
 
 
 def test_a_job_over_its_memory_limit_fails_with_the_limit(machine: Machine) -> None:
@@ -401,7 +402,7 @@ def test_a_missing_interpreter_is_refused(machine: Machine) -> None:
 
 def test_a_fork_of_the_submitter_does_not_keep_a_dead_job_alive(machine: Machine) -> None:
     """A pool's worker, forked while the FIFO is open here, inherits its write end."""
-    from kinetic.backends.local.liveness import is_alive, wait_for_death
+    from kinetic.home.liveness import is_alive, wait_for_death
 
     record = machine.start(SLEEP)
     machine.until_up(record)

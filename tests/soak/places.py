@@ -17,8 +17,8 @@ from typing import Any
 
 import psutil
 
-from kinetic.backends.local.collection import MAX_AGE, collect
-from kinetic.backends.local.paths import Home
+from kinetic.home.collection import MAX_AGE, collect
+from kinetic.home.paths import Home
 from kinetic.testing import eventually
 from kinetic_payload.layout import RESERVED_PREFIXES, Env, JobObjects
 from kinetic_payload.processes import marked

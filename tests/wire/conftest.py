@@ -17,8 +17,8 @@ import pytest
 from second_gcs import second_server
 
 from kinetic.backends.backend import Environment, Explanation, Launch, Observation
-from kinetic.backends.local.liveness import wait_for_death
-from kinetic.backends.local.paths import Home
+from kinetic.home.liveness import wait_for_death
+from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.settings.settings import Settings
@@ -176,10 +176,7 @@ class RecordingBackend:
     started: list[JobRecord] = field(default_factory=list)
     name = "recording"
 
-    def check(self, _: object) -> tuple[str, ...]:
-        return ()
-
-    def check_data(self, *_: object) -> tuple[str, ...]:
+    def check(self, *_: object) -> tuple[str, ...]:
         return ()
 
     def environment(self, *_: object) -> Environment:
@@ -191,18 +188,18 @@ class RecordingBackend:
     def start(self, launch: Launch) -> None:
         self.started.append(launch.record)
 
-    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
+    def tidy(self, ended: object, **_: object) -> None:
         pass
 
-    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+    def stop(self, record: JobRecord, **_: object) -> None:
         if record in self.started:
             self.started.remove(record)
 
     def observe(self, _: JobRecord) -> Observation:
         return Observation(JobStatus.RUNNING)
 
-    def lives_here(self, _: JobRecord) -> bool:
-        return False
+    def forward(self, _: JobRecord) -> object:
+        return self
 
     def explain(self, _: JobRecord, seen: Observation) -> Explanation:
         return Explanation(seen.reason)

@@ -18,9 +18,8 @@ import pytest
 from encryption import cluster_at
 
 import kinetic
-from kinetic.backends.gke.left import LEFT_AGE, Left, needs_of
-from kinetic.backends.gke.observer import Observer
-from kinetic.backends.gke.workloads import Workloads
+from kinetic.backends.gke.leftovers import LEFT_AGE, Workloads, needs_of
+from kinetic.backends.gke.observation import Observer
 from kinetic.job_status import JobStatus
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.manifests import Manifest
@@ -257,13 +256,8 @@ def objects(project: Any, kinds: str) -> list[Manifest]:
 def remove_after_an_hour(project: Any) -> None:
     """Do what a list of jobs does an hour later."""
     cluster = ApiServer(project.bed.access(project.namespace))
-    left = Left(
-        cluster=cluster,
-        workloads=Workloads(cluster),
-        observer=Observer(cluster, FakeStore(), None),
-        store=parse_location(project.variables["KINETIC_STORE"]),
-        reported=set(),
-    )
+    store = parse_location(project.variables["KINETIC_STORE"])
+    left = Workloads(cluster, Observer(cluster, FakeStore(), None), store, reported=set())
     earlier = (datetime.now(UTC) - timedelta(seconds=LEFT_AGE + 60)).isoformat()
     old = [
         {**each, "metadata": {**each["metadata"], "creationTimestamp": earlier}}

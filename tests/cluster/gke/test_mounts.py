@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.backends.gke.mounts import check_mount
+from kinetic.backends.gke.checks import check_mount
 from kinetic.data import Data, to_ref
 from kinetic.errors import InvalidRequestError
 from kinetic_k8s.cluster.client import ApiServer

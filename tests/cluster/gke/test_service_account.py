@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.backends.gke.service_account import service_account_of
+from kinetic.backends.gke.checks import service_account_of
 from kinetic.errors import ConfigurationError
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kinetic.job_status import JobStatus
-from kinetic.jobs.attempts import attempts_of, logged_attempts
-from kinetic.jobs.starting import STARTING, starting_or_gone
+from kinetic.jobs.attempts import STARTING, attempts_of, logged_attempts, starting_or_gone
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim

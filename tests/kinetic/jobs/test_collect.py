@@ -18,7 +18,7 @@ from typing import Any, cast
 import cloudpickle
 import pytest
 
-from kinetic.backends.backend import Observation
+from kinetic.backends.backend import Ending, Observation
 from kinetic.errors import (
     CredentialsError,
     FutureRecordError,
@@ -115,14 +115,14 @@ def test_plain_values_of_another_python_are_returned(
 
 # The failure: what ended the job → what the caller gets
 
-Ending = Callable[[FakeServices, str], object]
+End = Callable[[FakeServices, str], object]
 
 
-def raised(error: BaseException) -> Ending:
+def raised(error: BaseException) -> End:
     return lambda services, job_id: services.backend.raises(job_id, error)
 
 
-def reported(data: bytes, python: str = "") -> Ending:
+def reported(data: bytes, python: str = "") -> End:
     """Return an ending with an exception of which only its pickle, *data*, could be an obstacle."""
     info = ErrorInfo("lib.Sad", "no luck", "Traceback of the job", pickled=inline(data))
     return lambda services, job_id: report(
@@ -136,7 +136,7 @@ def unpicklable() -> Exception:
     return error
 
 
-def ended_without_report(status: Any) -> Ending:
+def ended_without_report(status: Any) -> End:
     return lambda services, job_id: services.store.write(
         JobObjects(job_id).outcome,
         encode(Outcome(job_id=job_id, status=status, message="Killed by signal 9.")),
@@ -184,7 +184,7 @@ GROUP = ExceptionGroup("several", [ValueError(1), KeyError(2)])
     ],
 )  # fmt: skip
 def test_each_failure_is_raised_as_an_error_that_explains_it(
-    services: FakeServices, job: JobRecord, end: Ending, kind: type[BaseException], words: str
+    services: FakeServices, job: JobRecord, end: End, kind: type[BaseException], words: str
 ) -> None:
     end(services, job.job_id)
 
@@ -405,8 +405,8 @@ def test_an_outage_while_a_missing_object_is_explained_does_not_end_the_wait(
 class Cluster(FakeBackend):
     """A backend that is reached over a network."""
 
-    def lives_here(self, record: JobRecord) -> bool:
-        return False
+    def forward(self, record: JobRecord) -> Any:
+        return self
 
 
 @pytest.fixture
@@ -499,7 +499,7 @@ def test_a_silent_supervisor_fails_the_wait_but_not_the_job(
 ) -> None:
     class Lost(Cluster):
         def observe(self, record: JobRecord) -> Observation:
-            return Observation(status, "Not heard of since noon.", lost=True)
+            return Observation(status, "Not heard of since noon.", ending=Ending.LOST)
 
     away = replace(services, backend=Lost(services.store, services.journal))
     job = away.job()
@@ -764,24 +764,18 @@ def test_a_forged_outcome_ends_no_wait_and_prevents_neither_a_result_nor_a_cance
 def test_an_outcome_from_reports_replaces_a_forged_one_and_any_other_does_not(
     bucket: FakeServices, tmp_path: Path
 ) -> None:
-    outcome = Outcome(job_id="known", status="failed", attempt=1, host=0, digest="0" * 64)
-
-    class Reported(FakeBackend):
-        """A backend that knows from reports how one job ended."""
-
-        def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-            known = record.job_id == "known"
-            return outcome if known else super().unreported(record, observation)
-
-    ours = replace(bucket, backend=Reported(bucket.store, bucket.journal))
-    known, silent = ours.job(job_id="known"), ours.job(job_id="silent")
+    known, silent = bucket.job(job_id="known"), bucket.job(job_id="silent")
+    name = JobObjects("known").host_outcome(1, 0)
+    signed = bucket.sign(encode(failed_report("known")), name)
+    bucket.store.write(name, signed)
     for job in (known, silent):
-        ours.backend.dies(job.job_id, "It was killed.")
-        forge_outcome(ours, job, "cancelled")
+        bucket.backend.dies(job.job_id, "It was killed.")
+        forge_outcome(bucket, job, "cancelled")
 
     with pytest.raises(SignatureError, match=r"outcome\.json"):
-        look(silent, ours)
-    assert look(known, stranger_to(ours, tmp_path)).status is JobStatus.FAILED
-    assert ours.journal.of("write known/outcome.json") == ["write known/outcome.json"]  # forged
-    assert look(known, ours).outcome.digest == outcome.digest
-    assert find_outcome(ours.store, "known", verify=ours.verify) is not None
+        look(silent, bucket)
+    with pytest.raises(SignatureError):  # Without the key, no report counts either.
+        look(known, stranger_to(bucket, tmp_path))
+    assert bucket.journal.of("write known/outcome.json") == ["write known/outcome.json"]  # forged
+    assert look(known, bucket).outcome.digest == hashlib.sha256(signed).hexdigest()
+    assert find_outcome(bucket.store, "known", verify=bucket.verify) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kinetic.errors import JobFailedError
-from kinetic.jobs.failures import annotated, failure_without_exception
+from kinetic.jobs.fetch import annotated, failure_without_exception
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import Outcome
 

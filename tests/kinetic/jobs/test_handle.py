@@ -22,9 +22,9 @@ from kinetic.errors import (
 from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import collect
 from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.outages import WaitStopped
 from kinetic.jobs.records import find_record
 from kinetic.jobs.services import LOOK
-from kinetic.jobs.wait import WaitStopped
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.backends.backend import Observation
+from kinetic.backends.backend import Ending, Observation
 from kinetic.job_status import JobStatus
 from kinetic.jobs.outcome import JobOutcome, deciding_host, outcome_of_vanished
 from kinetic_payload.layout import JobObjects
@@ -33,7 +33,7 @@ def vanished(
             report = a_report(record.job_id, attempt=attempt, host=host, message=reason, **more)
             name = JobObjects(record.job_id).host_outcome(attempt, host)
             store.write(name, by.sign(encode(report), name))
-    seen = Observation(status, REASON, vanished=True)
+    seen = Observation(status, REASON, ending=Ending.VANISHED)
     return outcome_of_vanished(store, record, seen, now=1.0, verify=KEY.verify)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kinetic.errors import FutureRecordError, RecordError, StoreError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.failures import failure_without_exception
+from kinetic.jobs.fetch import failure_without_exception
 from kinetic.jobs.logs import log_lines
 from kinetic.jobs.records import find_outcome, find_record, read_reports, write_outcome
 from kinetic.jobs.status import job_outcome, look

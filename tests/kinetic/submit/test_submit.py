@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import kinetic
-from kinetic.backends.local.collection import collect_unrecorded
 from kinetic.console import Console
 from kinetic.errors import (
     ConfigurationError,
@@ -23,6 +22,7 @@ from kinetic.errors import (
     StoreUnavailableError,
     SubmitError,
 )
+from kinetic.home.collection import collect_unrecorded
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.records import find_outcome, find_record
@@ -417,7 +417,9 @@ def test_a_backend_may_refuse_data_before_anything_is_stored_or_warn_once(
     user: User, services: FakeServices, tmp_path: Path
 ) -> None:
     class Selective(FakeBackend):
-        def check_data(self, request: JobRequest, data: kinetic.Data) -> Sequence[str]:
+        def check(self, request: JobRequest, data: kinetic.Data | None = None) -> Sequence[str]:
+            if data is None:
+                return ()
             if data.fuse:
                 raise InvalidRequestError(f"{data!r} cannot be mounted.")
             return [f"{data.path} is far away"]

@@ -3,7 +3,7 @@ import sys
 import threading
 from pathlib import Path
 
-from kinetic.backends.local.environments import ensure_environment
+from kinetic.home.environments import ensure_environment
 from kinetic_images.errors import InstallError
 
 root, home, path = sys.argv[1:]

@@ -26,7 +26,7 @@ MODULES = (
     "kinetic.interrupts",
     "kinetic.backends.local.backend",
     "kinetic.backends.local.launch",
-    "kinetic.backends.local.liveness",
+    "kinetic.home.liveness",
     "kinetic.jobs.handle",
 )
 OURS = [find_spec(name).origin for name in MODULES]

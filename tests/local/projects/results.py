@@ -42,8 +42,8 @@ def finished(function, *args):
 
 def alone(job):
     # Returns when the job's supervisor is gone.
-    from kinetic.backends.local.liveness import wait_for_death
-    from kinetic.backends.local.paths import Home
+    from kinetic.home.liveness import wait_for_death
+    from kinetic.home.paths import Home
 
     while not wait_for_death(Home(os.environ["KINETIC_HOME"]).job(job.job_id), 1.0):
         pass

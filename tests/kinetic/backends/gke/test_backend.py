@@ -84,16 +84,15 @@ def forbidden() -> NotPermittedError:
     return NotPermittedError("Could not delete it: forbidden (403).")
 
 
-@pytest.mark.parametrize("act", ["check_stop", "stop"])
+@pytest.mark.parametrize("dry_run", [True, False])
 def test_a_refused_cancel_names_the_accelerator_that_is_still_billed(
-    cluster_with: Clusters, tmp_path: Path, act: str
+    cluster_with: Clusters, tmp_path: Path, dry_run: bool
 ) -> None:
-    limits = {"timeout": 1, "poll_interval": 1} if act == "stop" else {}
-
     def refused(jobset: Manifest) -> str:
         cluster = cluster_with(jobset, errors=[forbidden()])
+        backend = a_backend(cluster, tmp_path)
         with pytest.raises(NotPermittedError, match="403") as caught:
-            getattr(a_backend(cluster, tmp_path), act)(RECORD, **limits)
+            backend.stop(RECORD, timeout=1, poll_interval=1, dry_run=dry_run)
         return caught.value.message
 
     assert "tpu-v5p-8 is still billed" in refused(a_jobset())
@@ -112,7 +111,8 @@ def test_a_refused_cancel_names_the_accelerator_that_is_still_billed(
 def test_other_errors_of_a_dry_run_do_not_prevent_a_cancel(
     cluster_with: Clusters, tmp_path: Path, jobset: Manifest, error: ClusterError
 ) -> None:
-    a_backend(cluster_with(jobset, errors=[error]), tmp_path).check_stop(RECORD)
+    backend = a_backend(cluster_with(jobset, errors=[error]), tmp_path)
+    backend.stop(RECORD, timeout=1, poll_interval=1, dry_run=True)
 
 
 def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kinetic.backends.gke.backend import ClusterBackend
-from kinetic.backends.gke.idle import IdleWorkloads, delete_command
+from kinetic.backends.gke.leftovers import IdleWorkloads, delete_command
 from kinetic.backends.gke.observation import observation_of
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View, look
@@ -63,10 +63,10 @@ def test_a_list_of_jobs_deletes_the_workloads_of_ended_jobs(
     cluster = cluster_with(a_workload(store))
     backend = ClusterBackend(cluster, store, tmp_path, None, {})
 
-    backend.collect_left({RECORD.job_id})
+    backend.tidy([], recorded={RECORD.job_id})
     assert cluster.deleted == []
     ended(store)
-    backend.collect_left({RECORD.job_id})
+    backend.tidy([], recorded={RECORD.job_id})
     assert cluster.deleted == ["1"]
 
 
@@ -106,10 +106,10 @@ def test_a_workload_is_released_once_after_its_outcome(
     cluster = cluster_with(a_workload())
     backend = ClusterBackend(cluster, ended(), tmp_path, None, {})
 
-    backend.release(a_record(workload="JobSet"))
+    backend.tidy([a_record(workload="JobSet")])
     assert cluster.requests == []
-    backend.release(RECORD)
-    backend.release(RECORD)
+    backend.tidy([RECORD])
+    backend.tidy([RECORD])
 
     assert (cluster.deleted, cluster.requests) == (["1"], ["get LeaderWorkerSet"])
 
@@ -128,7 +128,7 @@ def test_a_cancelled_job_whose_cancel_was_killed_is_deleted_later(
     if looked_at == "the job":
         look(record, services)
     else:
-        services.backend.collect_left({record.job_id}, {record.job_id})
+        services.backend.tidy([record], recorded={record.job_id})
 
     assert cluster.deleted == deleted
 
@@ -137,8 +137,8 @@ def test_the_backend_is_asked_to_release_a_job_only_after_its_end() -> None:
     released = []
 
     class Releasing(FakeBackend):
-        def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
-            released.append(record.job_id)
+        def tidy(self, ended: Sequence[JobRecord], **_: Any) -> None:
+            released.extend(record.job_id for record in ended)
 
     store = FakeStore()
     services = Services(store, Releasing(store))

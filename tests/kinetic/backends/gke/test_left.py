@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 
 from kinetic.backends.gke.backend import ClusterBackend
-from kinetic.backends.gke.left import LEFT_AGE, Left, created_at, needs_of, stores_of
-from kinetic.backends.gke.observation import observation_of
-from kinetic.backends.gke.observer import Observer
-from kinetic.backends.gke.workloads import Workloads
+from kinetic.backends.gke.leftovers import (
+    LEFT_AGE,
+    Workloads,
+    created_at,
+    needs_of,
+    stores_of,
+)
+from kinetic.backends.gke.observation import Observer, observation_of
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import HELD, JOB_ID
 from kinetic_k8s.reading.causes import QUEUE
@@ -51,15 +55,9 @@ RUNNER = {"kind": "ConfigMap", "metadata": {"name": "kn-runner-1"}}
 Clusters = Callable[..., Any]
 
 
-def left_in(cluster: Any, store: FakeStore | None = None) -> Left:
+def left_in(cluster: Any, store: FakeStore | None = None) -> Workloads:
     observer = Observer(cluster, store or FakeStore(), None)
-    return Left(
-        cluster=cluster,
-        workloads=Workloads(cluster),
-        observer=observer,
-        store=BUCKET,
-        reported=set(),
-    )
+    return Workloads(cluster, observer, BUCKET, reported=set())
 
 
 def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
@@ -87,7 +85,9 @@ def test_a_list_is_reused_for_seconds_unless_a_workload_was_deleted(
 ) -> None:
     there, now = a_workload(), [0.0]
     cluster = cluster_with()
-    workloads = Workloads(cluster, clock=lambda: now[0])
+    workloads = Workloads(
+        cluster, Observer(cluster, FakeStore(), None), BUCKET, clock=lambda: now[0]
+    )
 
     def known_after(seconds: float, *, deleted: bool = False) -> bool:
         cluster.objects = [there]

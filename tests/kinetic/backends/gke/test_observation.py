@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kinetic.backends.gke.observation import explanation_of, observation_of
-from kinetic.backends.gke.observer import Observer
+from kinetic.backends.backend import Ending
+from kinetic.backends.gke.observation import Observer, explanation_of, observation_of
 from kinetic.job_status import JobStatus
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.reading.queue import QueuePlace
@@ -45,8 +45,8 @@ def test_a_job_has_vanished_if_it_ended_and_no_pod_can_report_any_more() -> None
     ending = observation_of(a_job("FailureTarget"), [a_pod(running={})])
     ended = observation_of(a_job("Failed"), [a_pod(**ENDED)])
 
-    assert (ending.status, ending.vanished) == (JobStatus.FAILED, False)
-    assert (ended.status, ended.vanished) == (JobStatus.FAILED, True)
+    assert (ending.status, ending.ending) == (JobStatus.FAILED, Ending.REPORTED)
+    assert (ended.status, ended.ending) == (JobStatus.FAILED, Ending.VANISHED)
     assert "memory" in explanation_of(ended, []).text
     assert not explanation_of(ended, []).trouble
     assert observation_of(None, []).status is JobStatus.NOT_FOUND

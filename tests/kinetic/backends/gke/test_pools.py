@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kinetic.backends.gke.pools import check_pools, placement_by_user
+from kinetic.backends.gke.checks import check_pools, placement_by_user
 from kinetic.errors import InvalidRequestError
 from kinetic.settings.settings import resolve
 from kinetic_k8s.accelerators import parse_accelerator

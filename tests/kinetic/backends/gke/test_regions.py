@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends.gke.regions import bucket_of, cluster_region, contains, region_warning
+from kinetic.backends.gke.checks import bucket_of, cluster_region, contains, region_warning
 from kinetic.settings.settings import resolve
 from kinetic_servers.gcs import GcsServer
 

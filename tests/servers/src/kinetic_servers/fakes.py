@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -14,8 +13,10 @@ from typing import Any, BinaryIO
 
 from kinetic.backends.backend import (
     AttemptView,
+    Ending,
     Environment,
     Explanation,
+    Forward,
     Launch,
     Listed,
     LogLine,
@@ -26,7 +27,7 @@ from kinetic.backends.backend import (
 )
 from kinetic.backends.registry import LOCAL
 from kinetic.data import Data
-from kinetic.errors import PreconditionFailedError, StoreError, SubmitError
+from kinetic.errors import JobError, PreconditionFailedError, StoreError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, KeySigner
@@ -158,16 +159,9 @@ class FakeBackend:
         self._seen: dict[str, tuple[int, int]] = {}
         """The number of changes, and the generation of the outcome, when each job was last observed."""
 
-    def store_result(self, record: JobRecord) -> None:
-        """Do nothing: results are in the store already."""
-
-    def check(self, request: JobRequest) -> Sequence[str]:
+    def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse nothing."""
-        self.journal.entries.append("check")
-        return ()
-
-    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:
-        """Refuse nothing."""
+        self.journal.entries.append("check" if data is None else "check data")
         return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
@@ -218,12 +212,8 @@ class FakeBackend:
         attempts = (AttemptView(1, found.launch.record.hosts, state, found.reason),)
         began = found.status is not JobStatus.PENDING
         ended = found.vanished or found.status.terminal
-        return Observation(found.status, found.reason, attempts if began else (), ended)
-
-    def lives_here(self, record: JobRecord) -> bool:
-        """Return whether there is a resource that has not ended."""
-        found = self._resources.get(record.job_id)
-        return found is not None and found.status in (JobStatus.PENDING, JobStatus.RUNNING)
+        ending = Ending.VANISHED if ended else Ending.REPORTED
+        return Observation(found.status, found.reason, attempts if began else (), ending)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
         """Return the reason of the observation."""
@@ -258,16 +248,35 @@ class FakeBackend:
             if ended:
                 return
 
-    def forward(self, record: JobRecord) -> None:
-        """Return None: jobs run on this machine."""
+    def forward(self, record: JobRecord) -> Forward | None:
+        """Return None: jobs run on this machine.
 
-    def check_stop(self, record: JobRecord) -> None:
-        """Do nothing but note it: all may be stopped."""
-        with self.journal.noting(f"check_stop {record.job_id}"):
-            pass
+        Raises:
+            JobError: It has ended.
+        """
+        found = self._resources.get(record.job_id)
+        if found is None or found.status.terminal:
+            raise JobError(f"Job {record.job_id} does not run.")
+        return None
 
-    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+    def stop(
+        self,
+        record: JobRecord,
+        *,
+        timeout: float,
+        poll_interval: float,
+        remove: bool = False,
+        dry_run: bool = False,
+    ) -> None:
         """End the job unless it has ended; write the outcome `cancelled`, as a supervisor does."""
+        if dry_run:
+            with self.journal.noting(f"check_stop {record.job_id}"):
+                return
+        if remove:
+            with self.journal.noting(f"remove {record.job_id}"):
+                self.stop(record, timeout=timeout, poll_interval=poll_interval)
+                self.loses(record.job_id)
+            return
         with self.journal.noting(f"stop {record.job_id}"):
             found = self._resources.get(record.job_id)
             if found is not None and not found.status.terminal:
@@ -276,12 +285,6 @@ class FakeBackend:
                     create_outcome(self._store, outcome, self._key_signer)
                 self._change(found, JobStatus.FAILED, "It was stopped.")
 
-    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Stop the job and remove its resource."""
-        with self.journal.noting(f"remove {record.job_id}"):
-            self.stop(record, timeout=timeout, poll_interval=poll_interval)
-            self.loses(record.job_id)
-
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a resource."""
         with self.journal.noting("list"):
@@ -289,22 +292,14 @@ class FakeBackend:
         for job_id, resource in found:
             yield Listed(job_id, self._observation_of(resource))
 
-    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:
-        """Note the call."""
-        self.journal.entries.append("collect_left")
-
-    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
+    def tidy(
+        self,
+        ended: Sequence[JobRecord],
+        *,
+        cancelled: bool = False,
+        recorded: Set[str] | None = None,
+    ) -> None:
         """Do nothing: a resource that has ended holds nothing."""
-
-    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome to write for a job that vanished without one."""
-        return Outcome(
-            job_id=record.job_id,
-            status="failed",
-            message=observation.reason or "Its resource is gone.",
-            written_by="client",
-            written_at=time.time(),
-        )
 
     def launch_of(self, job_id: str) -> Launch:
         """Return the launch of the job."""

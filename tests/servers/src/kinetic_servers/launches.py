@@ -6,14 +6,16 @@ import hashlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from kinetic.backends.backend import Backend, Launch
+from kinetic.backends.backend import Backend, Ending, Launch
 from kinetic.backends.local.launch import LocalEnvironment
+from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.jobs.records import find_outcome
 from kinetic.submit.capture import SecretValues
 from kinetic.waiting import Deadline
@@ -21,6 +23,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 from kinetic_servers.fakes import a_request
 
@@ -92,8 +95,11 @@ def await_outcome(
             if outcome is not None:
                 return outcome
             seen = backend.observe(record)
-            if seen.vanished:
-                return outcome_of(store, record.job_id) or backend.unreported(record, seen)
+            if seen.ending is Ending.VANISHED:
+                backend.tidy([record])
+                now, verify = time.time(), UNSIGNED.verify
+                reported = outcome_of_vanished(store, record, seen, now=now, verify=verify)
+                return outcome_of(store, record.job_id) or reported
             if deadline.passed:
                 raise AssertionError(f"{record.job_id} has no outcome after {seconds} s: {seen}")
             watch.wait(deadline.at_most(5))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from kinetic.job_status import JobStatus
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
 
 if TYPE_CHECKING:
     import socket
@@ -86,6 +86,25 @@ class AttemptView:
     message: str = ""
 
 
+class Ending(Enum):
+    """How the outcome of a job will be known."""
+
+    REPORTED = "reported"
+    """The job writes it, and a watch shows that."""
+    SILENT = "silent"
+    """The job writes it, and no watch shows that: only a look at the outcome does."""
+    VANISHED = "vanished"
+    """The resource ended, or its supervisor died: the job can no longer write an outcome itself."""
+    LOST = "lost"
+    """The job is probably gone, for instance because its home was removed, but it may still continue."""
+    UNREACHABLE = "unreachable"
+    """The job's home cannot be read from here: the job can be awaited, but not stopped or removed."""
+    KEPT = "kept"
+    """The function has ended, and its result is not in the store yet, but on the machine that ran it.
+    The job must not be declared failed. Once it no longer runs, a client stores the result.
+    """
+
+
 @dataclass(frozen=True)
 class Observation:
     """The state of a job's resource, without regard to the outcome in the store."""
@@ -95,25 +114,15 @@ class Observation:
     reason: str = ""
     """Why it is pending, or how it ended; one sentence."""
     attempts: tuple[AttemptView, ...] = ()
-    vanished: bool = False
-    """The resource ended, or its supervisor died: the job can no longer write an outcome itself."""
-    lost: bool = False
-    """The job is probably gone, for instance because its home was removed, but it may still continue."""
-    unreachable: bool = False
-    """The job's home cannot be read from here: the job can be awaited, but not stopped or removed."""
-    upload_pending: bool = False
-    """The function has ended, and its result is not in the store yet, but on the machine that ran it.
-    The job must not be declared failed. Once it no longer runs, `store_result` stores the result.
-    """
-
-    ends_silently: bool = False
-    """The end of the job changes nothing that a watch shows: only a look at its outcome does."""
+    ending: Ending = Ending.REPORTED
+    kept_in: str = ""
+    """The folder of this machine that keeps the result of a job that ended, if that is `Ending.KEPT`."""
 
     @property
-    def going_on(self) -> bool:
-        """Whether the job is pending or running, and none of the flags is set."""
-        unclear = self.vanished or self.lost or self.unreachable or self.upload_pending
-        return self.status in (JobStatus.PENDING, JobStatus.RUNNING) and not unclear
+    def active(self) -> bool:
+        """Whether the job waits or runs, and writes its outcome itself."""
+        active = self.status in (JobStatus.PENDING, JobStatus.RUNNING)
+        return active and self.ending in (Ending.REPORTED, Ending.SILENT)
 
 
 @dataclass(frozen=True)
@@ -160,10 +169,11 @@ class LogLine:
 class Watch(Protocol):
     """A watch on jobs."""
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None) -> object:
         """Return when the jobs may have changed since the last call, or after *timeout* seconds.
 
-        The first call may return at once. It must not busy-wait.
+        The first call may return at once. It must not busy-wait. An outcome in the store may not wake it, so
+        that callers look at the job every 30 s.
         """
         ...
 
@@ -196,23 +206,14 @@ class Backend(Protocol):
 
     name: str
 
-    def check(self, request: JobRequest) -> Sequence[str]:
+    def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse a request that the backend cannot run, before anything is packaged; may query the cluster.
 
-        Return warnings for the user.
+        With *data*, check only that `Data` of the call, or volume of the request, before anything is uploaded;
+        several threads may do that. Return warnings for the user.
 
         Raises:
             KineticError: The backend cannot run the request; the hint says what it can run.
-        """
-        ...
-
-    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:
-        """Refuse a `Data` of the call that the job could not use, before anything is uploaded.
-
-        Return warnings for the user. Several threads may call it. Volumes are among the data.
-
-        Raises:
-            KineticError: The job could not use it; the hint says what to do instead.
         """
         ...
 
@@ -254,10 +255,6 @@ class Backend(Protocol):
         """Return why the job has its status. *seen* is its latest observation. May send requests."""
         ...
 
-    def lives_here(self, record: JobRecord) -> bool:
-        """Return whether the job certainly runs on this machine, without a request to the store."""
-        ...
-
     def watch(self, records: Sequence[JobRecord]) -> AbstractContextManager[Watch]:
         """Watch the jobs of *records*, and their outcomes in the store, within the block.
 
@@ -290,59 +287,44 @@ class Backend(Protocol):
         """
         ...
 
-    def check_stop(self, record: JobRecord) -> None:
-        """Raise if the resource may not be stopped; change nothing.
-
-        A cancel asks for this before it writes the outcome: the function would go on, and its value be lost.
-
-        Raises:
-            KineticError: The message says what keeps running.
-        """
-        ...
-
-    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+    def stop(
+        self,
+        record: JobRecord,
+        *,
+        timeout: float,
+        poll_interval: float,
+        remove: bool = False,
+        dry_run: bool = False,
+    ) -> None:
         """Stop all processes of the job gracefully, and return when they are gone.
+
+        With *remove*, also remove the resource: afterwards it is NOT_FOUND. With *dry_run*, change nothing, and
+        raise if it may not be stopped. A cancel asks for this before it writes the outcome: the function would
+        go on, and its value be lost.
 
         Raises:
             JobError: A process of the job is left after *timeout* seconds.
+            KineticError: It may not be stopped; the message says what keeps running.
         """
-        ...
-
-    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Remove the resource; stop it first if it runs. Afterwards it is NOT_FOUND."""
         ...
 
     def list(self) -> Iterable[Listed]:
         """Iterate over the jobs that have a resource, with one request for each page of them."""
         ...
 
-    def store_result(self, record: JobRecord) -> None:
-        """Store the result of a job that ended and could not store it itself.
+    def tidy(
+        self,
+        ended: Sequence[JobRecord],
+        *,
+        cancelled: bool = False,
+        recorded: Set[str] | None = None,
+    ) -> None:
+        """Free what is left of jobs that have *ended*, and would stay without end.
 
-        Raises:
-            StoreError: The result still cannot be stored; it stays where it is.
-        """
-        ...
+        It is called for each look at such a job, and must be cheap if there is nothing to free. The resource of a
+        job that was *cancelled* may still run: its canceller may have been killed. With *recorded*, the ids of
+        all jobs in the store, also remove what killed submits and cancels left of other jobs.
 
-    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
-        """Free what the resource of a job that has its outcome would hold without end.
-
-        The resource of a job that was *cancelled* may still run: its canceller may have been killed.
-        It is called for each look at such a job, and must be cheap if there is nothing to free. It does not
-        raise errors, and relies only on an outcome that is signed with the job's key.
-        """
-        ...
-
-    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job that vanished without one, decided from its hosts' reports.
-
-        For a lost job, the caller uses only a success.
-        """
-        ...
-
-    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:
-        """Now and then, start to remove what killed submits and cancels left behind.
-
-        Jobs that are *recorded* are kept; those of them that have *ended* have an outcome.
+        It does not raise errors, and deletes a resource only after an outcome that is signed with the job's key.
         """
         ...

@@ -8,7 +8,8 @@ from functools import partial
 from itertools import count, islice
 from typing import Final
 
-from kinetic.backends.backend import AttemptView
+from kinetic.backends.backend import AttemptView, Observation
+from kinetic.job_status import JobStatus
 from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
 from kinetic_payload.layout import JobObjects, claim_of, host_outcome_of
 from kinetic_payload.limits import read_record
@@ -220,3 +221,28 @@ class _Search:
                 if place is not None and place[0] > 0 and place[1] < self._hosts:
                     found.setdefault(place[0], ([], []))[kind].append(place[1])
         return found
+
+
+STARTING: Final = 60.0
+"""Seconds after the record was written in which a job may not have a resource yet."""
+
+
+def starting_or_gone(
+    store: Store, record: JobRecord, verify: Verify, *, starting: float = STARTING
+) -> Observation:
+    """Return the observation of a job whose resource is certain not to exist: PENDING or NOT_FOUND.
+
+    This is for backends that cannot announce a job before its resource exists. The job has begun if it
+    has a claim or a report that *verify* accepts.
+    """
+    handle = store.stat(JobObjects(record.job_id).handle)
+    if handle is None:
+        return Observation(JobStatus.NOT_FOUND)
+    attempts = attempts_of(store, record, verify)
+    begun = attempts.latest > 0
+    if not begun and store.now() - handle.updated < starting:
+        return Observation(JobStatus.PENDING, "It was submitted, and is about to start.")
+    reason = "It never started: its submit was interrupted."
+    if begun:
+        reason = f"Its resource was removed after attempt {attempts.latest} had begun."
+    return Observation(JobStatus.NOT_FOUND, reason, attempts.views(running=False))

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kinetic.backends.backend import never
 from kinetic.errors import JobError, ResultTimeoutError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import Collected, Keep, fetch
 from kinetic.jobs.logs import LiveLog
+from kinetic.jobs.outages import Outages, patiently
 from kinetic.jobs.services import LOOK, Services
-from kinetic.jobs.status import View, nothing_to_verify
-from kinetic.jobs.wait import StatusCallback, WaitStopped, not_found, pauses, wait_for_outcome
+from kinetic.jobs.status import nothing_to_verify
+from kinetic.jobs.wait import StatusCallback, not_found, wait_for_outcome
 from kinetic.quantities import parse_wait
-from kinetic.waiting import Deadline, sleep
+from kinetic.waiting import Deadline
 from kinetic_payload.errors import (
     IntegrityError,
     KineticError,
@@ -33,6 +34,7 @@ from kinetic_payload.stores.outages import OutageLimit, limited
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine, Watch
+    from kinetic.jobs.handle import JobHandle
 
 log = logging.getLogger("kinetic")
 
@@ -79,56 +81,33 @@ def collect(
                 warn=warn,
                 waiting=waiting,
             )
-        return _fetch_through_outages(
-            record,
-            view,
-            services,
-            deadline,
-            stop=stop,
-            warn=warn,
-            fetch_once=partial(fetch, record.job_id, view, services, track=track, keep=keep),
+
+        def fetch_once() -> Collected:
+            limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
+            try:
+                with limited(limit):
+                    return fetch(record.job_id, view, services, track=track, keep=keep)
+            except ObjectNotFoundError as error:
+                if services.store.stat(JobObjects(record.job_id).handle) is None:
+                    # Another process cleaned it up between the look and the download.
+                    raise not_found(record, view.status) from None
+                raise IntegrityError(
+                    f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
+                    hint="It was not removed by Kinetic. Run the job again.",
+                ) from error
+
+        # The result stays in the store: only the timeout ends the wait.
+        return patiently(
+            fetch_once,
+            Outages(
+                f"Job {record.job_id} has ended, and its result is kept there: the wait for it goes on.",
+                lambda error, _: isinstance(error, StoreUnavailableError),
+                warn=warn,
+            ),
+            deadline=deadline,
+            stopped=never if stop is None else stop.is_set,
+            given_up=lambda error: _not_downloaded(record, view.status, error.message),
         )
-
-
-def _fetch_through_outages(
-    record: JobRecord,
-    view: View,
-    services: Services,
-    deadline: Deadline,
-    *,
-    stop: threading.Event | None,
-    warn: Callable[[str], None],
-    fetch_once: Callable[[], Collected],
-) -> Collected:
-    """Fetch the result of a job that has ended with *fetch_once*; retry while the store is unavailable."""
-    backoff, warned = pauses(), False
-    while True:
-        limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
-        try:
-            with limited(limit):
-                try:
-                    return fetch_once()
-                except ObjectNotFoundError as error:
-                    if services.store.stat(JobObjects(record.job_id).handle) is None:
-                        # Another process cleaned it up between the look and the download.
-                        raise not_found(record, view.status) from None
-                    raise IntegrityError(
-                        f"Job {record.job_id} ended, and a part of its result is missing: {error.message}",
-                        hint="It was not removed by Kinetic. Run the job again.",
-                    ) from error
-        except StoreUnavailableError as error:
-            # The result stays in the store: only the timeout ends the wait.
-            if stop is not None and stop.is_set():
-                raise WaitStopped from error
-            if deadline.passed:
-                raise _not_downloaded(record, view.status, error.message) from error
-            if not warned:
-                warn(
-                    f"{error.message} Job {record.job_id} has ended, and its result is kept there: "
-                    "the wait for it goes on."
-                )
-            warned = True
-            sleep(deadline.at_most(backoff.next()))
 
 
 @contextmanager
@@ -153,3 +132,48 @@ def _not_downloaded(record: JobRecord, status: JobStatus, reason: str) -> Result
         f"kinetic.attach({record.job_id!r}).result(), or kinetic jobs result {record.job_id}",
         job_id=record.job_id,
     )
+
+
+async def result_of(handle: JobHandle) -> Any:
+    """Return `handle.result()`, called in a daemon thread.
+
+    If the awaiting task is cancelled, the wait ends; the job continues.
+    """
+    import asyncio  # It takes long, and only those who await a handle need it.
+
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    stop = threading.Event()
+    watches: list[Watch] = []
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(value)
+        else:
+            done.set_exception(error)
+
+    def wait() -> None:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = handle._collect(stop=stop, waiting=watches.append)
+        except StopIteration as problem:
+            # A future cannot hold a StopIteration.
+            error = RuntimeError("The job raised StopIteration.")
+            error.__cause__ = problem
+        except BaseException as problem:  # noqa: BLE001 - raised in the awaiting task
+            error = problem
+        if not stop.is_set():
+            # The loop may have been closed meanwhile.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=wait, daemon=True, name=f"kinetic-await-{handle.job_id}").start()
+    try:
+        return await done
+    finally:
+        stop.set()
+        for watch in watches:
+            watch.wake()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import ConfigurationError, JobNotFoundError
+from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
 from kinetic.jobs.records import StoredRecord, find_record, listed_status
@@ -51,14 +52,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinetic")
 
 
-@dataclass(frozen=True)
-class Place:
-    """A store in which a job may be found, and its name in messages."""
-
-    title: str
-    location: Location
-
-
 def attach(job_id: str, project: str | None = None, cluster: str | None = None) -> JobHandle:
     """Return the handle of a job that any process submitted.
 
@@ -93,35 +86,33 @@ def _find_job(job_id: str, settings: Settings) -> JobHandle:
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
     with looking():
-        return _look_for(job_id, settings)
-
-
-def _look_for(job_id: str, settings: Settings) -> JobHandle:
-    looked = []
-    answered = []
-    hint = None
-    unavailable: StoreUnavailableError | None = None
-    for place in _places(settings):
-        try:
-            handle, seen = _find(job_id, place)
-            answered.append(place)
-        except StoreError as refusal:
-            handle, seen, hint = None, refusal.message, refusal.hint
-            if isinstance(refusal, StoreUnavailableError):
-                unavailable = unavailable or refusal
-        if handle is not None:
-            return handle
-        looked.append(f"{place.title} ({place.location}): {seen}")
-    if unavailable is not None:
-        raise unavailable  # The job may be there.
-    hint = hint or "List the jobs there are with: kinetic jobs list"
-    if _kept_log(job_id, answered) is not None:
-        hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
-    raise JobNotFoundError(
-        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
-        hint=hint,
-        job_id=job_id,
-    )
+        looked, reached = [], []
+        hint = None
+        unavailable: StoreUnavailableError | None = None
+        for title, location in _places(settings):
+            seen = "not there yet"
+            try:
+                store = _open(location)
+                reached.append(location)
+                if store is not None:
+                    if (found := find_record(store, job_id)) is not None:
+                        return _handle_from(store, found)
+                    seen = "no such job"
+            except StoreError as refusal:
+                seen, hint = refusal.message, refusal.hint
+                if isinstance(refusal, StoreUnavailableError):
+                    unavailable = unavailable or refusal
+            looked.append(f"{title} ({location}): {seen}")
+        if unavailable is not None:
+            raise unavailable  # The job may be there.
+        hint = hint or "List the jobs there are with: kinetic jobs list"
+        if _kept_log(job_id, reached) is not None:
+            hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
+        raise JobNotFoundError(
+            f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
+            hint=hint,
+            job_id=job_id,
+        )
 
 
 def kept_log(
@@ -131,42 +122,35 @@ def kept_log(
 
     None if no log is stored.
     """
-    return _kept_log(job_id, _places(settings), tail=tail)
+    return _kept_log(job_id, (location for _, location in _places(settings)), tail=tail)
 
 
 def _kept_log(
-    job_id: str, places: Iterable[Place], *, tail: int | None = None
+    job_id: str, locations: Iterable[Location], *, tail: int | None = None
 ) -> Iterator[LogLine] | None:
     from kinetic.jobs.stored_logs import stored_lines
 
-    for place in places:
+    for location in locations:
         with suppress(StoreError):  # Then there is no log to show.
-            store = _open(place.location)
+            store = _open(location)
             if store is not None and any(store.folders(JobObjects(job_id).logs)):
                 return stored_lines(store, job_id, tail=tail)
     return None
 
 
-def _places(settings: Settings) -> Iterator[Place]:
+def _places(settings: Settings) -> Iterator[tuple[str, Location]]:
+    """Iterate over the stores in which a job may be found, each with its name in messages."""
     local = local_store_location(Path(settings.home.value))
-    yield Place("the local store", local)
+    yield "the local store", local
     seen = [local]
     if settings.store.value:
         seen.append(jobs_location(settings, LOCAL))
         if seen[1] != local:
-            yield Place("KINETIC_STORE", seen[1])
+            yield "KINETIC_STORE", seen[1]
     if settings.project.value:
         bucket = cluster_location(settings)
         if bucket not in seen:
-            yield Place("the bucket of the cluster", bucket)
-
-
-def _find(job_id: str, place: Place) -> tuple[JobHandle | None, str]:
-    """Return the job's handle, or None and what was seen instead."""
-    store = _open(place.location)
-    if store is None:
-        return None, "not there yet"
-    return _read_handle(store, job_id), "no such job"
+            yield "the bucket of the cluster", bucket
 
 
 def list_jobs(
@@ -249,9 +233,13 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     for job in jobs:
         if _served_by(backend, target, job):
             connected(job, services)
-    ended = {job.job_id for job in jobs if job._session.listed not in (None, "no outcome")}
+    ended = [job._record for job in jobs if job._session.listed not in (None, "no outcome")]
     with looking():
-        services.backend.collect_left(recorded, ended)
+        services.backend.tidy(ended, recorded=recorded)
+        from kinetic.home.collection import collect_left
+        from kinetic.settings.settings import environment
+
+        collect_left(Home(settings.home.value), services.store, recorded, environment())
     if settings.namespace.is_default:
         return jobs
     return [
@@ -350,7 +338,7 @@ def _active_statuses(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
         # If a list fails, `job.status()` is called for each job, and raises its own error.
         with suppress(KineticError):
             for listed in services.backend.list():
-                if listed.job_id in ids and listed.observation.going_on:
+                if listed.job_id in ids and listed.observation.active:
                     found[listed.job_id] = listed.observation.status
                 ids.discard(listed.job_id)
                 if not ids:
@@ -369,8 +357,7 @@ def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
     local = [job for job in jobs if entry_of(job.backend).on_this_machine]
     if not local:
         return ""
-    from kinetic.backends.local.disks import full_disk, needed_by
-    from kinetic.backends.local.paths import Home
+    from kinetic.home.disks import full_disk, needed_by
 
     places = dict.fromkeys(job.bucket_name for job in local)
     return full_disk(
@@ -442,23 +429,13 @@ def _listed_handle(
         handle._session.listed = "no outcome"
     elif outcome.data is not None:
         # An outcome that is not the job's is ignored.
-        with suppress(SignatureError):
-            handle._session.listed = _listed_status(store, job_id, outcome.data, verify)
+        try:
+            handle._session.listed = listed_status(store, job_id, outcome.data, verify)
+        except SignatureError:
+            pass
+        except RecordError as error:
+            handle._session.listed = error.with_traceback(None)
     return handle
-
-
-def _listed_status(
-    store: Store, job_id: str, outcome: bytes, verify: Callable[[bytes, str], None]
-) -> JobStatus | RecordError:
-    try:
-        return listed_status(store, job_id, outcome, verify)
-    except RecordError as error:
-        return error.with_traceback(None)
-
-
-def _read_handle(store: Store, job_id: str) -> JobHandle | None:
-    found = find_record(store, job_id)
-    return None if found is None else _handle_from(store, found)
 
 
 def _handle_from(store: Store, found: StoredRecord[JobRecord]) -> JobHandle:

@@ -195,7 +195,7 @@ class JobHandle:
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Wait for the result without blocking the event loop; cancelling the wait does not stop the job."""
-        from kinetic.jobs.awaiting import result_of
+        from kinetic.jobs.collect import result_of
 
         return result_of(self).__await__()
 
@@ -288,7 +288,7 @@ class JobHandle:
         keep: Keep | None = None,
     ) -> Any:
         from kinetic.jobs.collect import collect
-        from kinetic.jobs.wait import WaitStopped
+        from kinetic.jobs.outages import WaitStopped
         from kinetic.user_warnings import warn_caller
         from kinetic_payload.errors import KineticError
 

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from kinetic.backends.backend import LogLine, never
+from kinetic.jobs.outages import PASSING, Outages, patiently
 from kinetic.jobs.services import Services
 from kinetic.user_warnings import logged_to
-from kinetic.waiting import Backoff
-from kinetic_payload.errors import CredentialsError, LoginRequiredError, UnavailableError
 from kinetic_payload.records.job import JobRecord
 
 log = logging.getLogger("kinetic")
@@ -19,9 +18,6 @@ log = logging.getLogger("kinetic")
 
 _LAST_LINES = 10.0
 """Seconds to wait for each further line of the log once the job has an outcome."""
-
-_PASSING = (UnavailableError, LoginRequiredError, CredentialsError)
-"""Errors that may pass before the first line; after it, backends outlast them by themselves."""
 
 
 class LiveLog:
@@ -61,22 +57,26 @@ class LiveLog:
         self._stopped.set()
 
     def _run(self, record: JobRecord, services: Services, emit: Callable[[LogLine], None]) -> None:
-        backoff = Backoff(0.5, 5.0)
-        while not self._stopped.is_set():
-            try:
-                for line in log_lines(record, services, follow=True, stopped=self._stopped.is_set):
-                    if self._stopped.is_set():
-                        return
-                    emit(line)
-                    self._emitted += 1
-            except Exception as error:  # noqa: BLE001 - a lost live log must not cost the result
-                # The wait beside it reports an outage, and decides whether it ends the wait.
-                if isinstance(error, _PASSING) and not self._emitted:
-                    self._stopped.wait(backoff.next())
-                    continue
-                if not self._stopped.is_set():
-                    self._warn(f"The live log of {record.job_id} broke off: {error}")
-            return
+        def follow() -> None:
+            for line in log_lines(record, services, follow=True, stopped=self._stopped.is_set):
+                if self._stopped.is_set():
+                    return
+                emit(line)
+                self._emitted += 1
+
+        # The wait beside it reports an outage, and decides whether it ends the wait. After the first line,
+        # backends outlast outages by themselves.
+        outages = Outages(
+            "",
+            lambda error, _: isinstance(error, PASSING) and not self._emitted,
+            warn=lambda _: None,
+            pause=self._stopped.wait,
+        )
+        try:
+            patiently(follow, outages, stopped=self._stopped.is_set)
+        except Exception as error:  # noqa: BLE001 - a lost live log must not cost the result
+            if not self._stopped.is_set():
+                self._warn(f"The live log of {record.job_id} broke off: {error}")
 
 
 def ends(thread: threading.Thread, done: Callable[[], int], *, idle_seconds: float) -> bool:

@@ -13,10 +13,12 @@ from kinetic.jobs.services import Services
 from kinetic.user_warnings import warn_caller
 from kinetic_payload.errors import (
     FutureRecordError,
+    IntegrityError,
     KineticError,
     ObjectNotFoundError,
     RecordError,
     SignatureError,
+    StoreError,
 )
 from kinetic_payload.layout import JobObjects, host_outcome_of
 from kinetic_payload.limits import read_record
@@ -88,6 +90,37 @@ def write_outcome(services: Services, outcome: Outcome) -> Outcome:
     name = JobObjects(outcome.job_id).outcome
     data = write_once(services.store, services.signer, name, encode(outcome))
     return _parse(Outcome, services.store, name, data).record
+
+
+def store_kept(services: Services, job_id: str, folder: str) -> None:
+    """Store the results that the *folder* of a job on this machine keeps, so that it can be collected.
+
+    Raises:
+        StoreError: The results still cannot be stored; they stay in the folder.
+        IntegrityError: The results are not those that the job wrote.
+    """
+    from kinetic_payload.records.pending_uploads import PendingUploads
+
+    try:
+        PendingUploads(folder).store_all(services.store, services.verify)
+    except (StoreError, IntegrityError) as error:
+        raise type(error)(
+            f"The result of job {job_id} could not be stored: {error.message}",
+            hint=f"{error.hint or 'Try again later.'}\n{kept_hint(job_id, folder)}",
+        ) from error
+    except OSError as error:
+        raise StoreError(
+            f"The result of job {job_id} could not be read: {error}.",
+            hint=kept_hint(job_id, folder),
+        ) from error
+
+
+def kept_hint(job_id: str, folder: str) -> str:
+    """Return what to do with the result that *folder* keeps."""
+    return (
+        f"It is kept in {folder}. Store and print it with: kinetic jobs result {job_id}\n"
+        "To discard the result, remove that folder."
+    )
 
 
 def find_record(

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from kinetic.backends.backend import Observation
+from kinetic.backends.backend import Ending, Observation
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import unreported_attempts
-from kinetic.jobs.outcome import JobOutcome, deciding_host, status_of, with_earlier_attempts
+from kinetic.jobs.outcome import (
+    JobOutcome,
+    deciding_host,
+    outcome_of_vanished,
+    status_of,
+    with_earlier_attempts,
+)
 from kinetic.jobs.records import (
     StoredRecord,
     find_outcome,
@@ -34,16 +41,15 @@ class View:
     reason: str = ""
     removed: bool = False
     """Whether its objects were removed from the store."""
-    lost: bool = False
-    """Whether its supervisor has been silent for too long; it may come back."""
-    unreachable: bool = False
-    """Whether its supervisor can be neither queried nor stopped from here."""
     seen: Observation | None = None
     """The backend's observation, if there was one; `Backend.explain` takes it."""
-    upload_pending: bool = False
-    """Whether its result is still on the machine where it ran, and not in the store."""
     forged: SignatureError | None = None
     """Why the outcome that is stored for the running job was refused."""
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the outcome will be known; None if it is."""
+        return None if self.seen is None else self.seen.ending
 
 
 def nothing_to_verify() -> None:
@@ -67,7 +73,7 @@ def look(
     verify()
     view = _look(record, services)
     if view.outcome is not None:
-        services.backend.release(record, cancelled=view.outcome.status == "cancelled")
+        services.backend.tidy([record], cancelled=view.outcome.status == "cancelled")
     return view
 
 
@@ -77,39 +83,39 @@ def _look(record: JobRecord, services: Services) -> View:
         return _view_of(found.record)
     with asking(record):
         seen = services.backend.observe(record)
-    if seen.upload_pending:
+    if seen.ending is Ending.KEPT:
         # Any outcome would be false until the result is stored.
-        return View(seen.status, None, seen.reason, seen=seen, upload_pending=True)
-    if not (seen.lost or seen.vanished or seen.status is JobStatus.NOT_FOUND):
-        return View(
-            seen.status, None, seen.reason, seen=seen, unreachable=seen.unreachable, forged=found
-        )
+        return View(seen.status, None, seen.reason, seen=seen)
+    if seen.ending not in (Ending.LOST, Ending.VANISHED) and seen.status is not JobStatus.NOT_FOUND:
+        return View(seen.status, None, seen.reason, seen=seen, forged=found)
     # It may have ended between the two looks: read the outcome again before making one.
     found = _outcome_or_forgery(services, record.job_id)
     if isinstance(found, StoredRecord):
         return _view_of(found.record)
     with asking(record):
         seen = replace(seen, reason=services.backend.explain(record, seen).text)
-    if seen.lost:
+    # Clean-up removes the record: without a record there is nothing to write an outcome for. With a
+    # record, but without a resource, the job vanished.
+    stored = record_bytes(services.store, record.job_id)
+    if stored is None and seen.ending is not Ending.LOST:
+        return View(seen.status, None, seen.reason, removed=True)
+    # The processes that a killed supervisor left must not report after the decision.
+    services.backend.tidy([record])
+    now, verify = time.time(), services.verify
+    outcome = outcome_of_vanished(services.store, record, seen, now=now, verify=verify)
+    if seen.ending is Ending.LOST:
         # It may come back, so no failure is written. A success that all hosts have reported counts
         # even if the supervisor does not come back.
-        outcome = services.backend.unreported(record, seen)
         if outcome.status == "succeeded":
             return View(JobStatus.SUCCEEDED, outcome)
         if found is not None:
             raise found
-        return View(JobStatus.FAILED, None, seen.reason, lost=True)
-    # Clean-up removes the record: without a record there is nothing to write an outcome for. With a
-    # record, but without a resource, the job vanished.
-    stored = record_bytes(services.store, record.job_id)
-    if stored is None:
-        return View(seen.status, None, seen.reason, removed=True)
-    outcome = services.backend.unreported(record, seen)
+        return View(JobStatus.FAILED, None, seen.reason, seen=seen)
     if found is not None and outcome.digest is None:
         raise found  # No report shows how the job ended, and its outcome was overwritten.
     try:
         # Without the job's key, its outcome must not be overwritten.
-        services.refuse_without_key(stored, JobObjects(record.job_id).handle)
+        services.refuse_without_key(stored or b"", JobObjects(record.job_id).handle)
         return _view_of(write_outcome(services, outcome))
     except (StoreError, SignatureError) as error:
         # The job may have failed to write it for the same reason.

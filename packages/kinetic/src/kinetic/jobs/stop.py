@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from kinetic.backends.backend import Ending
 from kinetic.backends.registry import entry_of
 from kinetic.errors import JobError, JobNotFoundError
 from kinetic.job_status import JobStatus
@@ -51,10 +52,10 @@ def cancel(
             hint="It was cleaned up, or never started.",
             job_id=record.job_id,
         )
-    if view.unreachable:
+    if view.ending is Ending.UNREACHABLE:
         # This raises: the supervisor would not see the outcome, so the job would go on, and lose its value.
         _stop(record, services, timeout, poll_interval)
-    if view.upload_pending:
+    if view.ending is Ending.KEPT:
         # The function has already ended: stop what still runs, and leave the result where it is.
         _stop(record, services, timeout, poll_interval)
         view = look(record, services)
@@ -62,8 +63,7 @@ def cancel(
             raise _not_stored_yet(record, view, services)
     outcome = view.outcome
     if outcome is None:
-        with asking(record):
-            services.backend.check_stop(record)
+        _stop(record, services, timeout, poll_interval, dry_run=True)
         outcome = Outcome(
             job_id=record.job_id,
             status="cancelled",
@@ -101,14 +101,15 @@ def _write_to_full_disk(services: Services, outcome: Outcome) -> Outcome:
         ) from error.__cause__
 
 
-def _stop(record: JobRecord, services: Services, timeout: float, poll_interval: float) -> None:
+def _stop(
+    record: JobRecord,
+    services: Services,
+    timeout: float,
+    poll_interval: float,
+    **how: bool,
+) -> None:
     with asking(record):
-        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval)
-
-
-def _remove(record: JobRecord, services: Services, timeout: float, poll_interval: float) -> None:
-    with asking(record):
-        services.backend.remove(record, timeout=timeout, poll_interval=poll_interval)
+        services.backend.stop(record, timeout=timeout, poll_interval=poll_interval, **how)
 
 
 def _observe(record: JobRecord, services: Services) -> JobStatus:
@@ -160,7 +161,7 @@ def clean_up(
         _await_resource(record, services, timeout)
     if resource:
         if not status.terminal:
-            # If the record cannot be read or verified, `_remove` below still stops the job.
+            # If the record cannot be read or verified, the removal below still stops the job.
             try:
                 cancel(
                     record,
@@ -173,16 +174,16 @@ def clean_up(
                 pass
             except StoreError as error:
                 if not _is_full_disk(error):
-                    raise  # Otherwise `_remove` below frees space.
+                    raise  # Otherwise the removal below frees space.
             except SignatureError:
                 if not any(job.job_id == record.job_id for job in services.backend.list()):
                     raise  # A supervisor on another machine would not notice.
-        _remove(record, services, timeout, poll_interval)
+        _stop(record, services, timeout, poll_interval, remove=True)
     if artifacts:
         remove_objects(record.job_id, services.store, before_removal=before_removal)
     if resource and artifacts and not status.terminal:
         # The submit may have seen the record before its removal, and then started the job.
-        _remove(record, services, timeout, poll_interval)
+        _stop(record, services, timeout, poll_interval, remove=True)
         remove_objects(record.job_id, services.store)
 
 
@@ -218,7 +219,7 @@ def _not_stored_yet(record: JobRecord, view: View, services: Services) -> JobErr
 def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
     try:
         view = look(record, services)
-        if view.upload_pending and view.status.terminal:
+        if view.ending is Ending.KEPT and view.status.terminal:
             raise _not_stored_yet(record, view, services)
         return view.status
     except (RecordError, SignatureError):

@@ -6,24 +6,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from kinetic.errors import JobFailedError, JobNotFoundError, ResultTimeoutError
+from kinetic.backends.backend import Ending, never
+from kinetic.errors import JobError, JobFailedError, JobNotFoundError, ResultTimeoutError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.outages import LOGIN, PASSING, Outages, WaitStopped, patiently
+from kinetic.jobs.records import store_kept
 from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
-from kinetic.user_warnings import LOGINS
-from kinetic.waiting import Backoff, Deadline, sleep
-from kinetic_payload.errors import (
-    CredentialsError,
-    KineticError,
-    LoginRequiredError,
-    StoreError,
-    StorePermissionError,
-    UnavailableError,
-)
+from kinetic.waiting import Deadline
+from kinetic_payload.errors import KineticError, StoreError, UnavailableError
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.outages import OutageLimit, limited
 
@@ -34,10 +29,6 @@ log = logging.getLogger("kinetic")
 
 
 StatusCallback = Callable[[JobStatus], None]
-
-
-class WaitStopped(Exception):  # noqa: N818 - not an error: the caller ended the wait
-    """The caller ended the wait."""
 
 
 def wait_for_outcome(
@@ -72,71 +63,122 @@ def wait_for_outcome(
     with services.backend.watch([record]) as watch:
         if waiting is not None:
             waiting(watch)
-        return _wait_for_outcome(
-            record,
-            services,
-            deadline,
-            watch,
-            on_status_change=on_status_change,
-            stop=stop,
-            verify=verify,
-            warn=warn,
-        )
+        wait = _Wait(record, services, deadline, watch, on_status_change, stop, verify, warn)
+
+        def passes(error: KineticError, reached: bool) -> bool:
+            if isinstance(error, LOGIN):  # A wait does not begin without credentials.
+                return reached or (wait.here and isinstance(error, StoreError))
+            return isinstance(error, PASSING) and (wait.here or not isinstance(error, StoreError))
+
+        outages = Outages(f"The wait for job {record.job_id} goes on.", passes, warn=warn)
+        while True:
+            view = patiently(
+                wait.look_and_wait,
+                outages,
+                deadline=deadline,
+                stopped=never if stop is None else stop.is_set,
+                given_up=lambda error: _timed_out(record, wait.last, error.message),
+            )
+            if view is not None:
+                return view
 
 
-def _wait_for_outcome(
-    record: JobRecord,
-    services: Services,
-    deadline: Deadline,
-    watch: Watch,
-    *,
-    on_status_change: StatusCallback | None,
-    stop: threading.Event | None,
-    verify: Callable[[], None],
-    warn: Callable[[str], None],
-) -> View:
-    last: JobStatus | None = None
-    troubles = _TroubleWarnings(record, services, warn)
-    lost: Deadline | None = None
-    outage, backoff, pace = _Outage(record, services, warn), pauses(), Pace()
-    while True:
-        with outage:
-            view = look(record, services, verify=verify)
-        if outage.error is not None:
-            if stop is not None and stop.is_set():
+class _Wait:
+    """A wait for one job: what was seen and reported so far."""
+
+    def __init__(
+        self,
+        record: JobRecord,
+        services: Services,
+        deadline: Deadline,
+        watch: Watch,
+        on_status_change: StatusCallback | None,
+        stop: threading.Event | None,
+        verify: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self.last: JobStatus | None = None
+        self.here = False
+        """Whether the job certainly runs on this machine: then its store may be unreachable."""
+        self._record = record
+        self._services = services
+        self._deadline = deadline
+        self._watch = watch
+        self._on_status_change = on_status_change
+        self._stop = stop
+        self._verify = verify
+        self._warn = warn
+        self._warned: set[str] = set()
+        self._explained: Observation | None = None
+        self._explain_again = Deadline(0.0)
+        self._lost: Deadline | None = None
+        self._pace = Pace()
+
+    def look_and_wait(self) -> View | None:
+        """Return the view that contains the outcome; None after a wait for a change."""
+        record, services, deadline = self._record, self._services, self._deadline
+        self.here = _runs_here(record, services)
+        # A brief limit, so that the deadline, a stop and the job's end are noticed.
+        brief = limited(OutageLimit(LOOK, quiet=inf)) if self.here else nullcontext()
+        with brief:
+            view = look(record, services, verify=self._verify)
+            if view.status is not self.last:
+                self.last = view.status
+                _notify(self._on_status_change, view.status)
+            if view.outcome is not None:
+                return view
+            if view.seen is not None and view.seen.kept_in:
+                store_kept(services, record.job_id, view.seen.kept_in)
+                return None
+            if view.status is JobStatus.NOT_FOUND or view.removed:
+                raise not_found(record, view.status)
+            if self._stop is not None and self._stop.is_set():
                 raise WaitStopped
+            self._report_trouble(view)
+            self._lost = (self._lost or Deadline(_LOST)) if view.ending is Ending.LOST else None
+            if self._lost is not None and (self._lost.passed or deadline.passed):
+                raise _lost(record, view.reason)
             if deadline.passed:
-                raise _timed_out(record, last, outage.error.message)
-            outage.pause(deadline)
-            continue
-        if view.status is not last:
-            last = view.status
-            _notify(on_status_change, view.status)
-        if view.outcome is not None:
-            return view
-        if view.upload_pending and view.status.terminal:
-            services.backend.store_result(record)
-            continue
-        if view.status is JobStatus.NOT_FOUND or view.removed:
-            raise not_found(record, view.status)
-        if stop is not None and stop.is_set():
-            raise WaitStopped
-        with outage:
-            troubles.look(view)
-        lost = (lost or Deadline(_LOST)) if view.lost else None
-        if lost is not None and (lost.passed or deadline.passed):
-            raise _lost(record, view.reason)
-        if deadline.passed:
-            raise _timed_out(record, view.status, _why(record, view, services))
-        longest = pace.after(view) if lost is None else lost.at_most(_LONGEST_WAIT)
-        reached = False
-        with outage, asking(record):
-            watch.wait(deadline.at_most(longest))
-            reached = True
-        if reached:
-            backoff.reset()
-        else:  # Pause here: if the next look succeeds, it does not pause.
-            sleep(deadline.at_most(backoff.next()))
+                raise _timed_out(record, view.status, _why(record, view, services))
+            longest = self._pace.after(view)
+            with asking(record):
+                wait = longest if self._lost is None else self._lost.at_most(longest)
+                self._watch.wait(deadline.at_most(wait))
+        return None
+
+    def _report_trouble(self, view: View) -> None:
+        """Warn once of each problem that keeps the job from ending.
+
+        The backend explains the job's state if it has changed, or if the last explanation is old.
+        """
+        if view.forged is not None:
+            self._warn_once(
+                f"{view.forged.message} Job {self._record.job_id} runs on; the wait for it goes on."
+            )
+        if view.seen is None or (view.seen == self._explained and not self._explain_again.passed):
+            return
+        with asking(self._record):
+            found = self._services.backend.explain(self._record, view.seen)
+        self._explained, self._explain_again = view.seen, Deadline(_EXPLAINED_EVERY)
+        if found.trouble:
+            self._warn_once(f"Job {self._record.job_id} is {view.status.value}: {found.text}")
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self._warn(text)
+
+
+_EXPLAINED_EVERY = 30.0
+"""Seconds between two explanations of why a job waits: on a cluster they cost requests."""
+
+
+def _runs_here(record: JobRecord, services: Services) -> bool:
+    """Return whether the job certainly runs on this machine, without a request to its store."""
+    try:
+        return services.backend.forward(record) is None
+    except JobError:
+        return False
 
 
 def _why(record: JobRecord, view: View, services: Services) -> str:
@@ -169,7 +211,7 @@ class Pace:
         state = (view.status, seen and seen.attempts)
         if state != self._state:
             self._state, self._since = state, now
-        if seen is None or not seen.ends_silently:
+        if seen is None or seen.ending is not Ending.SILENT:
             return _LONGEST_WAIT
         return min(_LONGEST_WAIT, max(_SHORTEST_WAIT, (now - self._since) * _IDLE_SHARE))
 
@@ -180,114 +222,6 @@ _IDLE_SHARE = 0.05
 
 _LOST = 30.0
 """Seconds that a silent supervisor gets to come back: the network may have been down."""
-
-
-_LOGIN: Final = (LoginRequiredError, CredentialsError)
-"""Errors that pass when a person logs in again."""
-_PASSING: Final = (UnavailableError, StorePermissionError, *_LOGIN)
-"""Errors that may pass while the job runs: tokens are renewed, and permissions return."""
-
-
-def pauses() -> Backoff:
-    """Return the pauses between two tries: some errors, such as a refusal, arrive immediately."""
-    return Backoff(0.25, 2.0)
-
-
-class _Outage:
-    """A block that catches errors which may pass: of the backend, and of the store of a job that runs here.
-
-    An expired login passes only after a block that reached both: a wait does not begin without credentials.
-    For a job that runs on this machine each block waits only briefly, so that the deadline, a stop and
-    the job's end are noticed.
-    """
-
-    def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
-        self.error: KineticError | None = None
-        """The error of the latest block."""
-        self._record = record
-        self._services = services
-        self._warn = warn
-        self._limit: ExitStack | None = None
-        self._pauses = pauses()
-        self._warned: set[str] = set()
-        self._reached = False
-
-    def __enter__(self) -> None:
-        if self._services.backend.lives_here(self._record):
-            self._limit = ExitStack()
-            self._limit.enter_context(limited(OutageLimit(LOOK, quiet=inf)))
-
-    def __exit__(self, kind: object, error: BaseException | None, *rest: object) -> bool:
-        before, limit = self.error, self._limit
-        self.error = self._limit = None
-        if limit is not None:
-            limit.close()
-        if error is None:
-            self._pauses.reset()
-            self._reached = True
-        if not isinstance(error, _PASSING) or not self._passes(error, here=limit is not None):
-            return False
-        self.error = error
-        job_id = self._record.job_id
-        consequence = f"The wait for job {job_id} goes on."
-        if limit is not None:
-            consequence = f"Job {job_id} runs on this machine, so the wait for it goes on."
-        # Each request names itself in its error, but there is one login.
-        login = (isinstance(error, _LOGIN) and error.hint) or ""
-        if login:
-            is_new = LOGINS.is_new(login)
-        else:
-            is_new = before is None and error.message not in self._warned
-            self._warned.add(error.message)
-        if is_new:
-            text = f"{error.message} {login}".rstrip()
-            self._warn(f"{text if text.endswith('.') else f'{text}.'} {consequence}")
-        return True
-
-    def _passes(self, error: KineticError, *, here: bool) -> bool:
-        """Return whether *error*, which may pass, is waited for; *here*: the job runs on this machine."""
-        if isinstance(error, _LOGIN):
-            return self._reached or (here and isinstance(error, StoreError))
-        return here or not isinstance(error, StoreError)
-
-    def pause(self, deadline: Deadline) -> None:
-        """Pause before the next look, not beyond *deadline*."""
-        sleep(deadline.at_most(self._pauses.next()))
-
-
-class _TroubleWarnings:
-    """Warns the user once of each problem that keeps an awaited job from ending."""
-
-    def __init__(self, record: JobRecord, services: Services, warn: Callable[[str], None]) -> None:
-        self._record = record
-        self._services = services
-        self._warn = warn
-        self._warned: set[str] = set()
-        self._seen: Observation | None = None
-        self._again = Deadline(0.0)
-
-    def look(self, view: View) -> None:
-        """Let the backend explain the job's state, if it has changed or the last explanation is old."""
-        if view.forged is not None:
-            self._warn_once(
-                f"{view.forged.message} Job {self._record.job_id} runs on; the wait for it goes on."
-            )
-        if view.seen is None or (view.seen == self._seen and not self._again.passed):
-            return
-        with asking(self._record):
-            found = self._services.backend.explain(self._record, view.seen)
-        self._seen, self._again = view.seen, Deadline(_EXPLAINED_EVERY)
-        if found.trouble:
-            self._warn_once(f"Job {self._record.job_id} is {view.status.value}: {found.text}")
-
-    def _warn_once(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            self._warn(text)
-
-
-_EXPLAINED_EVERY = 30.0
-"""Seconds between two explanations of why a job waits: on a cluster they cost requests."""
 
 
 def _notify(callback: StatusCallback | None, status: JobStatus) -> None:

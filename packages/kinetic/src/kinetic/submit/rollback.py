@@ -128,7 +128,9 @@ class Rollback:
         from kinetic.jobs.stop import remove_objects
 
         if self.record is not None:
-            self._services.backend.remove(self.record, timeout=GRACE_SECONDS, poll_interval=0.1)
+            self._services.backend.stop(
+                self.record, timeout=GRACE_SECONDS, poll_interval=0.1, remove=True
+            )
         if self.recorded:
             # Skipped if the backend raised: without its objects, a job that may still run could not be found.
             remove_objects(self._job_id, self._services.store)

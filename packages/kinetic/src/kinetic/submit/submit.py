@@ -134,7 +134,7 @@ def _submit(
 
     def check(data: Data) -> None:
         check_data(data, worker, warn=warn)
-        for warning in services.backend.check_data(request, data):
+        for warning in services.backend.check(request, data):
             warn_once(warn, warning)
 
     reads_buckets = Future[bool]()

@@ -34,10 +34,8 @@ class BackendProtocol:
         assert [job.job_id for job in backend.list()] == []
         assert [*backend.log_lines(record), *backend.log_lines(record, follow=True)] == []
         backend.stop(record, timeout=1, poll_interval=0.1)
-        backend.remove(record, timeout=1, poll_interval=0.1)
-        outcome = backend.unreported(record, backend.observe(record))
-        assert (outcome.job_id, outcome.status) == (record.job_id, "failed")
-        assert outcome.message
+        backend.stop(record, timeout=1, poll_interval=0.1, remove=True)
+        backend.tidy([record])
         assert find_outcome(store, record.job_id) is None
 
     def test_a_job_starts_once_and_is_known_until_it_is_removed(self, tmp_path: Path) -> None:
@@ -50,7 +48,7 @@ class BackendProtocol:
         assert [job.job_id for job in backend.list()] == [launch.record.job_id]
         assert not backend.observe(launch.record).status.terminal
         for _ in range(2):
-            backend.remove(launch.record, timeout=30, poll_interval=0.1)
+            backend.stop(launch.record, timeout=30, poll_interval=0.1, remove=True)
             assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
             assert [job.job_id for job in backend.list()] == []
 
@@ -66,7 +64,7 @@ class BackendProtocol:
             backend.start(launch)
             assert not backend.observe(launch.record).status.terminal
         assert not backend.observe(launch.record).status.terminal
-        backend.remove(launch.record, timeout=30, poll_interval=0.1)
+        backend.stop(launch.record, timeout=30, poll_interval=0.1, remove=True)
         assert backend.observe(launch.record).status is JobStatus.NOT_FOUND
 
     def test_a_stopped_job_has_ended_or_is_gone_and_is_stopped_again_in_peace(
@@ -93,4 +91,4 @@ class BackendProtocol:
             watch.wait(None)
             assert not backend.observe(launch.record).status.terminal
         assert find_outcome(store, launch.record.job_id) is None
-        backend.remove(launch.record, timeout=30, poll_interval=0.1)
+        backend.stop(launch.record, timeout=30, poll_interval=0.1, remove=True)

@@ -25,7 +25,17 @@ from kinetic.backends.backend import (
     Watch,
     never,
 )
-from kinetic.backends.gke.checks import check_request, storage_variables
+from kinetic.backends.gke.checks import (
+    bucket_of,
+    check_mount,
+    check_pools,
+    check_request,
+    cluster_region,
+    placement_by_user,
+    region_warning,
+    service_account_of,
+    storage_variables,
+)
 from kinetic.backends.gke.forms import (
     form_in,
     form_on,
@@ -34,7 +44,6 @@ from kinetic.backends.gke.forms import (
     workload_of,
 )
 from kinetic.backends.gke.host_log import LogSources
-from kinetic.backends.gke.idle import IdleWorkloads
 from kinetic.backends.gke.images.builders import ClusterBuilders
 from kinetic.backends.gke.images.job_image import ClusterImages
 from kinetic.backends.gke.job_spec import (
@@ -43,25 +52,19 @@ from kinetic.backends.gke.job_spec import (
     secret_variables,
     workload_spec,
 )
-from kinetic.backends.gke.left import Left
+from kinetic.backends.gke.leftovers import IdleWorkloads, Workloads
 from kinetic.backends.gke.logs import JobLog
-from kinetic.backends.gke.mounts import check_mount
 from kinetic.backends.gke.observation import (
     IDLE_KIND,
     JobObservation,
+    Observer,
     belongs_to,
     explanation_of,
     job_of,
     observation_of,
 )
-from kinetic.backends.gke.observer import Observer
-from kinetic.backends.gke.pools import check_pools, placement_by_user
-from kinetic.backends.gke.regions import bucket_of, cluster_region, region_warning
-from kinetic.backends.gke.service_account import service_account_of
 from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.backends.gke.watch import JobWatches
-from kinetic.backends.gke.workloads import Workloads
-from kinetic.backends.local.paths import Home
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
@@ -88,7 +91,6 @@ from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import RUNNER_NAME
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
@@ -105,8 +107,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kinetic")
 
-_REPORTED: Final[set[str]] = set()
-"""The uids of workloads without a record that this process has reported."""
 _LEFT_EVERY: Final = 600.0
 """Seconds between two checks whether the submit of a pending job was killed; each check costs requests."""
 
@@ -141,29 +141,25 @@ class ClusterBackend:
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
         self._idle = IdleWorkloads(cluster, store, key_signer, clock=clock)
-        self._workloads = Workloads(cluster)
-        self._left = Left(
-            cluster=cluster,
-            workloads=self._workloads,
-            observer=self._observer,
-            store=store.location,
-            reported=_REPORTED,
-        )
+        self._workloads = Workloads(cluster, self._observer, store.location)
         self._queues = Queues()
         self._clock = clock
         self._left_at: dict[str, float] = {}
         """Uid of a pending workload → when to check again whether its submit was killed."""
 
-    def check(self, request: JobRequest) -> Sequence[str]:
+    def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
 
-        Return warnings for the user.
+        With *data*, refuse only data that pods cannot mount, and warn of a bucket in another region. Return
+        warnings for the user.
 
         Raises:
             InvalidRequestError: This version cannot run the request, or the cluster serves nothing that could.
             ConfigurationError: The address of the bucket service is a loopback address.
             ClusterError: The cluster cannot be reached, or would refuse the workload.
         """
+        if data is not None:
+            return self._warnings_about(request, data)
         check_request(request, self._store.location)
         images = self._images()
         images.check(request)
@@ -202,8 +198,7 @@ class ClusterBackend:
         found += (region_warning(bucket, self._region(request)) for bucket in buckets)
         return [warning for warning in found if warning is not None]
 
-    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:
-        """Refuse data that pods cannot mount; warn of a bucket in another region than the cluster."""
+    def _warnings_about(self, request: JobRequest, data: Data) -> Sequence[str]:
         found: list[str | None] = []
         if data.fuse:
             found.append(check_mount(data, self._store.location, self._cluster))
@@ -320,21 +315,17 @@ class ClusterBackend:
         # The clock of this machine may be wrong by hours.
         return explanation_of(seen, events, queue=place, now=cluster.now())
 
-    def lives_here(self, record: JobRecord) -> bool:  # noqa: ARG002
-        """Return False: the job runs on a cluster."""
-        return False
-
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
-        """Watch the workloads and pods of the jobs; `wait` also returns periodically, for outcomes in the store."""
+        """Watch the workloads and pods of the jobs."""
         try:
             with self._watches.open(records) as watch:
                 yield watch
         finally:
             for record in records:
-                self.release(record)
+                self._release(record)
 
-    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
+    def _release(self, record: JobRecord, *, cancelled: bool = False) -> None:
         """Delete the workload of a job that has its outcome, if it would go on."""
         kind = workload_of(record)
         if kind == IDLE_KIND or cancelled:
@@ -349,60 +340,54 @@ class ClusterBackend:
         stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt; with *follow*, until the job ends."""
-        sources = LogSources(
-            record=record,
-            cluster=self._cluster,
-            store=self._store,
-            signer=self._signer,
-            observer=self._observer,
-            watches=self._watches,
+        lines = JobLog(
+            LogSources(
+                record=record,
+                cluster=self._cluster,
+                store=self._store,
+                signer=self._signer,
+                observer=self._observer,
+                watches=self._watches,
+            )
         )
-        lines = JobLog(sources)
         if not follow:
-            return lines.read(tail)
-        return self._followed(record, lines.follow(tail, stopped))
-
-    def _followed(self, record: JobRecord, lines: Iterator[LogLine]) -> Iterator[LogLine]:
-        yield from lines
-        self.release(record)
+            yield from lines.read(tail)
+            return
+        yield from lines.follow(tail, stopped)
+        self._release(record)
 
     def forward(self, record: JobRecord) -> PortForward:
         """Return how the leader's pod is reached: through the API server."""
         return PortForward(with_short_timeout(self._cluster), of_job(record.job_id))
 
-    def check_stop(self, record: JobRecord) -> None:
-        """Let the cluster check in a dry run whether the workload may be deleted.
+    def stop(
+        self,
+        record: JobRecord,
+        *,
+        timeout: float,
+        poll_interval: float,  # noqa: ARG002
+        remove: bool = False,  # noqa: ARG002
+        dry_run: bool = False,
+    ) -> None:
+        """Delete the workload with its Secret, and return when none of its pods is left.
 
-        Raises:
-            ClusterError: It may not; its pods keep running.
-        """
-        cluster, kind = with_timeout(self._cluster), workload_of(record)
-        found = None
-        try:
-            found = cluster.get(kind, record.k8s_name)
-            if found is not None and belongs_to(found, record.job_id):
-                check_removal(cluster, kind, record.k8s_name, uid=found["metadata"]["uid"])
-        except ClusterError as error:
-            _name_the_cost(error, record, found)
-            raise
-
-    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:  # noqa: ARG002
-        """Delete the workload, and return when none of its pods is left.
+        With *dry_run*, let the cluster check whether the workload may be deleted.
 
         Raises:
             JobError: A pod is still there after *timeout* seconds.
             ClusterError: The workload cannot be deleted; its pods keep running.
         """
-        cluster = with_timeout(self._cluster)
-        kind = workload_of(record)
+        cluster, kind = with_timeout(self._cluster), workload_of(record)
         found = None
         try:
             found = cluster.get(kind, record.k8s_name)
             if found is not None and not belongs_to(found, record.job_id):
                 return
-            remove_workload(
-                cluster, kind, record.k8s_name, pods=of_job(record.job_id), timeout=timeout
-            )
+            if dry_run and found is not None:
+                check_removal(cluster, kind, record.k8s_name, uid=found["metadata"]["uid"])
+            elif not dry_run:
+                pods = of_job(record.job_id)
+                remove_workload(cluster, kind, record.k8s_name, pods=pods, timeout=timeout)
         except StillThereError as error:
             raise JobError(
                 f"Job {record.job_id} is still there: {error.message}",
@@ -412,10 +397,6 @@ class ClusterBackend:
         except ClusterError as error:
             _name_the_cost(error, record, found)
             raise
-
-    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Delete the workload, its pods and their Secret."""
-        self.stop(record, timeout=timeout, poll_interval=poll_interval)
 
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a workload, finished ones too."""
@@ -435,32 +416,30 @@ class ClusterBackend:
         if view.kind == IDLE_KIND or (ended and not (view.succeeded or view.failure)):
             self._idle.end(job_id, view.name, view.kind)
 
-    def store_result(self, record: JobRecord) -> None:
-        """Do nothing: a pod stores its result itself, or the job has failed."""
+    def tidy(
+        self,
+        ended: Sequence[JobRecord],
+        *,
+        cancelled: bool = False,
+        recorded: Set[str] | None = None,
+    ) -> None:
+        """Delete workloads of jobs that have *ended*, if they would go on.
 
-    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job that ended without one, from its hosts' reports."""
-        from kinetic.jobs.outcome import outcome_of_vanished
-
-        verify = self._signer.verify
-        return outcome_of_vanished(self._store, record, observation, now=time.time(), verify=verify)
-
-    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:
-        """Remove what killed submits left behind and ended jobs still hold; warn of workloads without a record.
-
-        What is left in the bucket is removed by a process that is started at most once an hour. Jobs that
-        are *recorded* keep everything, unless their submit was killed before it was complete, or their cancel
-        before it deleted the workload; those that have *ended* have an outcome.
+        With *recorded*, do so for all jobs of the namespace, delete workloads of killed submits, and warn of
+        workloads without a record. Jobs that are *recorded* keep everything, unless their submit was killed
+        before it was complete, or their cancel before it deleted the workload.
         """
-        from kinetic.backends.local.collection import collect_left
-
-        collect_left(Home(str(self._home)), self._store, recorded, self._environment)
+        if recorded is None:
+            for record in ended:
+                self._release(record, cancelled=cancelled)
+            return
+        ids = {record.job_id for record in ended}
         try:
-            found = self._left.find()
+            found = self._workloads.find()
             for each in found:
-                self._end_if_idle(each, job_of(each), ended=job_of(each) in ended)
-            self._left.report(found, recorded, time.time())
-            self._left.remove(found, time.time())
+                self._end_if_idle(each, job_of(each), ended=job_of(each) in ids)
+            self._workloads.report(found, recorded, time.time())
+            self._workloads.remove(found, time.time())
         except KineticError as error:
             log.info("What killed submits left could not be looked for: %s", error.message)
 
@@ -471,7 +450,7 @@ class ClusterBackend:
             return
         self._left_at[uid] = self._clock() + _LEFT_EVERY
         try:
-            self._left.remove([workload], time.time())
+            self._workloads.remove([workload], time.time())
         except KineticError as error:
             log.info("What a killed submit left could not be removed: %s", error.message)
 

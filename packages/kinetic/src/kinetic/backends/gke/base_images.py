@@ -12,9 +12,10 @@ from kinetic.backends.gke.images.builders import (
     check_repository,
     check_secret,
     image_python,
+    registries,
 )
 from kinetic.errors import ConfigurationError, InvalidRequestError
-from kinetic.jobs.requirements import BUCKET_REQUIREMENT, pickle_requirement
+from kinetic.requirements import BUCKET_REQUIREMENT, pickle_requirement
 from kinetic_payload.records.signing import UNSIGNED
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class BaseImages:
             dockerfile,
             f"{self.repository}/base-{category}",
             builders.context_builder(self.settings),
-            builders.registry(),
+            registries(),
             reports,
             tag=self.tag,
             python=image_python(),

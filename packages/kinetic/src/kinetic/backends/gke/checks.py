@@ -1,17 +1,32 @@
-"""Refuse what the backend `gke` cannot run, before anything is packaged."""
+"""Refuse what a cluster cannot run, and warn of what it may lack, before anything is packaged."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.backends.gke.timeouts import with_short_timeout
+from kinetic.data import Data, to_ref
+from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
+from kinetic.settings.settings import Settings
+from kinetic_k8s.accelerators.types import Accelerator, describe
+from kinetic_k8s.errors import NotPermittedError
+from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
+from kinetic_k8s.reading.causes import QUEUE
+from kinetic_k8s.reading.preflight import missing
 from kinetic_payload.layout import Env
 
 if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
     from kinetic.submit.request import JobRequest
+    from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_payload.stores.store import Location
 
 _STORAGE_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
@@ -62,3 +77,240 @@ def _is_loopback(address: str) -> bool:
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
     return ip.is_loopback or ip.is_unspecified
+
+
+_checked: dict[str, str | None] = {}
+"""Server → the warning about its driver."""
+_lock = threading.Lock()
+
+
+def check_mount(
+    data: Data, store: Location, cluster: ApiServer, *, path: str | None = None
+) -> str | None:
+    """Refuse *data* that pods of *cluster* cannot mount; return a warning if that is uncertain.
+
+    *path* is the mount path of a volume. A process looks for the driver once for each cluster.
+
+    Raises:
+        InvalidRequestError: Its folder cannot be mounted, or the cluster has no driver.
+        ClusterError: The cluster cannot be queried.
+    """
+    stand_in = to_ref(data, "d0", digest="0" * 64 if data.is_local else None, mount=path)
+    fuse_volumes([stand_in], store)
+    server = cluster.identity.server
+    with _lock:
+        if server not in _checked:
+            _checked[server] = _check_driver(cluster, data)
+        return _checked[server]
+
+
+def _check_driver(cluster: ApiServer, data: Data) -> str | None:
+    try:
+        found = with_short_timeout(cluster).get("CSIDriver", DRIVER, brief=True)
+    except NotPermittedError:
+        return (
+            f"whether the cluster can mount buckets could not be checked: it needs the driver {DRIVER}, "
+            "and you may not read CSIDriver objects; without it, pods with fuse=True do not start"
+        )
+    if found is None:
+        raise InvalidRequestError(
+            f"{data!r} cannot be mounted: the cluster {cluster.identity.server} does not have the driver "
+            f"{DRIVER}.",
+            hint="Enable it (gcloud container clusters update CLUSTER --location=LOCATION "
+            "--update-addons=GcsFuseCsiDriver=ENABLED), or leave fuse=True out: then the data is downloaded.",
+        )
+    return None
+
+
+_REGION: Final = re.compile(r"([a-z]+(?:-[a-z]+)+[0-9]+)(?:-[a-z])?")
+GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
+"""A context of a kubeconfig that `gcloud` made for a cluster."""
+# https://cloud.google.com/storage/docs/locations
+_DUAL: Final = {
+    "asia1": ("asia-northeast1", "asia-northeast2"),
+    "eur4": ("europe-north1", "europe-west4"),
+    "eur5": ("europe-west1", "europe-west2"),
+    "eur7": ("europe-west2", "europe-west3"),
+    "eur8": ("europe-west3", "europe-west6"),
+    "nam4": ("us-central1", "us-east1"),
+}
+_OUTSIDE_EU: Final = ("europe-west2", "europe-west6")
+
+_places: dict[str, tuple[str, ...]] = {}
+
+
+def cluster_region(settings: Settings, context: str | None, known: str | None = None) -> str | None:
+    """Return the region of the cluster; None if it is not known.
+
+    *known* is the cluster's location according to GKE. A context that was made for GKE contains the
+    location. The zone of the settings is used if it was set, not if it is the default.
+    """
+    gke = GKE_CONTEXT.fullmatch(context or "")
+    zone = settings.zone
+    set_by_user = "" if zone.is_default else zone.value
+    found = _REGION.fullmatch(known or (gke["location"] if gke else set_by_user))
+    return found[1] if found else None
+
+
+def region_warning(
+    bucket: str, region: str | None, *, places: Callable[[str], Sequence[str]] | None = None
+) -> str | None:
+    """Return a warning if *bucket* is not in *region*; None if it is, or if one of them is not known.
+
+    A process asks for the location of a bucket once. *places* returns it.
+    """
+    if region is None:
+        return None
+    with _lock:
+        if bucket not in _places:
+            _places[bucket] = tuple((places or _ask)(bucket))
+        found = _places[bucket]
+    if not found or any(contains(place, region) for place in found):
+        return None
+    return (
+        f"the bucket gs://{bucket} is in {' and '.join(found)}, and the cluster is in {region}: "
+        "transfers between them are slower, and Google bills them"
+    )
+
+
+def bucket_of(uri: str) -> str:
+    """Return the bucket in *uri*, which begins with `gs://`."""
+    return uri.removeprefix("gs://").partition("/")[0]
+
+
+def contains(place: str, region: str) -> bool:
+    """Return whether *place*, a location of buckets in lower case, contains *region*."""
+    if place in _DUAL:
+        return region in _DUAL[place]
+    if place == "eu":
+        return region.startswith("europe-") and region not in _OUTSIDE_EU
+    return place == region or (place in ("us", "asia") and region.startswith(f"{place}-"))
+
+
+def _ask(bucket: str) -> Sequence[str]:
+    from kinetic_payload.stores import open_bucket
+
+    # It is only a warning. An object of the bucket can often be read without this permission.
+    with suppress(KineticError):
+        return open_bucket(bucket).places()
+    return ()
+
+
+PREFERRED: Final = "kinetic"
+"""The service account that pods use if it exists."""
+DEFAULT: Final = "default"
+"""The service account that every namespace has."""
+
+
+@dataclass(frozen=True)
+class ServiceAccount:
+    """The service account of a job's pods."""
+
+    name: str | None
+    """None: the default of the namespace."""
+    warning: str | None = None
+    """For the user."""
+
+
+_found: dict[tuple[str, str, str | None], ServiceAccount] = {}
+
+
+def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
+    """Return the service account that the setting *named*, or else `kinetic`, or else the default.
+
+    A process looks at most once for each namespace.
+
+    Raises:
+        ConfigurationError: The named service account does not exist.
+        ClusterError: The cluster cannot be queried.
+    """
+    if named == DEFAULT:
+        return ServiceAccount(None)
+    where = cluster.identity
+    key = (where.server, where.namespace, named)
+    with _lock:
+        if key not in _found:
+            _found[key] = _look(cluster, named)
+        return _found[key]
+
+
+def _look(cluster: ApiServer, named: str | None) -> ServiceAccount:
+    namespace = cluster.identity.namespace
+    try:
+        found = with_short_timeout(cluster).get("ServiceAccount", named or PREFERRED, brief=True)
+    except NotPermittedError:
+        # A named one is used anyway: if it does not exist, the status of the job reports that.
+        return ServiceAccount(named, None if named else _warning(namespace, "may not be looked up"))
+    if found is not None:
+        return ServiceAccount(named or PREFERRED)
+    if named is not None:
+        raise ConfigurationError(
+            f"There is no service account {named!r} in {cluster.identity}.",
+            hint=f"Create it (kubectl create serviceaccount {named} --namespace={namespace}), or set "
+            f"KINETIC_SERVICE_ACCOUNT, or service_account in the profile, to another one; {DEFAULT!r} "
+            "always exists.",
+        )
+    return ServiceAccount(None, _warning(namespace, "does not exist"))
+
+
+def _warning(namespace: str, why: str) -> str:
+    return (
+        f"pods run as the service account {DEFAULT!r}, because {PREFERRED!r} {why} in the namespace "
+        f"{namespace!r}; KINETIC_SERVICE_ACCOUNT names the one to use"
+    )
+
+
+_PLACES: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "runtimeClassName")
+_LIMIT: Final = 60.0
+"""Seconds for a look-up of the cluster."""
+
+
+def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "") -> str | None:
+    """Refuse a job on *accelerator* for which *gke* has no node pool, and will not add one.
+
+    *placed_by* names what else decides where the job's pods run (see `placement_by_user`); with it, no job is
+    refused. Return a warning if GKE has to add a node pool, or if it is not certain that none fits.
+
+    Raises:
+        InvalidRequestError: There is no such pool; the message names the nearest one.
+    """
+    obstacle = missing(accelerator, gke.pools)
+    if obstacle:
+        gke = gke.look_up(
+            _LIMIT
+        )  # A pool may have been added since this process found the cluster.
+        obstacle = missing(accelerator, gke.pools)
+    if not obstacle:
+        return None
+    what = f"The cluster {gke.name!r} has no machines for {describe(accelerator)}. {obstacle}"
+    if gke.autoprovisioning:
+        return f"{what} GKE may add it by itself (auto-provisioning); the job waits for it."
+    if gke.compute_classes:
+        return f"{what} The default ComputeClass may add it; the job waits for it."
+    if placed_by:
+        return f"{what} The job is submitted, because {placed_by} may place it elsewhere."
+    raise InvalidRequestError(
+        what,
+        hint="Add such a pool (gcloud container node-pools create), or choose another accelerator: `kinetic "
+        "accelerators` lists all.",
+    )
+
+
+def placement_by_user(
+    overrides: Mapping[str, Any], labels: Mapping[str, str], settings: Settings | None
+) -> str:
+    """Return what of the user decides where pods run, besides the accelerator; empty if nothing does.
+
+    *settings* are those of a job under Pathways, otherwise None.
+    """
+    spec = overrides.get("spec", {})
+    found = [f"pod_overrides (spec.{name})" for name in _PLACES if spec.get(name)]
+    if QUEUE in labels:
+        found.append(f"the queue {labels[QUEUE]!r}")
+    if settings is not None:
+        workers = {
+            "pathways_worker_selector": settings.pathways_worker_selector.value,
+            "pathways_worker_tolerations": settings.pathways_worker_tolerations.value,
+        }
+        found += [f"the setting {name}" for name, value in workers.items() if value]
+    return found[0] if found else ""

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
 from kinetic.backends.backend import LogLine, never
-from kinetic.backends.gke.arrivals import Arrivals
-from kinetic.backends.gke.host_log import COMPARED, Began, HostLog, LogSources, Patience
-from kinetic.backends.gke.watch import JobWatch
+from kinetic.backends.gke.host_log import Began, HostLog, LogSources
 from kinetic.jobs.attempts import logged_attempts
-from kinetic.jobs.lasting_store import lasting
 from kinetic.jobs.log_lines import interleaved, last_lines
+from kinetic.jobs.outages import Outages, log_outages, patiently
 from kinetic.jobs.stored_logs import (
     attempt_separator,
     latest_lines,
     stored_attempts,
     stored_lines,
 )
-from kinetic.waiting import sleep
+from kinetic_k8s.cluster.watch import Watch
 from kinetic_k8s.reading.attempts import PodView, views
-from kinetic_payload.errors import KineticError
 
 if TYPE_CHECKING:
-    from kinetic.jobs.attempts import Verify
-    from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.stores.store import Store
+    pass
 
 _LOOK_AGAIN: Final = 15.0
 _IDLE: Final = 1.0
@@ -63,11 +60,10 @@ class JobLog:
     def __init__(self, sources: LogSources) -> None:
         self._sources = sources
         self._record = sources.record
-        self._stored_job = _stored_job(sources)
 
     def read(self, tail: int | None) -> Iterator[LogLine]:
         """Iterate over the log of the latest attempt as far as it is written."""
-        pods = self._latest([pod for pod in self._pods() if pod.started])
+        pods = self._latest([pod for pod in hosts_of(self._sources) if pod.started])
         if not any(pod.alive for pod in pods):
             yield from self._ended_log(pods, tail)
             return
@@ -80,31 +76,25 @@ class JobLog:
         if tail is None:
             yield from interleaved(parts, attempt)
         else:
-            ends = [(host, list(lines)) for host, lines in parts]
-            yield from last_lines(ends, attempt, tail)
+            yield from last_lines([(host, list(lines)) for host, lines in parts], attempt, tail)
 
     def _host_now(
         self, pod: PodView | None, attempt: int, host: int, tail: int | None
     ) -> Iterator[str]:
         """Iterate over the log of one host of the running attempt as far as it is written."""
         stored = (line.text for line in self._sources.stored(attempt, host, tail))
-        if pod is None:
-            yield from stored
-            return
-        live = self._sources.live(pod, tail)
+        live = iter(()) if pod is None else self._sources.live(pod, tail)
         if tail is not None:
-            yield from max(list(live), list(stored), key=len)
-            return
-        begin = list(islice(live, COMPARED))
-        if not begin or any(one != other for one, other in zip(begin, stored, strict=False)):
-            # The pod's own log has lost its beginning.
-            yield from (line.text for line in self._sources.stored(attempt, host))
-        else:
-            yield from begin
-            yield from live
+            now, kept = list(live), list(stored)
+            return iter(now if len(now) >= len(kept) else kept)
+        first = next(live, None)
+        if pod is None or first is None:
+            return stored
+        lost = (line.text for line in self._sources.lost(pod, attempt))
+        return chain(lost, [first], live)
 
     def _ended_log(self, pods: Sequence[PodView], tail: int | None) -> Iterator[LogLine]:
-        stored = latest_lines(*self._stored_job, tail=tail)
+        stored = latest_lines(*self._sources.stored_job, tail=tail)
         first = next(stored, None)
         if first is not None:
             yield first
@@ -124,10 +114,7 @@ class JobLog:
         """
         arrivals: Arrivals[_Event] = Arrivals()
         with self._sources.watches.open([self._record]) as watch, arrivals:
-            over_outages = lasting(
-                self._sources.store, stopped=lambda: arrivals.closed or stopped()
-            )
-            sources = replace(self._sources, store=over_outages)
+            sources = self._sources.followed(lambda: arrivals.closed or stopped())
             following = _Following(sources, arrivals, watch, tail)
             shown: set[int] = set()
             while not stopped():
@@ -138,20 +125,18 @@ class JobLog:
                     before, following.attempt = following.attempt, item.attempt
                     if before and item.attempt > before:
                         yield from _of_other_hosts(sources, before, shown)
-                        yield from _between(sources, before, item.attempt)
+                        yield from _missed(sources, before, range(before + 1, item.attempt))
+                        yield attempt_separator(*sources.stored_job, item.attempt - 1, item.attempt)
                     if item.attempt > before:
                         shown.clear()
                     shown.add(item.host)
                 elif item is not None and following.is_over_after(item):
                     if not following.attempt:
-                        yield from latest_lines(*_stored_job(sources), tail=tail)
+                        yield from latest_lines(*sources.stored_job, tail=tail)
                         return
                     yield from _of_other_hosts(sources, following.attempt, shown)
                     yield from _until(sources, following.attempt, following.decided)
                     return
-
-    def _pods(self) -> list[PodView]:
-        return hosts_of(self._sources)
 
     def _latest(self, pods: Sequence[PodView]) -> list[PodView]:
         """Return the pods of the latest attempt, one for each host."""
@@ -161,21 +146,11 @@ class JobLog:
         return sorted({pod.host: pod for pod in found}.values(), key=lambda pod: pod.host)
 
 
-def _stored_job(sources: LogSources) -> tuple[Store, JobRecord, Verify]:
-    return sources.store, sources.record, sources.signer.verify
-
-
 def _of_other_hosts(sources: LogSources, attempt: int, shown: Set[int]) -> Iterator[LogLine]:
     """Iterate over the logs of the hosts of *attempt* whose pods were gone before they were listed."""
     for host in range(sources.record.hosts):
         if host not in shown:
             yield from sources.stored(attempt, host)
-
-
-def _between(sources: LogSources, before: int, attempt: int) -> Iterator[LogLine]:
-    """Iterate over the logs of attempts whose pods were never listed, and the lines between attempts."""
-    yield from _missed(sources, before, range(before + 1, attempt))
-    yield attempt_separator(*_stored_job(sources), attempt - 1, attempt)
 
 
 def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[LogLine]:
@@ -185,7 +160,7 @@ def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[Lo
     """
     if decided is not None and decided <= before:
         return
-    logged = logged_attempts(*_stored_job(sources))
+    logged = logged_attempts(*sources.stored_job)
     if logged is None:
         logged = stored_attempts(sources.store, sources.record.job_id)
     later = [n for n in logged if n > before and (decided is None or n <= decided)]
@@ -193,7 +168,7 @@ def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[Lo
 
 
 def _missed(sources: LogSources, before: int, attempts: Iterable[int]) -> Iterator[LogLine]:
-    job, record = _stored_job(sources), sources.record
+    job, record = sources.stored_job, sources.record
     for missed in attempts:
         yield attempt_separator(*job, before, missed)
         yield from stored_lines(sources.store, record.job_id, attempts=[missed], most=record.hosts)
@@ -230,7 +205,7 @@ class _Following:
     """The pods of a job that are followed: all hosts of one attempt, and then those of the next."""
 
     def __init__(
-        self, sources: LogSources, arrivals: Arrivals[_Event], watch: JobWatch, tail: int | None
+        self, sources: LogSources, arrivals: Arrivals[_Event], watch: Watch, tail: int | None
     ) -> None:
         self._sources = sources
         self._arrivals = arrivals
@@ -314,25 +289,90 @@ class _Following:
 
     def _list_pods(self) -> None:
         """List the pods whenever that is wanted and something may have changed."""
-        patience = Patience(self._sources.logins)
+        outages = log_outages()
         while self._wanted.wait() and not self._arrivals.closed:
             self._wanted.clear()
-            try:
-                # Checked before the pods are listed: a last pod may start in between.
-                decided = self._sources.decided
-                over = decided is not None or self._is_terminal()
-                pods = hosts_of(self._sources)
-                patience.reach()
-                self._arrivals.put(_Pods(pods, over, decided))
-                self._watch.wait(_LOOK_AGAIN)
-                patience.reset()
-            except KineticError as error:
-                # At the beginning, the user would see no output and no reason.
-                if not patience.bears(error):
-                    raise
-                self._wanted.set()
-                sleep(patience.pause)
+            # At the beginning, an error is raised: the user would see no output and no reason.
+            list_once = partial(self._list_once, outages)
+            patiently(list_once, outages, stopped=lambda: self._arrivals.closed)
 
-    def _is_terminal(self) -> bool:
-        """Return whether there will be no further pod."""
-        return self._sources.observer.observe(self._sources.record).status.terminal
+    def _list_once(self, outages: Outages) -> None:
+        # Checked before the pods are listed: a last pod may start in between.
+        decided = self._sources.decided
+        observe = self._sources.observer.observe
+        over = decided is not None or observe(self._sources.record).status.terminal
+        self._arrivals.put(_Pods(hosts_of(self._sources), over, decided))
+        outages.worked()
+        self._watch.wait(_LOOK_AGAIN)
+
+
+Item = TypeVar("Item")
+
+_MOST_WAITING: Final = 1000
+"""Items that wait to be taken; then the threads that put them wait."""
+_CLOSED_WITHIN: Final = 0.5
+"""Seconds until a thread notices that the block has ended."""
+
+
+class Arrivals(Generic[Item]):
+    """A bounded queue, and the threads that fill it. Use it in a `with` block, which ends them.
+
+    A thread that fails puts its exception, which `take` raises.
+    """
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Item | Exception] = queue.Queue(_MOST_WAITING)
+        self._closed = threading.Event()
+        self._at_close: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        for end in self._at_close:
+            end()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the block has ended."""
+        return self._closed.is_set()
+
+    def start(self, run: Callable[[], object], *, end: Callable[[], object]) -> None:
+        """Call *run* in a thread; at the end of the block *end* is called, which must make it return."""
+        self._at_close.append(end)
+
+        def guarded() -> None:
+            try:
+                run()
+            except Exception as error:  # noqa: BLE001 - `take` raises it
+                self.put(error)
+
+        # The thread works for the operation of this one, with its time limits.
+        context = copy_context()
+        threading.Thread(
+            target=context.run, args=(guarded,), name="kinetic-log", daemon=True
+        ).start()
+
+    def put(self, item: Item | Exception) -> None:
+        """Add an item; wait while there are too many. After the block, items are dropped."""
+        while not self.closed:
+            try:
+                self._queue.put(item, timeout=_CLOSED_WITHIN)
+            except queue.Full:
+                continue
+            return
+
+    def take(self, timeout: float) -> Item | None:
+        """Return the next item, or None if none arrives in *timeout* seconds.
+
+        Raises:
+            Exception: A thread failed.
+        """
+        try:
+            item = self._queue.get(timeout=timeout)
+        except queue.Empty:
+            return None
+        if isinstance(item, Exception):
+            raise item
+        return item

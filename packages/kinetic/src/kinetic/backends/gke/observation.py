@@ -1,25 +1,40 @@
-"""Decide the state of a job from its workload and its pods."""
+"""Observe a job on a cluster: decide its state from its workload and its pods, and whether it is certainly gone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.backend import AttemptView, Explanation, Observation
+from kinetic.backends.backend import AttemptView, Ending, Explanation, Observation
+from kinetic.backends.gke.forms import workload_of
+from kinetic.backends.gke.timeouts import with_short_timeout
+from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.attempts import STARTING, starting_or_gone
+from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.labels import JOB_ID, of_job
 from kinetic_k8s.manifests.workload import KINDS
 from kinetic_k8s.reading.attempts import hosts_of, views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.status import AttemptState, State, attempts_of, status_of
 from kinetic_k8s.reading.waiting import last_change
 from kinetic_k8s.reading.workloads import WorkloadView
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.records.encode import fields_of
+from kinetic_payload.records.signing import UNSIGNED, Signing
+from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
+    from kinetic.settings.keys import KeySigner
+    from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.manifests import Manifest
     from kinetic_k8s.reading.queue import QueuePlace
+    from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.store import Store
 
 _STATUS: Final = {
     State.PENDING: JobStatus.PENDING,
@@ -51,15 +66,13 @@ def observation_of(
     """Decide the observation of *job* and *pods*; *begun*: whether an attempt is known to have begun."""
     found = status_of(job, pods, attempts=int(begun))
     status = _STATUS[found.state]
-    ended = status in (JobStatus.SUCCEEDED, JobStatus.FAILED)
+    vanished = status in (JobStatus.SUCCEEDED, JobStatus.FAILED) and found.over
+    silent = job is not None and WorkloadView(job).kind == IDLE_KIND and status is JobStatus.RUNNING
     return JobObservation(
         status,
         found.reason,
         () if job is None else _attempts(job, pods),
-        vanished=ended and found.over,
-        ends_silently=(
-            status is JobStatus.RUNNING and job is not None and WorkloadView(job).kind == IDLE_KIND
-        ),
+        Ending.VANISHED if vanished else Ending.SILENT if silent else Ending.REPORTED,
         obstacles=frozenset().union(*(pod.obstacles for pod in views(pods))),
         job=job,
         pods=tuple(pods),
@@ -126,3 +139,130 @@ def job_of(manifest: Manifest) -> str:
 def belongs_to(manifest: Manifest, job_id: str) -> bool:
     """Return whether an object belongs to the job *job_id*, not to another job with the same k8s name."""
     return job_of(manifest) == job_id
+
+
+_REPEAT: Final = 1.0
+"""Seconds until an absent job is observed again: a server that restarts may list nothing for a moment."""
+
+
+class Observer:
+    """Observes jobs in one namespace of a *cluster*, whose objects lie in *store*."""
+
+    def __init__(
+        self,
+        cluster: ApiServer,
+        store: Store,
+        key_signer: KeySigner | None,
+        *,
+        pause: Callable[[float], object] = sleep,
+        starting: float = STARTING,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._key_signer = key_signer
+        self._signer: Signing = key_signer or UNSIGNED
+        self._pause = pause
+        self._starting = starting
+        self._begun: set[str] = set()
+        """Jobs that have begun an attempt: they are never pending again."""
+
+    def observe(self, record: JobRecord) -> Observation:
+        """Return the observation of the job; NOT_FOUND only if that is certain.
+
+        Raises:
+            ClusterError: The cluster cannot be queried.
+            JobError: The job was submitted to another cluster or namespace.
+            ConfigurationError: Where it was submitted cannot be decided, because the key may not be read.
+        """
+        seen = self._look(record)
+        return self._absent(record) if seen.status is JobStatus.NOT_FOUND else seen
+
+    def of(self, job: Manifest, pods: Sequence[Manifest], job_id: str) -> Observation:
+        """Return the observation of a job whose workload and pods were listed.
+
+        The store is queried only if an earlier pod may have been evicted.
+        """
+        seen = observation_of(job, pods, begun=job_id in self._begun)
+        if (
+            seen.status is JobStatus.PENDING
+            and not job["spec"].get("suspend")
+            and not has_first_pod(job, pods)
+            and self._has_begun(job, pods, job_id)
+        ):
+            return observation_of(job, pods, begun=True)
+        return seen
+
+    def pods(self, record: JobRecord) -> Sequence[Manifest]:
+        """Return the job's pods."""
+        return with_short_timeout(self._cluster).list("Pod", labels=of_job(record.job_id))
+
+    def claimed_by(self, record: JobRecord, attempt: int, host: int = 0) -> str | None:
+        """Return the pod that has claimed *attempt* on *host*, or None."""
+        return self._claimant(record.job_id, attempt, host)
+
+    def _claimant(self, job_id: str, attempt: int, host: int = 0) -> str | None:
+        name = JobObjects(job_id).claim(attempt, host)
+        claim = read_verified(self._store, self._signer, name)
+        return None if claim is None else str(fields_of(claim).get("hostname", ""))
+
+    def _look(self, record: JobRecord) -> JobObservation:
+        kind = workload_of(record)
+        job = with_short_timeout(self._cluster).get(kind, record.k8s_name)
+        if job is not None and not belongs_to(job, record.job_id):
+            job = None
+        pods = self.pods(
+            record
+        )  # Read after the workload, so that the pods that ended it are listed.
+        seen = observation_of(job, pods, begun=record.job_id in self._begun)
+        # Between two pods, nothing in the cluster shows that the job has run.
+        if seen.status is JobStatus.PENDING and self._has_begun(job, pods, record.job_id):
+            seen = observation_of(job, pods, begun=True)
+        if seen.status is JobStatus.RUNNING:
+            self._begun.add(record.job_id)
+        return seen
+
+    def _has_begun(self, job: Manifest | None, pods: Sequence[Manifest], job_id: str) -> bool:
+        """Return whether the first attempt has begun on all hosts, by the claims of those without a pod that did."""
+        hosts = 1 if job is None else WorkloadView(job).hosts
+        started = {pod.host for pod in views(pods) if pod.runs_function and pod.started}
+        missing = (host for host in range(hosts) if hosts == 1 or host not in started)
+        return all(self._claimant(job_id, 1, host) is not None for host in missing)
+
+    def _absent(self, record: JobRecord) -> Observation:
+        """Return the observation of a job without a workload and pods."""
+        verify = self._signer.verify
+        found = starting_or_gone(self._store, record, verify, starting=self._starting)
+        if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
+            return found
+        self._pause(_REPEAT)
+        seen = self._look(record)
+        if seen.status is not JobStatus.NOT_FOUND:
+            return seen
+        kind = workload_of(record)
+        where = f"There is no {kind} {record.k8s_name} in {self._cluster.identity}."
+        return replace(found, reason=f"{found.reason} {where}")
+
+    def _is_recorded_here(self, record: JobRecord) -> bool:
+        """Return whether the job has a record that is signed with the key of this namespace.
+
+        Names cannot decide this: a cluster may have several addresses, and a context's name several clusters.
+
+        Raises:
+            JobError: It is signed with another key.
+        """
+        name = JobObjects(record.job_id).handle
+        try:
+            data = read_record(self._store, name)
+            if self._key_signer is not None:  # Verify even with KINETIC_TRUST_BUCKET.
+                self._key_signer.strict.verify(data, name)
+        except ObjectNotFoundError:
+            return False
+        except SignatureError as error:
+            raise JobError(
+                f"Job {record.job_id} is not in {self._cluster.identity}, and was not submitted there: "
+                f"{error.message}",
+                hint="Choose the cluster and the namespace to which it was submitted: "
+                "KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE.",
+                job_id=record.job_id,
+            ) from error
+        return True

@@ -17,23 +17,6 @@ if TYPE_CHECKING:
 
 _MOST: Final = 50
 """Jobs that one label selector names; with more, all jobs of the namespace are watched."""
-_LONGEST: Final = 30.0
-"""Seconds after which `wait` returns, so that the outcome in the store is read."""
-
-
-class JobWatch:
-    """A watch on the pods and the workloads of some jobs."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-
-    def wait(self, timeout: float | None) -> None:
-        """Return when the jobs may have changed, or after *timeout* seconds."""
-        self._watch.wait(_LONGEST if timeout is None else min(timeout, _LONGEST))
-
-    def wake(self) -> None:
-        """Make the current call of `wait`, or the next one, return at once. Any thread may call it."""
-        self._watch.wake()
 
 
 class JobWatches:
@@ -45,18 +28,24 @@ class JobWatches:
         self._wakes: dict[str, list[Callable[[], object]]] = {}
 
     @contextmanager
-    def open(self, records: Sequence[JobRecord]) -> Iterator[JobWatch]:
+    def open(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
         """Watch these jobs within the block."""
         job_ids = [record.job_id for record in records]
         labels = of_jobs(tuple(job_ids) if len(job_ids) <= _MOST else ())
         workloads = sorted({workload_of(record) for record in records})
         kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", *workloads)]
         with Watch(self._cluster, kinds) as watch:
-            self._add(job_ids, watch.wake)
+            with self._lock:
+                for job_id in job_ids:
+                    self._wakes.setdefault(job_id, []).append(watch.wake)
             try:
-                yield JobWatch(watch)
+                yield watch
             finally:
-                self._remove(job_ids, watch.wake)
+                with self._lock:
+                    for job_id in job_ids:
+                        self._wakes[job_id].remove(watch.wake)
+                        if not self._wakes[job_id]:
+                            del self._wakes[job_id]
 
     def wake(self, job_id: str) -> None:
         """Wake all watches on the job; the reader of its log calls this at the log's end."""
@@ -64,15 +53,3 @@ class JobWatches:
             wakes = list(self._wakes.get(job_id, ()))
         for wake in wakes:
             wake()
-
-    def _add(self, job_ids: Sequence[str], wake: Callable[[], object]) -> None:
-        with self._lock:
-            for job_id in job_ids:
-                self._wakes.setdefault(job_id, []).append(wake)
-
-    def _remove(self, job_ids: Sequence[str], wake: Callable[[], object]) -> None:
-        with self._lock:
-            for job_id in job_ids:
-                self._wakes[job_id].remove(wake)
-                if not self._wakes[job_id]:
-                    del self._wakes[job_id]

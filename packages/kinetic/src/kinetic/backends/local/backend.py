@@ -24,8 +24,21 @@ from kinetic.backends.backend import (
     Watch,
     never,
 )
-from kinetic.backends.local.keepers import Unreachable, home_of, keeper_of
-from kinetic.backends.local.liveness import (
+from kinetic.backends.local.observation import (
+    NEVER_STARTED,
+    Unreachable,
+    has_begun,
+    home_of,
+    is_there,
+    keeper_of,
+    observe_folder,
+    trouble_of,
+)
+from kinetic.backends.local.supervisor.state import read_state
+from kinetic.backends.local.watch import FolderEvents, JobEvents, LocalWatch, StoreEvents
+from kinetic.backends.registry import LOCAL
+from kinetic.errors import JobError, SubmitError
+from kinetic.home.liveness import (
     is_alive,
     is_announced,
     is_reporting,
@@ -34,13 +47,7 @@ from kinetic.backends.local.liveness import (
     wait_for_end,
     was_announced,
 )
-from kinetic.backends.local.observation import NEVER_STARTED, has_begun, is_there, observe_folder
-from kinetic.backends.local.paths import Home, JobFolder
-from kinetic.backends.local.pending_uploads import refuse_to_lose, store_result, trouble_of
-from kinetic.backends.local.supervisor.state import read_state
-from kinetic.backends.local.watch import FolderEvents, JobEvents, LocalWatch, StoreEvents
-from kinetic.backends.registry import LOCAL
-from kinetic.errors import JobError, SubmitError
+from kinetic.home.paths import Home, JobFolder
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.user_warnings import warn_caller
@@ -48,7 +55,6 @@ from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import REPORT_SECONDS
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
 
@@ -124,19 +130,18 @@ class LocalBackend:
         """By job id, until the job is started or removed."""
         self._in_bucket = store.location.kind == "gs"
 
-    def check(self, request: JobRequest) -> Sequence[str]:
+    def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse a request that needs containers, a slice that is too large, or something that is missing here.
+
+        Jobs on this machine can use all data that exists.
 
         Raises:
             InvalidRequestError: The hint says what to use instead.
         """
         from kinetic.backends.local.checks import check_request
 
-        check_request(request, self._store.location)
-        return ()
-
-    def check_data(self, request: JobRequest, data: Data) -> Sequence[str]:  # noqa: ARG002
-        """Refuse nothing: jobs on this machine can use all data that exists."""
+        if data is None:
+            check_request(request, self._store.location)
         return ()
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
@@ -150,7 +155,7 @@ class LocalBackend:
         awake = awake_command(allow_sleep=request.settings.allow_sleep.value)
         if request.image.mode == "default":
             return LocalEnvironment(f"python:{sys.executable}", sys.executable, bundle, awake)
-        from kinetic.backends.local.environments import ensure_environment
+        from kinetic.home.environments import ensure_environment
 
         found = ensure_environment(
             project.plan.root,
@@ -191,8 +196,8 @@ class LocalBackend:
         Raises:
             SubmitError: The job could not be started; nothing of it stays behind.
         """
-        from kinetic.backends.local.detached import base_environment
         from kinetic.backends.local.launch import Staged, local_environment, start_supervisor
+        from kinetic.home.detached import base_environment
 
         interpreter = local_environment(launch).interpreter
         # If the system can, check with the effective user id, because that will start the interpreter.
@@ -210,7 +215,7 @@ class LocalBackend:
 
             refuse_without_client(interpreter, str(self._store.location))
         if self._in_bucket or any(ref.kind == "gcs" for ref in launch.data):
-            from kinetic.backends.local.bucket_access import bucket_environment
+            from kinetic.home.detached import bucket_environment
 
             environment |= bucket_environment(inherited)
         with ExitStack() as stack, self._translated(launch.record):
@@ -245,7 +250,7 @@ class LocalBackend:
             ) from error
 
     def _collect_garbage(self, environment: Mapping[str, str]) -> None:
-        from kinetic.backends.local.collection import is_due, start_collection
+        from kinetic.home.collection import is_due, start_collection
 
         try:
             if is_due(self._home, time.time()):
@@ -271,7 +276,7 @@ class LocalBackend:
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
         """Return the observed reason, preceded by a message if a disk of this machine is full."""
-        from kinetic.backends.local.disks import full_disk, needed_by
+        from kinetic.home.disks import full_disk, needed_by
 
         undecided = seen.status in (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
         folder = self._folder(record)
@@ -283,16 +288,10 @@ class LocalBackend:
         trouble = seen.status is JobStatus.RUNNING and bool(trouble_of(folder))
         return Explanation(seen.reason, trouble=trouble)
 
-    def lives_here(self, record: JobRecord) -> bool:
-        """Return whether the job's supervisor, or a runner that outlived it, runs on this machine."""
-        folder = self._folder(record)
-        return isinstance(folder, JobFolder) and (is_alive(folder) or is_reporting(folder))
-
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
         """Watch the supervisors of the jobs, and outcomes that other processes may write."""
-        with LocalWatch([self._events_of(record) for record in records]) as watch:
-            yield watch
+        yield LocalWatch([self._events_of(record) for record in records])
 
     def _events_of(self, record: JobRecord) -> Callable[[], JobEvents]:
         """Return a function that is called at each wait, and returns the events of the job.
@@ -359,7 +358,8 @@ class LocalBackend:
         Raises:
             JobError: It does not run on this machine.
         """
-        if not self.lives_here(record):
+        folder = self._folder(record)
+        if not (isinstance(folder, JobFolder) and (is_alive(folder) or is_reporting(folder))):
             raise JobError(
                 f"Job {record.job_id} does not run on this machine, and its debugger listens only where "
                 "it runs.",
@@ -367,45 +367,64 @@ class LocalBackend:
                 job_id=record.job_id,
             )
 
-    def check_stop(self, record: JobRecord) -> None:
-        """Do nothing: the processes are the user's own."""
-
-    def stop(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
+    def stop(
+        self,
+        record: JobRecord,
+        *,
+        timeout: float,
+        poll_interval: float,
+        remove: bool = False,
+        dry_run: bool = False,
+    ) -> None:
         """Stop all processes of the job gracefully, and return when they are gone.
+
+        With *remove*, also remove its folder. A job on another machine has no folder here: refuse unless it
+        has ended. The processes are the user's own, so a *dry_run* raises nothing.
 
         Raises:
             JobError: The job still runs after *timeout* seconds, or cannot be stopped from here.
         """
-        folder = self._folder(record)
-        if isinstance(folder, JobFolder):
-            self._await_end(record, folder, timeout, poll_interval)
-        else:
-            folder.refuse_to_stop(record)
-
-    def remove(self, record: JobRecord, *, timeout: float, poll_interval: float) -> None:
-        """Stop the job if it still runs, and remove its folder.
-
-        A job on another machine has no folder here: refuse unless it has ended.
-        """
-        from kinetic.backends.local.removal import put_aside, remove_tree
-
-        place = self._announced.pop(record.job_id, None)
-        if place is not None:
-            place.close()
-            if not place.started:
-                return  # Only this process could have started it.
+        if dry_run:
+            return
+        if remove:
+            place = self._announced.pop(record.job_id, None)
+            if place is not None:
+                place.close()
+                if not place.started:
+                    return  # Only this process could have started it.
         folder = self._folder(record)
         if not isinstance(folder, JobFolder):
             folder.refuse_to_stop(record)
-            return
+        elif remove:
+            self._remove(record, folder, timeout, poll_interval)
+        else:
+            self._await_end(record, folder, timeout, poll_interval)
+
+    def _remove(
+        self, record: JobRecord, folder: JobFolder, timeout: float, poll_interval: float
+    ) -> None:
+        from kinetic.home.removal import put_aside, remove_tree
         from kinetic.jobs.outcome import stored_outcome
+        from kinetic.jobs.records import kept_hint
+        from kinetic_payload.records.pending_uploads import PendingUploads
 
         decided = stored_outcome(self._store, record.job_id, self._verify) is not None
         if decided:
             # The job has ended, and its supervisor takes a moment to clean up: do not cancel it.
             wait_for_death(folder, min(timeout, _CLEANUP_SECONDS))
         self._await_end(record, folder, timeout, poll_interval)
-        refuse_to_lose(record, folder, decided=decided)
+        if PendingUploads(folder.pending_uploads).host_outcomes():
+            if not decided:  # The folder holds the only copy.
+                raise JobError(
+                    f"Job {record.job_id} has ended, and its result is not in the store yet.",
+                    hint=kept_hint(record.job_id, folder.pending_uploads),
+                    job_id=record.job_id,
+                )
+            # Another machine cancelled the job.
+            warn_caller(
+                f"Job {record.job_id} has an outcome already. Its result, which was not stored, is removed "
+                "with the job."
+            )
         for gone in put_aside(folder.path, in_use=lambda path: is_alive(JobFolder(path))):
             left = remove_tree(gone)
             if left:
@@ -414,59 +433,31 @@ class LocalBackend:
                     f"could not be removed: {'; '.join(left)}. Remove {gone} when you can."
                 )
 
-    def collect_left(self, recorded: Set[str], ended: Set[str] = frozenset()) -> None:  # noqa: ARG002
-        """Start, at most once an hour, a process that removes what killed submits left behind.
-
-        Jobs that are *recorded* are not touched.
-        """
-        from kinetic.backends.local.collection import collect_left
-
-        inherited = os.environ if self._inherited is None else self._inherited  # noqa: TID251
-        collect_left(self._home, self._store, recorded, inherited)
-
-    def release(self, record: JobRecord, *, cancelled: bool = False) -> None:
-        """Do nothing: a job's processes end with it."""
-
-    def store_result(self, record: JobRecord) -> None:
-        """Store the result that is in the job's folder because it could not be stored before.
-
-        Raises:
-            StoreError: The result still cannot be stored; it stays in the folder.
-        """
-
-        folder = self._folder(record)
-        if isinstance(folder, JobFolder):
-            store_result(record.job_id, folder, self._store, self._verify)
+    def tidy(
+        self,
+        ended: Sequence[JobRecord],
+        *,
+        cancelled: bool = False,  # noqa: ARG002
+        recorded: Set[str] | None = None,  # noqa: ARG002
+    ) -> None:
+        """Kill the processes that supervisors left that were killed, once no runner can report any more."""
+        for record in ended:
+            folder = self._folder(record)
+            if isinstance(folder, JobFolder) and not (is_alive(folder) or is_reporting(folder)):
+                self._kill_left(record, folder)
 
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a folder here, also finished ones, newest first."""
-        for job_id in self._job_ids():
-            seen = observe_folder(job_id, self._home.job(job_id))
-            if seen is not None:  # Otherwise it was removed meanwhile.
-                yield Listed(job_id, seen)
-
-    def _job_ids(self) -> Sequence[str]:
-        """Return the names of the jobs' folders; other files beside them are ignored."""
         try:
             with os.scandir(self._home.jobs) as found:
                 names = [entry.name for entry in found if entry.is_dir()]
         except FileNotFoundError:
-            return []
-        jobs = [name for name in names if not name.startswith(".")]
-        return sorted(jobs, key=lambda name: name[-_TIME_AND_SUFFIX:], reverse=True)
-
-    def unreported(self, record: JobRecord, observation: Observation) -> Outcome:
-        """Return the outcome of a job whose supervisor and runners are gone, from its hosts' reports.
-
-        Kill the processes that they left: none of these can report any more.
-        """
-        if observation.vanished:
-            self._kill_orphans(record)
-        from kinetic.jobs.outcome import outcome_of_vanished
-
-        return outcome_of_vanished(
-            self._store, record, observation, now=time.time(), verify=self._verify
-        )
+            return
+        jobs = [name for name in names if not name.startswith(".")]  # Other files are ignored.
+        for job_id in sorted(jobs, key=lambda name: name[-_TIME_AND_SUFFIX:], reverse=True):
+            seen = observe_folder(job_id, self._home.job(job_id))
+            if seen is not None:  # Otherwise it was removed meanwhile.
+                yield Listed(job_id, seen)
 
     def _home_of(self, record: JobRecord) -> Home | OtherHome:
         """Return the home in which to look for the job's folder, or an observer of jobs without one."""
@@ -488,7 +479,7 @@ class LocalBackend:
     def _await_end(
         self, record: JobRecord, folder: JobFolder, timeout: float, poll_interval: float
     ) -> None:
-        from kinetic.backends.local.detached import reap
+        from kinetic.home.detached import reap
 
         deadline = Deadline(timeout)
         while is_alive(folder):
@@ -502,6 +493,10 @@ class LocalBackend:
                     job_id=record.job_id,
                 )
         reap()
+        self._kill_left(record, folder)
+
+    def _kill_left(self, record: JobRecord, folder: JobFolder) -> None:
+        """Kill the job's processes if its supervisor was killed before it wrote how they ended."""
         state = read_state(folder.state)
         running = has_begun(folder) if state is None else state["status"] == "running"
         if running:

@@ -1,37 +1,14 @@
-"""Access of a job's processes to buckets: environment variables, and a client library."""
+"""The client library with which a job's processes reach buckets."""
 
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Final
 
 from kinetic.errors import SubmitError
-from kinetic.jobs.requirements import BUCKET_CLIENT
-
-_VARIABLES: Final = (
-    "CLOUDSDK_ACTIVE_CONFIG_NAME",
-    "GCE_METADATA_HOST",
-    "GCE_METADATA_IP",
-    "GCE_METADATA_ROOT",
-    "GOOGLE_API_USE_CLIENT_CERTIFICATE",
-    "GOOGLE_API_USE_MTLS_ENDPOINT",
-    "GOOGLE_CLOUD_PROJECT",
-    "GOOGLE_CLOUD_QUOTA_PROJECT",
-    "GOOGLE_CLOUD_UNIVERSE_DOMAIN",
-    "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
-    "KINETIC_STORAGE_ENDPOINT",
-    "NO_GCE_CHECK",
-    "STORAGE_EMULATOR_HOST",
-)
-_PATHS: Final = (
-    "CLOUDSDK_CONFIG",
-    "GOOGLE_API_CERTIFICATE_CONFIG",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-)
+from kinetic.requirements import BUCKET_CLIENT
 
 _PACKAGES: Final = ("google-auth", "google-crc32c", "requests")
 """The packages that read and write buckets; `google-cloud-storage` brings them."""
@@ -39,17 +16,6 @@ _CHECK: Final = (
     "from importlib.util import find_spec as f; import sys; "
     "sys.exit(not all(map(f, ('google.auth', 'google_crc32c', 'requests'))))"
 )
-
-
-def bucket_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of *environment* that name the bucket service and its credentials.
-
-    User code gets them too, as it gets the service account on a cluster.
-    """
-    found = {name: environment[name] for name in _VARIABLES if environment.get(name)}
-    # Absolute, because processes of a job have other working directories.
-    paths = {name: os.path.abspath(environment[name]) for name in _PATHS if environment.get(name)}  # noqa: PTH100
-    return found | paths
 
 
 @functools.cache

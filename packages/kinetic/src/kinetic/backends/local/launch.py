@@ -16,11 +16,7 @@ from typing import Final
 import kinetic
 import kinetic_payload
 from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.local.collection import keep
-from kinetic.backends.local.detached import base_environment, start_detached
 from kinetic.backends.local.emulation import merge, shape_of
-from kinetic.backends.local.liveness import Pipes
-from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.supervisor.spec import (
     ATTEMPT,
     COORDINATOR,
@@ -30,6 +26,10 @@ from kinetic.backends.local.supervisor.spec import (
     WORKSPACE,
     SupervisorSpec,
 )
+from kinetic.home.collection import keep
+from kinetic.home.detached import base_environment, start_detached
+from kinetic.home.liveness import Pipes
+from kinetic.home.paths import Home, JobFolder
 from kinetic.interrupts import Uninterrupted
 from kinetic.jobs.runner import python_options, runner_environment, runner_flags
 from kinetic_payload.files.private import (
@@ -278,7 +278,8 @@ def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:
     paths = _import_paths()
     environment = base_environment(spec.environment)
     if spec.outcome_file is None:  # The store is a bucket.
-        from kinetic.backends.local.bucket_access import bucket_environment, client_folders
+        from kinetic.backends.local.bucket_access import client_folders
+        from kinetic.home.detached import bucket_environment
 
         paths += [folder for folder in client_folders() if folder not in paths]
         environment |= bucket_environment(spec.environment)

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from typing import BinaryIO, Final
 
 from kinetic.backends.backend import LogLine
-from kinetic.backends.local.paths import JobFolder
 from kinetic.backends.local.supervisor.state import read_state
+from kinetic.home.paths import JobFolder
 from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kinetic.backends.backend import LogLine, Observation
-from kinetic.backends.local.keepers import Unreachable
+from kinetic.backends.backend import Ending, LogLine, Observation
+from kinetic.backends.local.observation import Unreachable
 from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify
-from kinetic.jobs.lasting_store import lasting
+from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import poll_interval, sleep
@@ -59,14 +59,14 @@ class OtherHome:
                 JobStatus.FAILED,
                 f"Its home {self._keeper.home} on this machine ({self._keeper.machine}) was removed or "
                 "replaced since.",
-                lost=True,
+                ending=Ending.LOST,
             )
         begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
             f"Its home {self._keeper.home} on {self._keeper.machine} cannot be read from here: "
             f"{self._why.value}.",
-            unreachable=True,
+            ending=Ending.UNREACHABLE,
         )
 
     def events(self, record: JobRecord) -> StoreEvents:
@@ -87,7 +87,7 @@ class OtherHome:
         if not follow or self._why is Unreachable.GONE:
             return latest_lines(self._store, record, self._verify, tail=tail)
         began = time.monotonic()
-        store = lasting(self._store, stopped=stopped)
+        store = lasting(self._store, log_outages(), stopped=stopped)
         return follow_stored(
             store,
             record,

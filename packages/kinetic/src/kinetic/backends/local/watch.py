@@ -6,16 +6,16 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Literal, Protocol
 
-from kinetic.backends.local.liveness import (
+from kinetic.home.liveness import (
     is_alive,
     is_announced,
     is_reporting,
     wait_for_death,
     wait_for_end,
 )
-from kinetic.backends.local.paths import Home
+from kinetic.home.paths import Home
 from kinetic.waiting import Deadline, poll_interval
 
 
@@ -40,12 +40,6 @@ class LocalWatch:
     def __init__(self, places: Sequence[Callable[[], JobEvents]]) -> None:
         self._places = places
         self._woken = threading.Event()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def wait(self, timeout: float | None) -> None:
         """Return when a job changed, or after *timeout* seconds."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic.backends.gke.regions import GKE_CONTEXT, cluster_region
+from kinetic.backends.gke.checks import GKE_CONTEXT, cluster_region
 from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -83,10 +83,6 @@ class ClusterBuilders:
         cluster = found["cluster"] if found else settings.cluster.value
         return Place(project=project, region=region, cluster=cluster)
 
-    def registry(self, limit: float | None = None) -> Registry:
-        """Return the registries; a request is retried for *limit* seconds, or for the default time."""
-        return registries(limit)
-
     def services(
         self,
         settings: Settings,
@@ -106,7 +102,7 @@ class ClusterBuilders:
         declared = dependencies or find_dependencies(None, environ=self.environment)
         return ImageServices(
             home=self.home,
-            registry=self.registry(),
+            registry=registries(),
             builders=lambda: [*self._builders(settings, declared)],
             shared=shared,
             environ=self.environment,
@@ -118,8 +114,8 @@ class ClusterBuilders:
         """Return the records in the builds bucket; None if there is none."""
         from kinetic_images.kept_records import SharedRecords
 
-        store = self._builds(settings)
-        return None if store is None else SharedRecords(store, self.signing)
+        builds = self._builds(settings)
+        return None if builds is None else SharedRecords(builds, self.signing)
 
     def context_builder(self, settings: Settings) -> CloudBuildBuilder | DockerBuilder:
         """Return the builder of a user's Dockerfile.
@@ -170,7 +166,7 @@ class ClusterBuilders:
             environ=self.environment,
         )
         wheels = WheelFiles(cache / "downloads", downloader)
-        return LayersBuilder(self.registry(), wheels, cache / "layers")
+        return LayersBuilder(registries(), wheels, cache / "layers")
 
     def _docker(self, credentials: IndexCredentials, indexes: Mapping[str, str]) -> DockerBuilder:
         from kinetic_images.builders.docker import DockerBuilder
@@ -180,7 +176,7 @@ class ClusterBuilders:
         named = self.environment.get("SSL_CERT_FILE")
         ca = Path(named) if named else None
         return DockerBuilder(
-            registries=self.registry(),
+            registries=registries(),
             secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses), ca=ca),
             environment=indexes,
             environ=self.environment,
@@ -210,7 +206,7 @@ class ClusterBuilders:
                 endpoint=self.environment.get(BUILD_ENDPOINT),
             ),
             store=store,
-            registries=self.registry(),
+            registries=registries(),
             secrets=lambda addresses: BuildSecrets(netrc=credentials.netrc(addresses)),
             environment=build_indexes(dependencies),
         )

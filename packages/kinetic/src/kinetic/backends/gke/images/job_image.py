@@ -13,10 +13,11 @@ from kinetic.backends.gke.images.builders import (
     check_address,
     check_repository,
     image_python,
+    registries,
 )
 from kinetic.errors import ConfigurationError
-from kinetic.jobs.requirements import BUCKET_REQUIREMENT, pickle_requirement
 from kinetic.jobs.services import LOOK
+from kinetic.requirements import BUCKET_REQUIREMENT, pickle_requirement
 from kinetic.user_warnings import warn_once
 from kinetic_k8s.accelerators import Gpu
 
@@ -118,7 +119,7 @@ class ClusterImages:
             uri,
             python=image_python(),
             machine=machine_of(request),
-            registry=self.builders.registry(LOOK),
+            registry=registries(LOOK),
             home=self.builders.home,
         )
         report_notes(packaging, notes)

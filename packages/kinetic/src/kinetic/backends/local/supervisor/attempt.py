@@ -7,9 +7,9 @@ import os
 import time
 from contextlib import suppress
 
-from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.supervisor.runners import Runner, reap, start_runner
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
+from kinetic.home.paths import Home, JobFolder
 from kinetic_payload.files.private import make_fifo, make_new_folder
 from kinetic_payload.lifeline import OTHERS_GONE, STOP
 from kinetic_payload.processes import has_children

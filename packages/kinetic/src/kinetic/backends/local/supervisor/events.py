@@ -6,7 +6,7 @@ import os
 import select
 import signal
 
-from kinetic.backends.local.liveness import CANCEL
+from kinetic.home.liveness import CANCEL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import os
 import sys
 import time
 
-from kinetic.backends.local.paths import Home, JobFolder
 from kinetic.backends.local.supervisor.attempt import Attempt, Verdict
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
+from kinetic.home.paths import Home, JobFolder
 from kinetic_payload.files.private import open_private
 from kinetic_payload.processes import adopt_orphans, kill_children, kill_marked, kill_tree, reap
 

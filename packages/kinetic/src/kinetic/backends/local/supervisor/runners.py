@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from kinetic.backends.local.paths import JobFolder
 from kinetic.backends.local.supervisor.spec import SupervisorSpec
+from kinetic.home.paths import JobFolder
 from kinetic_payload import processes
 from kinetic_payload.files.private import open_private
 from kinetic_payload.lifeline import FAILED

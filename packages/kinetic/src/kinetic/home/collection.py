@@ -30,11 +30,10 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
-from kinetic.backends.local.bucket_access import bucket_environment
-from kinetic.backends.local.detached import base_environment, start_detached
-from kinetic.backends.local.liveness import is_alive
-from kinetic.backends.local.paths import Home, JobFolder
-from kinetic.backends.local.removal import remove_tree
+from kinetic.home.detached import base_environment, bucket_environment, start_detached
+from kinetic.home.liveness import is_alive
+from kinetic.home.paths import Home, JobFolder
+from kinetic.home.removal import remove_tree
 from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -157,7 +156,9 @@ def collect(home: Home, store: Store, now: float, *, store_now: float | None = N
         with _ignored_failures():
             _collect_contexts(store, oldest)
     with _ignored_failures():
-        _collect_caches(home, now)
+        from kinetic_images.caches import collect as collect_caches
+
+        collect_caches(Path(home.path), now)
     with _ignored_failures():
         _collect_environments(home, {use.get("environment") for use in uses}, oldest)
 
@@ -227,7 +228,7 @@ def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
 
 
 def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> None:
-    from kinetic.backends.local.environments import remove_environment
+    from kinetic.home.environments import remove_environment
     from kinetic_images.single_flight import FAILED
 
     for path in _children(home.environments):
@@ -236,12 +237,6 @@ def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> N
                 remove_environment(Path(home.path), path.name, unused_since=oldest)
             elif path.suffix == FAILED and is_digest(path.stem) and path.stat().st_mtime < oldest:
                 path.unlink()
-
-
-def _collect_caches(home: Home, now: float) -> None:
-    from kinetic_images.caches import collect as collect_caches
-
-    collect_caches(Path(home.path), now)
 
 
 def _collect_contexts(store: Store, oldest: float) -> None:
@@ -309,7 +304,9 @@ def _children(folder: str) -> list[Path]:
         return []
 
 
-_COLLECT: Final = "import sys; sys.path += sys.argv[4:]; from kinetic.backends.local.collection import main; main()"
+_COLLECT: Final = (
+    "import sys; sys.path += sys.argv[4:]; from kinetic.home.collection import main; main()"
+)
 
 
 def start_collection(

@@ -16,7 +16,7 @@ import select
 import time
 from contextlib import suppress
 
-from kinetic.backends.local.paths import Home, JobFolder
+from kinetic.home.paths import Home, JobFolder
 from kinetic_payload.files.private import make_fifo
 
 TYPE_CHECKING = False

@@ -23,9 +23,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from kinetic.backends.local.removal import remove_tree
 from kinetic.errors import KineticError
-from kinetic.jobs.requirements import BUCKET_CLIENT, BUCKET_REQUIREMENT, PICKLE
+from kinetic.home.removal import remove_tree
+from kinetic.requirements import BUCKET_CLIENT, BUCKET_REQUIREMENT, PICKLE
 from kinetic.user_warnings import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError

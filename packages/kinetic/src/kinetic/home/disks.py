@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from kinetic.backends.local.paths import Home
+from kinetic.home.paths import Home
 from kinetic.settings.settings import environment
 from kinetic_payload.stores.store import Location
 

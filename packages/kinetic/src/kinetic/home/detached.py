@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -19,6 +20,27 @@ _BASE: Final = frozenset(
 
 _BASE_PREFIXES: Final = ("LC_", "DYLD_")
 
+_VARIABLES: Final = (
+    "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    "GCE_METADATA_HOST",
+    "GCE_METADATA_IP",
+    "GCE_METADATA_ROOT",
+    "GOOGLE_API_USE_CLIENT_CERTIFICATE",
+    "GOOGLE_API_USE_MTLS_ENDPOINT",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_QUOTA_PROJECT",
+    "GOOGLE_CLOUD_UNIVERSE_DOMAIN",
+    "GOOGLE_EXTERNAL_ACCOUNT_ALLOW_EXECUTABLES",
+    "KINETIC_STORAGE_ENDPOINT",
+    "NO_GCE_CHECK",
+    "STORAGE_EMULATOR_HOST",
+)
+_PATHS: Final = (
+    "CLOUDSDK_CONFIG",
+    "GOOGLE_API_CERTIFICATE_CONFIG",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+
 
 def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the part of *environment* that every process on this machine needs.
@@ -30,6 +52,17 @@ def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in _BASE or name.startswith(_BASE_PREFIXES)
     }
+
+
+def bucket_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of *environment* that name the bucket service and its credentials.
+
+    User code gets them too, as it gets the service account on a cluster.
+    """
+    found = {name: environment[name] for name in _VARIABLES if environment.get(name)}
+    # Absolute, because processes of a job have other working directories.
+    paths = {name: os.path.abspath(environment[name]) for name in _PATHS if environment.get(name)}  # noqa: PTH100
+    return found | paths
 
 
 class _Detached(subprocess.Popen[bytes]):
