@@ -47,7 +47,6 @@ if __name__ == "__main__":
         "bundle": str(bundle),
         "store": str(store.location),
         "job": record.job_id,
-        "payload": record.payload_digest,
-        "context": record.context_digest,
+        "digest": backend.launch.record_digest,
     }
     Path(sys.argv[1]).write_text(json.dumps(found))

@@ -2,75 +2,51 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.layout import REPORT_SECONDS, Flag
+from kinetic_payload.layout import GRACE_SECONDS, REPORT_SECONDS, Flag
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """The runner's arguments."""
+    """The runner's arguments: which job, and what only its starter knows. The job's record has the rest."""
 
     store: str
+    """Location of the store: `gs://bucket` or a folder."""
     job: str
-    payload_digest: str
+    record_digest: str
     workspace: str
-    context_digest: str | None = None
-    environment_digest: str | None = None
-    attempt: int | None = None
-    hosts: int | None = None
-    timeout: float | None = None
-    grace: float = 30.0
-    retries: int | None = None
-    preemptions: int | None = None
-    private_mounts: bool = False
-    keep_inputs: bool = False
-    lifeline: int | None = None
-    debug_port: int | None = None
-    end_marker: bool = False
+    """A folder of this host of this attempt; made if missing."""
     idle: bool = False
+    attempt: int | None = None
+    lifeline: int | None = None
+    """A descriptor to the supervisor; None in a pod, which has none."""
+    grace: float = GRACE_SECONDS
     pending_uploads: str | None = None
+    """A folder that outlives the job, for values and outcomes that still have to be stored."""
     report_seconds: float = REPORT_SECONDS
+    """How many seconds to retry storing the value and the outcome."""
 
 
-_TEXTS: Final = {
-    Flag.STORE: "store",
-    Flag.JOB: "job",
-    Flag.PAYLOAD_DIGEST: "payload_digest",
-    Flag.CONTEXT_DIGEST: "context_digest",
-    Flag.ENVIRONMENT_DIGEST: "environment_digest",
-    Flag.WORKSPACE: "workspace",
-    Flag.PENDING_UPLOADS: "pending_uploads",
+_VALUES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    Flag.STORE: ("store", str),
+    Flag.JOB: ("job", str),
+    Flag.RECORD_DIGEST: ("record_digest", str),
+    Flag.WORKSPACE: ("workspace", str),
+    Flag.ATTEMPT: ("attempt", int),
+    Flag.LIFELINE: ("lifeline", int),
+    Flag.GRACE: ("grace", float),
+    Flag.PENDING_UPLOADS: ("pending_uploads", str),
+    Flag.REPORT_SECONDS: ("report_seconds", float),
 }
-_NUMBER: Final = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_NUMBERS: Final = {
-    Flag.ATTEMPT: ("attempt", 1),
-    Flag.HOSTS: ("hosts", 1),
-    Flag.RETRIES: ("retries", 0),
-    Flag.PREEMPTIONS: ("preemptions", 0),
-    Flag.LIFELINE: ("lifeline", 0),
-    Flag.DEBUG_PORT: ("debug_port", 0),  # 0: any free port; the log names it
-}
-_SECONDS: Final = {
-    Flag.TIMEOUT: "timeout",
-    Flag.GRACE: "grace",
-    Flag.REPORT_SECONDS: "report_seconds",
-}
-_SWITCHES: Final = {
-    Flag.PRIVATE_MOUNTS: "private_mounts",
-    Flag.KEEP_INPUTS: "keep_inputs",
-    Flag.END_MARKER: "end_marker",
-    Flag.IDLE: "idle",
-}
-_REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.PAYLOAD_DIGEST, Flag.WORKSPACE)
+_REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.RECORD_DIGEST, Flag.WORKSPACE)
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Parse the command line: `--flag value` or `--flag=value`.
+    """Parse the command line, `--flag value`.
 
     Raises:
         InvalidRequestError: A flag is unknown or missing, or its value is invalid.
@@ -78,44 +54,22 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     # Not with argparse: its import takes longer than everything else in the parent of a short job.
     values: dict[str, Any] = {}
     words = iter(argv)
-    for word in words:
-        flag, equals, text = word.partition("=")
-        if flag in _SWITCHES and not equals:
-            values[_SWITCHES[flag]] = True
+    for flag in words:
+        if flag == Flag.IDLE:
+            values["idle"] = True
             continue
-        if not equals:
-            text = next(words, "")
-        if not text:
-            raise InvalidRequestError(f"{flag} needs a value.", hint=_usage())
-        name, value = _parse_value(flag, text)
-        values[name] = value
-    missing = [flag for flag in _REQUIRED if _TEXTS[flag] not in values]
+        if flag not in _VALUES:
+            raise InvalidRequestError(f"{flag!r} is not a flag of the runner.", hint=_USAGE)
+        name, parse = _VALUES[flag]
+        text = next(words, "")
+        try:
+            values[name] = parse(text)
+        except ValueError:
+            raise InvalidRequestError(f"{flag} is {text!r}; a number was expected.") from None
+    missing = [flag for flag in _REQUIRED if not values.get(_VALUES[flag][0])]
     if missing:
-        raise InvalidRequestError(f"{', '.join(missing)} must be given.", hint=_usage())
+        raise InvalidRequestError(f"{', '.join(missing)} must be given.", hint=_USAGE)
     return Arguments(**values)
 
 
-def _parse_value(flag: str, text: str) -> tuple[str, Any]:
-    if flag in _TEXTS:
-        return _TEXTS[flag], text
-    if flag in _NUMBERS:
-        name, least = _NUMBERS[flag]
-        if text.isascii() and text.isdigit() and int(text) >= least:
-            return name, int(text)
-        raise InvalidRequestError(f"{flag} is {text!r}; a whole number from {least} was expected.")
-    if flag in _SECONDS:
-        seconds = _parse_number(text)
-        if seconds is not None and 0 <= seconds < float("inf"):
-            return _SECONDS[flag], seconds
-        raise InvalidRequestError(f"{flag} is {text!r}; a number of seconds was expected.")
-    raise InvalidRequestError(f"{flag!r} is not a flag of the runner.", hint=_usage())
-
-
-def _parse_number(text: str) -> float | None:
-    # float() alone would accept "1_0", " 1" and non-ASCII digits.
-    return float(text) if _NUMBER.fullmatch(text) else None
-
-
-def _usage() -> str:
-    with_value = [*_TEXTS, *_NUMBERS, *_SECONDS]
-    return f"Flags with a value: {', '.join(with_value)}. Flags without: {', '.join(_SWITCHES)}."
+_USAGE: Final = f"Flags with a value: {', '.join(_VALUES)}. Without: {Flag.IDLE}."

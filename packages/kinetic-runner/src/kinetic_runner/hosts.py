@@ -40,7 +40,7 @@ def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host
     counted = _number(environment, Env.HOST_COUNT, least=1)
     if hosts is not None and counted is not None and hosts != counted:
         raise InvalidRequestError(
-            f"The command line gives {hosts} host(s), but {Env.HOST_COUNT} is {counted}.",
+            f"The job's record names {hosts} host(s), but {Env.HOST_COUNT} is {counted}.",
             hint=f"Remove {Env.HOST_COUNT}, or make the two agree.",
         )
     count = hosts or counted or 1

@@ -121,6 +121,7 @@ def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
     runner = Runner(digest="0" * 64, name="r.py", content=b"")
     launch = Launch(
         record=RECORD,
+        record_digest="0" * 64,
         request=a_request(tmp_path),
         environment=ClusterEnvironment("image:1", runner=runner),
     )

@@ -39,7 +39,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         os.setsid()  # On systems where `posix_spawn` cannot.
     write_completely()
     task = restarted_task(argv)
-    if task is not None and task.environment_digest is not None:
+    if task is not None and task.record.environment_digest is not None:
         _find_packages(task)
     failure: BaseException | None = None
     if pipeline is None:
@@ -77,14 +77,16 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     leave_if_forked(me)
     flush()
     reports.send_line(b'{"outcome": ' + encode(outcome) + b"}\n")
-    if task.hosts > 1 and not outcome.succeeded:
+    if task.record.hosts > 1 and not outcome.succeeded:
         from kinetic_runner.child import distributed
 
         distributed.take_connection()
     try:
         shut_down(task.linger)
-        if task.hosts > 1:
-            _leave_slice(reports, succeeded=outcome.succeeded, hold=task.hold)
+        if task.record.hosts > 1:
+            # Only a supervisor reports when the other hosts have ended.
+            hold = task.arguments.lifeline is not None
+            _leave_slice(reports, succeeded=outcome.succeeded, hold=hold)
     finally:
         # Not sys.exit: threads that user code left behind would keep the process alive.
         os._exit(outcome.exit_code)
@@ -112,7 +114,7 @@ def _leave_slice(reports: _Reports, *, succeeded: bool, hold: bool) -> None:
 def _find_packages(task: Task) -> None:
     from kinetic_runner.child.installer import make_importable
 
-    environment = Workspace(task.workspace).environment
+    environment = Workspace(task.arguments.workspace).environment
     make_importable(environment, lambda line: _write(2, f"[kinetic] {line}\n".encode()))
 
 
@@ -193,10 +195,10 @@ def _read_line(fd: int) -> str:
 
 def _name_host_in_environment(task: Task) -> None:
     own = {
-        Env.JOB_ID: task.job_id,
+        Env.JOB_ID: task.record.job_id,
         Env.ATTEMPT: str(task.attempt),
         Env.HOST_INDEX: str(task.host),
-        Env.HOST_COUNT: str(task.hosts),
+        Env.HOST_COUNT: str(task.record.hosts),
     }
     # The attempt's number was not known when this process started.
     os.environ.update({**own, **tpu_variables(os.environ, task.host)})  # noqa: TID251
@@ -251,7 +253,7 @@ def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) ->
         sys.stderr.write(f"[kinetic] {message}\n")
     called = phase in ("call", "report")
     return HostOutcome(
-        job_id=task.job_id,
+        job_id=task.record.job_id,
         attempt=task.attempt,
         host=task.host,
         succeeded=False,

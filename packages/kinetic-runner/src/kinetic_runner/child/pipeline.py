@@ -128,15 +128,14 @@ class _Host:
             self.started_at = self.task.started_at
             self.phases["environment"] = self.task.install_seconds
         self.new_pod_until = self.tools.clock() + self.task.new_pod_seconds
-        self.names = JobObjects(self.task.job_id)
-        self.space = Workspace(self.task.workspace)
+        self.names = JobObjects(self.task.record.job_id)
+        self.space = Workspace(self.task.arguments.workspace)
         self.earlier = EarlierFiles(self.space.root)
         self.devices = DeviceCheck(
             self.tools.environment, lambda seen: self.send({"devices": seen})
         )
-        self.pending_uploads = (
-            PendingUploads(self.task.pending_uploads) if self.task.pending_uploads else None
-        )
+        kept = self.task.arguments.pending_uploads
+        self.pending_uploads = PendingUploads(kept) if kept else None
 
     @property
     def value_name(self) -> str:
@@ -161,27 +160,28 @@ class _Host:
 
     def run(self) -> HostOutcome:
         task, tools, space = self.task, self.tools, self.space
+        record = task.record
         if task.started_at is not None:
             restart.receive_signals()
-        elif task.environment_digest is not None:
-            self.install(task.environment_digest)
+        elif record.environment_digest is not None:
+            self.install(record.environment_digest)
         with self.during("fetch"):
             if task.started_at is None:
                 self.put_aside()
             space.make()
-            self.store = store = tools.open_store(task.store)
-            if not self.earlier.take_file(space.payload, digest=task.payload_digest):
+            self.store = store = tools.open_store(task.arguments.store)
+            if not self.earlier.take_file(space.payload, digest=record.payload_digest):
                 self.retry_in_new_pod(lambda: store.download(self.names.payload, space.payload))
             # The digest is that of the archive's content, so extracting the archive verifies it.
-            reused = task.context_digest is not None and self.earlier.take_file(space.context)
-            context = task.context_digest
+            context = record.context_digest
+            reused = context is not None and self.earlier.take_file(space.context)
             if context is not None and not reused:
                 self.retry_in_new_pod(lambda: tools.fetch_context(store, context, space.context))
         with self.during("verify"):
-            _verify(space.payload, task.payload_digest)
+            _verify(space.payload, record.payload_digest)
         with self.during("extract"):
-            if task.context_digest is not None:
-                self.extract(store, task.context_digest, reused=reused)
+            if context is not None:
+                self.extract(store, context, reused=reused)
         with space.payload.open("rb") as stream:
             with self.during("environment"):
                 header, decided = self.prepare(stream)
@@ -189,7 +189,7 @@ class _Host:
                 call = tools.load_call(stream, header)
                 for text in call.warnings:
                     self.warn(text)
-        if not task.keep_inputs:
+        if not task.keeps_inputs:
             space.payload.unlink()
         with self.during("data"):
             inputs.provide(decided, store, tools.download, self.earlier)
@@ -216,7 +216,7 @@ class _Host:
             self.earlier.discard(self.space.environment)
             inputs = self.space.root / "packages"
             archive = self.space.root / "packages.zip"
-            store = self.tools.open_store(self.task.store)
+            store = self.tools.open_store(self.task.arguments.store)
             self.retry_in_new_pod(lambda: self.tools.fetch_context(store, digest, archive))
             with contexts.discarded_if_damaged(store, layout.context_object(digest)):
                 self.tools.extract(archive, inputs, digest)
@@ -258,14 +258,14 @@ class _Host:
         if not reused:
             with contexts.discarded_if_damaged(store, layout.context_object(digest)):
                 self.tools.extract(space.context, space.project, digest)
-        if not self.task.keep_inputs:
+        if not self.task.keeps_inputs:
             space.context.unlink(missing_ok=True)
 
     def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
         """Prepare everything that user code may use. Unpickling then imports user code."""
         task, tools, space = self.task, self.tools, self.space
         header = tools.read_header(stream)
-        if header.context_digest != task.context_digest:
+        if header.context_digest != task.record.context_digest:
             raise IntegrityError("The call belongs to another snapshot than the job names.")
         self.skews = skews_of(
             Fingerprint(header.python, header.cloudpickle, header.platform), _here()
@@ -341,7 +341,7 @@ class _Host:
                 self.value_name,
                 pending_uploads=self.pending_uploads,
                 replace=self.task.signed,
-                seconds=self.task.report_seconds,
+                seconds=self.task.arguments.report_seconds,
                 on_failure=self.on_report_failure,
             )
         except result.UnpicklableValueError as error:
@@ -384,7 +384,7 @@ class _Host:
             self.value_name,
             pending_uploads=self.pending_uploads,
             replace=self.task.signed,
-            seconds=self.task.report_seconds,
+            seconds=self.task.arguments.report_seconds,
             on_failure=self.on_report_failure,
         )
 
@@ -393,7 +393,7 @@ class _Host:
         if not self.has_warned:
             self.has_warned = True
             words = disk_words(error, self.space.root) or message_of(error)
-            again = retry_notice(self.task.report_seconds)
+            again = retry_notice(self.task.arguments.report_seconds)
             text = f"The value cannot be stored yet: {words.rstrip('.')}. {again}"
             self.send({"warning": text})
             if self.pending_uploads is not None:
@@ -419,7 +419,7 @@ class _Host:
             is_users = self.phase == "call" and error.type != type_name(Terminated())
             _log(error.traceback if is_users else f"[kinetic] {message}\n")
         return HostOutcome(
-            job_id=task.job_id,
+            job_id=task.record.job_id,
             attempt=task.attempt,
             host=task.host,
             succeeded=reason == "returned",
@@ -476,11 +476,11 @@ def _prepare_environment(
     if output and "://" not in output:
         Path(output).mkdir(parents=True, exist_ok=True)
     coordinator = environment.get(Env.COORDINATOR, "")
-    if task.hosts > 1 and coordinator:
+    if task.record.hosts > 1 and coordinator:
         from kinetic_runner.child import distributed
 
         debugged = task.debug_port is not None
-        slice_ = distributed.Slice(coordinator, task.hosts, task.host, debugged=debugged)
+        slice_ = distributed.Slice(coordinator, task.record.hosts, task.host, debugged=debugged)
         distributed.prepare(slice_, on_joined)
     tag = environment.get(Env.PATHWAYS, "")
     # User code may have chosen another platform.

@@ -13,8 +13,8 @@ from kinetic.backends.gke.regions import GKE_CONTEXT, cluster_region
 from kinetic.errors import ConfigurationError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
+    from kinetic.submit.package import Packaging
     from kinetic_images.base_images import ContextBuilder
     from kinetic_images.builders.builder import Builder, BuildReports
     from kinetic_images.builders.cloud_build import CloudBuildBuilder, RegistryLogin

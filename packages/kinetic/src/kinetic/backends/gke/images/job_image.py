@@ -19,8 +19,8 @@ from kinetic.errors import ConfigurationError
 from kinetic.jobs.services import LOOK
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
+    from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Store
 
@@ -122,7 +122,7 @@ class ClusterImages:
             home=builders.home,
         )
         services = builders.job_services(
-            settings, dependencies, packaging, resolved=packaging.checked
+            settings, dependencies, packaging, resolved=lambda: packaging.checked.set_result(None)
         )
         image = ensure_image(wanted, services)
         report_notes(packaging, image.notes)

@@ -14,8 +14,8 @@ from kinetic.backends.gke.images.requests import category_of, image_request, rep
 from kinetic.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
+    from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_images.lock.jax import Category
     from kinetic_images.prebuilt import PrebuiltImage
@@ -94,7 +94,7 @@ def prepare_prebuilt(
     netrc = credentials.netrc(found.addresses)
     if netrc:
         check_secret()
-    packaging.checked()
+    packaging.checked.set_result(None)
     report_notes(packaging, found.notes)
     if not found.packages:
         return PreparedImage(found.base.reference)

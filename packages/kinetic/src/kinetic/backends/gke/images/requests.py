@@ -12,7 +12,7 @@ from kinetic.notices import warn_once
 from kinetic_k8s.accelerators import Gpu
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Packaging
+    from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_images.dependencies import Dependencies
     from kinetic_images.ensure import ImageRequest
@@ -87,7 +87,7 @@ def _imported(dependencies: Dependencies, packaging: Packaging) -> list[str]:
     from kinetic_payload.project.imports import file_that_imports
 
     named = {requirement.name for requirement in dependencies.requirements}
-    snapshot = None if KERAS in named else packaging.snapshot()
+    snapshot = None if KERAS in named else packaging.snapshot.result()
     path = None if snapshot is None else file_that_imports(snapshot, KERAS)
     if path is None:
         return []
