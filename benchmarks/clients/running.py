@@ -32,7 +32,7 @@ if __name__ == "__main__":
             self.launch = launch
 
     options = check_options(accelerator="cpu")
-    settings = Settings.from_environment(**options.settings)
+    settings = Settings.from_environment(**options.overrides)
     request = request_of(options, write_time, settings, environ={}, cwd=Path.cwd())
     home = Path(request.settings.home.value)
     store = open_store(parse_location(str(home / "store")))

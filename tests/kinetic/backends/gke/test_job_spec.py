@@ -29,10 +29,10 @@ def spec_of(tmp_path: Path) -> Callable[..., Any]:
         values = {"accelerator": "v5p-8", "backend": "gke", "container_image": "image:1"}
         checked = check_options(**{**values, "capture_env_vars": list(captured or ()), **options})
         environ = {"KINETIC_KUBE_CONTEXT": "mine", "KINETIC_PATHWAYS_TAG": "jax-0.10.0"}
-        settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
+        settings = resolve(checked.overrides, environ=environ, user_home=tmp_path)
         request = request_of(checked, train, settings, environ=captured or {}, cwd=tmp_path)
         launch = Launch(
-            record=a_record(k8s_name="kn-train-0123456", retries=request.limits.retries),
+            record=a_record(k8s_name="kn-train-0123456", retries=request.retries),
             record_digest="1" * 64,
             request=request,
             environment=Environment("image:1"),

@@ -433,7 +433,7 @@ class FakeServices(Services):
 def a_request(**options: Any) -> JobRequest:
     """Return the request of a job on one CPU of this machine; *options* override arguments of `run`."""
     checked = check_options(**{"accelerator": "cpu", "backend": LOCAL, **options})
-    settings = resolve(checked.settings, environ={}, user_home=Path("/"))
+    settings = resolve(checked.overrides, environ={}, user_home=Path("/"))
     return request_of(checked, a_request, settings, environ={}, cwd=Path("/"))
 
 

@@ -38,7 +38,7 @@ def record_of(
         payload_digest: The digest of the call.
         context_digest: The digest of the project; None if no files are shipped.
     """
-    target, limits = request.target, request.limits
+    target = request.target
     return JobRecord(
         job_id=job_id,
         backend=request.backend,
@@ -60,10 +60,10 @@ def record_of(
         environment_digest=environment.packages,
         # Under Pathways one process controls all devices.
         hosts=request.accelerator.hosts if request.semantics == "gke" else 1,
-        retries=limits.retries,
-        preemptions=limits.preemptions,
-        spot=request.spot,
-        timeout=limits.timeout,
+        retries=request.retries,
+        preemptions=request.preemptions,
+        spot=request.accelerator.spot,
+        timeout=request.timeout,
         output_dir=request.output_dir,
         captured_env=tuple(request.captured_env),
         labels=dict(request.labels),

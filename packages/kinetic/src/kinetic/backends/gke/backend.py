@@ -178,7 +178,7 @@ class ClusterBackend:
         )
         warnings: list[str] = []
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
-        spec = self._spec(draft, form, request.service_account)
+        spec = self._spec(draft, form, request.settings.service_account.value)
         check_workload(
             with_timeout(self._cluster),
             spec,
@@ -190,7 +190,7 @@ class ClusterBackend:
 
     def _warnings(self, request: JobRequest) -> list[str]:
         """Return warnings about what the pods use; refuse what is certainly missing."""
-        found = [service_account_of(self._cluster, request.service_account).warning]
+        found = [service_account_of(self._cluster, request.settings.service_account.value).warning]
         if self._gke is not None:
             pathways = request.semantics == "pathways"
             placed_by = placement_by_user(
@@ -266,7 +266,9 @@ class ClusterBackend:
         assert isinstance(launch.environment, ClusterEnvironment)
         runner = launch.environment.runner
         try:
-            account = service_account_of(self._cluster, launch.request.service_account)
+            account = service_account_of(
+                self._cluster, launch.request.settings.service_account.value
+            )
             spec = self._spec(launch, form_in(launch.record), account.name)
             create_workload(
                 with_timeout(self._cluster),

@@ -28,9 +28,9 @@ from kinetic_k8s.manifests.pod import (
     MountedFile,
     NodeFolder,
     PodSpec,
+    Resources,
     SecretVariable,
 )
-from kinetic_k8s.manifests.pod import Resources as PodResources
 from kinetic_k8s.quantity import quantity_of
 from kinetic_payload.layout import (
     EXIT_BAD_NODE,
@@ -42,7 +42,6 @@ from kinetic_payload.layout import (
 )
 
 if TYPE_CHECKING:
-    from kinetic.resources import Resources
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
@@ -152,7 +151,7 @@ def _pod(
             SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),
         ),
         files=files,
-        resources=_resources(request.resources),
+        resources=_resources(request),
         grace=timedelta(seconds=GRACE_SECONDS + _REPORT_SECONDS),
         service_account=service_account,
         volumes=pod_volumes(launch.data, store),
@@ -197,9 +196,9 @@ def _accelerator_variables(launch: Launch, store: Location) -> dict[str, str]:
     return {name: value for name, value in found.items() if name not in captured}
 
 
-def _resources(requested: Resources) -> PodResources:
-    cpu, memory, shared = requested.cpu, requested.memory, requested.shared_memory
-    return PodResources(
+def _resources(request: JobRequest) -> Resources:
+    cpu, memory, shared = request.cpu, request.memory, request.shared_memory
+    return Resources(
         cpu=None if cpu is None else f"{max(1, round(cpu * 1000))}m",
         memory=None if memory is None else quantity_of(memory),
         shared_memory=None if shared is None else quantity_of(shared),

@@ -195,7 +195,7 @@ def spec_of(
         hosts=record.hosts,
         retries=record.retries,
         grace=launch.grace,
-        memory_limit=launch.request.resources.memory,
+        memory_limit=launch.request.memory,
         command=[
             *runner_command(
                 launch,
