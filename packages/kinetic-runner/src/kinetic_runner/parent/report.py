@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, time
-from typing import Final
+from typing import Final, TypeVar
 
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
@@ -34,6 +34,8 @@ from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.other_hosts import HostEnds, unreadable
 from kinetic_runner.store_retries import WAIT, retry, retry_notice
+
+T = TypeVar("T")
 
 OTHER_HOSTS_SECONDS: Final = 330.0
 """How long the leader waits for the outcomes of the other hosts after its own success. Longer than a child
@@ -164,11 +166,8 @@ class Reporter:
     def _ends_of(self, attempt: int) -> list[HostEnd]:
         from kinetic_payload.records.stored_outcomes import read_host_ends
 
-        return retry(
-            lambda: read_host_ends(self.store, self.signer, self.job, attempt, self.host.count),
-            seconds=self._seconds_left,
-            pause=self.wait,
-            on_failure=self._warn_once,
+        return self._retry(
+            lambda: read_host_ends(self.store, self.signer, self.job, attempt, self.host.count)
         )
 
     def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
@@ -276,28 +275,17 @@ class Reporter:
     def _tally_before(self, attempt: int) -> Tally:
         from kinetic_payload.records.stored_outcomes import tally_before
 
-        return retry(
-            lambda: tally_before(
-                self.store,
-                self.signer,
-                self.job,
-                attempt,
-                self.host.count,
-                silent_failures=self.silent_failures,
-            ),
-            seconds=self._seconds_left,
-            pause=self.wait,
-            on_failure=self._warn_once,
+        job = self.store, self.signer, self.job
+        silent = self.silent_failures
+        return self._retry(
+            lambda: tally_before(*job, attempt, self.host.count, silent_failures=silent)
         )
 
     def _bad_nodes_before(self, attempt: int) -> list[str]:
         from kinetic_payload.records.stored_outcomes import bad_nodes_before
 
-        return retry(
-            lambda: bad_nodes_before(self.store, self.signer, self.job, attempt, self.host.count),
-            seconds=self._seconds_left,
-            pause=self.wait,
-            on_failure=self._warn_once,
+        return self._retry(
+            lambda: bad_nodes_before(self.store, self.signer, self.job, attempt, self.host.count)
         )
 
     def _write_final(
@@ -339,13 +327,9 @@ class Reporter:
         name, digest = pickled.name, pickled.digest
         if pending_uploads.has(name):
             self._keep(outcome)
-            retry(
-                lambda: pending_uploads.store_value(
-                    self.store, name, digest, replace=self.signer.key is not None
-                ),
-                seconds=self._seconds_left,
-                pause=self.wait,
-                on_failure=self._warn_once,
+            signed = self.signer.key is not None
+            self._retry(
+                lambda: pending_uploads.store_value(self.store, name, digest, replace=signed)
             )
 
     def _create(
@@ -359,14 +343,15 @@ class Reporter:
             self._warn_once(error)
 
         try:
-            return retry(
-                lambda: write_once(self.store, self.signer, name, data),
-                seconds=self._seconds_left,
-                pause=self.wait,
-                on_failure=warn,
-            )
+            return self._retry(lambda: write_once(self.store, self.signer, name, data), warn)
         except RecordError:
             return None
+
+    def _retry(
+        self, action: Callable[[], T], on_failure: Callable[[Exception], object] | None = None
+    ) -> T:
+        seconds, warn = self._seconds_left, on_failure or self._warn_once
+        return retry(action, seconds=seconds, pause=self.wait, on_failure=warn)
 
     @property
     def _seconds_left(self) -> float:

@@ -23,7 +23,7 @@ from kinetic.names import job_id_of, k8s_name_of
 from kinetic.notices import warn_caller, warn_once
 from kinetic.settings.home import make_home
 from kinetic.settings.settings import working_folder
-from kinetic.submit.data_checks import Worker, check_data
+from kinetic.submit.data_checks import check_data
 from kinetic.submit.package import Package, Packaging
 from kinetic.submit.rollback import Rollback, rollback_share
 from kinetic.submit.warnings import (
@@ -130,11 +130,9 @@ def _submit(
     call = Package(request, function, args, kwargs, store, report=phase, warn=warn, track=progress)
     with _translate_home_errors(home):
         make_home(str(home))
-    here = request.on_this_machine
-    worker = Worker(this_machine=here, this_interpreter=here and request.image.mode == "default")
 
     def check(data: Data) -> None:
-        check_data(data, worker, warn=warn)
+        check_data(data, request, warn=warn)
         for warning in backend.check_data(request, data):
             warn_once(warn, warning)
 
