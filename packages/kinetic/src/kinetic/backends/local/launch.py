@@ -216,7 +216,7 @@ def spec_of(
         },
         mark=f"{Env.JOB_ID}={record.job_id}",
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
-        keep_awake=local_environment(launch).keep_awake,
+        keep_awake=list(local_environment(launch).keep_awake),
         bundle=bundle,
         report_seconds=report_seconds,
     )
