@@ -153,7 +153,14 @@ class _Attempt:
         # For a process that follows the log of a pod.
         on_cluster = record.workload is not None
         marker = end_marker(self._job.job_id, number, host.index) if on_cluster else ""
-        if _is_refused(reporter, number, 0 if alone else record.preemptions, marker, alone=alone):
+        preemptions = 0 if alone else record.preemptions
+        refusal = reporter.refuse(number, preemptions=preemptions, replaced_alone=alone)
+        if refusal:
+            reporter.warn(refusal)
+            if marker:
+                tee = Tee(sys.stdout.fileno())  # It ignores a closed reader.
+                tee.write(f"{marker}\n".encode())
+                tee.finish(_READER_SECONDS)
             return EXIT_NOT_PREPARED, True
         code = self._watch(record, host, number, reporter, marker)
         return code, reporter.job_ended
@@ -320,30 +327,6 @@ class _Attempt:
             node=self._environment.get(Env.NODE_NAME) or None,
             devices_expected=self._environment.get(Env.DEVICES) or None,
         )
-
-
-def _is_refused(
-    reporter: Reporter, attempt: int, preemptions: int | None, marker: str, *, alone: bool
-) -> bool:
-    """End the job instead of running *attempt* if that is of no use; print why.
-
-    That is so if too many attempts were preempted, or were killed without a report, and, where each host is
-    replaced *alone*, if one will not run again.
-    """
-    refusal = ""
-    if preemptions is not None:
-        refusal = reporter.refuse_if_preempted(attempt, preemptions)
-    if not refusal:
-        refusal = reporter.refuse_if_out_of_retries(attempt)
-    if alone and not refusal:
-        refusal = reporter.refuse_if_host_is_over(attempt)
-    if refusal:
-        reporter.warn(refusal)
-        if marker:
-            tee = Tee(sys.stdout.fileno())  # It ignores a closed reader.
-            tee.write(f"{marker}\n".encode())
-            tee.finish(_READER_SECONDS)
-    return bool(refusal)
 
 
 def _read_record(store: Store, job: JobObjects, digest: str) -> JobRecord:

@@ -109,59 +109,46 @@ class Reporter:
         self.reported = True
         return code
 
-    def refuse_if_preempted(self, attempt: int, preemptions: int) -> str:
-        """End the job if more than *preemptions* attempts before *attempt* were disrupted.
+    def refuse(self, attempt: int, *, preemptions: int | None, replaced_alone: bool) -> str:
+        """End the job instead of running *attempt* if that is of no use; return the reason, or an empty text.
 
-        Return the message of the failure, or an empty text if the function may run.
+        That is so if more than *preemptions* attempts were disrupted; if attempts that left no report have used up
+        the retries; and, where each host is *replaced_alone*, if one finished: its index does not run again.
         """
         self._until = monotonic() + self.seconds
-        if attempt - 1 <= preemptions:
-            return ""
-        disruptions = self._tally_before(attempt).disruptions
-        if disruptions <= preemptions:
-            return ""
-        often = "once" if disruptions == 1 else f"{disruptions} times"
-        message = f"Preempted {often}; preemptions={preemptions} allows {preemptions}."
-        self._write_final("failed", attempt - 1, message=message)
-        return message
-
-    def refuse_if_out_of_retries(self, attempt: int) -> str:
-        """End the job if the attempts before *attempt* have used up its retries without a report.
-
-        Return the message of the failure, or an empty text if the function may run.
-        """
-        self._until = monotonic() + self.seconds
-        if not self.silent_failures or self.retries is None or attempt - 1 <= self.retries:
-            return ""
-        failures = self._tally_before(attempt).failures
-        if failures <= self.retries:
-            return ""
-        message = (
-            f"{failures} attempts failed; retries={self.retries} allows {self.retries + 1}. The last one left no "
-            "report: its container was killed, possibly because it ran out of memory."
-        )
-        self._write_final("failed", attempt - 1, message=message)
-        return message
-
-    def refuse_if_host_is_over(self, attempt: int) -> str:
-        """End the job if a host finished before *attempt*: its index is complete, and it does not run again.
-
-        Return the message of the failure, or an empty text if the function may run.
-        """
-        self._until = monotonic() + self.seconds
-        if not self.host.leader:
-            return ""
-        for number in range(1, attempt):
-            over = [end.host for end in self._ends_of(number) if end.succeeded]
-            if over:
-                hosts = ", ".join(map(str, over))
+        last, message = attempt - 1, ""
+        if preemptions is not None and last > preemptions:
+            disruptions = self._tally_before(attempt).disruptions
+            if disruptions > preemptions:
+                often = "once" if disruptions == 1 else f"{disruptions} times"
+                message = f"Preempted {often}; preemptions={preemptions} allows {preemptions}."
+        if (
+            not message
+            and self.silent_failures
+            and self.retries is not None
+            and last > self.retries
+        ):
+            failures = self._tally_before(attempt).failures
+            if failures > self.retries:
                 message = (
-                    f"Host {hosts} finished attempt {number} and cannot run again: without JobSet, the cluster "
-                    "replaces single hosts only."
+                    f"{failures} attempts failed; retries={self.retries} allows {self.retries + 1}. The last one "
+                    "left no report: its container was killed, possibly because it ran out of memory."
                 )
-                self._write_final("failed", number, message=message)
-                return message
-        return ""
+        if not message and replaced_alone and self.host.leader:
+            for number in range(1, attempt):
+                over = [str(end.host) for end in self._ends_of(number) if end.succeeded]
+                if over:
+                    last, message = (
+                        number,
+                        (
+                            f"Host {', '.join(over)} finished attempt {number} and cannot run again: without JobSet, "
+                            "the cluster replaces single hosts only."
+                        ),
+                    )
+                    break
+        if message:
+            self._write_final("failed", last, message=message)
+        return message
 
     def _ends_of(self, attempt: int) -> list[HostEnd]:
         from kinetic_payload.records.stored_outcomes import read_host_ends
