@@ -188,7 +188,7 @@ class _Attempt:
     def _begin(self) -> tuple[JobRecord, Host, int | None]:
         """Read the record and claim an attempt; its number is None if a stop was requested before."""
         record = _read_record(self._store, self._job, self._arguments.record_digest)
-        host = host_of(self._environment, hosts=record.hosts)
+        host = host_of(self._environment, record.hosts)
         restarts = restarts_of(self._environment, host)
         hostname = self._environment.get(Env.POD_NAME) or os.uname().nodename
 

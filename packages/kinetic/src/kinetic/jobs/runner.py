@@ -51,6 +51,5 @@ def runner_environment(record: JobRecord, store: Location) -> dict[str, str]:
     return {
         Env.OUTPUT_DIR: record.output_dir or f"{store}/{names.outputs.rstrip('/')}",
         Env.JOB_ID: record.job_id,
-        Env.HOST_COUNT: str(record.hosts),
         Env.ACCELERATOR: record.accelerator,
     }

@@ -231,7 +231,7 @@ def _environment(launch: Launch, store: Store) -> dict[str, str]:
 
 
 def _host_environment(record: JobRecord, home: Home) -> dict[str, str]:
-    values = {Env.ATTEMPT: ATTEMPT, Env.HOST_INDEX: HOST, Env.HOME: home.path}
+    values = {Env.HOST_INDEX: HOST, Env.HOME: home.path}
     return {**values, Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else values
 
 
