@@ -8,8 +8,16 @@ import sys
 from pathlib import Path
 
 TOP_LEVEL = {
-    *(".ci", ".gitignore", "README.md", "benchmarks", "dev", "docs", "examples", "packages"),
-    *("pyproject.toml", "tests"),
+    *(
+        ".ci",
+        ".gitignore",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "README.md",
+        "SECURITY.md",
+    ),
+    *("benchmarks", "dev", "docs", "examples", "packages", "pyproject.toml", "tests"),
 }
 FORBIDDEN = {
     "the host of a package registry": re.compile(r"\b(?:files\.)?(?:pypi|pythonhosted)\.org\b"),
@@ -32,6 +40,10 @@ def main() -> int:
         if name == ".ci/hygiene.py" or not path.is_file():
             continue
         text = path.read_text(errors="replace")
+        if path.name == "LICENSE" and text != Path("LICENSE").read_text():
+            problems.append(
+                f"{name}: differs from the LICENSE at the top"
+            )  # No link: uv refuses it in archives.
         for number, line in enumerate(text.splitlines(), 1):
             problems += [
                 f"{name}:{number}: {what}" for what, rule in FORBIDDEN.items() if rule.search(line)

@@ -142,31 +142,42 @@ def run_again(failed: Mapping[Stage, int]) -> tuple[list[Stage], list[str]]:
 
 
 def stages() -> list[list[Stage]]:
-    """Return the stages in groups. Stages of one group run two at a time, the longest first."""
+    """Return the stages in groups. Stages of one group run two at a time, the longest first.
+
+    Stages that keep all processors busy are alone: side by side they take as long, and what a test waits for
+    comes too late.
+    """
     quickstart, tests = readme_commands()
     uv_run = f"{UV} run --no-sync"
     alone = f"{sys.executable} {ROOT}/.ci/alone.py"
     return [
         [Stage("quickstart (README)", quickstart)],  # It creates the environment for the others.
         [
+            Stage("types", f"{uv_run} mypy packages dev tests/servers/src"),
             # The servers for tests are no member of the workspace, so this does not build them.
             Stage("build", f"{UV} build --all-packages --wheel --out-dir dist -q"),
+            Stage("imports", f"{uv_run} lint-imports"),
+            Stage("lint", f"{uv_run} ruff check ."),
+            Stage("format", f"{uv_run} ruff format --check ."),
             Stage("hygiene", f"{uv_run} python .ci/hygiene.py"),
         ],
+        [Stage("tests (README)", tests, pytest="")],
         [
-            # These tests often wait, so another stage has time beside them.
-            Stage("tests (README)", tests, pytest=""),
             # Their order matters: a worker that got tests in advance would keep the last ones waiting.
             Stage(
                 "cluster",
                 f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}",
                 pytest="-n 8 --dist=load --maxschedchunk=1",
-            ),
+            )
+        ],
+        [
             Stage(
                 "local, wire, servers",
                 f"{uv_run} pytest -q tests/local tests/wire tests/servers",
                 pytest="",
-            ),
+            )
+        ],
+        [
             # The engine and the registry are shared by all tests of a process.
             Stage("images", f"{sys.executable} {ROOT}/.ci/image_tests.py {UV}", pytest="-n 0"),
             on_3_14(),
@@ -180,10 +191,6 @@ def stages() -> list[list[Stage]]:
                 )
                 for version in ("3.12", "3.13")
             ),
-            Stage("types", f"{uv_run} mypy packages dev tests/servers/src"),
-            Stage("imports", f"{uv_run} lint-imports"),
-            Stage("lint", f"{uv_run} ruff check ."),
-            Stage("format", f"{uv_run} ruff format --check ."),
         ],
     ]
 

@@ -65,6 +65,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Leave the frames of pytest out of tracebacks: they are most of the output of a failed run."""
+    if call.excinfo is not None:
+        call.excinfo.traceback = call.excinfo.traceback.cut(path=item.path)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:

@@ -1,0 +1,120 @@
+"""Release packages: set versions, date changelogs, build distributions, and check each in an empty environment.
+
+    python dev/release.py kinetic-runner=0.2.0 kinetic=0.1.1
+
+The checkout must be clean. A released package requires the present versions of Kinetic's other packages; a
+package that is not named keeps its version and its requirements. Nothing is committed, tagged or uploaded:
+the commands for that are printed. If a check fails, the files are as before.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion, Version
+
+ROOT = Path(__file__).resolve().parent.parent
+UV = ROOT / ".tools" / "bin" / "uv"
+PYTHON = "3.13"
+
+
+def main(arguments: list[str]) -> int:
+    """Release what *arguments* name; return the exit code."""
+    if not arguments:
+        sys.exit(__doc__)
+    if subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT):
+        sys.exit("The checkout has changes. Commit them first.")
+    wanted = {name: version for name, _, version in (each.partition("=") for each in arguments)}
+    changes = changed_files(ROOT, wanted, f"{datetime.now(UTC):%Y-%m-%d}")
+    for path, text in changes.items():
+        path.write_text(text, encoding="utf-8")
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    commands: list[list[str | Path]] = [[UV, "build", "--all-packages", "--out-dir", "dist", "-q"]]
+    commands += [
+        [sys.executable, ROOT / ".ci/alone.py", PYTHON, UV, name] for name in sorted(wanted)
+    ]
+    for command in commands:
+        if subprocess.call(command, cwd=ROOT):
+            subprocess.check_call(["git", "checkout", "-q", "--", *changes], cwd=ROOT)
+            sys.exit(f"Nothing was released. This failed: {' '.join(map(str, command))}")
+    tags = [f"{name}-v{version}" for name, version in wanted.items()]
+    built = [f"dist/{name.replace('-', '_')}-{version}*" for name, version in wanted.items()]
+    print(f"The distributions are built and checked: {' '.join(built)}")
+    print(
+        f"git commit -am 'Release {' '.join(tags)}' && {' && '.join(f'git tag {t}' for t in tags)}"
+    )
+    return 0
+
+
+def changed_files(root: Path, wanted: Mapping[str, str], date: str) -> dict[Path, str]:
+    """Return the new text of every file that changes if the *wanted* versions are released on *date*."""
+    projects = {path.parent.name: path for path in root.glob("packages/*/pyproject.toml")}
+    tables = {
+        n: tomllib.loads(p.read_text(encoding="utf-8"))["project"] for n, p in projects.items()
+    }
+    versions = {name: Version(table["version"]) for name, table in tables.items()}
+    changelogs = {name: projects[name].with_name("CHANGELOG.md") for name in projects}
+    changes: dict[Path, str] = {}
+    for name, text in wanted.items():
+        if name not in projects:
+            sys.exit(f"There is no package {name!r}. Packages: {', '.join(sorted(projects))}.")
+        try:
+            new = Version(text)
+        except InvalidVersion:
+            sys.exit(f"{name}={text}: that is no version.")
+        heading, log = f"\n## {new} (unreleased)\n", changelogs[name].read_text(encoding="utf-8")
+        if heading not in log:
+            sys.exit(f"{changelogs[name].relative_to(root)} has no section {heading.strip()!r}.")
+        changes[changelogs[name]] = log.replace(heading, f"\n## {new} ({date})\n")
+        versions[name] = new
+    for name, path in projects.items():
+        extras = tables[name].get("optional-dependencies", {}).values()
+        own = [
+            line
+            for line in (
+                *tables[name]["dependencies"],
+                *(each for group in extras for each in group),
+            )
+            if Requirement(line).name in versions
+        ]
+        if name not in wanted:
+            for line in own:
+                needed = Requirement(line)
+                if versions[needed.name] not in needed.specifier:
+                    sys.exit(f"{name} requires {line}: release it as well.")
+            continue
+        text = path.read_text(encoding="utf-8")
+        for line in own:
+            needed = Requirement(line)
+            extra = f"[{','.join(sorted(needed.extras))}]" if needed.extras else ""
+            text = text.replace(
+                f'"{line}"', f'"{needed.name}{extra}{_range(versions[needed.name])}"'
+            )
+        changes[path] = _with_version(text, "version", versions[name])
+        init = next(path.parent.glob("src/*/__init__.py"))
+        changes[init] = _with_version(
+            init.read_text(encoding="utf-8"), "__version__", versions[name]
+        )
+    return changes
+
+
+def _range(version: Version) -> str:
+    """Return the requirement of *version*, or of a later one with the same interface."""
+    major, minor = version.major, version.minor
+    return f">={version},<{major}.{minor + 1}" if major == 0 else f">={version},<{major + 1}"
+
+
+def _with_version(text: str, name: str, version: Version) -> str:
+    return re.sub(rf'^{name} = "[^"]*"', f'{name} = "{version}"', text, count=1, flags=re.MULTILINE)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""What a release changes. The whole command also builds and checks; it is run by hand."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Everything that a release reads, with a section for the next version of two packages."""
+    for folder in ROOT.glob("packages/*"):
+        (init,) = folder.glob("src/*/__init__.py")
+        for path in (folder / "pyproject.toml", folder / "CHANGELOG.md", init):
+            target = tmp_path / path.relative_to(ROOT)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
+        log = tmp_path / folder.relative_to(ROOT) / "CHANGELOG.md"
+        log.write_text(f"# Changelog of {folder.name}\n\n## 0.9.0 (unreleased)\n\n- New.\n")
+    return tmp_path
+
+
+def release(checkout: Path, wanted: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    code = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(ROOT / "dev")!r})
+from release import changed_files
+for path, text in changed_files(Path({str(checkout)!r}), {wanted!r}, "2026-12-24").items():
+    path.write_text(text)
+"""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_a_release_sets_versions_requirements_and_dates(checkout: Path) -> None:
+    names = [folder.name for folder in checkout.glob("packages/*")]
+    done = release(checkout, dict.fromkeys(names, "0.9.0"))
+
+    assert done.returncode == 0, done.stderr
+    for folder in checkout.glob("packages/*"):
+        (init,) = folder.glob("src/*/__init__.py")
+        assert '\n__version__ = "0.9.0"\n' in init.read_text()
+        assert "## 0.9.0 (2026-12-24)" in (folder / "CHANGELOG.md").read_text()
+    project = (checkout / "packages/kinetic/pyproject.toml").read_text()
+    assert '\nversion = "0.9.0"\n' in project
+    assert '"kinetic-payload[gcs]>=0.9.0,<0.10"' in project
+    assert '"kinetic-cli>=0.9.0,<0.10"' in project
+    assert '"psutil>=6"' in project
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"kinetic-payload": "0.9.0"}, "release it as well"),
+        ({"kinetic-cli": "0.8.0"}, "no section '## 0.8.0 (unreleased)'"),
+        ({"kinetic-cli": "next"}, "that is no version"),
+        ({"numpy": "1.0"}, "There is no package 'numpy'"),
+    ],
+)
+def test_a_release_that_cannot_be_installed_or_explained_is_refused(
+    checkout: Path, wanted: dict[str, str], message: str
+) -> None:
+    done = release(checkout, wanted)
+    assert done.returncode == 1
+    assert message in done.stderr
