@@ -41,7 +41,7 @@ def _run(bench: Bench, prepared: dict[str, str], attempt: int) -> float:
     command = [
         *(sys.executable, "-u", prepared["bundle"]),
         *("--store", prepared["store"], "--job", prepared["job"]),
-        *("--payload-digest", prepared["payload"], "--context-digest", prepared["context"]),
+        *("--record-digest", prepared["digest"]),
         *("--workspace", str(bench.folder / f"attempt-{attempt}"), "--attempt", str(attempt)),
     ]
     began = time.time()

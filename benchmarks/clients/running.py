@@ -32,7 +32,7 @@ if __name__ == "__main__":
             self.launch = launch
 
     options = check_options(accelerator="cpu")
-    settings = Settings.from_environment(**options.settings)
+    settings = Settings.from_environment(**options.overrides)
     request = request_of(options, write_time, settings, environ={}, cwd=Path.cwd())
     home = Path(request.settings.home.value)
     store = open_store(parse_location(str(home / "store")))
@@ -47,7 +47,6 @@ if __name__ == "__main__":
         "bundle": str(bundle),
         "store": str(store.location),
         "job": record.job_id,
-        "payload": record.payload_digest,
-        "context": record.context_digest,
+        "digest": backend.launch.record_digest,
     }
     Path(sys.argv[1]).write_text(json.dumps(found))

@@ -72,7 +72,7 @@ def requests() -> dict[str, object]:
 
     function = nothing.__wrapped__
     options = check_options(accelerator="cpu")
-    settings = Settings.from_environment(**options.settings)
+    settings = Settings.from_environment(**options.overrides)
     request = request_of(options, function, settings, environ={}, cwd=Path.cwd())
     home = Path(request.settings.home.value)
     store = open_store(parse_location(str(home / "store")))

@@ -43,7 +43,7 @@ def main() -> None:
 
     function = kinetic.run(accelerator="cpu")(nothing).__wrapped__
     options = check_options(accelerator="cpu")
-    settings = Settings.from_environment(**options.settings)
+    settings = Settings.from_environment(**options.overrides)
     request = request_of(options, function, settings, environ={}, cwd=Path.cwd())
     store = open_store(parse_location(f"gs://{BUCKET}"))
     services = Services(store, Idle(store))

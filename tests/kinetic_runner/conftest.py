@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import subprocess
@@ -41,12 +42,24 @@ def pipeline(task, tell):
     except Exception as error:
         print("failed:", error)
         code, reason = 1, "exception"
-    return HostOutcome(job_id=task.job_id, attempt=task.attempt, host=task.host,
+    return HostOutcome(job_id=task.record.job_id, attempt=task.attempt, host=task.host,
         succeeded=not code, reason=reason, phase={phase!r}, exit_code=code)
 
 if __name__ == "__main__":  # Not in processes that `multiprocessing` starts.
     run_child(sys.argv, pipeline)
 """
+
+
+RECORD = {"debug", "hosts", "payload_digest", "preemptions", "retries", "timeout", "workload"}
+
+
+def store_record(store: Path, job: str, **fields: Any) -> str:
+    """Write the record of a job into a folder, as far as a runner needs it; return its digest."""
+    data = json.dumps({"job_id": job, "payload_digest": "0", **fields}).encode()
+    if store.is_dir() or not store.exists():
+        (store / job).mkdir(parents=True, exist_ok=True)
+        (store / job / "handle.json").write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -82,12 +95,15 @@ class Runner:
         stdout: Any = None,
         **options: Any,
     ) -> subprocess.Popen[bytes]:
+        """Start a runner; *options* are fields of the record, and options of `Popen`."""
+        record = {name: options.pop(name) for name in RECORD & options.keys()}
+        digest = store_record(self.store, job, **record)
         child = self.folder / f"child-{len(self.started)}.py"
         lines = textwrap.indent(textwrap.dedent(body).strip("\n"), "    ")
         child.write_text(CHILD.format(body=lines, phase=phase))
         command = [*wrapper, sys.executable, "-u", str(self.folder / "parent.py")]
         command += [str(child), str(linger)]
-        command += ["--store", str(self.store), "--job", job, "--payload-digest", "0"]
+        command += ["--store", str(self.store), "--job", job, "--record-digest", digest]
         command += ["--workspace", str(self.workspace), *flags]
         with self.output.open("wb") as output:
             process = subprocess.Popen(command, stdout=stdout or output, **options)
@@ -200,6 +216,11 @@ def own_signals() -> Iterator[None]:
     for number, handler in before.items():
         if handler is not None and signal.getsignal(number) != handler:
             signal.signal(number, handler)
+
+
+@pytest.fixture
+def stored_record() -> Callable[..., str]:
+    return store_record
 
 
 @pytest.fixture

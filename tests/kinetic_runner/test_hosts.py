@@ -19,21 +19,10 @@ from kinetic_runner.hosts import Host, host_of, restarts_of, tpu_variables
     ],
 )
 def test_the_platform_gives_the_index_and_kinetics_variable_wins(environment, index):
-    host = host_of(environment, hosts=4)
+    host = host_of(environment, 4)
 
     assert host.index == index
     assert host.leader == (index == 0)
-
-
-def test_count_and_coordinator_may_come_from_the_environment():
-    environment = {
-        "KINETIC_HOST_COUNT": "2",
-        "KINETIC_HOST_INDEX": "1",
-        "KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:4000",
-    }
-
-    assert host_of(environment) == Host(1, 2, "127.0.0.1:4000")
-    assert host_of({}) == Host(0, 1, None)
 
 
 @pytest.mark.parametrize(
@@ -43,15 +32,13 @@ def test_count_and_coordinator_may_come_from_the_environment():
         ({"KINETIC_HOST_INDEX": "-1"}, 2, "KINETIC_HOST_INDEX"),
         ({"TPU_WORKER_ID": "1_0"}, 20, "TPU_WORKER_ID"),
         ({"LWS_WORKER_INDEX": "٣"}, 20, "LWS_WORKER_INDEX"),
-        ({"KINETIC_HOST_COUNT": "0"}, None, "KINETIC_HOST_COUNT"),
         ({"JOB_COMPLETION_INDEX": "2"}, 2, "JOB_COMPLETION_INDEX is 2"),
-        ({"KINETIC_HOST_COUNT": "3", "KINETIC_HOST_INDEX": "0"}, 2, "KINETIC_HOST_COUNT is 3"),
         ({}, 2, "no variable names"),
     ],
 )
 def test_an_impossible_value_is_refused_with_its_variable(environment, hosts, named):
     with pytest.raises(InvalidRequestError, match=named):
-        host_of(environment, hosts=hosts)
+        host_of(environment, hosts)
 
 
 def test_several_hosts_read_the_restarts_of_all_if_the_platform_counts_them() -> None:

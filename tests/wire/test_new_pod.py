@@ -1,6 +1,7 @@
 """The first seconds of a pod, while some of Google's services do not know its identity yet."""
 
 import hashlib
+import json
 import os
 import pickle
 import subprocess
@@ -40,12 +41,16 @@ def run(server: GcsServer, bundle: Path, tmp_path: Path, monkeypatch: Any) -> St
     payload = header.encode() + b"\n" + pickle.dumps((print, ("here I am",), {}))
     server.allow("jobs", {"allUsers": [f"storage.{name}" for name in ALL]})
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
-    open_store(parse_location("gs://jobs")).write(JobObjects(JOB).payload, payload)
+    digest = hashlib.sha256(payload).hexdigest()
+    record = json.dumps({"job_id": JOB, "payload_digest": digest}).encode()
+    store = open_store(parse_location("gs://jobs"))
+    store.write(JobObjects(JOB).payload, payload)
+    store.write(JobObjects(JOB).handle, record)
     server.allow("jobs", None)
 
     def started(*flags: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-u", str(bundle), "--store", "gs://jobs", "--job", JOB]
-        command += ["--payload-digest", hashlib.sha256(payload).hexdigest()]
+        command += ["--record-digest", hashlib.sha256(record).hexdigest()]
         command += ["--workspace", str(tmp_path / "work"), *flags]
         variables = {**server.environment, **server.machine_environment, "HOME": str(tmp_path)}
         path = os.environ["PATH"]  # noqa: TID251 - as in any pod
@@ -72,7 +77,7 @@ def test_a_new_pod_retries_until_its_identity_is_known(
 ) -> None:
     hit = server.faults.add(**fault)
 
-    done = run("--retries", "0")
+    done = run()
 
     assert hit.hits >= 2
     assert done.returncode == 0, done.stderr

@@ -87,6 +87,10 @@ class Pod:
             cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
         payload = header.encode() + b"\n" + call
         self.store.write(JobObjects(JOB).payload, payload)
+        digest = hashlib.sha256(payload).hexdigest()
+        fields = {"job_id": JOB, "payload_digest": digest, "environment_digest": tree.digest}
+        record = json.dumps(fields).encode()
+        self.store.write(JobObjects(JOB).handle, record)
         command = [
             self.variables["PYTHON"],
             "-u",
@@ -94,8 +98,7 @@ class Pod:
             Flag.STORE,
             str(self.folder / "store"),
         ]
-        command += [Flag.JOB, JOB, Flag.PAYLOAD_DIGEST, hashlib.sha256(payload).hexdigest()]
-        command += [Flag.ENVIRONMENT_DIGEST, tree.digest, *flags]
+        command += [Flag.JOB, JOB, Flag.RECORD_DIGEST, hashlib.sha256(record).hexdigest(), *flags]
         command += [Flag.WORKSPACE, str(self.folder / "work")]
         return subprocess.Popen(
             command,

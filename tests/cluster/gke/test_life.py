@@ -80,7 +80,7 @@ print(job.status().value, value["token"], len(value["large"]), value["devices"])
     # Captured values are in a Secret only; the call is pinned by its digest.
     seen = json.dumps([job, pod]) + out + status
     assert TOKEN not in seen
-    assert "--payload-digest" in seen
+    assert "--record-digest" in seen
     assert not any(
         TOKEN.encode() in project.bucket.read("jobs", name)
         for name in project.bucket.names("jobs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -10,15 +11,17 @@ import pytest
 
 from kinetic.data import Data
 from kinetic.errors import DataError, InvalidRequestError, StorePermissionError
-from kinetic.submit.data_checks import Worker, check_data
+from kinetic.submit.data_checks import check_data
+from kinetic.submit.request import JobRequest
+from kinetic_payload.data.bucket import Bucket, BucketObject
 from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError
-from kinetic_payload.stores.gcs import BucketObject
 from kinetic_runner.data.huggingface import why_unusable
 from kinetic_runner.data.mounts import why_not_read_only
+from kinetic_servers.fakes import a_request
 
-HERE = Worker(this_machine=True, this_interpreter=True)
-POD = Worker(this_machine=False)
+HERE = a_request()
+POD = replace(a_request(), backend="gke")
 
 
 class ABucket:
@@ -47,10 +50,10 @@ class ABucket:
         return iter(())
 
 
-def check(data: Data, worker: Worker, bucket: ABucket | None = None) -> list[str]:
+def check(data: Data, worker: JobRequest, bucket: Bucket | None = None) -> list[str]:
     """Return the warnings."""
 
-    def open_bucket(source: GcsSource) -> ABucket:
+    def open_bucket(source: GcsSource) -> Bucket:
         assert bucket is not None, "no request to a bucket is expected"
         return bucket
 
@@ -60,7 +63,7 @@ def check(data: Data, worker: Worker, bucket: ABucket | None = None) -> list[str
 
 
 @pytest.mark.parametrize("worker", [HERE, POD])
-def test_a_missing_object_of_a_bucket_is_refused_with_similar_names(worker: Worker) -> None:
+def test_a_missing_object_of_a_bucket_is_refused_with_similar_names(worker: JobRequest) -> None:
     with pytest.raises(DataError, match=r"gs://sets/weigths\.h5 does not exist") as raised:
         check(Data("gs://sets/weigths.h5"), worker, ABucket())
 
@@ -112,7 +115,7 @@ def test_the_library_of_data_sets_is_required_if_the_job_uses_this_interpreter()
     expected = why_unusable(data.path, installed, trusts=True)
 
     assert check(data, POD) == []
-    assert check(data, Worker(this_machine=True)) == []
+    assert check(data, a_request(container_image="bundled")) == []
     if expected is not None:
         with pytest.raises(DataError) as raised:
             check(data, HERE)

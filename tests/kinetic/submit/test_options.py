@@ -6,7 +6,6 @@ import pytest
 
 from kinetic import Data
 from kinetic.errors import InvalidRequestError
-from kinetic.quantities import AttemptLimits, Resources
 from kinetic.submit.images import ContainerImage
 from kinetic.submit.options import RunOptions, check_options
 
@@ -35,10 +34,10 @@ def test_arguments_are_converted_to_the_types_of_a_request() -> None:
     assert checked.image == ContainerImage("bundled")
     assert checked.capture == ("HF_TOKEN", "WANDB_*")
     assert dict(checked.volumes) == {"/data": data}
-    assert checked.limits == AttemptLimits(timeout=60.0, retries=2, preemptions=0)
-    assert checked.resources == Resources(cpu=0.5, memory=2**31, shared_memory=2**30)
+    assert (checked.timeout, checked.retries, checked.preemptions) == (60.0, 2, 0)
+    assert (checked.cpu, checked.memory, checked.shared_memory) == (0.5, 2**31, 2**30)
     assert dict(checked.labels) == {"team": "vision", "example.com/cost": ""}
-    assert checked.settings["zone"] == "here"
+    assert checked.overrides["zone"] == "here"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +52,6 @@ def test_arguments_are_converted_to_the_types_of_a_request() -> None:
 def test_spot_is_an_argument_or_a_suffix(accelerator: str, spot: bool, expected: bool) -> None:
     checked = check(accelerator=accelerator, spot=spot)
 
-    assert checked.spot is expected
     assert checked.accelerator.spot is expected
 
 
@@ -61,8 +59,8 @@ def test_only_arguments_that_differ_from_the_defaults_count_as_given() -> None:
     defaults = check_options()
 
     assert defaults.given == {}
-    assert set(defaults.settings.values()) == {None}
-    assert (defaults.limits, defaults.resources) == (AttemptLimits(), Resources())
+    assert set(defaults.overrides.values()) == {None}
+    assert (defaults.timeout, defaults.retries, defaults.memory) == (None, 0, None)
     assert defaults.image == ContainerImage("default")
     assert check(retries=0, spot=True).given == {"accelerator": "cpu", "spot": True}
 
@@ -97,8 +95,8 @@ TEXT = ("base_image_repo", "zone", "project", "cluster", "backend", "namespace",
         ({"base_image_repo": "me/kinetic", "container_image": "bundled"}, "'prebuilt'"),
         ({"memory": "1Gi", "shared_memory": "2Gi"}, "'2Gi' is more than memory='1Gi'"),
         ({"pod_overrides": ["spec"]}, "is not a dict"),
-        ({"pod_overrides": {"spec": {"x": {1, 2}}}}, "pod_overrides is not JSON"),
-        ({"pod_overrides": {"spec": {"priority": float("nan")}}}, "pod_overrides is not JSON"),
+        ({"pod_overrides": {"spec": {"x": {1, 2}}}}, "pod_overrides: spec.x is not JSON"),
+        ({"pod_overrides": {"spec": {"priority": float("nan")}}}, "spec.priority is not JSON"),
         ({"pod_overrides": {"spec": {"nodeName": "mine"}}}, "spec.nodeName belongs to Kinetic"),
         # Labels.
         *(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -15,23 +16,29 @@ import pytest
 
 from kinetic import Data
 from kinetic.errors import PackagingError, PreconditionFailedError
-from kinetic.submit.package import (
-    Call,
-    PackagedCall,
-    PackageOptions,
-    Uploaded,
-    package,
-    plan_of,
-    upload,
-)
+from kinetic.settings.settings import resolve
+from kinetic.submit.package import Package
 from kinetic_payload.calls.call import CallHeader, read_header
 from kinetic_payload.errors import TreeChangedError
 from kinetic_payload.layout import JobObjects, context_object
-from kinetic_payload.progress import Advance
+from kinetic_payload.progress import Advance, TrackProgress, silent
 from kinetic_payload.project.snapshot import Snapshot
-from kinetic_servers.fakes import FakeStore
+from kinetic_payload.stores.store import Location
+from kinetic_servers.fakes import FakeStore, a_request
 
 JOB = "cpu-f-20260101-000000-abcdef0"
+
+
+class At(FakeStore):
+    """A store in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    @property
+    def location(self) -> Location:
+        return Location("folder", str(self.folder))
 
 
 class Packages:
@@ -41,37 +48,29 @@ class Packages:
         self.project, self.root = project, project.root
         self.work = project.module("jobs", "def work(*args): ...\n").work
         self.store = FakeStore()
-        self.options = PackageOptions(
-            home=home,
-            cwd=self.root,
-            user_home=self.root.parent / "me",
-            root=None,
-            no_default_excludes=False,
-            context_warn_mb=100,
-            payload_warn_mb=50,
-            kinetic_version="0",
-        )
+        self.home = home
+        self.environ: dict[str, str] = {}
+        self.backend = "local"
         self.checked: list[Data] = []
         self.warned: list[str] = []
-        self.packed: list[PackagedCall] = []
+        self.packed: list[Package] = []
 
     def data(self, *, fuse: bool = False) -> Data:
         """Return a folder of the project with one file."""
         self.project.write("set/one.txt", "1")
         return Data(str(self.root / "set"), fuse=fuse)
 
-    def package(self, *args: Any, **volumes: Data) -> PackagedCall:
-        call = Call(function=self.work, args=args, kwargs={}, volumes=volumes)
-        plan = plan_of(call, self.options)
-        packed = package(
-            call, plan, self.options, check=self.checked.append, warn=self.warned.append
-        )
+    def package(self, *args: Any, track: TrackProgress = silent, **volumes: Data) -> Package:
+        environ = {"KINETIC_HOME": str(self.home), **self.environ}
+        settings = resolve({}, environ=environ, user_home=self.root.parent / "me")
+        request = replace(a_request(), settings=settings, backend=self.backend, volumes=volumes)
+        packed = Package(
+            request, self.work, args, {}, self.store, report=lambda _: None,
+            warn=self.warned.append, track=track,
+        )  # fmt: skip
         self.packed.append(packed)
+        packed.pack(self.checked.append)
         return packed
-
-    def upload(self, packed: PackagedCall, job_id: str = JOB, **how: Any) -> Uploaded:
-        how = {"report": lambda _: None, "warn": self.warned.append, **how}
-        return upload(packed, self.store, job_id, self.options, **how)
 
     def header(self, job_id: str = JOB) -> CallHeader:
         return read_header(io.BytesIO(self.store.read(JobObjects(job_id).payload)))
@@ -93,11 +92,12 @@ def packages(project, tmp_path: Path) -> Iterator[Packages]:
     made = Packages(project, tmp_path / "home")
     yield made
     for packed in made.packed:
-        packed.call.close()
+        packed.close()
 
 
 def test_a_call_is_uploaded_as_a_context_and_a_payload_that_names_it(packages: Packages) -> None:
-    sent = packages.upload(packages.package(1))
+    sent = packages.package(1)
+    sent.upload(JOB)
 
     names = JobObjects(JOB)
     assert packages.store.names() == sorted([context_object(sent.context_digest), names.payload])
@@ -114,16 +114,17 @@ def test_a_file_that_changes_after_the_snapshot_is_uploaded_as_it_is_then(
 ) -> None:
     packages.store = store = FakeStore(remote=remote)
     packages.project.write("data.txt", "before")
-    packed = packages.package()
+    sent = packages.package()
+    before = sent.context_digest
     packages.project.write("data.txt", "after!")
     if remote:  # The payload is uploaded before the change is noticed.
         written = threading.Event()
         store.journal.after("write */payload.pkl", written.set)
         store.journal.before("write contexts/*", lambda: written.wait(60))
 
-    sent = packages.upload(packed)
+    sent.upload(JOB)
 
-    assert sent.context_digest != packed.snapshot.digest
+    assert sent.context_digest != before
     assert packages.context().read("data.txt") == b"after!"
     assert sent.payload_digest == hashlib.sha256(store.read(JobObjects(JOB).payload)).hexdigest()
     assert store.names() == sorted([context_object(sent.context_digest), JobObjects(JOB).payload])
@@ -132,16 +133,18 @@ def test_a_file_that_changes_after_the_snapshot_is_uploaded_as_it_is_then(
 def test_a_project_that_changes_all_the_time_is_refused_with_a_hint(packages: Packages) -> None:
     log = packages.project.write("train.log", "before")
     packed, turns = packages.package(), []
+    take = packed.take_snapshot
 
     def restless() -> Snapshot:
-        taken = packed.retake()
+        taken = take()
         turns.append(log.write_text(f"line {len(turns)}"))
         return taken
 
     log.write_text("begun")
+    packed.take_snapshot = restless
 
     with pytest.raises(PackagingError, match=r"train\.log") as caught:
-        packages.upload(replace(packed, retake=restless))
+        packed.upload(JOB)
 
     assert caught.value.hint
     assert len(turns) == 2
@@ -150,10 +153,10 @@ def test_a_project_that_changes_all_the_time_is_refused_with_a_hint(packages: Pa
 
 def test_a_payload_is_written_once(packages: Packages) -> None:
     packed = packages.package()
-    packages.upload(packed)
+    packed.upload(JOB)
 
     with pytest.raises(PreconditionFailedError):
-        packages.upload(packed)
+        packed.upload(JOB)
 
 
 def test_data_is_uploaded_once_and_separately_from_the_project(packages: Packages) -> None:
@@ -161,7 +164,7 @@ def test_data_is_uploaded_once_and_separately_from_the_project(packages: Package
     same = Data(data.path)
 
     for job_id in (JOB, "two"):
-        packages.upload(packages.package([data, data], same, **{"/data": data}), job_id)
+        packages.package([data, data], same, **{"/data": data}).upload(job_id)
 
     # A volume may be the same object as an argument.
     assert {id(each) for each in packages.checked} == {id(data), id(same)}
@@ -179,7 +182,7 @@ def test_a_file_of_data_that_is_left_out_is_a_warning(packages: Packages) -> Non
     data = packages.data()
     (Path(data.path) / "gone").symlink_to("/nowhere/at/all")
 
-    packages.upload(packages.package(data))
+    packages.package(data).upload(JOB)
 
     [warning] = packages.warned
     assert "'gone' (a link that leads nowhere)" in warning
@@ -192,7 +195,7 @@ def test_data_that_changes_during_its_upload_is_uploaded_as_it_is_then(packages:
     change = partial((Path(data.path) / "one.txt").write_text, "2")
     packages.store.journal.before("read data-markers/*", change)
 
-    packages.upload(packed)
+    packed.upload(JOB)
 
     assert packages.pack().read("one.txt") == b"2"
 
@@ -205,7 +208,7 @@ def test_data_that_changes_all_the_time_is_refused_by_name(packages: Packages) -
         packages.store.journal.before("read data-markers/*", change)
 
     with pytest.raises(TreeChangedError, match=r"Data\('.*/set'\) .*'one.txt' changed") as raised:
-        packages.upload(packed)
+        packed.upload(JOB)
 
     assert "nothing writes to it" in (raised.value.hint or "")
 
@@ -213,7 +216,7 @@ def test_data_that_changes_all_the_time_is_refused_by_name(packages: Packages) -
 def test_data_that_is_read_in_place_is_not_uploaded(packages: Packages) -> None:
     data = packages.data(fuse=True)
 
-    packages.upload(packages.package(data))
+    packages.package(data).upload(JOB)
 
     [ref] = packages.header().data
     assert (ref.fuse, ref.local_path, ref.digest) == (True, data.path, None)
@@ -227,16 +230,12 @@ def test_a_function_of_a_module_inside_data_is_pickled_by_value(packages: Packag
     data = Data(str(project.root / project.package / "set"))
 
     # A module in the snapshot is pickled by its name.
-    by_name, by_value = io.BytesIO(), io.BytesIO()
-    for argument, stream in ((None, by_name), (data, by_value)):
-        call = packages.package(helper.help, argument).call
-        call.write(stream, refs=(), context_digest=None, kinetic_version="0")
-    assert b"the marker" not in by_name.getvalue()
-    assert b"the marker" in by_value.getvalue()
+    assert b"the marker" not in packages.package(helper.help, None).call.pickle
+    assert b"the marker" in packages.package(helper.help, data).call.pickle
 
 
 def test_home_and_key_are_not_shipped_with_the_project(packages: Packages, tmp_path: Path) -> None:
-    packages.options = replace(packages.options, home=packages.root / "home")
+    packages.home = packages.root / "home"
     first = packages.package().snapshot
     packages.project.write("home/store/job/payload.pkl", "large")
     assert packages.package().snapshot.digest == first.digest
@@ -245,7 +244,7 @@ def test_home_and_key_are_not_shipped_with_the_project(packages: Packages, tmp_p
     (home / "jobs").mkdir(parents=True)
     (home / "key").write_text("secret")
     (home / "jobs" / "note").touch()
-    packages.options = replace(packages.options, home=home)
+    packages.home = home
     for link, target in (("identity", home / "key"), ("seen", home / "jobs")):
         (packages.root / link).symlink_to(target)
     shipped = {entry.path for entry in packages.package().snapshot.entries}
@@ -258,29 +257,41 @@ def test_home_and_store_inside_data_are_not_uploaded(packages: Packages) -> None
     packages.project.write("set/.kinetic/key", "secret")
     packages.project.write("set/objects/data/x", "large")
     folder = Path(data.path)
-    packages.options = replace(packages.options, home=folder / ".kinetic", store=folder / "objects")
+    packages.home = folder / ".kinetic"
+    packages.store = At(folder / "objects")
 
-    packages.upload(packages.package(data))
+    packages.package(data).upload(JOB)
 
     assert packages.pack().namelist() == ["one.txt"]
     assert packages.warned == []
 
 
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [({"context_warn_mb": 0.5, "payload_warn_mb": 0.5}, ["the project", "the call"]), ({}, [])],
-)
+@pytest.mark.parametrize(("limit", "expected"), [("0.5", ["the project", "the call"]), ("100", [])])
 def test_a_large_project_and_a_large_call_are_warnings(
-    packages: Packages, limits: dict[str, float], expected: list[str]
+    packages: Packages, limit: str, expected: list[str]
 ) -> None:
     packages.project.write("big.bin", "x" * 600_000)
-    packages.options = replace(packages.options, **limits)
+    for what in ("CONTEXT", "PAYLOAD"):
+        packages.environ[f"KINETIC_{what}_SIZE_WARN_MB"] = limit
 
     packages.package(bytes(600_000))
 
     assert len(packages.warned) == len(expected)
     for warning, start in zip(packages.warned, expected, strict=True):
         assert warning.lower().startswith(start)
+
+
+@pytest.mark.parametrize("this_machine", [True, False])
+def test_a_library_for_macos_is_a_warning_if_the_job_runs_on_linux(
+    packages: Packages, this_machine: bool
+) -> None:
+    packages.project.write("_fast.cpython-311-darwin.so", "")
+    packages.backend = "local" if this_machine else "gke"
+
+    packages.package()
+
+    expected = ["_fast.cpython-311-darwin.so"] * (sys.platform != "darwin" or not this_machine)
+    assert [warning.partition(":")[0] for warning in packages.warned] == expected
 
 
 def test_project_and_data_are_uploaded_in_parallel_over_a_network(packages: Packages) -> None:
@@ -291,9 +302,9 @@ def test_project_and_data_are_uploaded_in_parallel_over_a_network(packages: Pack
     packages.store.journal.before("write contexts/*", lambda: together.wait(60))
     packages.store.journal.before("write data/*", lambda: together.wait(60))
 
-    sent = packages.upload(packed)
+    packed.upload(JOB)
 
-    assert packages.header().context_digest == sent.context_digest
+    assert packages.header().context_digest == packed.context_digest
     assert packages.pack().namelist() == ["one.txt"]
 
 
@@ -310,8 +321,8 @@ def test_the_progress_of_an_upload_is_tracked(packages: Packages) -> None:
 
         yield advance
 
-    packed = packages.package(bytes(1_000_000))
-    packages.upload(packed, track=track)
+    packed = packages.package(bytes(1_000_000), track=track)
+    packed.upload(JOB)
 
     assert done["uploading the call"] == len(packages.store.read(JobObjects(JOB).payload))
     assert totals["uploading the call"] == packed.call.size

@@ -19,7 +19,7 @@ def request(
     **options: object,
 ) -> JobRequest:  # fmt: skip
     checked = check_options(**{"accelerator": "cpu", **options})
-    settings = resolve(checked.settings, environ=environ or {}, user_home=tmp_path)
+    settings = resolve(checked.overrides, environ=environ or {}, user_home=tmp_path)
     return request_of(checked, train, settings, environ=captured or {}, cwd=Path("/project"))
 
 
@@ -192,6 +192,6 @@ def test_pod_overrides_of_the_profile_are_checked_and_replaced_by_the_argument(
 def test_the_service_account_is_a_setting(tmp_path: Path) -> None:
     a_profile(tmp_path, service_account="from-profile")
 
-    assert request(tmp_path).service_account == "from-profile"
+    assert request(tmp_path).settings.service_account.value == "from-profile"
     environ = {"KINETIC_SERVICE_ACCOUNT": "from-variable"}
-    assert request(tmp_path, environ=environ).service_account == "from-variable"
+    assert request(tmp_path, environ=environ).settings.service_account.value == "from-variable"

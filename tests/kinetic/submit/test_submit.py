@@ -66,7 +66,7 @@ class User:
     def request(self, captured: dict[str, str] | None = None, **options: Any) -> JobRequest:
         checked = check_options(**{"accelerator": "cpu", "backend": "local", **options})
         environ = {"KINETIC_HOME": str(self.home)}
-        settings = resolve(checked.settings, environ=environ, user_home=self.home)
+        settings = resolve(checked.overrides, environ=environ, user_home=self.home)
         return request_of(
             checked, lambda: None, settings, environ=captured or {}, cwd=self.project.root
         )

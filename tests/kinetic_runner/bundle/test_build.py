@@ -33,8 +33,11 @@ class Job:
         payload = self.header.encode() + b"\n" + cloudpickle.dumps((function, (), {}))
         (self.folder / "store/job").mkdir(parents=True)
         (self.folder / "store/job/payload.pkl").write_bytes(payload)
+        record = {"job_id": "job", "payload_digest": hashlib.sha256(payload).hexdigest()}
+        data = json.dumps(record).encode()
+        (self.folder / "store/job/handle.json").write_bytes(data)
         command = [python, "-u", *flags, bundle, "--store", self.folder / "store", "--job", "job"]
-        command += ["--payload-digest", hashlib.sha256(payload).hexdigest()]
+        command += ["--record-digest", hashlib.sha256(data).hexdigest()]
         command += ["--workspace", self.folder / "workspace"]
         return subprocess.run(
             command, capture_output=True, env={"PATH": os.defpath}, cwd=cwd, check=False

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,16 @@ from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.project.context import ensure_context
 from kinetic_payload.project.snapshot import tree_of
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 from kinetic_runner.child.debugger import listening_in
+from kinetic_runner.command_line import Arguments
 from kinetic_runner.data import mounts
 from kinetic_runner.task import Task
 
 JOB = "cpu-train-20260101-000000-abcdef0"
+TEXTS = [each.name for each in fields(JobRecord) if each.type == "str" and each.default is MISSING]
 DRIVER = """
 import json, sys
 from kinetic_payload.records.encode import encode
@@ -77,7 +80,8 @@ class Job:
     args: tuple[Any, ...] = ()
     header: dict[str, Any] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
-    task: dict[str, Any] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    host: int = 0
     before: str = ""
     """Code that the process runs first."""
 
@@ -111,17 +115,20 @@ class Job:
         call = By(rebuild.resolve, "train", "train", 0), self.args, {}
         payload = header.encode() + b"\n" + pickle.dumps(call)
         self.store.write(JobObjects(JOB).payload, payload)
-        task = Task(
+        record = {
+            **dict.fromkeys(TEXTS, ""),
+            "job_id": JOB,
+            "payload_digest": hashlib.sha256(payload).hexdigest(),
+            "context_digest": tree.digest,
+            **self.record,
+        }
+        arguments = Arguments(
             store=str(self.folder / "store"),
-            job_id=JOB,
-            attempt=1,
-            host=0,
-            hosts=1,
-            payload_digest=hashlib.sha256(payload).hexdigest(),
-            context_digest=tree.digest,
+            job=JOB,
+            record_digest="",
             workspace=str(self.space),
         )
-        return replace(task, **self.task)
+        return Task(arguments=arguments, record=JobRecord(**record), attempt=1, host=self.host)
 
     def start(self, task: Task | None = None) -> subprocess.Popen[str]:
         task = task or self.submit()
@@ -228,7 +235,7 @@ def spoil_payload(job: Job, _: Task) -> None:
 
 def spoil_context(job: Job, task: Task) -> None:
     job.write({"train.py": "def train(): return 'evil'"})
-    with job.store.writer(context_object(str(task.context_digest))) as stream:
+    with job.store.writer(context_object(str(task.record.context_digest))) as stream:
         tree_of(job.project).write(stream)
 
 
@@ -355,7 +362,7 @@ JAX_THAT_JOINS = {
 @pytest.mark.parametrize(("hosts", "joined"), [(2, [["127.0.0.1:9", 2, 0]]), (1, [])])
 def test_importing_jax_joins_the_hosts_of_a_slice(job: Job, hosts: int, joined: Any) -> None:
     job.write(JAX_THAT_JOINS)
-    job.task, job.env = {"hosts": hosts}, {"KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:9"}
+    job.record, job.env = {"hosts": hosts}, {"KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:9"}
     job.code = "import jax\ndef train(): return jax.distributed.calls\n"
 
     assert job.run().value == joined
@@ -365,7 +372,7 @@ def test_importing_jax_joins_the_hosts_of_a_slice(job: Job, hosts: int, joined: 
 def test_a_host_that_cannot_join_may_have_lost_a_peer(job: Job, at_import: bool) -> None:
     job.write(JAX_THAT_JOINS)
     job.write({"jax/distributed.py": "def initialize(**_): raise RuntimeError('DEADLINE')\n"})
-    job.task, job.env = {"hosts": 2}, {"KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:9"}
+    job.record, job.env = {"hosts": 2}, {"KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:9"}
     job.code = "import jax\ndef train(): pass\n" if at_import else "def train():\n    import jax\n"
 
     outcome = job.run().outcome
@@ -386,7 +393,7 @@ def test_another_attempt_reuses_what_is_unchanged_and_sees_nothing_else(
     job: Job, unchanged: bool, change: str
 ) -> None:
     job.add_data()
-    job.task = {"keep_inputs": True}
+    job.record = {"retries": 1}
     job.code = (
         "import os\nfrom pathlib import Path\ndef train(p):\n"
         "    p = Path(p)\n"
@@ -402,7 +409,8 @@ def test_another_attempt_reuses_what_is_unchanged_and_sees_nothing_else(
         for info in list(job.store.list()):
             job.store.delete(info.name)
 
-    second = job.run(replace(task, attempt=2, keep_inputs=False))
+    last = replace(task, attempt=2, record=replace(task.record, retries=0))
+    second = job.run(last)
 
     assert second.value == first.value == (["train.py"], ["x.csv"], "1,2")
     assert sorted(path.name for path in job.space.iterdir()) == ["data", "project"]
@@ -421,7 +429,6 @@ def test_data_that_is_gone_fails_its_phase_by_name(job: Job) -> None:
 def test_a_volume_appears_at_its_path_for_the_job_alone(job: Job) -> None:
     path = f"/kinetic-volume-{os.getpid()}-{os.urandom(4).hex()}"
     job.add_data(mount=path)
-    job.task = {"private_mounts": True}
     # A thread from before the data arrives sees it, too.
     job.code = (
         "import threading\nfrom pathlib import Path\n"
@@ -446,7 +453,7 @@ def test_a_value_that_cannot_be_pickled_is_named(job: Job) -> None:
 
 
 def test_only_the_leader_keeps_a_value(job: Job) -> None:
-    job.task = {"host": 1, "hosts": 2}
+    job.host, job.record = 1, {"hosts": 2}
 
     outcome = job.run().outcome
 
@@ -524,7 +531,7 @@ def test_a_watchdog_that_was_not_switched_off_does_not_cost_the_value(
 
 
 def test_a_missing_debugger_fails_the_phase_environment_with_advice(job: Job) -> None:
-    job.task, job.before = {"debug_port": 0}, "import sys; sys.modules['debugpy'] = None\n"
+    job.record, job.before = {"debug": True}, "import sys; sys.modules['debugpy'] = None\n"
 
     outcome = job.run().outcome
 
@@ -535,7 +542,7 @@ def test_a_missing_debugger_fails_the_phase_environment_with_advice(job: Job) ->
 
 @pytest.mark.skipif(importlib.util.find_spec("debugpy") is None, reason="debugpy is an extra")
 def test_a_stop_ends_the_wait_for_a_debugger(job: Job, wait_until: Callable[..., None]) -> None:
-    job.task = {"debug_port": 0}
+    job.record = {"debug": True}
     process = job.start()
     assert process.stdout is not None
     # debugpy itself may warn before it listens.

@@ -30,7 +30,7 @@ finally:
 """
 ONE = "[signal.SIGTERM]"
 BOTH = "[signal.SIGTERM, signal.SIGURG]"
-LIMITS = ("--timeout", "0.1", "--grace", "100000")
+GRACE = ("--grace", "100000")
 
 
 def taken(runner, numbers: str, before: str = "") -> str:
@@ -43,7 +43,7 @@ def test_a_supervisor_stops_a_function_at_once_whatever_native_code_has_taken(ru
     read_end, write_end = os.pipe()
     process = runner.start(
         taken(runner, numbers),
-        *("--grace", "100000", "--lifeline", str(read_end)),
+        *(*GRACE, "--lifeline", str(read_end)),
         phase="data",
         pass_fds=[read_end],
     )
@@ -69,7 +69,7 @@ KEEP = "os.fork() or time.sleep(600)\n" + CLOSE  # Another process still has the
 )
 def test_a_time_limit_stops_a_function_whatever_was_done_to_the_pipe(runner, numbers, before):
     watched = f"{before}\nstopping.requests.watch()" if before else ""  # As after `import jax`.
-    done = runner.run(taken(runner, numbers, watched), *LIMITS, phase="data")
+    done = runner.run(taken(runner, numbers, watched), *GRACE, timeout=0.1, phase="data")
 
     assert done.outcome["reason"] == "timeout"
     assert b"tidied up" in done.log
@@ -89,7 +89,7 @@ def test_a_preempted_function_has_most_of_the_grace_and_is_stopped_before_its_en
 
 def test_a_handler_of_the_users_is_called_in_place_of_ours(runner):
     handler = "signal.signal(signal.SIGTERM, lambda *_: print('saved', flush=True) or os._exit(0))"
-    done = runner.run(taken(runner, BOTH, handler), *LIMITS, phase="data")
+    done = runner.run(taken(runner, BOTH, handler), *GRACE, timeout=0.1, phase="data")
 
     assert done.log.endswith(b"saved\n")
 
@@ -100,7 +100,7 @@ signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
 tell({"phase": "call"})
 time.sleep(600)
 """
-    done = runner.run(INSTALL + body, "--timeout", "0.1", "--grace", "1", phase="data")
+    done = runner.run(INSTALL + body, "--grace", "1", timeout=0.1, phase="data")
 
     assert done.outcome["signal"] == signal.SIGKILL
     assert done.log.count(b"saving") == 1
@@ -123,6 +123,6 @@ for _ in range(100):  # SIGTERM may come before the process has begun.
     ends.add(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(ends, signal.pthread_sigmask(signal.SIG_BLOCK, []))
 """
-    done = runner.run(INSTALL + body, "--timeout", "60")
+    done = runner.run(INSTALL + body, timeout=60)
 
     assert done.log == b"7\n{-15} set()\n"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.errors import InvalidRequestError, RecordError
 from kinetic_runner.command_line import Arguments
 from kinetic_runner.parent.attempt import run_attempt
 
@@ -32,10 +33,22 @@ class Quick:
         raise BeginsError
 
 
-def test_orphans_are_adopted_before_the_task_is_sent(tmp_path: Path) -> None:
-    arguments = Arguments(
-        store=str(tmp_path), job="job", payload_digest="0", workspace=str(tmp_path)
-    )
+@pytest.fixture
+def arguments_for(stored_record: Callable[..., str]) -> Callable[..., Arguments]:
+    def make(folder: Path, *, idle: bool = False, **record: Any) -> Arguments:
+        digest = stored_record(folder, "job", **record)
+        return Arguments(
+            store=str(folder), job="job", record_digest=digest, workspace=str(folder), idle=idle
+        )
+
+    return make
+
+
+Make = Callable[..., Arguments]
+
+
+def test_orphans_are_adopted_before_the_task_is_sent(tmp_path: Path, arguments_for: Make) -> None:
+    arguments = arguments_for(tmp_path)
     child: Any = Quick()
     signals: Any = SimpleNamespace(wait=lambda _: False)
 
@@ -60,43 +73,58 @@ class Signals:
         return self.stop_requested
 
 
-def unavailable(folder: Path) -> Path:
-    """Make a store that fails until the returned file is removed."""
-    there = folder / "job"
-    there.write_text("")
-    return there
+def unavailable(folder: Path) -> Callable[[], object]:
+    """Let the store fail until the returned function is called."""
+    there, away = folder / "job/handle.json", folder / "away"
+    there.rename(away)
+    there.symlink_to(there)  # No process can open that.
+    return lambda: (there.unlink(), away.rename(there))
 
 
-def arguments_for(folder: Path, **more: Any) -> Arguments:
-    return Arguments(
-        store=str(folder), job="job", payload_digest="0", workspace=str(folder), **more
-    )
-
-
-def test_a_pod_claims_its_attempt_after_an_outage_of_any_length(tmp_path: Path) -> None:
+def test_a_pod_reads_its_record_after_an_outage_of_any_length(
+    tmp_path: Path, arguments_for: Make
+) -> None:
     child: Any = Quick()
-    signals: Any = Signals(unavailable(tmp_path).unlink, after=6)
+    arguments = arguments_for(tmp_path)
+    signals: Any = Signals(unavailable(tmp_path), after=6)
 
     with pytest.raises(BeginsError):
-        run_attempt(arguments_for(tmp_path), {}, child, signals)
+        run_attempt(arguments, {}, child, signals)
 
     assert (tmp_path / "job/attempts/1/host-0.claim").exists()
 
 
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_a_stop_of_a_pod_during_an_outage_does_not_end_the_job(tmp_path: Path, hosts: int) -> None:
+def test_another_record_than_the_one_that_was_started_is_refused(
+    tmp_path: Path, arguments_for: Make, stored_record: Callable[..., str]
+) -> None:
     child: Any = Quick()
+    arguments = arguments_for(tmp_path)
+    stored_record(tmp_path, "job", payload_digest="another")
+    signals: Any = Signals(lambda: None, after=6)
+
+    with pytest.raises(RecordError, match="not the record"):
+        run_attempt(arguments, {}, child, signals)
+
+    assert not (tmp_path / "job/attempts").exists()
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_stop_of_a_pod_during_an_outage_does_not_end_the_job(
+    tmp_path: Path, hosts: int, arguments_for: Make
+) -> None:
+    child: Any = Quick()
+    arguments = arguments_for(tmp_path, hosts=hosts)
     unavailable(tmp_path)
     signals: Any = Signals(lambda: None, after=6, stop=True)
     environment = {"KINETIC_HOST_INDEX": "0"}
 
-    code = run_attempt(arguments_for(tmp_path, hosts=hosts), environment, child, signals)
+    code = run_attempt(arguments, environment, child, signals)
 
     assert code == 143
 
 
 def test_an_idle_leader_that_cannot_begin_tries_more_and_more_seldom(
-    tmp_path: Path, capsys: Any
+    tmp_path: Path, capsys: Any, arguments_for: Make
 ) -> None:
     child: Any = Quick()
     signals: Any = Signals(lambda: None, after=9, stop=True)
@@ -111,11 +139,13 @@ def test_an_idle_leader_that_cannot_begin_tries_more_and_more_seldom(
         run_attempt(arguments_for(tmp_path), environment, child, signals)
 
 
-def test_an_idle_leader_ends_its_job_if_its_container_was_killed_too_often(tmp_path: Path) -> None:
+def test_an_idle_leader_ends_its_job_if_its_container_was_killed_too_often(
+    tmp_path: Path, arguments_for: Make
+) -> None:
     child: Any = SimpleNamespace(kill=lambda: None)
     for attempt in (1, 2):
         signals: Any = Signals(lambda: None, after=1, stop=True)
-        idle = arguments_for(tmp_path, idle=True, retries=1)
+        idle = arguments_for(tmp_path, idle=True, workload="LeaderWorkerSet", retries=1)
         with pytest.raises(BeginsError):
             run_attempt(idle, {}, Quick(), signals)  # type: ignore[arg-type]
         assert (tmp_path / f"job/attempts/{attempt}/host-0.claim").exists()

@@ -114,8 +114,7 @@ print(memory.name, flush=True)
     ],
 )
 def test_shared_memory_is_removed_however_the_function_ends(runner, end):
-    limits = ("--timeout", "0.2", "--grace", "0")
-    done = runner.run(f"{SHARED_MEMORY}{end}", *limits, phase="data")
+    done = runner.run(f"{SHARED_MEMORY}{end}", "--grace", "0", timeout=0.2, phase="data")
 
     name = done.log.split()[0].decode()
     assert not os.path.exists(f"/dev/shm/{name}")

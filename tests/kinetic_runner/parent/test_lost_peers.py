@@ -47,13 +47,18 @@ class Slice:
         payload = header.encode() + b"\n" + cloudpickle.dumps((function, (str(folder),), {}))
         (self.store / "job").mkdir(parents=True)
         (self.store / "job/payload.pkl").write_bytes(payload)
-        self.digest = hashlib.sha256(payload).hexdigest()
+        record = {
+            "job_id": "job", "payload_digest": hashlib.sha256(payload).hexdigest(), "hosts": 2,
+            "workload": "JobSet",
+        }  # fmt: skip
+        (self.store / "job/handle.json").write_text(json.dumps(record))
+        self.digest = hashlib.sha256(json.dumps(record).encode()).hexdigest()
         self.port = socket.socket()  # While it is bound, only JAX, which shares ports, gets it.
         self.port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self.port.bind(("127.0.0.1", 0))
 
     def start(self, host: int, grace: str) -> None:
-        flags = ["--store", str(self.store), "--job", "job", "--payload-digest", self.digest]
+        flags = ["--store", str(self.store), "--job", "job", "--record-digest", self.digest]
         flags += ["--workspace", str(self.folder / f"workspace-{host}"), "--grace", grace]
         environment = {
             **os.environ,  # noqa: TID251
@@ -62,7 +67,7 @@ class Slice:
             Env.COORDINATOR: f"127.0.0.1:{self.port.getsockname()[1]}",
             "JAX_PLATFORMS": "cpu",
         }
-        command = [sys.executable, "-u", "-c", PARENT, *flags, "--hosts", "2", "--retries", "0"]
+        command = [sys.executable, "-u", "-c", PARENT, *flags]
         with (self.folder / f"log-{host}").open("wb") as log:
             self.hosts.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
 

@@ -33,6 +33,9 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+IDLE = "--idle-after-report"
+
+
 @pytest.fixture
 def ready(tmp_path):
     """A file, and the code by which a function reports there that it runs."""
@@ -86,22 +89,24 @@ def test_each_run_is_the_next_attempt_and_no_attempt_runs_twice(runner):
 # Further attempts
 
 
-def evicted(runner, *flags):
+def evicted(runner, **record):
     mark = runner.folder / f"ready-{len(runner.started)}"
-    process = runner.start(f"open({str(mark)!r}, 'w').write('.'); time.sleep(600)", *flags)
+    process = runner.start(
+        f"open({str(mark)!r}, 'w').write('.'); time.sleep(600)", "--grace", "0.2", **record
+    )
     runner.wait_for(mark)
     process.terminate()
     return process.wait(300)
 
 
 def test_an_idle_leader_keeps_its_container_once_the_job_has_ended(runner, wait_until):
-    flags = ("--idle-after-report", "--end-marker", "--retries", "1")
+    record = {"workload": "LeaderWorkerSet", "retries": 1}
     ran = runner.folder / "ran"
     body = f"open({str(ran)!r}, 'a').write('x'); assert len(open({str(ran)!r}).read()) > 1"
 
     # A failure with a retry left: the system starts the container again.
-    assert runner.run(body, *flags).code == 1
-    process = runner.start(body, *flags)
+    assert runner.run(body, IDLE, **record).code == 1
+    process = runner.start(body, IDLE, **record)
     wait_until(lambda: is_end_marker(runner.output.read_text(), "job"))
     time.sleep(0.3)  # noqa: TID251 - it must not end
     assert process.poll() is None
@@ -109,7 +114,7 @@ def test_an_idle_leader_keeps_its_container_once_the_job_has_ended(runner, wait_
     process.kill()  # its container
     process.wait()
     # The next one finds the job finished.
-    process = runner.start(body, *flags, stderr=subprocess.PIPE)
+    process = runner.start(body, IDLE, **record, stderr=subprocess.PIPE)
     assert b"has ended already" in process.stderr.readline()
     time.sleep(0.3)  # noqa: TID251 - it must not end
     assert process.poll() is None
@@ -120,7 +125,7 @@ def test_an_idle_leader_keeps_its_container_once_the_job_has_ended(runner, wait_
 
 
 def test_without_retries_a_failure_of_an_idle_leader_ends_the_job(runner, wait_until):
-    process = runner.start("raise ValueError", "--idle-after-report")
+    process = runner.start("raise ValueError", IDLE, workload="LeaderWorkerSet")
     wait_until(lambda: runner.read("job/outcome.json"))
     process.send_signal(signal.SIGTERM)
 
@@ -129,12 +134,12 @@ def test_without_retries_a_failure_of_an_idle_leader_ends_the_job(runner, wait_u
 
 
 def test_evictions_use_up_no_retry_and_one_more_than_allowed_ends_the_job(runner):
-    flags = ("--preemptions", "1", "--retries", "1", "--grace", "0.2", "--end-marker")
-    assert runner.run("raise ValueError", *flags).final is None
+    record = {"workload": "Job", "preemptions": 1, "retries": 1}
+    assert runner.run("raise ValueError", **record).final is None
     for _ in range(2):
-        assert evicted(runner, *flags) == 143
+        assert evicted(runner, **record) == 143
 
-    done = runner.run("print('ran')", *flags, stderr=subprocess.DEVNULL)
+    done = runner.run("print('ran')", **record, stderr=subprocess.DEVNULL)
 
     assert (done.code, done.output) == (2, f"{end_marker('job', 4, 0)}\n".encode())
     assert (done.final["status"], done.final["attempt"]) == ("failed", 3)
@@ -188,7 +193,10 @@ def test_an_invalid_key_is_refused_without_being_shown(runner):
 def test_the_marker_is_the_last_line_and_is_printed_once_the_outcome_is_stored(runner, line):
     outcome = runner.store / "job" / "outcome.json"
     process = runner.start(
-        f"print('first'); {line}", "--end-marker", stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        f"print('first'); {line}",
+        workload="Job",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
 
     lines = []
@@ -204,15 +212,17 @@ def test_the_marker_is_the_last_line_and_is_printed_once_the_outcome_is_stored(r
 
 
 def test_a_failure_and_a_stop_are_marked_and_an_outcome_that_could_not_be_stored_is_not(runner):
-    done = runner.run("raise ValueError", "--end-marker")
+    record = {"workload": "Job", "retries": 1}
+    done = runner.run("raise ValueError", **record)
     assert done.output.splitlines()[-1].decode() == end_marker("job", 1, 0)
 
-    evicted(runner, "--end-marker", "--grace", "0.2")
+    evicted(runner, **record)
     assert runner.output.read_bytes().decode() == f"{end_marker('job', 2, 0)}\n"
 
     done = runner.run(
         f"import shutil; shutil.rmtree({str(runner.store)!r}); open({str(runner.store)!r}, 'w')",
-        *("--end-marker", "--report-seconds", "0"),
+        *("--report-seconds", "0"),
+        **record,
         stderr=subprocess.DEVNULL,
     )
     assert (done.code, done.output) == (1, b"")
@@ -224,7 +234,7 @@ def test_a_failure_and_a_stop_are_marked_and_an_outcome_that_could_not_be_stored
 def test_a_job_whose_hosts_are_replaced_alone_ends_if_one_has_finished(runner):
     def start(host, body):
         environment = {**os.environ, Env.HOST_INDEX: str(host)}  # noqa: TID251
-        return runner.start(body, "--hosts", "2", "--grace", "0", env=environment)
+        return runner.start(body, "--grace", "0", env=environment, hosts=2, workload="Job")
 
     leader, other = start(0, "time.sleep(600)"), start(1, "pass")
     assert other.wait(300) == 0
@@ -243,18 +253,19 @@ IGNORE = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell({'phase': 'call'})
 
 
 @pytest.mark.parametrize(
-    ("body", "phase", "flags", "code", "reason", "words"),
+    ("body", "phase", "timeout", "code", "reason", "words"),
     [
-        ("os._exit(0)", "call", "", 1, "exited", "exit code 0"),
-        ("os._exit(1)", "unpickle", "", 2, "exited", "exit code 1"),
-        ("import ctypes; ctypes.string_at(0)", "call", "", 139, "killed", "SIGSEGV"),
-        ("os.kill(os.getpid(), 9)", "call", "", 137, "killed", "memory"),
-        ("time.sleep(600)", "call", "--timeout 0.2", 1, "timeout", "0.2 s"),
-        (IGNORE, "data", "--timeout 0.2 --grace 0.2", 1, "timeout", "killed"),
+        ("os._exit(0)", "call", None, 1, "exited", "exit code 0"),
+        ("os._exit(1)", "unpickle", None, 2, "exited", "exit code 1"),
+        ("import ctypes; ctypes.string_at(0)", "call", None, 139, "killed", "SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "call", None, 137, "killed", "memory"),
+        ("time.sleep(600)", "call", 0.2, 1, "timeout", "0.2 s"),
+        (IGNORE, "data", 0.2, 1, "timeout", "killed"),
     ],
 )
-def test_the_outcome_names_how_the_process_ended(runner, body, phase, flags, code, reason, words):
-    done = runner.run(f"print('last words')\n{body}", *flags.split(), phase=phase)
+def test_the_outcome_names_how_the_process_ended(runner, body, phase, timeout, code, reason, words):
+    body = f"print('last words')\n{body}"
+    done = runner.run(body, "--grace", "0.2", phase=phase, timeout=timeout)
 
     assert (done.code, done.outcome["exit_code"]) == (code, code)
     assert (done.outcome["reason"], done.log.splitlines()[0]) == (reason, b"last words")
@@ -338,7 +349,7 @@ def test_reports_are_not_written_to_a_file_with_the_number_of_their_pipe(runner)
     ],
 )  # fmt: skip
 def test_exit_handlers_and_threads_that_do_not_end_are_cut_off(runner, remains, words):
-    done = runner.run(remains, *("--timeout", "600"), linger=0.2)
+    done = runner.run(remains, timeout=600, linger=0.2)
 
     assert (done.code, done.outcome["succeeded"]) == (0, True)
     assert words in done.log
@@ -350,10 +361,10 @@ def test_exit_handlers_and_threads_that_do_not_end_are_cut_off(runner, remains, 
 def test_the_time_limit_counts_only_the_call_and_leaves_a_grace_to_save_state(runner):
     for phase in ("data", "report"):
         body = f"tell({{'phase': {phase!r}}}); time.sleep(0.4)"
-        assert runner.run(body, "--timeout", "0.1", phase="data", job=phase).code == 0
+        assert runner.run(body, timeout=0.1, phase="data", job=phase).code == 0
 
     body = f"{SAVE_ON_SIGTERM}\n    tell({{'phase': 'call'}}); time.sleep(600)"
-    done = runner.run(body, "--timeout", "0.2", phase="data")
+    done = runner.run(body, timeout=0.2, phase="data")
 
     assert (done.code, done.outcome["reason"]) == (1, "timeout")
     assert done.log.endswith(b"saving\nsaved\n")
@@ -362,8 +373,9 @@ def test_the_time_limit_counts_only_the_call_and_leaves_a_grace_to_save_state(ru
 @pytest.mark.parametrize("phase", ["fetch", "call", "report"])
 def test_sigterm_in_any_phase_is_reported_and_does_not_end_the_job(runner, ready, phase):
     mark, body = ready
-    flags = ("--retries", "0", "--grace", "0.2")
-    process = runner.start(f"{body}; time.sleep(600)", *flags, phase=phase)
+    process = runner.start(
+        f"{body}; time.sleep(600)", "--grace", "0.2", phase=phase, workload="Job"
+    )
     runner.wait_for(mark)
 
     process.terminate()
@@ -543,7 +555,8 @@ def test_a_reader_that_does_not_read_does_not_delay_the_time_limit(runner):
     read_end, write_end = os.pipe()
     process = runner.start(
         "while True: os.write(1, b'x' * 65536)",
-        *("--timeout", "0.5", "--grace", "0.5"),
+        *("--grace", "0.5"),
+        timeout=0.5,
         stdout=write_end,
     )
     os.close(write_end)

@@ -173,13 +173,6 @@ KEY = Signer(b"k" * 32)
 CANCELLED = encode(Outcome(job_id="job", status="cancelled", written_by="client"))
 
 
-def test_with_a_key_outcomes_are_signed_for_their_own_names(store):
-    reporter(store, signer=KEY).report(ended())
-
-    for name in (JOB.outcome, JOB.host_outcome(1, 0)):
-        KEY.verify(store.read(name), name)
-
-
 @pytest.mark.parametrize("signer", [UNSIGNED, KEY])
 def test_the_first_outcome_stays(store, signer):
     cancelled = signer.sign(CANCELLED, JOB.outcome)
@@ -267,36 +260,14 @@ def test_attempts_without_a_report_consume_retries_where_nothing_else_limits_the
 ):
     attempts(store, *earlier)
     number = len(earlier) + 1
-    refusal = reporter(
-        store, signer=KEY, retries=1, silent_failures=silent
-    ).refuse_if_out_of_retries(number)
+    here = reporter(store, signer=KEY, retries=1, silent_failures=silent)
+    refusal = here.refuse(number, preemptions=None, replaced_alone=False)
 
     assert bool(refusal) is ends
     assert (final(store) is not None) is ends
     if ends:
         assert "2 attempts failed; retries=1 allows 2" in final(store)["message"]
         assert (final(store)["status"], final(store)["attempt"]) == ("failed", number - 1)
-
-
-def test_more_disruptions_than_allowed_end_the_job(store):
-    attempts(store, "terminated", "exception", "terminated", "unknown")
-    here = reporter(store, signer=KEY)
-
-    assert here.refuse_if_preempted(5, 2) == ""
-    assert final(store) is None
-    assert "Preempted 2 times; preemptions=1 allows 1" in here.refuse_if_preempted(5, 1)
-    assert (final(store)["status"], final(store)["attempt"]) == ("failed", 4)
-    KEY.verify(store.read(JOB.outcome), JOB.outcome)
-
-
-def test_a_host_that_has_finished_does_not_run_again_so_the_leader_ends_the_job(store):
-    reporter(store, 1, 2).report(ended(1))
-    leader, other = reporter(store, 0, 2), reporter(store, 1, 2)
-
-    assert leader.refuse_if_host_is_over(1) == other.refuse_if_host_is_over(2) == ""
-    assert final(store) is None
-    assert "Host 1 finished attempt 1 and cannot run again" in leader.refuse_if_host_is_over(2)
-    assert (final(store)["status"], final(store)["attempt"]) == ("failed", 1)
 
 
 # Waiting for others.

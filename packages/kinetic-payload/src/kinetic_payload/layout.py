@@ -251,36 +251,23 @@ def is_entry(path: str) -> bool:
 
 
 class Flag:
-    """The runner's command line."""
+    """The runner's command line: which job, and what its record does not say."""
 
     STORE = "--store"
     JOB = "--job"
-    PAYLOAD_DIGEST = "--payload-digest"
-    CONTEXT_DIGEST = "--context-digest"
-    ENVIRONMENT_DIGEST = "--environment-digest"
-    """The tree digest of packages that the runner installs: an archive like that of a project, with a
-    `pylock.toml` and the wheels that no index has."""
+    RECORD_DIGEST = "--record-digest"
+    """The digest of the job's record as it is stored: the runner uses no other."""
     WORKSPACE = "--workspace"
+    IDLE = "--idle-after-report"
+    """Wait for SIGTERM instead of exiting, because the system would start an ended container again."""
+    # A supervisor gives the following flags as well.
     ATTEMPT = "--attempt"
-    HOSTS = "--hosts"
-    TIMEOUT = "--timeout"
-    GRACE = "--grace"
-    RETRIES = "--retries"
-    """How many failures may be followed by another attempt; without this flag, another process decides."""
-    PREEMPTIONS = "--preemptions"
-    """How many disruptions may be followed by another attempt; without this flag, any number."""
-    END_MARKER = "--end-marker"
-    """Print `end_marker` at the end, for a process that follows the log."""
-    PRIVATE_MOUNTS = "--private-mounts"
-    KEEP_INPUTS = "--keep-inputs"
     LIFELINE = "--lifeline"
-    DEBUG_PORT = "--debug-port"
+    GRACE = "--grace"
     PENDING_UPLOADS = "--pending-uploads"
     """A folder that outlives the job, for objects that still have to be stored."""
     REPORT_SECONDS = "--report-seconds"
     """For how long storing the job's value and outcome is retried."""
-    IDLE = "--idle-after-report"
-    """Wait for SIGTERM instead of exiting, because the system would start an ended container again."""
 
 
 class Env:
@@ -360,6 +347,12 @@ EXIT_NOT_PREPARED: Final = 2
 EXIT_BAD_NODE: Final = 4
 """The accelerator of this node could not be initialised: the attempt is no failure of the function."""
 EXIT_TERMINATED: Final = 143
+
+GRACE_SECONDS: Final = 30.0
+"""Seconds between SIGTERM and SIGKILL; the default of Kubernetes."""
+
+DEBUG_PORT: Final = 5678
+"""The port of debugpy in a pod, on the loopback interface of the leader."""
 
 REPORT_SECONDS: Final = 3600.0
 """For how long storing a job's value and outcome is retried while its store fails."""

@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.layout import REPORT_SECONDS, Flag
+from kinetic_payload.layout import GRACE_SECONDS, REPORT_SECONDS, Flag
 
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """The runner's arguments."""
+    """The runner's arguments: which job, and what only its starter knows. The job's record has the rest."""
 
     store: str
+    """Location of the store: `gs://bucket` or a folder."""
     job: str
-    payload_digest: str
+    record_digest: str
     workspace: str
-    context_digest: str | None = None
-    environment_digest: str | None = None
-    attempt: int | None = None
-    hosts: int | None = None
-    timeout: float | None = None
-    grace: float = 30.0
-    retries: int | None = None
-    preemptions: int | None = None
-    private_mounts: bool = False
-    keep_inputs: bool = False
-    lifeline: int | None = None
-    debug_port: int | None = None
-    end_marker: bool = False
+    """A folder of this host of this attempt; made if missing."""
     idle: bool = False
+    attempt: int | None = None
+    lifeline: int | None = None
+    """A descriptor to the supervisor; None in a pod, which has none."""
+    grace: float = GRACE_SECONDS
     pending_uploads: str | None = None
+    """A folder that outlives the job, for values and outcomes that still have to be stored."""
     report_seconds: float = REPORT_SECONDS
+    """How many seconds to retry storing the value and the outcome."""
 
 
-_KINDS: Final = {each.name: str(each.type) for each in fields(Arguments)}
-_REQUIRED: Final = ("store", "job", "payload_digest", "workspace")
+_VALUES: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    Flag.STORE: ("store", str),
+    Flag.JOB: ("job", str),
+    Flag.RECORD_DIGEST: ("record_digest", str),
+    Flag.WORKSPACE: ("workspace", str),
+    Flag.ATTEMPT: ("attempt", int),
+    Flag.LIFELINE: ("lifeline", int),
+    Flag.GRACE: ("grace", float),
+    Flag.PENDING_UPLOADS: ("pending_uploads", str),
+    Flag.REPORT_SECONDS: ("report_seconds", float),
+}
+_REQUIRED: Final = (Flag.STORE, Flag.JOB, Flag.RECORD_DIGEST, Flag.WORKSPACE)
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """Parse the command line: `--flag value` or `--flag=value`.
+    """Parse the command line, `--flag value`.
 
     Raises:
         InvalidRequestError: A flag is unknown or missing, or its value is invalid.
@@ -49,34 +54,22 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     # Not with argparse: its import takes longer than everything else in the parent of a short job.
     values: dict[str, Any] = {}
     words = iter(argv)
-    for word in words:
-        flag, equals, text = word.partition("=")
-        name = "idle" if flag == Flag.IDLE else flag.removeprefix("--").replace("-", "_")
-        if name not in _KINDS:
-            raise InvalidRequestError(f"{flag!r} is not a flag of the runner.")
-        if _KINDS[name] == "bool":
-            values[name] = True
+    for flag in words:
+        if flag == Flag.IDLE:
+            values["idle"] = True
             continue
-        if not equals:
-            text = next(words, "")
-        if not text:
-            raise InvalidRequestError(f"{flag} needs a value.")
-        values[name] = _parse_value(flag, _KINDS[name], text)
-    missing = [f"--{name.replace('_', '-')}" for name in _REQUIRED if name not in values]
+        if flag not in _VALUES:
+            raise InvalidRequestError(f"{flag!r} is not a flag of the runner.", hint=_USAGE)
+        name, parse = _VALUES[flag]
+        text = next(words, "")
+        try:
+            values[name] = parse(text)
+        except ValueError:
+            raise InvalidRequestError(f"{flag} is {text!r}; a number was expected.") from None
+    missing = [flag for flag in _REQUIRED if not values.get(_VALUES[flag][0])]
     if missing:
-        raise InvalidRequestError(f"{', '.join(missing)} must be given.")
+        raise InvalidRequestError(f"{', '.join(missing)} must be given.", hint=_USAGE)
     return Arguments(**values)
 
 
-def _parse_value(flag: str, kind: str, text: str) -> str | float:
-    if kind.startswith("str"):
-        return text
-    number = int if kind.startswith("int") else float
-    try:
-        value = number(text)
-    except ValueError:
-        value = -1
-    if 0 <= value < float("inf"):
-        return value
-    what = "a whole number" if number is int else "a number of seconds"
-    raise InvalidRequestError(f"{flag} is {text!r}; {what} was expected.")
+_USAGE: Final = f"Flags with a value: {', '.join(_VALUES)}. Without: {Flag.IDLE}."

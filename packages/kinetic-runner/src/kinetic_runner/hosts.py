@@ -1,4 +1,4 @@
-"""Decide which of the job's hosts this one is: environment → index, count, coordinator."""
+"""Decide which of the job's hosts this one is: environment → index."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ class Host:
 
     index: int = 0
     count: int = 1
-    coordinator: str | None = None
-    """`address:port` of the process that joins the hosts; None where there is only one."""
 
     @property
     def leader(self) -> bool:
@@ -28,24 +26,14 @@ class Host:
         return self.index == 0
 
 
-def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host:
-    """Decide which host this is.
-
-    *hosts* is the number of hosts; by default the environment gives it, else it is 1. An empty variable
-    counts as unset.
+def host_of(environment: Mapping[str, str], count: int) -> Host:
+    """Decide which of *count* hosts this is. An empty variable counts as unset.
 
     Raises:
-        InvalidRequestError: A variable is missing, invalid, or contradicts another value.
+        InvalidRequestError: A variable is missing or invalid.
     """
-    counted = _number(environment, Env.HOST_COUNT, least=1)
-    if hosts is not None and counted is not None and hosts != counted:
-        raise InvalidRequestError(
-            f"The command line gives {hosts} host(s), but {Env.HOST_COUNT} is {counted}.",
-            hint=f"Remove {Env.HOST_COUNT}, or make the two agree.",
-        )
-    count = hosts or counted or 1
     source = next((name for name in HOST_INDEX_SOURCES if environment.get(name)), None)
-    index = (_number(environment, source, least=0) or 0) if source else 0
+    index = (_number(environment, source) or 0) if source else 0
     if source is None and count > 1:
         raise InvalidRequestError(
             f"The job has {count} hosts, and no variable names the index of this host.",
@@ -56,7 +44,7 @@ def host_of(environment: Mapping[str, str], *, hosts: int | None = None) -> Host
             f"{source} is {index}, but the job has {count} host(s), counted from 0.",
             hint=f"Set {Env.HOST_INDEX}, which takes precedence, or correct the count.",
         )
-    return Host(index, count, environment.get(Env.COORDINATOR) or None)
+    return Host(index, count)
 
 
 def restarts_of(environment: Mapping[str, str], host: Host) -> int | None:
@@ -67,7 +55,7 @@ def restarts_of(environment: Mapping[str, str], host: Host) -> int | None:
     Raises:
         InvalidRequestError: The variable is invalid.
     """
-    return None if host.count == 1 else _number(environment, Env.RESTART_ATTEMPT, least=0)
+    return None if host.count == 1 else _number(environment, Env.RESTART_ATTEMPT)
 
 
 def tpu_variables(environment: Mapping[str, str], host: int) -> dict[str, str]:
@@ -87,14 +75,14 @@ def tpu_variables(environment: Mapping[str, str], host: int) -> dict[str, str]:
     return {_TPU_WORKER_ID: str(host), _TPU_WORKER_HOSTNAMES: names}
 
 
-def _number(environment: Mapping[str, str], name: str, *, least: int) -> int | None:
+def _number(environment: Mapping[str, str], name: str) -> int | None:
     text = environment.get(name, "").strip()
     if not text:
         return None
     # int() alone would accept "1_0", "+1" and non-ASCII digits.
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
+    if not (text.isascii() and text.isdigit()):
         raise InvalidRequestError(
-            f"{name} is {text!r}; a whole number from {least} was expected.",
+            f"{name} is {text!r}; a whole number from 0 was expected.",
             hint=f"Correct {name} where the job is defined.",
         )
     return int(text)

@@ -6,53 +6,62 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kinetic_payload.layout import REPORT_SECONDS
+from kinetic_payload.layout import DEBUG_PORT
+from kinetic_payload.records.job import JobRecord
+from kinetic_runner.command_line import Arguments
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One host of one attempt. Travels from parent to child as JSON."""
 
-    store: str
-    """Location of the store: `gs://bucket` or a folder."""
-    job_id: str
+    arguments: Arguments
+    record: JobRecord
+    """The job's record, verified."""
     attempt: int
     host: int
-    hosts: int
-    payload_digest: str
-    context_digest: str | None
-    environment_digest: str | None = None
-    """The digest of packages to install; None: the image has all that the function needs."""
-    workspace: str
-    """A folder of this host of this attempt; made if missing."""
-    report_file: str = "/dev/null"
-    """A file for reports, if the pipe for them is closed."""
+    mark: str = ""
+    """Distinguishes the files of this child from those of earlier ones in the workspace."""
     linger: float = 10.0
     """Seconds that threads and exit handlers may take after the outcome is reported."""
-    keep_inputs: bool = False
-    """Whether payload and project archive stay in the workspace, for another attempt."""
     stop_fd: int | None = None
     """The read end of the pipe through which a stop is requested."""
-    stop_file: str = ""
-    """A file that exists once a stop is requested, in case user code has closed the pipe."""
-    hold: bool = False
-    """Whether the coordinator of a slice, if it fails, stays until its parent ends it after the other hosts."""
-    debug_port: int | None = None
-    pending_uploads: str | None = None
-    """A folder that outlives the job, to which the value may be written for the parent to store."""
-    report_seconds: float = REPORT_SECONDS
-    """How many seconds to retry storing the value."""
     new_pod_seconds: float = 0.0
     """For how many seconds more to retry while the store rejects this pod's credentials."""
     signed: bool = False
     """Whether the job's records are signed. If so, an object that already has the value's name is replaced."""
-    private_mounts: bool = False
-    """Whether volumes are mounted in a namespace of the child's own, not in the machine's file system."""
 
     started_at: float | None = None
     """When a child that was started again after the installation of packages was started first; None: it is new."""
     install_seconds: float = 0.0
     """How long that installation took."""
+
+    @property
+    def report_file(self) -> str:
+        """A file for reports, if the pipe for them is closed."""
+        return f"{self.arguments.workspace}/.report-{self.mark}"
+
+    @property
+    def stop_file(self) -> str:
+        """A file that exists once a stop is requested, in case user code has closed the pipe."""
+        return f"{self.arguments.workspace}/.stop-{self.mark}"
+
+    @property
+    def keeps_inputs(self) -> bool:
+        """Whether payload and project archive stay in the workspace, which another attempt may have as well."""
+        return self.record.workload is None and self.record.retries > 0
+
+    @property
+    def private_mounts(self) -> bool:
+        """Whether volumes are mounted in a namespace of the child's own: others use this machine's paths, too."""
+        return self.record.workload is None
+
+    @property
+    def debug_port(self) -> int | None:
+        """The port of the debugger, if there is one. 0: any free port; the log names it."""
+        if not self.record.debug:
+            return None
+        return 0 if self.record.workload is None else DEBUG_PORT
 
     def encode(self) -> str:
         """Return the task as one line of JSON."""
@@ -62,6 +71,8 @@ class Task:
     def decode(cls, text: str) -> Task:
         """Rebuild a task from `encode`."""
         values: dict[str, Any] = json.loads(text)
+        values["arguments"] = Arguments(**values["arguments"])
+        values["record"] = JobRecord(**values["record"])
         return cls(**values)
 
 

@@ -188,7 +188,7 @@ class RemoteCallable(Generic[P, R]):
                 f"{self._name} was decorated inside a job, or unpickled: it has no arguments of @kinetic.run.",
                 hint="Decorate the function here.",
             )
-        settings = Settings.from_environment(**options.settings)
+        settings = Settings.from_environment(**options.overrides)
         return request_of(
             options, self._function, settings, environ=environment(), cwd=working_folder()
         )

@@ -48,7 +48,7 @@ def a_request(tmp_path: Path, **options: object) -> JobRequest:
     values = {"accelerator": "v5p-8", "container_image": "image:1", "backend": "gke", **options}
     checked = check_options(**values)
     environ = {"KINETIC_KUBE_CONTEXT": "mine"}
-    settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
+    settings = resolve(checked.overrides, environ=environ, user_home=tmp_path)
     return request_of(checked, train, settings, environ={}, cwd=tmp_path)
 
 
@@ -121,6 +121,7 @@ def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
     runner = Runner(digest="0" * 64, name="r.py", content=b"")
     launch = Launch(
         record=RECORD,
+        record_digest="0" * 64,
         request=a_request(tmp_path),
         environment=ClusterEnvironment("image:1", runner=runner),
     )

@@ -21,7 +21,7 @@ def train() -> None: ...
 def a_request(folder: Path, *, image: str | None = None, **environ: str) -> JobRequest:
     options = check_options(accelerator="cpu", container_image=image, backend="gke")
     variables = {"KINETIC_KUBE_CONTEXT": "mine", **environ}
-    settings = resolve(options.settings, environ=variables, user_home=folder)
+    settings = resolve(options.overrides, environ=variables, user_home=folder)
     return request_of(options, train, settings, environ={}, cwd=folder)
 
 

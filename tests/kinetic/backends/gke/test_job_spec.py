@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import Environment, Launch
-from kinetic.backends.gke.job_spec import SpecOptions, workload_spec
+from kinetic.backends.gke.job_spec import workload_spec
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
 from kinetic_k8s.manifests.workload import KIND_OF_FORM, Form, workload_manifest
+from kinetic_payload.layout import GRACE_SECONDS
 from kinetic_payload.stores.store import Location
 from kinetic_servers.fakes import a_record
-
-DIGESTS = {"payload_digest": "1" * 64, "context_digest": "2" * 64}
 
 
 def train() -> None: ...
@@ -30,19 +29,16 @@ def spec_of(tmp_path: Path) -> Callable[..., Any]:
         values = {"accelerator": "v5p-8", "backend": "gke", "container_image": "image:1"}
         checked = check_options(**{**values, "capture_env_vars": list(captured or ()), **options})
         environ = {"KINETIC_KUBE_CONTEXT": "mine", "KINETIC_PATHWAYS_TAG": "jax-0.10.0"}
-        settings = resolve(checked.settings, environ=environ, user_home=tmp_path)
+        settings = resolve(checked.overrides, environ=environ, user_home=tmp_path)
         request = request_of(checked, train, settings, environ=captured or {}, cwd=tmp_path)
-        limits = {"retries": request.limits.retries, "preemptions": request.limits.preemptions}
         launch = Launch(
-            record=a_record(k8s_name="kn-train-0123456", **DIGESTS, **limits),
+            record=a_record(k8s_name="kn-train-0123456", retries=request.retries),
+            record_digest="1" * 64,
             request=request,
             environment=Environment("image:1"),
         )
         variables = {"STORAGE_EMULATOR_HOST": "x"}
-        bucket = Location("gs", "jobs")
-        return workload_spec(
-            launch, SpecOptions(form=form, store=bucket, runner=None, variables=variables)
-        )
+        return workload_spec(launch, form, Location("gs", "jobs"), variables=variables)
 
     return make
 
@@ -60,17 +56,15 @@ def containers_of(manifest: object) -> Iterator[dict[str, Any]]:
 
 def test_a_job_pins_what_it_runs_and_names_its_secrets(spec_of: Callable[..., Any]) -> None:
     spec = spec_of(
-        "job", {"TOKEN": "hunter2"}, accelerator="cpu", cpu=0.5, memory="2Gi", retries=3,
-        preemptions=4,
+        "job", {"TOKEN": "hunter2"}, accelerator="cpu", cpu=0.5, memory="2Gi", retries=3
     )  # fmt: skip
     manifest = workload_manifest(spec)
 
     command = " ".join(spec.pod.command)
     template = manifest["spec"]["template"]["spec"]
     # The rest is for the runner's report, after a function that did not react to SIGTERM was killed.
-    assert f"--grace {template['terminationGracePeriodSeconds'] - 5}" in command
-    assert f"--payload-digest {'1' * 64} --context-digest {'2' * 64}" in command
-    assert "--retries 3 --preemptions 4 --end-marker" in command
+    assert template["terminationGracePeriodSeconds"] == GRACE_SECONDS + 5
+    assert f"--record-digest {'1' * 64} --workspace" in command
     assert "--attempt" not in command
     assert "hunter2" not in json.dumps(manifest)
     container = template["containers"][0]
@@ -89,8 +83,6 @@ def test_each_form_renders_its_kind_and_passes_the_devices_to_the_runner(
         spec = spec_of(form, retries=3)
         assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
         assert spec.pod.environment["KINETIC_DEVICES"] == "tpu:4"
-        # An Indexed Job makes one attempt only.
-        assert f"--retries {3 if form == 'jobset' else 0}" in " ".join(spec.pod.command)
     for form in ("pathways", "pathways-lws"):
         spec = spec_of(form, backend="pathways")
         assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]

@@ -21,7 +21,6 @@ from kinetic.backends.backend import (
     Listed,
     LogLine,
     Observation,
-    Packaging,
     Watch,
     never,
 )
@@ -33,6 +32,7 @@ from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
+from kinetic.submit.package import Packaging
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import JobObjects, context_object
@@ -167,7 +167,7 @@ class FakeBackend:
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
         """Return an environment in which nothing can run."""
         with self.journal.noting("dependencies"):
-            project.checked()
+            project.checked.set_result(None)
         with self.journal.noting("environment"):
             return Environment("fake:environment")
 
@@ -412,8 +412,14 @@ class FakeServices(Services):
         record = a_record(**fields)
         names = JobObjects(record.job_id)
         self.store.write(names.payload, b"")
-        self.store.write(names.handle, self.sign(encode(record), names.handle))
-        launch = Launch(record=record, request=a_request(), environment=Environment("fake"))
+        data = self.sign(encode(record), names.handle)
+        self.store.write(names.handle, data)
+        launch = Launch(
+            record=record,
+            record_digest=hashlib.sha256(data).hexdigest(),
+            request=a_request(),
+            environment=Environment("fake"),
+        )
         self.backend.start(launch)
         self.journal.entries.clear()
         return record
@@ -422,7 +428,7 @@ class FakeServices(Services):
 def a_request(**options: Any) -> JobRequest:
     """Return the request of a job on one CPU of this machine; *options* override arguments of `run`."""
     checked = check_options(**{"accelerator": "cpu", "backend": LOCAL, **options})
-    settings = resolve(checked.settings, environ={}, user_home=Path("/"))
+    settings = resolve(checked.overrides, environ={}, user_home=Path("/"))
     return request_of(checked, a_request, settings, environ={}, cwd=Path("/"))
 
 

@@ -62,15 +62,18 @@ def a_launch(
         job_id=job_id, backend="local", project="local", cluster_name="", zone="", namespace="",
         bucket_name=str(store.location), k8s_name="", image_uri="", accelerator="cpu",
         func_name="f", display_name="f", created_at="2026-01-01T00:00:00+00:00", hosts=hosts,
-        retries=retries, timeout=timeout, payload_digest=hashlib.sha256(payload).hexdigest(),
+        retries=retries, timeout=timeout, debug=debug,
+        payload_digest=hashlib.sha256(payload).hexdigest(),
     )  # fmt: skip
     store.write(JobObjects(job_id).payload, payload)
-    store.write(JobObjects(job_id).handle, encode(record))
+    data = encode(record)
+    store.write(JobObjects(job_id).handle, data)
     place = LocalEnvironment(
         f"python:{interpreter}", interpreter, bundle or fake_runner_source(), keep_awake
     )
     request = replace(a_request(memory=memory, debug=debug), captured_env=SecretValues(environment))
-    return Launch(record=record, request=request, environment=place, **more)
+    digest = hashlib.sha256(data).hexdigest()
+    return Launch(record=record, record_digest=digest, request=request, environment=place, **more)
 
 
 def outcome_of(store: Store, job_id: str) -> Outcome | None:
@@ -115,16 +118,12 @@ _FAKE_RUNNER: Final = b'''"""A stand-in for the runner."""
 import argparse, hashlib, json, os, signal, sys, threading, time, traceback
 
 parser = argparse.ArgumentParser()
-for name in ("store", "job", "payload-digest", "context-digest", "workspace", "timeout", "grace",
-             "debug-port", "pending-uploads", "report-seconds"):
+for name in ("store", "job", "record-digest", "workspace", "grace", "pending-uploads", "report-seconds"):
     parser.add_argument("--" + name)
-for name in ("attempt", "hosts", "lifeline", "retries", "preemptions"):
+for name in ("attempt", "lifeline"):
     parser.add_argument("--" + name, type=int)
-parser.add_argument("--private-mounts", action="store_true")
-parser.add_argument("--keep-inputs", action="store_true")
-parser.add_argument("--end-marker", action="store_true")
 args = parser.parse_args()
-attempt, hosts = args.attempt, args.hosts
+attempt = args.attempt
 host = int(os.environ["KINETIC_HOST_INDEX"])
 folder = f"{args.job}/attempts/{attempt}"
 
@@ -198,12 +197,16 @@ def terminated(*_):
 
 signal.signal(signal.SIGTERM, terminated)
 threading.Thread(target=follow_lifeline, daemon=True).start()
+handle = read(f"{args.job}/handle.json")
+assert hashlib.sha256(handle).hexdigest() == args.record_digest
+record = json.loads(handle)
+hosts = record["hosts"]
 create(f"{folder}/host-{host}.claim", {"pid": os.getpid()})
 source = read(f"{args.job}/payload.pkl")
-assert hashlib.sha256(source).hexdigest() == args.payload_digest
-if args.timeout:
+assert hashlib.sha256(source).hexdigest() == record["payload_digest"]
+if "timeout" in record:
     signal.signal(signal.SIGALRM, lambda *_: (report(False, "timeout", 1, "Too long."), os._exit(1)))
-    signal.setitimer(signal.ITIMER_REAL, float(args.timeout))
+    signal.setitimer(signal.ITIMER_REAL, record["timeout"])
 try:
     exec(source, {"attempt": attempt, "host": host, "hosts": hosts, "__name__": "__main__"})
 except SystemExit as end:

@@ -44,6 +44,9 @@ class JobRecord:
     debug: bool = False
     payload_digest: str = ""
     context_digest: str | None = None
+    environment_digest: str | None = None
+    """The tree digest of packages that the runner installs: an archive like that of a project, with a
+    `pylock.toml` and the wheels that no index has. None: the environment has all that the function needs."""
     hosts: int = 1
     retries: int = 0
     timeout: float | None = None

@@ -41,7 +41,8 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         from kinetic_runner.child.installer import make_importable
 
         make_importable(
-            Workspace(task.workspace).environment, lambda line: print_error(f"[kinetic] {line}\n")
+            Workspace(task.arguments.workspace).environment,
+            lambda line: print_error(f"[kinetic] {line}\n"),
         )
     failure: BaseException | None = None
     if pipeline is None:
@@ -82,14 +83,16 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     leave_if_forked(me)
     flush()
     reports.send_line(b'{"outcome": ' + encode(outcome) + b"}\n")
-    if task.hosts > 1 and not outcome.succeeded:
+    if task.record.hosts > 1 and not outcome.succeeded:
         from kinetic_runner.child import distributed
 
         distributed.take_connection()
     try:
         shut_down(task.linger)
-        if task.hosts > 1:
-            _leave_slice(reports, succeeded=outcome.succeeded, hold=task.hold)
+        if task.record.hosts > 1:
+            _leave_slice(
+                reports, succeeded=outcome.succeeded, hold=(task.arguments.lifeline is not None)
+            )
     finally:
         # Not sys.exit: threads that user code left behind would keep the process alive.
         os._exit(outcome.exit_code)
@@ -173,10 +176,10 @@ def _write(fd: int, data: bytes) -> None:
 
 def _name_host_in_environment(task: Task) -> None:
     own = {
-        Env.JOB_ID: task.job_id,
+        Env.JOB_ID: task.record.job_id,
         Env.ATTEMPT: str(task.attempt),
         Env.HOST_INDEX: str(task.host),
-        Env.HOST_COUNT: str(task.hosts),
+        Env.HOST_COUNT: str(task.record.hosts),
     }
     # The attempt's number was not known when this process started.
     os.environ.update({**own, **tpu_variables(os.environ, task.host)})  # noqa: TID251
@@ -231,7 +234,7 @@ def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) ->
     print_error(f"[kinetic] {message}\n")
     called = phase in ("call", "report")
     return HostOutcome(
-        job_id=task.job_id,
+        job_id=task.record.job_id,
         attempt=task.attempt,
         host=task.host,
         succeeded=False,

@@ -108,12 +108,14 @@ class _Host:
         self.new_pod_until = time.monotonic() + task.new_pod_seconds
         self.warnings: list[str] = []
         self.skews: tuple[Skew, ...] = ()
-        self.names = JobObjects(task.job_id)
-        self.space = Workspace(task.workspace)
+        self.names = JobObjects(task.record.job_id)
+        self.space = Workspace(task.arguments.workspace)
         self.earlier = EarlierFiles(self.space.root)
         self.devices = DeviceCheck(self.environment, lambda seen: self.send({"devices": seen}))
         self.pending_uploads = (
-            PendingUploads(task.pending_uploads) if task.pending_uploads else None
+            PendingUploads(task.arguments.pending_uploads)
+            if task.arguments.pending_uploads
+            else None
         )
         self.storage: ResultStorage | None = None
         """None until the store is open."""
@@ -140,30 +142,30 @@ class _Host:
         task, space = self.task, self.space
         if task.started_at is not None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        elif task.environment_digest is not None:
-            self.install(task.environment_digest)
+        elif task.record.environment_digest is not None:
+            self.install(task.record.environment_digest)
         with self.during("fetch"):
             if task.started_at is None:
                 self.put_aside()
             space.make()
-            store = open_store(parse_location(task.store))
+            store = open_store(parse_location(task.arguments.store))
             self.storage = ResultStorage(
                 store=store,
                 name=self.names.host_value(task.attempt, task.host),
                 pending_uploads=self.pending_uploads,
                 replace=task.signed,
-                seconds=task.report_seconds,
+                seconds=task.arguments.report_seconds,
                 on_failure=self.on_report_failure,
             )
-            if not self.earlier.take_file(space.payload, digest=task.payload_digest):
+            if not self.earlier.take_file(space.payload, digest=task.record.payload_digest):
                 self.retry_in_new_pod(lambda: store.download(self.names.payload, space.payload))
             # The digest is that of the archive's content, so extracting the archive verifies it.
-            context = task.context_digest
+            context = task.record.context_digest
             reused = context is not None and self.earlier.take_file(space.context)
             if context is not None and not reused:
                 self.retry_in_new_pod(lambda: fetch_context(store, context, space.context))
         with self.during("verify"):
-            _verify(space.payload, task.payload_digest)
+            _verify(space.payload, task.record.payload_digest)
         with self.during("extract"):
             if context is not None:
                 self.extract(store, context, reused=reused)
@@ -174,7 +176,7 @@ class _Host:
                 call = calls.load_call(stream, header)
                 for text in call.warnings:
                     self.warn(text)
-        if not task.keep_inputs:
+        if not task.keeps_inputs:
             space.payload.unlink()
         with self.during("data"):
             inputs.provide(decided, store, _download_data, self.earlier)
@@ -201,7 +203,7 @@ class _Host:
             self.earlier.discard(self.space.environment)
             inputs = self.space.root / "packages"
             archive = self.space.root / "packages.zip"
-            store = open_store(parse_location(self.task.store))
+            store = open_store(parse_location(self.task.arguments.store))
             self.retry_in_new_pod(lambda: fetch_context(store, digest, archive))
             _extract(store, archive, inputs, digest)
             variables = installer.install(
@@ -238,14 +240,14 @@ class _Host:
                 reused = False
         if not reused:
             _extract(store, space.context, space.project, digest)
-        if not self.task.keep_inputs:
+        if not self.task.keeps_inputs:
             space.context.unlink(missing_ok=True)
 
     def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
         """Prepare everything that user code may use. Unpickling then imports user code."""
         task, space = self.task, self.space
         header = calls.read_header(stream)
-        if header.context_digest != task.context_digest:
+        if header.context_digest != task.record.context_digest:
             raise IntegrityError("The call belongs to another snapshot than the job names.")
         self.skews = skews_of(
             Fingerprint(header.python, header.cloudpickle, header.platform), _here()
@@ -279,11 +281,11 @@ class _Host:
         if output and "://" not in output:
             Path(output).mkdir(parents=True, exist_ok=True)
         coordinator = environment.get(Env.COORDINATOR, "")
-        if task.hosts > 1 and coordinator:
+        if task.record.hosts > 1 and coordinator:
             from kinetic_runner.child import distributed
 
             debugged = task.debug_port is not None
-            slice_ = distributed.Slice(coordinator, task.hosts, task.host, debugged=debugged)
+            slice_ = distributed.Slice(coordinator, task.record.hosts, task.host, debugged=debugged)
             distributed.prepare(slice_, self.on_joined)
         tag = environment.get(Env.PATHWAYS, "")
         # User code may have chosen another platform.
@@ -388,7 +390,7 @@ class _Host:
         if not self.has_warned:
             self.has_warned = True
             words = disk_words(error, self.space.root) or message_of(error)
-            again = retry_notice(self.task.report_seconds)
+            again = retry_notice(self.task.arguments.report_seconds)
             text = f"The value cannot be stored yet: {words.rstrip('.')}. {again}"
             self.send({"warning": text})
             if self.pending_uploads is not None:
@@ -414,7 +416,7 @@ class _Host:
             is_users = self.phase == "call" and error.type != type_name(Terminated())
             print_error(error.traceback if is_users else f"[kinetic] {message}\n")
         return HostOutcome(
-            job_id=task.job_id,
+            job_id=task.record.job_id,
             attempt=task.attempt,
             host=task.host,
             succeeded=reason == "returned",

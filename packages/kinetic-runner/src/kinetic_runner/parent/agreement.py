@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from time import monotonic, time
-from typing import Any, Final
+from typing import Final
 
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import IntegrityError, KineticError, RecordError, StoreError
 from kinetic_payload.layout import EXIT_TERMINATED, REPORT_SECONDS, JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode, fields_of
-from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.host_outcome import HostOutcome, Phase
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified, write_once
 from kinetic_payload.records.stored_outcomes import read_host_ends
@@ -170,40 +171,35 @@ class Agreement:
         may wait for its report.
         """
         message = f"The pod of host {self.host.index} was replaced before it had reported."
-        self._report(HostOutcome(**self._stopped(number), phase="call", message=message))
+        self._report(number, "call", message)
 
     def report_over(self, number: int) -> None:
         """Report that this host leaves the attempt *number*, because another one has ended it."""
         message = f"Another host ended before attempt {number} began on host {self.host.index}."
-        self._report(HostOutcome(**self._stopped(number), phase="claim", message=message))
+        self._report(number, "claim", message)
 
     def _report_stop(self, number: int) -> None:
         """Report that SIGTERM stopped this host in the attempt *number*; 0: it has claimed none."""
         if not number:
             return
-        now = self.now()
-        outcome = HostOutcome(
-            **self._stopped(number),
-            phase="claim",
-            message="SIGTERM came from outside before all hosts were there.",
-            stopped_at=now,
-            finished_at=now,
-        )
+        message, now = "SIGTERM came from outside before all hosts were there.", self.now()
+        report = partial(self._report, number, "claim", message, stopped_at=now, finished_at=now)
         with suppress(KineticError, OSError):
-            retry(lambda: self._report(outcome), seconds=_STOP_SECONDS, pause=WAIT)
+            retry(report, seconds=_STOP_SECONDS, pause=WAIT)
 
-    def _stopped(self, number: int) -> dict[str, Any]:
-        return {
-            "job_id": self.job.job_id,
-            "attempt": number,
-            "host": self.host.index,
-            "succeeded": False,
-            "reason": "terminated",
-            "exit_code": EXIT_TERMINATED,
-        }
-
-    def _report(self, outcome: HostOutcome) -> None:
-        name = self.job.host_outcome(outcome.attempt, self.host.index)
+    def _report(self, number: int, phase: Phase, message: str, **times: float) -> None:
+        outcome = HostOutcome(
+            job_id=self.job.job_id,
+            attempt=number,
+            host=self.host.index,
+            succeeded=False,
+            reason="terminated",
+            phase=phase,
+            exit_code=EXIT_TERMINATED,
+            message=message,
+            **times,  # type: ignore[arg-type]
+        )
+        name = self.job.host_outcome(number, self.host.index)
         write_once(self.store, self.signer, name, encode(outcome))
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, replace
 from functools import partial
 from math import inf
 from time import monotonic, time
-from typing import Final
+from typing import Any, Final
 
 from kinetic_payload.backoff import Backoff
-from kinetic_payload.errors import InvalidRequestError, KineticError
+from kinetic_payload.errors import InvalidRequestError, KineticError, RecordError
 from kinetic_payload.layout import (
     EXIT_FUNCTION_FAILED,
     EXIT_NOT_PREPARED,
@@ -22,9 +23,12 @@ from kinetic_payload.layout import (
     JobObjects,
     end_marker,
 )
+from kinetic_payload.limits import read_record
 from kinetic_payload.records.attempt_result import is_loss_of_peer
 from kinetic_payload.records.claim import Claim
+from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.host_outcome import HostOutcome
+from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.stores import open_store
@@ -33,7 +37,7 @@ from kinetic_runner.command_line import Arguments
 from kinetic_runner.hosts import Host, host_of, restarts_of
 from kinetic_runner.parent.child_process import Child
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
-from kinetic_runner.parent.exit_code import ChildEnd, outcome_of
+from kinetic_runner.parent.exit_code import outcome_of
 from kinetic_runner.parent.log_upload import LogUploader
 from kinetic_runner.parent.memory import memory_limit, oom_kills, peak_memory
 from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter, print_line
@@ -43,6 +47,8 @@ from kinetic_runner.parent.watch import TimeLimits, Watch
 from kinetic_runner.store_retries import NEW_POD_SECONDS, REFUSED, retry, retry_in_new_pod
 from kinetic_runner.task import Task
 
+_LONG_FIELDS: Final = {"captured_env", "labels", "keeper", "signature"}
+"""Fields of a record that no runner needs: the others fit into a pipe."""
 _LINGER: Final = 10.0
 _LINGER_TOGETHER: Final = 300.0
 """Several hosts leave `jax.distributed` together: the first one to leave would abort the others."""
@@ -82,7 +88,8 @@ def run_attempt(
     backoff = Backoff(_FIRST_BACKOFF, _LONGEST_BACKOFF, jitter=0)
     while True:
         try:
-            code, job_ended = _run_once(arguments, environment, child, signals, linger)
+            attempt = _Attempt(arguments, environment, child, signals, linger)
+            code, job_ended = attempt.run()
             break
         except KineticError as error:
             if not arguments.idle:
@@ -97,239 +104,253 @@ def run_attempt(
     return code
 
 
-def _run_once(
-    arguments: Arguments,
-    environment: Mapping[str, str],
-    child: Child,
-    signals: SelfPipe,
-    linger: float | None,
-) -> tuple[int, bool]:
-    """Run an attempt as `run_attempt` does; return the exit code, and whether the job has a final outcome."""
-    started, began = time(), monotonic()
-    host = host_of(environment, hosts=arguments.hosts)
-    restarts = restarts_of(environment, host)
-    signer = Signer(_signing_key(environment))
-    store = open_store(parse_location(arguments.store))
-    job = JobObjects(arguments.job)
-    try:
-        claim = partial(_claim, arguments.job, host, _pod_name(environment), started, restarts)
-        agree = partial(_agree, arguments, store, job, host, signer, signals, claim)
-        attempt = retry_in_new_pod(
-            lambda: _agree_despite_outages(agree, arguments.lifeline is None, signals.wait),
-            seconds=_new_pod_seconds(arguments, began),
-            pause=signals.wait,
-            warn=print_line,
+class _Attempt:
+    """One attempt on this host."""
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        environment: Mapping[str, str],
+        child: Child,
+        signals: SelfPipe,
+        linger: float | None,
+    ) -> None:
+        self._started, self._began = time(), monotonic()
+        self._arguments = arguments
+        self._environment = environment
+        self._child = child
+        self._signals = signals
+        self._linger = linger
+        self._signer = Signer(_signing_key(environment))
+        self._store = open_store(parse_location(arguments.store))
+        self._job = JobObjects(arguments.job)
+        self._in_pod = arguments.lifeline is None
+        """Whether there is no supervisor."""
+
+    def run(self) -> tuple[int, bool]:
+        """Run it as `run_attempt` does; return the exit code, and whether the job has a final outcome."""
+        try:
+            record, host, number = retry_in_new_pod(
+                self._begin_despite_outages if self._in_pod else self._begin,
+                seconds=self._new_pod_seconds,
+                pause=self._signals.wait,
+                warn=print_line,
+            )
+        except AlreadyFinishedError as error:
+            sys.stderr.write(f"[kinetic] {error}\n")
+            return EXIT_SUCCESS if error.succeeded else EXIT_FUNCTION_FAILED, True
+        except AlreadyClaimedError as error:
+            sys.stderr.write(f"[kinetic] {error}\n")
+            return EXIT_NOT_PREPARED, False
+        except (KineticError, OSError):
+            if not self._signals.stop_requested:
+                raise
+            return EXIT_TERMINATED, False
+        if number is None:
+            return EXIT_TERMINATED, False
+        # A plain Indexed Job replaces single hosts: the others go on, so it makes one attempt alone.
+        alone = record.workload == "Job" and host.count > 1
+        reporter = self._reporter(record, host, alone=alone)
+        # For a process that follows the log of a pod.
+        on_cluster = record.workload is not None
+        marker = end_marker(self._job.job_id, number, host.index) if on_cluster else ""
+        preemptions = 0 if alone else record.preemptions
+        refusal = reporter.refuse(number, preemptions=preemptions, replaced_alone=alone)
+        if refusal:
+            reporter.warn(refusal)
+            if marker:
+                tee = Tee(sys.stdout.fileno())  # It ignores a closed reader.
+                tee.write(f"{marker}\n".encode())
+                tee.finish(_READER_SECONDS)
+            return EXIT_NOT_PREPARED, True
+        code = self._watch(record, host, number, reporter, marker)
+        return code, reporter.job_ended
+
+    @property
+    def _new_pod_seconds(self) -> float:
+        """For how long rejected credentials are retried."""
+        return max(0.0, self._began + NEW_POD_SECONDS - monotonic()) if self._in_pod else 0.0
+
+    def _begin_despite_outages(self) -> tuple[JobRecord, Host, int | None]:
+        """Begin, in a pod; repeat it while the store does not respond.
+
+        A pod must not end because of an outage: the exit code 2 would end the job. A supervisor decides by itself.
+        """
+        warned: list[Exception] = []
+
+        def warn_once(error: Exception) -> None:
+            if not warned:
+                warned.append(error)
+                print_line(f"The attempt cannot be claimed yet: {error} Retrying until it can.")
+
+        wait = self._signals.wait
+        return retry(self._begin, seconds=inf, pause=wait, final=REFUSED, on_failure=warn_once)
+
+    def _begin(self) -> tuple[JobRecord, Host, int | None]:
+        """Read the record and claim an attempt; its number is None if a stop was requested before."""
+        record = _read_record(self._store, self._job, self._arguments.record_digest)
+        host = host_of(self._environment, record.hosts)
+        restarts = restarts_of(self._environment, host)
+        hostname = self._environment.get(Env.POD_NAME) or os.uname().nodename
+
+        def claim_of(number: int) -> Claim:
+            return Claim(
+                job_id=self._job.job_id,
+                attempt=number,
+                host=host.index,
+                hostname=hostname,
+                pid=os.getpid(),
+                claimed_at=self._started,
+                restarts=restarts,
+            )
+
+        if host.count == 1 or self._arguments.attempt is not None:
+            number = claim_attempt(
+                self._store,
+                self._job,
+                host,
+                attempt=self._arguments.attempt,
+                claim_of=claim_of,
+                pause=self._signals.wait,
+                signer=self._signer,
+            )
+            return record, host, number
+        from kinetic_runner.parent.agreement import Agreement, StoppedError
+
+        agreement = Agreement(
+            store=self._store,
+            job=self._job,
+            host=host,
+            signer=self._signer,
+            restarts=restarts,
+            claim=claim_of,
+            pause=self._signals.wait,
+            log=print_line,
+            refused_seconds=self._arguments.report_seconds,
         )
-    except AlreadyFinishedError as error:
-        sys.stderr.write(f"[kinetic] {error}\n")
-        return EXIT_SUCCESS if error.succeeded else EXIT_FUNCTION_FAILED, True
-    except AlreadyClaimedError as error:
-        sys.stderr.write(f"[kinetic] {error}\n")
-        return EXIT_NOT_PREPARED, False
-    except (KineticError, OSError):
-        if not signals.stop_requested:
-            raise
-        return EXIT_TERMINATED, False
-    if attempt is None:
-        return EXIT_TERMINATED, False
-    reporter = _reporter(arguments, store, job, host, signals, signer)
-    marker = end_marker(job.job_id, attempt, host.index) if arguments.end_marker else ""
-    alone = restarts is None and arguments.attempt is None and host.count > 1
-    if _is_refused(reporter, attempt, arguments.preemptions, marker, replaced_alone=alone):
-        return EXIT_NOT_PREPARED, True
-    child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
-    task = _task(
-        arguments,
-        attempt,
-        host,
-        child,
-        linger=linger or _LINGER,
-        signed=signer.key is not None,
-        new_pod_seconds=_new_pod_seconds(arguments, began),
-    )
-    child.send_task(task.encode())
-    claim_seconds = monotonic() - began
-    blank = _blank(arguments.job, attempt, host, environment, started)
-    log = LogUploader(store, partial(job.log_chunk, attempt, host.index))
-    watch = Watch(
-        child,
-        signals,
-        tee=Tee(sys.stdout.fileno()),
-        log=log,
-        limits=_limits(arguments, host, linger),
-        lifeline=arguments.lifeline,
-        report_file=task.report_file,
-        stop_file=task.stop_file,
-    )
-    reporter.log = partial(_log_late, watch, log)
-    code = _watch_and_report(
-        watch,
-        log,
-        reporter,
-        blank,
-        claim_seconds=claim_seconds,
-        in_container=arguments.lifeline is None,
-    )
-    if marker and reporter.reported:
-        watch.mark_end(marker)
-        watch.tee.finish(_READER_SECONDS)
-    return code, reporter.job_ended
+        try:
+            return record, host, agreement.reach()
+        except StoppedError:
+            return record, host, None
 
-
-def _pod_name(environment: Mapping[str, str]) -> str:
-    return environment.get(Env.POD_NAME) or os.uname().nodename
-
-
-def _agree_despite_outages(
-    agree: Callable[[], int | None],
-    in_pod: bool,
-    pause: Callable[[float], bool],
-) -> int | None:
-    """Return what *agree* returns; in a pod, repeat it while the store does not respond.
-
-    A pod must not end because of an outage: the exit code 2 would end the job. A supervisor decides by itself.
-    """
-    if not in_pod:
-        return agree()
-    warned: list[Exception] = []
-
-    def warn_once(error: Exception) -> None:
-        if not warned:
-            warned.append(error)
-            print_line(f"The attempt cannot be claimed yet: {error} Retrying until it can.")
-
-    return retry(agree, seconds=inf, pause=pause, final=REFUSED, on_failure=warn_once)
-
-
-def _agree(
-    arguments: Arguments,
-    store: Store,
-    job: JobObjects,
-    host: Host,
-    signer: Signer,
-    signals: SelfPipe,
-    claim: Callable[[int], Claim],
-) -> int | None:
-    """Claim the attempt to run; return its number, None if a stop was requested before."""
-    if host.count == 1 or arguments.attempt is not None:
-        return claim_attempt(
-            store,
-            job,
-            host,
-            attempt=arguments.attempt,
-            claim_of=claim,
-            pause=signals.wait,
-            signer=signer,
+    def _reporter(self, record: JobRecord, host: Host, *, alone: bool) -> Reporter:
+        arguments, kept = self._arguments, self._arguments.pending_uploads
+        lingers = self._in_pod and host.count > 1
+        return Reporter(
+            store=self._store,
+            job=self._job,
+            host=host,
+            pause=self._signals.wait,
+            # Of a local job, the supervisor decides whether another attempt follows.
+            retries=None if record.workload is None else 0 if alone else record.retries,
+            silent_failures=arguments.idle,
+            other_hosts_seconds=inf if self._in_pod else OTHER_HOSTS_SECONDS,
+            linger=arguments.grace + _AFTER_GRACE if lingers else 0.0,
+            signer=self._signer,
+            pending_uploads=PendingUploads(kept) if kept else None,
+            seconds=arguments.report_seconds,
         )
-    from kinetic_runner.parent.agreement import Agreement, StoppedError
 
-    agreement = Agreement(
-        store=store,
-        job=job,
-        host=host,
-        signer=signer,
-        restarts=claim(1).restarts,
-        claim=claim,
-        pause=signals.wait,
-        log=print_line,
-        refused_seconds=arguments.report_seconds,
-    )
-    try:
-        return agreement.reach()
-    except StoppedError:
-        return None
+    def _watch(
+        self, record: JobRecord, host: Host, number: int, reporter: Reporter, marker: str
+    ) -> int:
+        """Give the child its task, watch it to its end, store its log, and report; return the exit code."""
+        child, arguments, linger = self._child, self._arguments, self._linger
+        child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
+        task = Task(
+            arguments=arguments,
+            record=record,
+            attempt=number,
+            host=host.index,
+            mark=child.mark,
+            stop_fd=child.stop_fd,
+            linger=linger or _LINGER,
+            new_pod_seconds=self._new_pod_seconds,
+            signed=self._signer.key is not None,
+        )
+        child.send_task(task.encode())
+        claim_seconds = monotonic() - self._began
+        log = LogUploader(self._store, partial(self._job.log_chunk, number, host.index))
+        watch = Watch(
+            child,
+            self._signals,
+            tee=Tee(sys.stdout.fileno()),
+            log=log,
+            limits=TimeLimits(
+                timeout=record.timeout,
+                grace=arguments.grace,
+                linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
+                linger_after_failure=linger or _LINGER,
+            ),
+            lifeline=arguments.lifeline,
+            report_file=task.report_file,
+            stop_file=task.stop_file,
+        )
+        reporter.log = partial(_log_late, watch, log)
+        kills = oom_kills()
+        end = watch.run(lambda: _was_oom_killed(kills))
+        end = replace(
+            end,
+            memory_limit=memory_limit() if self._in_pod else None,
+            phases={"claim": round(claim_seconds, 6), **end.phases},
+        )
+        outcome = outcome_of(end, self._blank(number, host))
+        lost = bool(reporter.linger) and is_loss_of_peer(outcome)
+        outcome = replace(outcome, lost_peer=True if lost else None)
+        upload_seconds = _SERVICE_UPLOAD_SECONDS if self._store.concurrency > 1 else _UPLOAD_SECONDS
+        reader = _READER_SECONDS
+        if end.cause == "orphaned":
+            reporter.seconds = _ORPHAN_SECONDS
+            reader = 0.0
+        reporter.keep(outcome)  # First: uploading the log may take minutes.
+        warnings = _close(watch, log, seconds=min(upload_seconds, reporter.seconds), reader=reader)
+        code = _report(reporter, replace(outcome, warnings=(*outcome.warnings, *warnings)))
+        if marker and reporter.reported:
+            watch.mark_end(marker)
+            watch.tee.finish(_READER_SECONDS)
+        return code
+
+    def _blank(self, number: int, host: Host) -> HostOutcome:
+        """Return an outcome that says where and when the attempt ran, but not how it ended."""
+        return HostOutcome(
+            job_id=self._job.job_id,
+            attempt=number,
+            host=host.index,
+            succeeded=False,
+            reason="unreported",
+            phase="claim",
+            exit_code=EXIT_TERMINATED,
+            started_at=self._started,
+            finished_at=time(),
+            peak_memory=peak_memory(in_container=self._in_pod),
+            python=".".join(map(str, sys.version_info[:3])),
+            hostname=os.uname().nodename,
+            node=self._environment.get(Env.NODE_NAME) or None,
+            devices_expected=self._environment.get(Env.DEVICES) or None,
+        )
 
 
-def _reporter(
-    arguments: Arguments,
-    store: Store,
-    job: JobObjects,
-    host: Host,
-    signals: SelfPipe,
-    signer: Signer,
-) -> Reporter:
-    alone = arguments.lifeline is None
-    retries = arguments.retries
-    if retries is None and arguments.idle:
-        retries = 0  # No other process decides whether the system starts the container again.
-    return Reporter(
-        store=store,
-        job=job,
-        host=host,
-        pause=signals.wait,
-        retries=retries,
-        silent_failures=arguments.idle,
-        other_hosts_seconds=inf if alone else OTHER_HOSTS_SECONDS,
-        linger=arguments.grace + _AFTER_GRACE if alone and host.count > 1 else 0.0,
-        signer=signer,
-        pending_uploads=PendingUploads(arguments.pending_uploads)
-        if arguments.pending_uploads
-        else None,
-        seconds=arguments.report_seconds,
-    )
+def _read_record(store: Store, job: JobObjects, digest: str) -> JobRecord:
+    """Return the record of the job, without texts of any length that no runner needs.
 
-
-def _limits(arguments: Arguments, host: Host, linger: float | None) -> TimeLimits:
-    return TimeLimits(
-        timeout=arguments.timeout,
-        grace=arguments.grace,
-        linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
-        linger_after_failure=linger or _LINGER,
-    )
-
-
-def _is_refused(
-    reporter: Reporter, attempt: int, preemptions: int | None, marker: str, *, replaced_alone: bool
-) -> bool:
-    """End the job instead of running *attempt* if that is of no use; print why.
-
-    That is so if too many attempts were preempted, or were killed without a report, and, where each host is
-    *replaced_alone*, if one will not run again.
+    Raises:
+        RecordError: It is not the record that the job was started with.
     """
-    refusal = ""
-    if preemptions is not None:
-        refusal = reporter.refuse_if_preempted(attempt, preemptions)
-    if not refusal:
-        refusal = reporter.refuse_if_out_of_retries(attempt)
-    if replaced_alone and not refusal:
-        refusal = reporter.refuse_if_host_is_over(attempt)
-    if refusal:
-        reporter.warn(refusal)
-        if marker:
-            tee = Tee(sys.stdout.fileno())  # It ignores a closed reader.
-            tee.write(f"{marker}\n".encode())
-            tee.finish(_READER_SECONDS)
-    return bool(refusal)
+    data = read_record(store, job.handle)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise RecordError(
+            f"{store.location}/{job.handle} is not the record that the job was started with.",
+            hint="It was changed in the store. Find out who can write there, and run the job again.",
+        )
+    # The digest vouches for the fields. Some are only for clients, and may be missing.
+    values: dict[str, Any] = {each.name: "" for each in fields(JobRecord) if _is_required(each)}
+    known = {each.name for each in fields(JobRecord)} - _LONG_FIELDS
+    values |= {name: value for name, value in fields_of(data).items() if name in known}
+    return JobRecord(**values)
 
 
-def _watch_and_report(
-    watch: Watch,
-    log: LogUploader,
-    reporter: Reporter,
-    blank: HostOutcome,
-    *,
-    claim_seconds: float,
-    in_container: bool,
-) -> int:
-    """Watch the child to its end, store its log, and report; return the exit code.
-
-    *blank* names job, attempt and host; claiming the attempt took *claim_seconds*.
-    """
-    kills = oom_kills()
-    end = watch.run(lambda: _was_oom_killed(kills))
-    blank = replace(blank, finished_at=time(), peak_memory=peak_memory(in_container=in_container))
-    end = replace(end, memory_limit=memory_limit() if in_container else None)
-    outcome = outcome_of(_with_claim(end, claim_seconds), blank)
-    lost = bool(reporter.linger) and is_loss_of_peer(outcome)
-    outcome = replace(outcome, lost_peer=True if lost else None)
-    upload_seconds = _SERVICE_UPLOAD_SECONDS if reporter.store.concurrency > 1 else _UPLOAD_SECONDS
-    reader = _READER_SECONDS
-    if end.cause == "orphaned":
-        reporter.seconds = _ORPHAN_SECONDS
-        reader = 0.0
-    reporter.keep(outcome)  # First: uploading the log may take minutes.
-    warnings = _close(watch, log, seconds=min(upload_seconds, reporter.seconds), reader=reader)
-    return _report(reporter, replace(outcome, warnings=(*outcome.warnings, *warnings)))
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING
 
 
 def _log_late(watch: Watch, log: LogUploader, text: str) -> None:
@@ -361,82 +382,6 @@ def _report(reporter: Reporter, outcome: HostOutcome) -> int:
         return outcome.exit_code or EXIT_FUNCTION_FAILED
 
 
-def _claim(
-    job_id: str, host: Host, hostname: str, now: float, restarts: int | None, attempt: int
-) -> Claim:
-    return Claim(
-        job_id=job_id,
-        attempt=attempt,
-        host=host.index,
-        hostname=hostname,
-        pid=os.getpid(),
-        claimed_at=now,
-        restarts=restarts,
-    )
-
-
-def _blank(
-    job_id: str, attempt: int, host: Host, environment: Mapping[str, str], started: float
-) -> HostOutcome:
-    """Return an outcome that says where the attempt ran, before it is known how it ended."""
-    return HostOutcome(
-        job_id=job_id,
-        attempt=attempt,
-        host=host.index,
-        succeeded=False,
-        reason="unreported",
-        phase="claim",
-        exit_code=EXIT_TERMINATED,
-        started_at=started,
-        python=".".join(map(str, sys.version_info[:3])),
-        hostname=os.uname().nodename,
-        node=environment.get(Env.NODE_NAME) or None,
-        devices_expected=environment.get(Env.DEVICES) or None,
-    )
-
-
-def _task(
-    arguments: Arguments,
-    attempt: int,
-    host: Host,
-    child: Child,
-    *,
-    linger: float,
-    signed: bool,
-    new_pod_seconds: float,
-) -> Task:
-    return Task(
-        store=arguments.store,
-        job_id=arguments.job,
-        attempt=attempt,
-        host=host.index,
-        hosts=host.count,
-        payload_digest=arguments.payload_digest,
-        context_digest=arguments.context_digest,
-        environment_digest=arguments.environment_digest,
-        workspace=arguments.workspace,
-        report_file=f"{arguments.workspace}/.report-{child.mark}",
-        stop_fd=child.stop_fd,
-        stop_file=f"{arguments.workspace}/.stop-{child.mark}",
-        # Only a supervisor reports when the other hosts have ended.
-        hold=arguments.lifeline is not None,
-        linger=linger,
-        keep_inputs=arguments.keep_inputs,
-        debug_port=arguments.debug_port,
-        private_mounts=arguments.private_mounts,
-        pending_uploads=arguments.pending_uploads,
-        report_seconds=arguments.report_seconds,
-        new_pod_seconds=new_pod_seconds,
-        signed=signed,
-    )
-
-
-def _new_pod_seconds(arguments: Arguments, began: float) -> float:
-    """Return for how long rejected credentials are retried: only in a pod, where there is no supervisor."""
-    is_pod = arguments.lifeline is None
-    return max(0.0, began + NEW_POD_SECONDS - monotonic()) if is_pod else 0.0
-
-
 def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> tuple[str, ...]:
     """Finish the stored log and the live one; return a warning if output was lost."""
     log.close(seconds)
@@ -453,7 +398,3 @@ def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> 
 def _was_oom_killed(kills_before: int | None) -> bool | None:
     after = oom_kills()
     return None if kills_before is None or after is None else after > kills_before
-
-
-def _with_claim(end: ChildEnd, seconds: float) -> ChildEnd:
-    return replace(end, phases={"claim": round(seconds, 6), **end.phases})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic, time
-from typing import Final
+from typing import Final, TypeVar
 
 from kinetic_payload.errors import RecordError
 from kinetic_payload.layout import (
@@ -34,6 +34,8 @@ from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.other_hosts import HostEnds, unreadable
 from kinetic_runner.store_retries import WAIT, retry, retry_notice
+
+T = TypeVar("T")
 
 OTHER_HOSTS_SECONDS: Final = 330.0
 """How long the leader waits for the outcomes of the other hosts after its own success. Longer than a child
@@ -107,68 +109,52 @@ class Reporter:
         self.reported = True
         return code
 
-    def refuse_if_preempted(self, attempt: int, preemptions: int) -> str:
-        """End the job if more than *preemptions* attempts before *attempt* were disrupted.
+    def refuse(self, attempt: int, *, preemptions: int | None, replaced_alone: bool) -> str:
+        """End the job instead of running *attempt* if that is of no use; return the reason, or an empty text.
 
-        Return the message of the failure, or an empty text if the function may run.
+        That is so if more than *preemptions* attempts were disrupted; if attempts that left no report have used up
+        the retries; and, where each host is *replaced_alone*, if one finished: its index does not run again.
         """
         self._until = monotonic() + self.seconds
-        if attempt - 1 <= preemptions:
-            return ""
-        disruptions = self._tally_before(attempt).disruptions
-        if disruptions <= preemptions:
-            return ""
-        often = "once" if disruptions == 1 else f"{disruptions} times"
-        message = f"Preempted {often}; preemptions={preemptions} allows {preemptions}."
-        self._write_final("failed", attempt - 1, message=message)
-        return message
-
-    def refuse_if_out_of_retries(self, attempt: int) -> str:
-        """End the job if the attempts before *attempt* have used up its retries without a report.
-
-        Return the message of the failure, or an empty text if the function may run.
-        """
-        self._until = monotonic() + self.seconds
-        if not self.silent_failures or self.retries is None or attempt - 1 <= self.retries:
-            return ""
-        failures = self._tally_before(attempt).failures
-        if failures <= self.retries:
-            return ""
-        message = (
-            f"{failures} attempts failed; retries={self.retries} allows {self.retries + 1}. The last one left no "
-            "report: its container was killed, possibly because it ran out of memory."
-        )
-        self._write_final("failed", attempt - 1, message=message)
-        return message
-
-    def refuse_if_host_is_over(self, attempt: int) -> str:
-        """End the job if a host finished before *attempt*: its index is complete, and it does not run again.
-
-        Return the message of the failure, or an empty text if the function may run.
-        """
-        self._until = monotonic() + self.seconds
-        if not self.host.leader:
-            return ""
-        for number in range(1, attempt):
-            over = [end.host for end in self._ends_of(number) if end.succeeded]
-            if over:
-                hosts = ", ".join(map(str, over))
+        last, message = attempt - 1, ""
+        if preemptions is not None and last > preemptions:
+            disruptions = self._tally_before(attempt).disruptions
+            if disruptions > preemptions:
+                often = "once" if disruptions == 1 else f"{disruptions} times"
+                message = f"Preempted {often}; preemptions={preemptions} allows {preemptions}."
+        if (
+            not message
+            and self.silent_failures
+            and self.retries is not None
+            and last > self.retries
+        ):
+            failures = self._tally_before(attempt).failures
+            if failures > self.retries:
                 message = (
-                    f"Host {hosts} finished attempt {number} and cannot run again: without JobSet, the cluster "
-                    "replaces single hosts only."
+                    f"{failures} attempts failed; retries={self.retries} allows {self.retries + 1}. The last one "
+                    "left no report: its container was killed, possibly because it ran out of memory."
                 )
-                self._write_final("failed", number, message=message)
-                return message
-        return ""
+        if not message and replaced_alone and self.host.leader:
+            for number in range(1, attempt):
+                over = [str(end.host) for end in self._ends_of(number) if end.succeeded]
+                if over:
+                    last, message = (
+                        number,
+                        (
+                            f"Host {', '.join(over)} finished attempt {number} and cannot run again: without JobSet, "
+                            "the cluster replaces single hosts only."
+                        ),
+                    )
+                    break
+        if message:
+            self._write_final("failed", last, message=message)
+        return message
 
     def _ends_of(self, attempt: int) -> list[HostEnd]:
         from kinetic_payload.records.stored_outcomes import read_host_ends
 
-        return retry(
-            lambda: read_host_ends(self.store, self.signer, self.job, attempt, self.host.count),
-            seconds=self._seconds_left,
-            pause=self.wait,
-            on_failure=self._warn_once,
+        return self._retry(
+            lambda: read_host_ends(self.store, self.signer, self.job, attempt, self.host.count)
         )
 
     def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
@@ -276,28 +262,17 @@ class Reporter:
     def _tally_before(self, attempt: int) -> Tally:
         from kinetic_payload.records.stored_outcomes import tally_before
 
-        return retry(
-            lambda: tally_before(
-                self.store,
-                self.signer,
-                self.job,
-                attempt,
-                self.host.count,
-                silent_failures=self.silent_failures,
-            ),
-            seconds=self._seconds_left,
-            pause=self.wait,
-            on_failure=self._warn_once,
+        job = self.store, self.signer, self.job
+        silent = self.silent_failures
+        return self._retry(
+            lambda: tally_before(*job, attempt, self.host.count, silent_failures=silent)
         )
 
     def _bad_nodes_before(self, attempt: int) -> list[str]:
         from kinetic_payload.records.stored_outcomes import bad_nodes_before
 
-        return retry(
-            lambda: bad_nodes_before(self.store, self.signer, self.job, attempt, self.host.count),
-            seconds=self._seconds_left,
-            pause=self.wait,
-            on_failure=self._warn_once,
+        return self._retry(
+            lambda: bad_nodes_before(self.store, self.signer, self.job, attempt, self.host.count)
         )
 
     def _write_final(
@@ -339,13 +314,9 @@ class Reporter:
         name, digest = pickled.name, pickled.digest
         if pending_uploads.has(name):
             self._keep(outcome)
-            retry(
-                lambda: pending_uploads.store_value(
-                    self.store, name, digest, replace=self.signer.key is not None
-                ),
-                seconds=self._seconds_left,
-                pause=self.wait,
-                on_failure=self._warn_once,
+            signed = self.signer.key is not None
+            self._retry(
+                lambda: pending_uploads.store_value(self.store, name, digest, replace=signed)
             )
 
     def _create(
@@ -359,14 +330,15 @@ class Reporter:
             self._warn_once(error)
 
         try:
-            return retry(
-                lambda: write_once(self.store, self.signer, name, data),
-                seconds=self._seconds_left,
-                pause=self.wait,
-                on_failure=warn,
-            )
+            return self._retry(lambda: write_once(self.store, self.signer, name, data), warn)
         except RecordError:
             return None
+
+    def _retry(
+        self, action: Callable[[], T], on_failure: Callable[[Exception], object] | None = None
+    ) -> T:
+        seconds, warn = self._seconds_left, on_failure or self._warn_once
+        return retry(action, seconds=seconds, pause=self.wait, on_failure=warn)
 
     @property
     def _seconds_left(self) -> float:

@@ -9,42 +9,21 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from kinetic.job_status import JobStatus
+from kinetic_payload.layout import GRACE_SECONDS
 from kinetic_payload.records.job import JobRecord
 
 if TYPE_CHECKING:
     import socket
 
     from kinetic.data import Data
+    from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
-    from kinetic_payload.progress import TrackProgress
-    from kinetic_payload.project.roots import ProjectPlan
-    from kinetic_payload.project.snapshot import Snapshot
-
-GRACE_SECONDS = 30.0
-"""Seconds between SIGTERM and SIGKILL; the default of Kubernetes."""
 
 
 def never() -> bool:
     """Return False: nothing is stopped early."""
     return False
-
-
-@dataclass(frozen=True)
-class Packaging:
-    """A call that is being packaged."""
-
-    plan: ProjectPlan
-    snapshot: Callable[[], Snapshot | None]
-    """Returns the snapshot of the project; blocks until it is taken. None: no files are shipped."""
-    reads_buckets: Callable[[], bool]
-    """Returns whether data of the call is in buckets; blocks until the call is pickled."""
-    report: Callable[[str], None]
-    """Reports a slow step to the user."""
-    progress: TrackProgress
-    """Tracks work on bytes."""
-    checked: Callable[[], None]
-    """Call it when the dependencies of the project are known to be usable: until then, nothing is uploaded."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +35,8 @@ class Environment:
 
     image: str
     """Recorded as `image_uri`: an image, or an interpreter on this machine."""
+    packages: str | None = field(default=None, kw_only=True)
+    """The digest of packages that the runner installs; None: it installs none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +44,8 @@ class Launch:
     """The input of `Backend.start`: a job whose record, payload and context are in the store."""
 
     record: JobRecord
+    record_digest: str
+    """The digest of the record as it is stored, by which the runner verifies it."""
     request: JobRequest
     """The request. Its captured variables are secret: never persist, log or show them."""
     environment: Environment

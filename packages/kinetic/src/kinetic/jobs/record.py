@@ -10,6 +10,7 @@ import kinetic
 from kinetic_payload.records.job import JobRecord
 
 if TYPE_CHECKING:
+    from kinetic.backends.backend import Environment
     from kinetic.submit.request import JobRequest
     from kinetic_payload.stores.store import Location
 
@@ -21,7 +22,7 @@ def record_of(
     k8s_name: str,
     created_at: datetime,
     store: Location,
-    image: str,
+    environment: Environment,
     payload_digest: str,
     context_digest: str | None,
 ) -> JobRecord:
@@ -33,11 +34,11 @@ def record_of(
         k8s_name: The name of the job's resource on a cluster.
         created_at: The time of the submit, in UTC.
         store: Where the job's objects are.
-        image: The environment in which the function runs, as records name it.
+        environment: The environment in which the function runs.
         payload_digest: The digest of the call.
         context_digest: The digest of the project; None if no files are shipped.
     """
-    target, limits = request.target, request.limits
+    target = request.target
     return JobRecord(
         job_id=job_id,
         backend=request.backend,
@@ -48,7 +49,7 @@ def record_of(
         kube_context=target.kube_context,
         bucket_name=str(store),
         k8s_name=k8s_name,
-        image_uri=image,
+        image_uri=environment.image,
         accelerator=str(request.accelerator),
         func_name=request.function_name,
         display_name=f"{request.function_name} on {request.accelerator}",
@@ -56,12 +57,13 @@ def record_of(
         debug=request.debug,
         payload_digest=payload_digest,
         context_digest=context_digest,
+        environment_digest=environment.packages,
         # Under Pathways one process controls all devices.
         hosts=request.accelerator.hosts if request.semantics == "gke" else 1,
-        retries=limits.retries,
-        preemptions=limits.preemptions,
-        spot=request.spot,
-        timeout=limits.timeout,
+        retries=request.retries,
+        preemptions=request.preemptions,
+        spot=request.accelerator.spot,
+        timeout=request.timeout,
         output_dir=request.output_dir,
         captured_env=tuple(request.captured_env),
         labels=dict(request.labels),

@@ -1,8 +1,7 @@
-"""Start-up of a job's runner, for every backend: its bundle, flags and environment."""
+"""Start-up of a job's runner, for every backend: its bundle, command and environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ from kinetic_payload.layout import Env, Flag, JobObjects
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Launch
-    from kinetic.submit.request import JobRequest
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Location
 
@@ -41,31 +39,22 @@ def runner_bundle(home: Path, *, bytecode: bool = True) -> bytes:
     return bundle_for(home / "cache", modules_in_jobs(), bytecode=bytecode).read_bytes()
 
 
-def runner_flags(launch: Launch, store: Location, more: Mapping[str, object]) -> list[str]:
-    """Return the runner's command line for the job of *launch*, whose objects lie at *store*.
+def runner_command(
+    launch: Launch, store: Location, *, python: str, bundle: str, workspace: str
+) -> list[str]:
+    """Return the command that starts the runner of *launch*, whose objects lie at *store*.
 
-    *more* are further flags of the backend. Flags with the value None are left out.
+    The runner reads the job's record for all the rest.
     """
     record = launch.record
-    flags: dict[str, object] = {
-        Flag.STORE: store,
-        Flag.JOB: record.job_id,
-        Flag.PAYLOAD_DIGEST: record.payload_digest,
-        Flag.CONTEXT_DIGEST: record.context_digest,
-        Flag.HOSTS: record.hosts,
-        Flag.TIMEOUT: record.timeout,
-        Flag.GRACE: launch.grace,
-        **more,
-    }
+    # With frozen modules a debugger cannot stop in the standard library, and debugpy prints a warning. The runner
+    # passes its options on to the user's code.
+    options = ("-X", "frozen_modules=off") if record.debug else ()
     return [
-        word for flag, value in flags.items() if value is not None for word in (flag, str(value))
+        *(python, "-u", *options, bundle),
+        *(Flag.STORE, str(store), Flag.JOB, record.job_id),
+        *(Flag.RECORD_DIGEST, launch.record_digest, Flag.WORKSPACE, workspace),
     ]
-
-
-def python_options(request: JobRequest) -> tuple[str, ...]:
-    """Return options of the interpreter that runs the runner, which passes them on to the user's code."""
-    # With frozen modules a debugger cannot stop in the standard library, and debugpy prints a warning.
-    return ("-X", "frozen_modules=off") if request.debug else ()
 
 
 def runner_environment(record: JobRecord, store: Location) -> dict[str, str]:
@@ -74,6 +63,5 @@ def runner_environment(record: JobRecord, store: Location) -> dict[str, str]:
     return {
         Env.OUTPUT_DIR: record.output_dir or f"{store}/{names.outputs.rstrip('/')}",
         Env.JOB_ID: record.job_id,
-        Env.HOST_COUNT: str(record.hosts),
         Env.ACCELERATOR: record.accelerator,
     }

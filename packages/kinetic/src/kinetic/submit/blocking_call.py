@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kinetic.console import Console, is_terminal
 from kinetic.errors import InvalidRequestError
@@ -17,30 +17,13 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
 
 
-class Submit(Protocol):
-    """The function `kinetic.submit.submit.submit`, as far as a blocking call uses it."""
-
-    def __call__(
-        self,
-        request: JobRequest,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        *,
-        console: Console | None,
-        started: list[JobHandle],
-    ) -> JobHandle:
-        """Start the job; *started* gets the handle once the submit can no longer be undone."""
-        ...
-
-
 def call(
     request: JobRequest,
     function: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     *,
-    submit: Submit | None = None,
+    submit: Callable[..., JobHandle] | None = None,
     console: Console | None = None,
     ask: Callable[[str], str] | None = None,
 ) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kinetic.errors import (
@@ -15,50 +14,44 @@ from kinetic.errors import (
 
 if TYPE_CHECKING:
     from kinetic.data import Data
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.data.sources import GcsSource
     from kinetic_payload.stores.gcs import ExternalBucket
 
 
-@dataclass(frozen=True)
-class Worker:
-    """Where the function will run, as far as the data checks need it."""
-
-    this_machine: bool
-    """Whether it has this machine's file system and this user's permissions."""
-    this_interpreter: bool = False
-    """Whether it has the libraries that are installed here."""
-
-
 def check_data(
     data: Data,
-    worker: Worker,
+    request: JobRequest,
     *,
     warn: Callable[[str], None],
     open_bucket: Callable[[GcsSource], ExternalBucket] | None = None,
 ) -> None:
-    """Check that *data* exists, and that *worker* can use it.
+    """Check that *data* exists, and that the job of *request* can use it.
 
     If this user may not read it, but the function will run elsewhere with other permissions, *warn*.
 
     Raises:
         DataError: It does not exist or cannot be read; the hint has similar names.
-        InvalidRequestError: The worker cannot use it in this form.
+        InvalidRequestError: The job cannot use it in this form.
     """
+    here = request.on_this_machine
     if data.is_local:
         data.check()
-        if data.fuse and worker.this_machine:
+        if data.fuse and here:
             _check_mount(data)
     elif data.is_hf:
-        if worker.this_interpreter:
+        if (
+            here and request.image.mode == "default"
+        ):  # It has the libraries that are installed here.
             _check_library(data)
     else:
-        if data.fuse and worker.this_machine:
+        if data.fuse and here:
             raise InvalidRequestError(
                 f"A local job cannot mount a bucket: {data!r}.",
                 hint="Leave fuse=True out: then it is downloaded. Choose a folder or an object that "
                 "is small enough to try the function with.",
             )
-        _check_bucket(data, worker, warn, open_bucket)
+        _check_bucket(data, here, warn, open_bucket)
 
 
 def _check_mount(data: Data) -> None:
@@ -90,7 +83,7 @@ def _check_library(data: Data) -> None:
 
 def _check_bucket(
     data: Data,
-    worker: Worker,
+    here: bool,
     warn: Callable[[str], None],
     open_bucket: Callable[[GcsSource], ExternalBucket] | None,
 ) -> None:
@@ -102,7 +95,7 @@ def _check_bucket(
         bucket = (open_bucket or bucket_data.open_bucket)(source)
         bucket_data.look(bucket, source)
     except (StorePermissionError, CredentialsError) as error:
-        if worker.this_machine:
+        if here:
             raise DataError(f"{data!r} cannot be read. {error.message}", hint=error.hint) from error
         warn(
             f"{data!r} could not be checked: {error.message} The job will read it with the permissions "

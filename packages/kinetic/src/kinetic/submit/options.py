@@ -8,14 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.errors import InvalidRequestError
-from kinetic.quantities import (
-    AttemptLimits,
-    Resources,
-    parse_count,
-    parse_cpu,
-    parse_memory,
-    parse_timeout,
-)
+from kinetic.quantities import parse_count, parse_cpu, parse_memory, parse_timeout
 from kinetic.submit.images import ContainerImage, parse_container_image
 
 if TYPE_CHECKING:
@@ -29,19 +22,28 @@ class RunOptions:
 
     given: Mapping[str, Any]
     """The arguments that differ from their defaults, as they were passed."""
+    overrides: Mapping[str, str | None]
+    """The arguments that take precedence over settings of the same names."""
     accelerator: Accelerator
     image: ContainerImage
-    settings: Mapping[str, str | None]
-    """The arguments that take precedence over settings of the same names."""
     capture: tuple[str, ...]
     volumes: Mapping[str, Data]
     """By normalised mount path."""
-    spot: bool
     debug: bool
-    limits: AttemptLimits
-    resources: Resources
+    timeout: float | None
+    """Seconds that the function may take in one attempt; None means no limit."""
+    retries: int
+    """How many more attempts may be made after failures."""
+    preemptions: int | None
+    """How many more attempts may be made after disruptions; None means no limit."""
+    cpu: float | None
+    """Cores of each host; None lets the backend choose, as for memory."""
+    memory: int | None
+    """Bytes."""
+    shared_memory: int | None
+    """Bytes of `/dev/shm`, which are part of `memory`."""
     labels: Mapping[str, str]
-    pod_overrides: Mapping[str, Any] | None = None
+    pod_overrides: Mapping[str, Any] | None
     """None: those of the profile."""
 
 
@@ -85,26 +87,19 @@ def check_options(
     check_labels(labels or {})
     defaults = check_options.__kwdefaults__ or {}
     parsed = parse_accelerator(accelerator)
-    if spot:
-        parsed = replace(parsed, spot=True)
     options = RunOptions(
-        accelerator=parsed,
+        accelerator=replace(parsed, spot=True) if spot else parsed,
         image=parse_container_image(container_image),
-        settings={name: arguments[name] for name in _SETTINGS},
+        overrides={name: arguments[name] for name in _SETTINGS},
         capture=check_patterns(capture_env_vars),
         volumes=check_volumes(volumes or {}),
-        spot=parsed.spot,
         debug=debug,
-        limits=AttemptLimits(
-            timeout=parse_timeout(timeout),
-            retries=parse_count("retries", retries),
-            preemptions=None if preemptions is None else parse_count("preemptions", preemptions),
-        ),
-        resources=Resources(
-            cpu=parse_cpu(cpu),
-            memory=parse_memory("memory", memory),
-            shared_memory=parse_memory("shared_memory", shared_memory),
-        ),
+        timeout=parse_timeout(timeout),
+        retries=parse_count("retries", retries),
+        preemptions=None if preemptions is None else parse_count("preemptions", preemptions),
+        cpu=parse_cpu(cpu),
+        memory=parse_memory("memory", memory),
+        shared_memory=parse_memory("shared_memory", shared_memory),
         labels=dict(labels or {}),
         pod_overrides=None if pod_overrides is None else check_pod_overrides(pod_overrides),
         given={name: value for name, value in arguments.items() if value != defaults[name]},
@@ -154,17 +149,17 @@ def _check_types(arguments: Mapping[str, Any]) -> None:
 
 
 def _check_combinations(options: RunOptions) -> None:
-    if options.debug and options.limits.retries:
+    if options.debug and options.retries:
         raise InvalidRequestError(
             "debug=True and retries contradict each other: every retry would wait for a debugger.",
             hint="Leave retries out while debugging.",
         )
-    if options.settings["base_image_repo"] and options.image.mode != "prebuilt":
+    if options.overrides["base_image_repo"] and options.image.mode != "prebuilt":
         raise InvalidRequestError(
             "base_image_repo names the repository of prebuilt images, and this job does not use one.",
             hint="Add container_image='prebuilt', or leave base_image_repo out.",
         )
-    memory, shared = options.resources.memory, options.resources.shared_memory
+    memory, shared = options.memory, options.shared_memory
     if memory is not None and shared is not None and shared > memory:
         raise InvalidRequestError(
             f"shared_memory={options.given['shared_memory']!r} is more than "
@@ -184,11 +179,10 @@ def check_size(options: RunOptions) -> None:
     machine = largest_machine(options.accelerator)
     if machine is None:
         return
-    given = options.resources
     for name, amount, most, unit in (
-        ("cpu", given.cpu, machine.cores, "cores"),
-        ("memory", given.memory, machine.memory, "GiB"),
-        ("shared_memory", given.shared_memory, machine.memory, "GiB"),
+        ("cpu", options.cpu, machine.cores, "cores"),
+        ("memory", options.memory, machine.memory, "GiB"),
+        ("shared_memory", options.shared_memory, machine.memory, "GiB"),
     ):
         if amount is not None and most is not None and amount > most:
             size = most if name == "cpu" else most // 1024**3

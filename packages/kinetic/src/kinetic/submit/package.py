@@ -5,19 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import kinetic
 from kinetic.data import Data, to_ref
 from kinetic.settings.home import stat_cache
+from kinetic.settings.settings import user_home, working_folder
+from kinetic.user_warnings import warn_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import TrackProgress, silent, size_text
 from kinetic_payload.stores.store import ABSENT, Store
-from kinetic_payload.threads import Executor, parallel_map
+from kinetic_payload.threads import Executor, Future, parallel_map
 
 if TYPE_CHECKING:
+    from kinetic.submit.request import JobRequest
     from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.project.roots import ProjectPlan
@@ -27,263 +30,237 @@ Report = Callable[[str], None]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """The function that the user called, its arguments and its volumes."""
+class Packaging:
+    """A call that is being packaged by another thread, which *executor* stops after a failure."""
 
-    function: Callable[..., Any]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    volumes: Mapping[str, Data]
+    def __init__(
+        self,
+        plan: ProjectPlan,
+        report: Callable[[str], None],
+        progress: TrackProgress,
+        executor: Executor | None = None,
+    ) -> None:
+        self.plan = plan
+        self.report = report
+        """Reports a slow step to the user."""
+        self.progress = progress
+        """Tracks work on bytes."""
+        self.snapshot: Future[Snapshot | None] = Future(executor)
+        """The snapshot of the project. None: no files are shipped."""
+        self.reads_buckets: Future[bool] = Future(executor)
+        """Whether data of the call is in buckets."""
+        self.checked: Future[None] = Future(executor)
+        """Set when the dependencies of the project are known to be usable: until then, nothing is uploaded."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageOptions:
-    """How a project is packaged."""
+class Package:
+    """The call of a request: its project is planned at once, `pack` packages it, and `upload` uploads it.
 
-    home: Path
-    """`KINETIC_HOME`."""
-    store: Path | None = None
-    """The store, if it is a folder."""
-    cwd: Path
-    user_home: Path
-    root: str | None
-    """`KINETIC_PACKAGE_ROOT`."""
-    no_default_excludes: bool
-    context_warn_mb: float
-    payload_warn_mb: float
-    kinetic_version: str
-    this_machine: bool = True
-    """Whether the function will run here, and can read local data in place."""
+    *report* gets the steps that take long, *warn* gets warnings, and *track* tracks work on bytes. `close` it after
+    `pack`.
+    """
+
+    def __init__(
+        self,
+        request: JobRequest,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        store: Store,
+        *,
+        report: Report,
+        warn: Report,
+        track: TrackProgress = silent,
+    ) -> None:
+        from kinetic.settings.keys import KeyFile
+        from kinetic_payload.project.roots import entry_of, plan_project
+
+        self.request = request
+        self.plan = plan_project(
+            entry_of(function),
+            sys_path=sys.path,
+            cwd=working_folder(),
+            home=user_home(),
+            override=request.settings.package_root.value,
+        )
+        """The project that the call belongs to, its `sys.path` and its working directory."""
+        self.call: DumpedCall | None = None
+        """The pickled call."""
+        self.snapshot: Snapshot | None = None
+        """The project as it is shipped; None if no files are."""
+        self.payload_digest = ""
+        """Set by `upload`, as the references to all `Data` of the call, volumes included."""
+        self.refs: tuple[DataRef, ...] = ()
+        self._call = function, tuple(args), kwargs
+        self._store = store
+        self._report = report
+        self._warn = warn
+        self._track = track
+        self._home = Path(request.settings.home.value)
+        # Files of Kinetic that may lie inside a project or data, and are never shipped. The key is listed by itself:
+        # a link may lead to it, but not to the home.
+        self._own = [self._home, KeyFile(self._home).path]
+        if store.location.kind == "folder":
+            self._own.append(Path(store.location.path))
 
     @property
-    def own(self) -> list[Path]:
-        """Files of Kinetic that may lie inside a project or data, and are never shipped."""
-        from kinetic.settings.keys import KeyFile
+    def context_digest(self) -> str | None:
+        """The digest of the snapshot; None if no files are shipped."""
+        return None if self.snapshot is None else self.snapshot.digest
 
-        # The key is listed by itself: a link may lead to it, but not to the home.
-        return [self.home, KeyFile(self.home).path, *filter(None, [self.store])]
+    def close(self) -> None:
+        """Remove temporary files."""
+        if self.call is not None:
+            self.call.close()
+            self.call = None
 
+    def pack(self, check: Callable[[Data], None]) -> Sequence[Data]:
+        """Pickle the call and take the project's snapshot, if there is a project. Nothing is uploaded.
 
-@dataclass(frozen=True)
-class PackagedCall:
-    """A call ready to be uploaded."""
+        Return the `Data` of the call, volumes included.
 
-    plan: ProjectPlan
-    snapshot: Snapshot | None
-    """None if no files are shipped."""
-    call: DumpedCall
-    retake: Callable[[], Snapshot | None]
-    """Takes the snapshot again, for a project that has changed meanwhile."""
+        *check* refuses a `Data` that the backend cannot serve.
 
+        Raises:
+            PackagingError: The project cannot be read.
+            PayloadError: Something in the call does not pickle; the message names it.
+            DataError: A `Data` of the call does not exist.
+        """
+        from kinetic_payload.project.membership import Membership
 
-@dataclass(frozen=True)
-class Uploaded:
-    """A call whose objects are in the store."""
+        settings = self.request.settings
+        queried: set[Path] = set()
+        membership = None
+        if self.plan.root is not None:
+            no_defaults = settings.no_default_excludes.value
+            membership = Membership(self.plan.root, no_defaults=no_defaults)
 
-    payload_digest: str
-    context_digest: str | None
-    """None if no files are shipped."""
-    data: tuple[DataRef, ...] = ()
-    """The references that replaced the `Data` of the call, including volumes."""
+        def ships(path: Path) -> bool:
+            queried.add(path)
+            return membership is not None and membership(path)
 
-
-def plan_of(call: Call, options: PackageOptions) -> ProjectPlan:
-    """Decide which project the call belongs to, and its `sys.path` and working directory."""
-    from kinetic_payload.project.roots import entry_of, plan_project
-
-    return plan_project(
-        entry_of(call.function),
-        sys_path=sys.path,
-        cwd=options.cwd,
-        home=options.user_home,
-        override=options.root,
-    )
-
-
-def package(
-    call: Call,
-    plan: ProjectPlan,
-    options: PackageOptions,
-    *,
-    check: Callable[[Data], None],
-    warn: Report,
-    track: TrackProgress = silent,
-) -> PackagedCall:
-    """Pickle the call and take the project's snapshot, if there is a project. Nothing is uploaded.
-
-    *check* refuses a `Data` that the backend cannot serve.
-
-    Raises:
-        PackagingError: The project cannot be read.
-        PayloadError: Something in the call does not pickle; the message names it.
-        DataError: A `Data` of the call does not exist.
-    """
-    from kinetic_payload.project.membership import Membership
-
-    queried: set[Path] = set()
-    membership = None
-    if plan.root is not None:
-        membership = Membership(plan.root, no_defaults=options.no_default_excludes)
-
-    def ships(path: Path) -> bool:
-        queried.add(path)
-        return membership is not None and membership(path)
-
-    dumped = _dump(call, plan, ships)
-    try:
-        given: list[Data] = [found.value for found in dumped.data]
+        call = self._dump(ships)
+        given: list[Data] = [found.value for found in call.data]
         # In parallel: a check of a bucket is a request.
         parallel_map(check, given, threads=8 if any(data.is_gcs for data in given) else 1)
-        local = [Path(data.path) for data in given if data.is_local]
-        take = partial(_take_snapshot, plan, options, local, track)
-        snapshot = take()
+        self.snapshot = snapshot = self.take_snapshot()
         if snapshot and any(ships(path) and not snapshot.contains(path) for path in list(queried)):
             # A module in the folder of a `Data` is not in the snapshot, so it cannot be pickled by reference.
-            dumped.close()
-            dumped = _dump(call, plan, snapshot.contains)
+            call = self._dump(snapshot.contains)
         for warning in (
-            snapshot and snapshot.oversize_warning(options.context_warn_mb),
-            dumped.oversize_warning(options.payload_warn_mb),
+            snapshot and snapshot.oversize_warning(settings.context_size_warn_mb.value),
+            call.oversize_warning(settings.payload_size_warn_mb.value),
         ):
             if warning:
-                warn(warning)
-    except BaseException:
-        dumped.close()
-        raise
-    return PackagedCall(plan, snapshot, dumped, take)
+                self._warn(warning)
+        return given
 
+    def _dump(self, ships: Callable[[Path], bool]) -> DumpedCall:
+        from kinetic_payload.calls.dump import dump_call
 
-def _dump(call: Call, plan: ProjectPlan, ships: Callable[[Path], bool]) -> DumpedCall:
-    from kinetic_payload.calls.dump import dump_call
+        self.close()
+        self.call = dump_call(
+            *self._call,
+            plan=self.plan,
+            ships=ships,
+            data_type=Data,
+            volumes=self.request.volumes,
+        )
+        return self.call
 
-    return dump_call(
-        call.function,
-        call.args,
-        call.kwargs,
-        plan=plan,
-        ships=ships,
-        data_type=Data,
-        volumes=call.volumes,
-    )
+    def take_snapshot(self) -> Snapshot | None:
+        """Return the project as it is now; None if no files are shipped."""
+        from kinetic_payload.project.snapshot import take_snapshot
 
+        if self.plan.root is None or self.call is None:
+            return None
+        data = [Path(found.value.path) for found in self.call.data if found.value.is_local]
+        return take_snapshot(
+            self.plan.root,
+            exclude=[*data, *self._own],
+            no_defaults=self.request.settings.no_default_excludes.value,
+            cache=stat_cache(self._home, self.plan.root),
+            track=self._track,
+        )
 
-def _take_snapshot(
-    plan: ProjectPlan, options: PackageOptions, data: Sequence[Path], track: TrackProgress
-) -> Snapshot | None:
-    from kinetic_payload.project.snapshot import take_snapshot
+    def upload(
+        self,
+        job_id: str,
+        writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        """Upload what the store does not have yet.
 
-    if plan.root is None:
-        return None
-    return take_snapshot(
-        plan.root,
-        exclude=[*data, *options.own],
-        no_defaults=options.no_default_excludes,
-        cache=stat_cache(options.home, plan.root),
-        track=track,
-    )
-
-
-def upload(
-    packed: PackagedCall,
-    store: Store,
-    job_id: str,
-    options: PackageOptions,
-    *,
-    report: Report,
-    warn: Report = lambda _: None,
-    track: TrackProgress = silent,
-    writing: Callable[[str], AbstractContextManager[object]] = nullcontext,
-) -> Uploaded:
-    """Upload what the store does not have yet.
-
-    Over a network the project, each `Data` and the payload are uploaded in parallel. While an object
-    that belongs to this job alone is written, the block `writing(name)` is entered.
-    """
-    found_data = packed.call.data
-    with Executor(store.concurrency) as executor:
-        uploader = _Uploader(packed, store, options, report, executor.checked(track))
-        context = executor.submit(uploader.context)
-        # The same data, as an argument and a volume for instance, is uploaded once.
-        different = {_upload_key(found.value): found.value for found in found_data}
-        sent = {
-            key: executor.submit(partial(uploader.data, data)) for key, data in different.items()
-        }
-        refs = [
-            to_ref(
-                found.value,
-                found.key,
-                digest=sent[_upload_key(found.value)].result(),
-                mount=found.mount,
-                in_place=uploader.in_place(found.value),
-            )
-            for found in found_data
-        ]
-        for text in uploader.left_out:
-            warn(text)
-        assumed_digest = _digest(context.result() if context.done else packed.snapshot)
+        Over a network the project, each `Data` and the payload are uploaded in parallel. While an object
+        that belongs to this job alone is written, the block `writing(name)` is entered.
+        """
+        assert self.call is not None
+        left_out: list[str] = []
         name = JobObjects(job_id).payload
-        with writing(name):
-            digest = uploader.payload(name, refs, assumed_digest, if_generation=ABSENT)
-        context_digest = _digest(context.result())
-    if context_digest != assumed_digest:
-        # A file changed while the project was uploaded, and the payload names the earlier digest.
-        digest = uploader.payload(name, refs, context_digest)
-    return Uploaded(digest, context_digest, tuple(refs))
+        with Executor(self._store.concurrency) as executor:
+            track = executor.checked(self._track)
+            context = executor.submit(partial(self._send_context, track))
+            # The same data, as an argument and a volume for instance, is uploaded once.
+            different = {_upload_key(found.value): found.value for found in self.call.data}
+            sent = {
+                key: executor.submit(partial(self._send_data, data, track, left_out.append))
+                for key, data in different.items()
+            }
+            self.refs = tuple(
+                to_ref(
+                    found.value,
+                    found.key,
+                    digest=sent[_upload_key(found.value)].result(),
+                    mount=found.mount,
+                    in_place=self._in_place(found.value),
+                )
+                for found in self.call.data
+            )
+            for text in left_out:
+                warn_once(self._warn, text)
+            assumed = self.context_digest
+            with writing(name):
+                self._send_payload(name, assumed, track, if_generation=ABSENT)
+            context.result()
+        if self.context_digest != assumed:
+            # A file changed while the project was uploaded, and the payload names the earlier digest.
+            self._send_payload(name, self.context_digest, track)
 
-
-def _digest(snapshot: Snapshot | None) -> str | None:
-    return None if snapshot is None else snapshot.digest
-
-
-@dataclass(frozen=True)
-class _Uploader:
-    """Uploads the parts of one call; they can run in parallel."""
-
-    packed: PackagedCall
-    store: Store
-    options: PackageOptions
-    report: Report
-    track: TrackProgress
-    left_out: list[str] = field(default_factory=list)
-    """Warnings about files of the data that were left out."""
-
-    def context(self) -> Snapshot | None:
-        """Upload the project and return the uploaded snapshot: a later one if files changed."""
+    def _send_context(self, track: TrackProgress) -> None:
+        """Upload the project; if files change meanwhile, take a later snapshot."""
         from kinetic_payload.project.context import ensure_context
 
-        packed = self.packed
-        takes = iter((lambda: packed.snapshot, packed.retake, packed.retake))
+        snapshot = self.snapshot
 
-        def send() -> Snapshot | None:
-            snapshot = next(takes)()
-            if snapshot is not None and ensure_context(self.store, snapshot, track=self.track):
-                self.report(f"Uploaded {size_text(snapshot.size)} of {snapshot.root.name}/.")
-            return snapshot
+        def send() -> None:
+            nonlocal snapshot
+            taken, snapshot = snapshot or self.take_snapshot(), None
+            if taken is not None and ensure_context(self._store, taken, track=track):
+                self._report(f"Uploaded {size_text(taken.size)} of {taken.root.name}/.")
+            self.snapshot = taken
 
-        return _retry_if_changed(send, tries=3)
+        _retry_if_changed(send)
 
-    def in_place(self, data: Data) -> bool:
+    def _in_place(self, data: Data) -> bool:
         """Return whether the worker reads *data* in place."""
-        return data.is_local and data.fuse and self.options.this_machine
+        return data.is_local and data.fuse and self.request.on_this_machine
 
-    def data(self, data: Data) -> str | None:
+    def _send_data(self, data: Data, track: TrackProgress, warn: Report) -> str | None:
         """Upload a `Data` and return its digest; return None if it is not uploaded."""
         from kinetic_payload.data.upload import ensure_data
         from kinetic_payload.errors import TreeChangedError
 
-        if not data.is_local or self.in_place(data):
+        if not data.is_local or self._in_place(data):
             return None
         path = Path(data.path)
         send = partial(
             ensure_data,
-            self.store,
+            self._store,
             path,
             mounted=data.fuse,
-            cache=stat_cache(self.options.home, path),
-            track=self.track,
-            warn=self.left_out.append,
-            exclude=self.options.own,
+            cache=stat_cache(self._home, path),
+            track=track,
+            warn=warn,
+            exclude=self._own,
         )
         try:
             return _retry_if_changed(send)
@@ -293,24 +270,24 @@ class _Uploader:
                 hint="Submit again when nothing writes to it any more.",
             ) from error
 
-    def payload(
+    def _send_payload(
         self,
         name: str,
-        refs: Sequence[DataRef],
         context_digest: str | None,
+        track: TrackProgress,
         *,
         if_generation: int | None = None,
-    ) -> str:
-        """Write the payload and return its digest."""
+    ) -> None:
+        assert self.call is not None
         with (
-            self.track("uploading the call", self.packed.call.size) as advance,
-            self.store.writer(name, if_generation=if_generation, progress=advance) as stream,
+            track("uploading the call", self.call.size) as advance,
+            self._store.writer(name, if_generation=if_generation, progress=advance) as stream,
         ):
-            return self.packed.call.write(
+            self.payload_digest = self.call.write(
                 stream,
-                refs=refs,
+                refs=self.refs,
                 context_digest=context_digest,
-                kinetic_version=self.options.kinetic_version,
+                kinetic_version=kinetic.__version__,
             )
 
 

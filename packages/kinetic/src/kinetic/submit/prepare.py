@@ -6,15 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kinetic.backends.backend import Environment, Packaging
+from kinetic.backends.backend import Environment
 from kinetic.errors import InvalidRequestError
 from kinetic.jobs.services import connect, jobs_location
 from kinetic.settings.home import make_home, stat_cache
 from kinetic.settings.settings import environment, user_home
+from kinetic.submit.package import Packaging
 from kinetic.submit.request import request_of
 from kinetic_payload.progress import silent
 from kinetic_payload.project.roots import Entry, plan_project
-from kinetic_payload.project.snapshot import Snapshot, take_snapshot
+from kinetic_payload.project.snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -56,22 +57,16 @@ def prepare(
         override=settings.package_root.value,
     )
 
-    def snapshot() -> Snapshot | None:
-        if plan.root is None:
-            return None
-        return take_snapshot(
+    packaging = Packaging(plan, report, silent)
+    packaging.reads_buckets.set_result(False)
+    packaging.snapshot.set_result(
+        None
+        if plan.root is None
+        else take_snapshot(
             plan.root,
             exclude=[home],
             no_defaults=settings.no_default_excludes.value,
             cache=stat_cache(home, plan.root),
         )
-
-    packaging = Packaging(
-        plan=plan,
-        snapshot=snapshot,
-        reads_buckets=lambda: False,
-        report=report,
-        progress=silent,
-        checked=lambda: None,
     )
     return services.backend.environment(request, packaging)

@@ -16,41 +16,27 @@ from kinetic.target import Target, is_in_pod
 from kinetic_payload.stores.store import parse_location
 
 if TYPE_CHECKING:
-    from kinetic.data import Data
-    from kinetic.quantities import AttemptLimits, Resources
     from kinetic.settings.settings import Settings
-    from kinetic.submit.images import ContainerImage
     from kinetic_k8s.accelerators import Accelerator
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobRequest:
+class JobRequest(RunOptions):
     """A job as it was requested, with nothing left to resolve."""
 
     function_name: str
     """Qualified, such as `Trainer.fit`."""
-    accelerator: Accelerator
     backend: str
     """A name in `kinetic.backends.registry`."""
     semantics: Semantics
     """Whether each host runs the function, or one process controls all devices."""
     target: Target
-    image: ContainerImage
     captured_env: SecretValues
     """Environment variables that the job gets."""
-    volumes: Mapping[str, Data]
-    """By normalised mount path."""
-    spot: bool
     output_dir: str | None
     """None means a folder of the job's own."""
-    debug: bool
-    limits: AttemptLimits
-    resources: Resources
-    labels: Mapping[str, str]
     pod_overrides: Mapping[str, Any]
     """Merged last into the template of the job's pods."""
-    service_account: str | None
-    """The service account of the job's pods; None lets the backend choose."""
     settings: Settings
     notes: tuple[str, ...] = ()
     """Warnings for the user."""
@@ -95,22 +81,13 @@ def request_of(
     elif output_dir is not None and "://" not in output_dir:
         notes.append(_check_folder_of_pod(output_dir))
     return JobRequest(
+        **{**vars(options), "pod_overrides": _pod_overrides(options, settings, entry)},
         function_name=name_of(function),
-        accelerator=options.accelerator,
         backend=entry.name,
         semantics=semantics,
         target=target,
-        image=options.image,
         captured_env=captured.values,
-        volumes=options.volumes,
-        spot=options.spot,
         output_dir=output_dir,
-        debug=options.debug,
-        limits=options.limits,
-        resources=options.resources,
-        labels=options.labels,
-        pod_overrides=_pod_overrides(options, settings, entry),
-        service_account=settings.service_account.value,
         settings=settings,
         notes=tuple(notes),
     )

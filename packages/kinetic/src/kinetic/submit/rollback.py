@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kinetic.backends.backend import GRACE_SECONDS
 from kinetic.errors import (
     BucketNotFoundError,
     CredentialsError,
@@ -17,7 +16,7 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.waiting import Deadline
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import GRACE_SECONDS, JobObjects
 from kinetic_payload.stores.outages import OutageLimit, limited
 from kinetic_payload.threads import stoppable
 

@@ -8,12 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import kinetic
-from kinetic.backends.backend import Environment, Launch, Packaging
+from kinetic.backends.backend import Environment, Launch
 from kinetic.console import progress_beside
 from kinetic.errors import JobNotFoundError, KineticError, SubmitError
 from kinetic.jobs.handle import JobHandle, connected, handle_of
@@ -22,9 +21,9 @@ from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.settings.home import make_home
-from kinetic.settings.settings import user_home, working_folder
-from kinetic.submit.data_checks import Worker, check_data
-from kinetic.submit.package import Call, PackageOptions, Uploaded, package, plan_of, upload
+from kinetic.settings.settings import working_folder
+from kinetic.submit.data_checks import check_data
+from kinetic.submit.package import Package, Packaging
 from kinetic.submit.rollback import Rollback, rollback_share
 from kinetic.submit.warnings import (
     left_out_warning,
@@ -44,9 +43,7 @@ if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.submit.request import JobRequest
     from kinetic_payload.progress import TrackProgress
-    from kinetic_payload.project.snapshot import Snapshot
-    from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.stores.store import Location, Store
+    from kinetic_payload.stores.store import Store
 
 _log = logging.getLogger("kinetic")
 
@@ -87,14 +84,13 @@ def submit(
         KeyboardInterrupt: The submit was interrupted; nothing of the job is left unless a note says so.
     """
     handles: list[JobHandle] = [] if started is None else started
-    call = Call(function=function, args=tuple(args), kwargs=kwargs, volumes=request.volumes)
     seconds = request.settings.store_timeout.value
     limit = OutageLimit(
         seconds - rollback_share(seconds), report=warn_caller if console is None else console.note
     )
     try:
         with limited(outage_limit or limit):
-            return _submit(request, call, services, console, handles, clock)
+            return _submit(request, function, args, kwargs, services, console, handles, clock)
     except BaseException as error:
         if handles and started is None:
             job_id = handles[0].job_id
@@ -107,7 +103,9 @@ def submit(
 
 def _submit(
     request: JobRequest,
-    call: Call,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     services: Services | None,
     console: Console | None,
     handles: list[JobHandle],
@@ -117,138 +115,104 @@ def _submit(
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
-    services = services or _connect(request)
-    refuse_foreign_folder(services.store.location)
-    warn_once(warn, shared_store_warning(services.store.location))
-    for warning in services.backend.check(request):
+    if services is None:
+        location = jobs_location(request.settings, request.backend)
+        services = connect(request.backend, request.target, location, request.settings)
+    store, backend = services.store, services.backend
+    refuse_foreign_folder(store.location)
+    warn_once(warn, shared_store_warning(store.location))
+    for warning in backend.check(request):
         warn_once(warn, warning)
-    # Read or make the key before anything else is written: if that fails, nothing is left behind.
-    key = None if services.key_signer is None else services.key_signer.key
-    options = _package_options(request, home, services.store.location)
-
+    if services.key_signer is not None:
+        # Read or make the key before anything else is written: if that fails, nothing is left behind.
+        _ = services.key_signer.key
     phase("packaging")
-    plan = plan_of(call, options)
+    call = Package(request, function, args, kwargs, store, report=phase, warn=warn, track=progress)
     with _translate_home_errors(home):
         make_home(str(home))
-    worker = _worker(request)
 
     def check(data: Data) -> None:
-        check_data(data, worker, warn=warn)
-        for warning in services.backend.check(request, data):
+        check_data(data, request, warn=warn)
+        for warning in backend.check(request, data):
             warn_once(warn, warning)
 
-    reads_buckets = Future[bool]()
-    with Executor(2) as executor:
-        checked = Future[None](executor)
-        taken: Future[Snapshot | None] = Future(executor)
-        packaging = Packaging(
-            plan=plan,
-            snapshot=taken.result,
-            reads_buckets=reads_buckets.result,
-            report=phase,
-            progress=progress,
-            checked=partial(checked.set_result, None),
-        )
-        environment = executor.submit(partial(_prepare_environment, request, services, packaging))
+    with closing(call), Executor(2) as executor:
+        packaging = Packaging(call.plan, phase, progress, executor)
+
+        def prepare() -> Environment:
+            with _translate_home_errors(home):
+                prepared = backend.environment(request, packaging)
+            packaging.checked.set_result(None)
+            return prepared
+
+        environment = executor.submit(prepare)
         with executor.stopped_by(environment):
-            packed = package(call, plan, options, check=check, warn=warn, track=progress)
-        with closing(packed.call):
-            taken.set_result(packed.snapshot)
-            reads_buckets.set_result(any(found.value.is_gcs for found in packed.call.data))
-            if plan.root is None:
-                warn_once(warn, no_project_warning(options.cwd))
-            left_out = left_out_warning(packed.snapshot)
-            if console is not None:
-                warn_once(warn, left_out)
-            send = partial(
-                upload,
-                packed,
-                options=options,
-                report=phase,
-                warn=partial(warn_once, warn),
-                track=progress,
-            )
-            handle = _start(
-                request,
-                services,
-                send=partial(_upload_while_preparing, executor, environment, checked, send),
-                environment=environment.result,
-                key=key,
-                project=Project(plan.root),
-                handles=handles,
-                clock=clock,
-            )
+            data = call.pack(check)
+        packaging.snapshot.set_result(call.snapshot)
+        packaging.reads_buckets.set_result(any(each.is_gcs for each in data))
+        if call.plan.root is None:
+            warn_once(warn, no_project_warning(working_folder()))
+        left_out = left_out_warning(call.snapshot)
+        if console is not None:
+            warn_once(warn, left_out)
+        handle = _start(request, services, call, packaging, environment, executor, handles, clock)
     with suppress(Exception):  # A failing logger must not make the submit fail: the job runs.
         phase(f"submitted {handle.job_id}")
     return handle
 
 
-def _connect(request: JobRequest) -> Services:
-    location = jobs_location(request.settings, request.backend)
-    return connect(request.backend, request.target, location, request.settings)
-
-
-def _upload_while_preparing(
-    executor: Executor,
-    environment: Future[Environment],
-    checked: Future[None],
-    send: Callable[..., Uploaded],
-    **given: Any,
-) -> Uploaded:
-    """Upload with *send*, once the dependencies are *checked*; stop if the *environment* fails.
-
-    The environment is prepared in parallel.
-    """
-    with executor.stopped_by(environment):
-        checked.result()
-        return send(**given)
-
-
 def _start(
     request: JobRequest,
     services: Services,
-    *,
-    send: Callable[..., Uploaded],
-    environment: Callable[[], Environment],
-    key: bytes | None,
-    project: Project,
+    call: Package,
+    packaging: Packaging,
+    environment: Future[Environment],
+    executor: Executor,
     handles: list[JobHandle],
     clock: Callable[[], float],
 ) -> JobHandle:
-    """Upload, record and start a packaged call; append its handle to *handles* and return it."""
+    """Upload, record and start a packaged call; append its handle to *handles* and return it.
+
+    The *environment* is prepared in parallel; nothing is uploaded before the dependencies are checked.
+    """
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
     rollback = Rollback(job_id, services, request.settings.store_timeout.value, clock)
     store, began = services.store, clock()
     try:
-        uploaded = send(store=store, job_id=job_id, writing=rollback.writing)
-        prepared = environment()
+        with executor.stopped_by(environment):
+            packaging.checked.result()
+            call.upload(job_id, rollback.writing)
+        prepared = environment.result()
         rollback.record = record_of(
             request,
             job_id=job_id,
             k8s_name=k8s_name_of(request.function_name, suffix),
             created_at=now,
             store=store.location,
-            image=prepared.image,
-            payload_digest=uploaded.payload_digest,
-            context_digest=uploaded.context_digest,
+            environment=prepared,
+            payload_digest=call.payload_digest,
+            context_digest=call.context_digest,
         )
         with services.backend.announced(rollback.record) as record:
             rollback.record = record
             name = JobObjects(job_id).handle
+            data = services.sign(encode(record), name)
             with rollback.writing(name):
-                store.write(name, services.sign(encode(record), name), if_generation=ABSENT)
+                store.write(name, data, if_generation=ABSENT)
             rollback.note_record()
             if abs(clock() - began) > _SLOW:
                 _renew_payload(job_id, store)
             launch = Launch(
                 record=record,
+                record_digest=sha256(data).hexdigest(),
                 request=request,
                 environment=prepared,
-                data=uploaded.data,
-                signing_key=key,
+                data=call.refs,
+                signing_key=None if services.key_signer is None else services.key_signer.key,
             )
-            handle = _handle(record, services, project)
+            handle = connected(handle_of(record), services, record=record)
+            handle._session.project = Project(call.plan.root)
             services.backend.start(launch)
             # Check after the start, because clean-up removes the record before it looks for a resource.
             # If the job was cancelled instead, its runner finds the outcome and does not call the function.
@@ -281,20 +245,6 @@ def _renew_payload(job_id: str, store: Store) -> None:
         )
 
 
-def _prepare_environment(
-    request: JobRequest, services: Services, packaging: Packaging
-) -> Environment:
-    with _translate_home_errors(Path(request.settings.home.value)):
-        prepared = services.backend.environment(request, packaging)
-    packaging.checked()
-    return prepared
-
-
-def _worker(request: JobRequest) -> Worker:
-    here = request.on_this_machine
-    return Worker(this_machine=here, this_interpreter=here and request.image.mode == "default")
-
-
 @contextmanager
 def _translate_home_errors(home: Path) -> Iterator[None]:
     """Translate the system's errors about files below *home* (`KINETIC_HOME`)."""
@@ -318,25 +268,3 @@ def _outputs(
         return console.phase, console.note, console.progress
     # Without a console, phases are logged. On a terminal, progress of long transfers is shown as well.
     return _log.info, warn_caller, progress_beside(_log.info)
-
-
-def _package_options(request: JobRequest, home: Path, store: Location) -> PackageOptions:
-    settings = request.settings
-    return PackageOptions(
-        home=home,
-        store=Path(store.path) if store.kind == "folder" else None,
-        cwd=working_folder(),
-        user_home=user_home(),
-        root=settings.package_root.value,
-        no_default_excludes=settings.no_default_excludes.value,
-        context_warn_mb=settings.context_size_warn_mb.value,
-        payload_warn_mb=settings.payload_size_warn_mb.value,
-        kinetic_version=kinetic.__version__,
-        this_machine=request.on_this_machine,
-    )
-
-
-def _handle(record: JobRecord, services: Services, project: Project) -> JobHandle:
-    handle = connected(handle_of(record), services, record=record)
-    handle._session.project = project
-    return handle

@@ -165,7 +165,7 @@ class RegisteredClient(Client):
     def services(self) -> Services:
         """The jobs' store and backend."""
         backend = str(self._options["backend"])
-        settings = Settings.from_environment(**check_options(**self._options).settings)
+        settings = Settings.from_environment(**check_options(**self._options).overrides)
         location = jobs_location(settings, backend)
         return connect(backend, Target.in_settings(settings), location, settings)
 
@@ -229,7 +229,7 @@ class ServicesClient(Client):
         options: Mapping[str, Any],
     ) -> JobHandle:
         checked = check_options(**{**self._options, **options})
-        settings = Settings.from_environment(**checked.settings)
+        settings = Settings.from_environment(**checked.overrides)
         cwd = Path(str(self.functions.__file__)).parent
         request = request_of(checked, function, settings, environ=environment(), cwd=cwd)
         return submit(request, function, args, kwargs, services=self._services)

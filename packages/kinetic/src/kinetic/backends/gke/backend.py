@@ -21,7 +21,6 @@ from kinetic.backends.backend import (
     Listed,
     LogLine,
     Observation,
-    Packaging,
     Watch,
     never,
 )
@@ -48,7 +47,6 @@ from kinetic.backends.gke.images.builders import ClusterBuilders
 from kinetic.backends.gke.images.job_image import ClusterImages
 from kinetic.backends.gke.job_spec import (
     ClusterEnvironment,
-    SpecOptions,
     secret_variables,
     workload_spec,
 )
@@ -96,6 +94,7 @@ from kinetic_payload.records.signing import UNSIGNED
 if TYPE_CHECKING:
     from kinetic.data import Data
     from kinetic.settings.keys import KeySigner
+    from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.cluster.gke import GkeCluster
@@ -167,10 +166,15 @@ class ClusterBackend:
         check_environment(request.captured_env)
         form = form_on(self._cluster, request.accelerator, request.semantics)
         record = _draft(request, self._store.location, image)
-        draft = Launch(record=record, request=request, environment=Environment(image))
+        draft = Launch(
+            record=record,
+            record_digest="0" * 64,
+            request=request,
+            environment=Environment(image),
+        )
         warnings: list[str] = []
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
-        spec = self._spec(draft, form, None, request.service_account)
+        spec = self._spec(draft, form, request.settings.service_account.value)
         check_workload(
             with_timeout(self._cluster),
             spec,
@@ -182,7 +186,7 @@ class ClusterBackend:
 
     def _warnings(self, request: JobRequest) -> list[str]:
         """Return warnings about what the pods use; refuse what is certainly missing."""
-        found = [service_account_of(self._cluster, request.service_account).warning]
+        found = [service_account_of(self._cluster, request.settings.service_account.value).warning]
         if self._gke is not None:
             pathways = request.semantics == "pathways"
             placed_by = placement_by_user(
@@ -257,8 +261,10 @@ class ClusterBackend:
         assert isinstance(launch.environment, ClusterEnvironment)
         runner = launch.environment.runner
         try:
-            account = service_account_of(self._cluster, launch.request.service_account)
-            spec = self._spec(launch, form_in(launch.record), runner, account.name)
+            account = service_account_of(
+                self._cluster, launch.request.settings.service_account.value
+            )
+            spec = self._spec(launch, form_in(launch.record), account.name)
             create_workload(
                 with_timeout(self._cluster),
                 spec,
@@ -272,17 +278,14 @@ class ClusterBackend:
         except ClusterError as error:
             raise SubmitError(error.message, hint=error.hint) from error
 
-    def _spec(
-        self, launch: Launch, form: Form, runner: Runner | None, service_account: str | None
-    ) -> WorkloadSpec:
-        options = SpecOptions(
-            form=form,
-            store=self._store.location,
-            runner=runner,
+    def _spec(self, launch: Launch, form: Form, service_account: str | None) -> WorkloadSpec:
+        return workload_spec(
+            launch,
+            form,
+            self._store.location,
             variables=storage_variables(self._environment),
             service_account=service_account,
         )
-        return workload_spec(launch, options)
 
     def observe(self, record: JobRecord) -> Observation:
         """Observe the job's workload and pods once.
@@ -485,7 +488,7 @@ def _draft(request: JobRequest, store: Location, image: str) -> JobRecord:
         k8s_name=k8s_name_of(request.function_name, suffix),
         created_at=now,
         store=store,
-        image=image,
+        environment=Environment(image),
         payload_digest="0" * 64,
         context_digest="0" * 64,
     )

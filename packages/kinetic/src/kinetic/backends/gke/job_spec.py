@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.pathways_components import components_of, tag_of
-from kinetic.jobs.runner import python_options, runner_environment, runner_flags
+from kinetic.jobs.runner import runner_command, runner_environment
 from kinetic_k8s.cluster.creation import Runner
 from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
@@ -25,25 +25,27 @@ from kinetic_k8s.manifests.pod import (
     MountedFile,
     NodeFolder,
     PodSpec,
+    Resources,
     SecretVariable,
 )
-from kinetic_k8s.manifests.pod import Resources as PodResources
 from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.quantity import quantity_of
-from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, RUNNER_PATH, Env, Flag
+from kinetic_payload.layout import (
+    EXIT_BAD_NODE,
+    EXIT_NOT_PREPARED,
+    GRACE_SECONDS,
+    RUNNER_PATH,
+    Env,
+    Flag,
+)
 
 if TYPE_CHECKING:
-    from kinetic.quantities import Resources
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
 
 _LONGEST_LABEL: Final = 63
-
-
-DEBUG_PORT = 5678
-"""The port of debugpy, on the loopback interface of the leader's pod."""
 _PACKAGE_CACHE: Final = "/kinetic/packages"
 _REPORT_SECONDS: Final = 5.0
 """Seconds that a runner has after the grace of its child, to end the child and to write an outcome."""
@@ -51,44 +53,41 @@ _REPORT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class ClusterEnvironment(Environment):
-    """An image, the runner that is mounted into it, and the packages that the runner installs."""
+    """An image, and the runner that is mounted into it."""
 
     runner: Runner = field(kw_only=True)
-    packages: str | None = field(default=None, kw_only=True)
-    """The digest of the packages; None: it installs none."""
     netrc: str = field(default="", kw_only=True, repr=False)
-    """Credentials for the indexes of these packages. Secret."""
+    """Credentials for the indexes of the packages. Secret."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpecOptions:
-    """What a spec needs to know besides its job."""
+def workload_spec(
+    launch: Launch,
+    form: Form,
+    store: Location,
+    *,
+    variables: Mapping[str, str],
+    service_account: str | None = None,
+) -> WorkloadSpec:
+    """Return the spec of the workload that runs the job of *launch*, whose objects are at *store*.
 
-    form: Form
-    store: Location
-    """Where the job's objects are."""
-    runner: Runner | None
-    """The runner that is mounted into the image. None: for a dry run, without it."""
-    variables: Mapping[str, str]
-    """Variables that name the bucket service for pods."""
-    service_account: str | None = None
-    """The pod's; None: the namespace's default."""
+    Captured values and the key are not in the spec: it names the Secrets that hold them. For a dry run, before the
+    environment is prepared, it mounts no runner.
 
-
-def workload_spec(launch: Launch, options: SpecOptions) -> WorkloadSpec:
-    """Return the spec of the workload that runs the job of *launch*.
-
-    Captured values and the key are not in the spec: it names the Secrets that hold them.
+    Args:
+        launch: The job.
+        form: How the job becomes a workload.
+        store: Where the job's objects are.
+        variables: Variables that name the bucket service for pods.
+        service_account: The pod's; None: the namespace's default.
 
     Raises:
         InvalidRequestError: Kubernetes does not accept the amount of a resource.
         ConfigurationError: A variable that describes the bucket service or Pathways has an invalid value.
     """
-    record, form = launch.record, options.form
-    single = form == "indexed-job"  # It makes one attempt alone.
+    record = launch.record
     values: dict[str, Any] = {
         "name": record.k8s_name,
-        "pod": _pod(launch, options, once=single),
+        "pod": _pod(launch, form, store, variables, service_account),
         "retries": record.retries,
         "fatal_exit_codes": (EXIT_NOT_PREPARED,),
         "uncounted_exit_codes": (EXIT_BAD_NODE,),
@@ -101,49 +100,47 @@ def workload_spec(launch: Launch, options: SpecOptions) -> WorkloadSpec:
         case "jobset":
             return JobSetSpec(**values)
         case "pathways":
-            components = components_of(launch.request.settings, options.store)
+            components = components_of(launch.request.settings, store)
             return PathwaysSpec(**values, components=components)
         case "pathways-lws":
-            components = components_of(launch.request.settings, options.store)
+            components = components_of(launch.request.settings, store)
             return LeaderWorkerSetSpec(**values, components=components)
 
 
-def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
-    record, request, store = launch.record, launch.request, options.store
-    environment, cache = launch.environment, _package_cache(request)
-    flags = runner_flags(
-        launch,
-        store,
-        {
-            Flag.WORKSPACE: WORKSPACE,
-            Flag.RETRIES: 0 if once else record.retries,
-            Flag.PREEMPTIONS: 0 if once else record.preemptions,
-            Flag.DEBUG_PORT: DEBUG_PORT if request.debug else None,
-            Flag.ENVIRONMENT_DIGEST: environment.packages
-            if isinstance(environment, ClusterEnvironment)
-            else None,
-        },
+def _pod(
+    launch: Launch,
+    form: Form,
+    store: Location,
+    variables: Mapping[str, str],
+    service_account: str | None,
+) -> PodSpec:
+    record, request, environment = launch.record, launch.request, launch.environment
+    cache = _package_cache(request)
+    command = runner_command(
+        launch, store, python="python3", bundle=RUNNER_PATH, workspace=WORKSPACE
     )
     # The containers of a LeaderWorkerSet are started again whenever they end.
-    idle = (Flag.IDLE,) if options.form == "pathways-lws" else ()
-    runner = options.runner
+    idle = (Flag.IDLE,) if form == "pathways-lws" else ()
     files = (
-        (MountedFile(config_map=runner.config_map, key=runner.name, path=RUNNER_PATH),)
-        if runner is not None
+        (
+            MountedFile(
+                config_map=environment.runner.config_map,
+                key=environment.runner.name,
+                path=RUNNER_PATH,
+            ),
+        )
+        if isinstance(environment, ClusterEnvironment)
         else ()
     )
-    own = {**runner_environment(record, store), **options.variables}
+    own = {**runner_environment(record, store), **variables}
     if cache is not None:
         own[Env.PACKAGE_CACHE] = cache.path
     return PodSpec(
         job_id=record.job_id,
         accelerator=request.accelerator,
         image=environment.image,
-        command=(
-            *("python3", "-u", *python_options(request), RUNNER_PATH),
-            *(*flags, Flag.END_MARKER, *idle),
-        ),
-        environment={**_accelerator_variables(launch, options), **own},
+        command=(*command, *idle),
+        environment={**_accelerator_variables(launch, store), **own},
         environment_secret=environment_secret_name(record.k8s_name)
         if secret_variables(launch)
         else None,
@@ -152,9 +149,9 @@ def _pod(launch: Launch, options: SpecOptions, *, once: bool) -> PodSpec:
             SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),
         ),
         files=files,
-        resources=_resources(request.resources),
-        grace=timedelta(seconds=launch.grace + _REPORT_SECONDS),
-        service_account=options.service_account,
+        resources=_resources(request),
+        grace=timedelta(seconds=GRACE_SECONDS + _REPORT_SECONDS),
+        service_account=service_account,
         volumes=fuse_volumes(launch.data, store),
         node_folders=() if cache is None else (cache,),
         labels=request.labels,
@@ -179,7 +176,7 @@ def _package_cache(request: JobRequest) -> NodeFolder | None:
     return NodeFolder(name="package-cache", source=source, path=_PACKAGE_CACHE)
 
 
-def _accelerator_variables(launch: Launch, options: SpecOptions) -> dict[str, str]:
+def _accelerator_variables(launch: Launch, store: Location) -> dict[str, str]:
     """Return the variables about the accelerator, except those that the user captured.
 
     Variables of a pod would hide those of its Secret.
@@ -190,16 +187,16 @@ def _accelerator_variables(launch: Launch, options: SpecOptions) -> dict[str, st
         devices = accelerator.devices // (1 if semantics == "pathways" else accelerator.hosts)
         found[Env.DEVICES] = f"{accelerator.kind}:{devices}"
     if semantics == "pathways":
-        found[Env.PATHWAYS] = tag_of(components_of(launch.request.settings, options.store))
+        found[Env.PATHWAYS] = tag_of(components_of(launch.request.settings, store))
     captured = set(launch.request.captured_env)
     if "JAX_PLATFORMS" in captured:  # The user decides what JAX is to find.
         captured.add(Env.DEVICES)
     return {name: value for name, value in found.items() if name not in captured}
 
 
-def _resources(requested: Resources) -> PodResources:
-    cpu, memory, shared = requested.cpu, requested.memory, requested.shared_memory
-    return PodResources(
+def _resources(request: JobRequest) -> Resources:
+    cpu, memory, shared = request.cpu, request.memory, request.shared_memory
+    return Resources(
         cpu=None if cpu is None else f"{max(1, round(cpu * 1000))}m",
         memory=None if memory is None else quantity_of(memory),
         shared_memory=None if shared is None else quantity_of(shared),

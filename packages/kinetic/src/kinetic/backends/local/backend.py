@@ -20,7 +20,6 @@ from kinetic.backends.backend import (
     Listed,
     LogLine,
     Observation,
-    Packaging,
     Watch,
     never,
 )
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from kinetic.backends.local.other_homes import OtherHome
     from kinetic.data import Data
     from kinetic.settings.settings import Settings
+    from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic.target import Target
     from kinetic_payload.stores.store import Location
@@ -161,9 +161,9 @@ class LocalBackend:
             project.plan.root,
             home=home,
             report=project.report,
-            bucket=self._in_bucket or project.reads_buckets(),
+            bucket=self._in_bucket or project.reads_buckets.result(),
             refresh=request.settings.rebuild.value,
-            checked=project.checked,
+            checked=lambda: project.checked.set_result(None),
         )
         return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
 

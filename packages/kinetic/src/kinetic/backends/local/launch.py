@@ -31,7 +31,7 @@ from kinetic.home.detached import base_environment, start_detached
 from kinetic.home.liveness import Pipes
 from kinetic.home.paths import Home, JobFolder
 from kinetic.interrupts import Uninterrupted
-from kinetic.jobs.runner import python_options, runner_environment, runner_flags
+from kinetic.jobs.runner import runner_command, runner_environment
 from kinetic_payload.files.private import (
     make_folder,
     make_new_folder,
@@ -195,8 +195,19 @@ def spec_of(
         hosts=record.hosts,
         retries=record.retries,
         grace=launch.grace,
-        memory_limit=launch.request.resources.memory,
-        command=_command(launch, store, bundle, home, report_seconds),
+        memory_limit=launch.request.memory,
+        command=[
+            *runner_command(
+                launch,
+                store.location,
+                python=local_environment(launch).interpreter,
+                bundle=bundle,
+                workspace=WORKSPACE,
+            ),
+            *(Flag.ATTEMPT, ATTEMPT, Flag.LIFELINE, LIFELINE, Flag.GRACE, str(launch.grace)),
+            *(Flag.PENDING_UPLOADS, home.job(record.job_id).pending_uploads),
+            *(Flag.REPORT_SECONDS, str(report_seconds)),
+        ],
         environment={
             **environment,
             **_environment(launch, store),
@@ -205,36 +216,10 @@ def spec_of(
         },
         mark=f"{Env.JOB_ID}={record.job_id}",
         signing_key=launch.signing_key.hex() if launch.signing_key is not None else "",
-        keep_awake=local_environment(launch).keep_awake,
+        keep_awake=list(local_environment(launch).keep_awake),
         bundle=bundle,
         report_seconds=report_seconds,
     )
-
-
-def _command(
-    launch: Launch, store: Store, bundle: str, home: Home, report_seconds: float
-) -> list[str]:
-    record, request = launch.record, launch.request
-    own = {
-        Flag.WORKSPACE: WORKSPACE,
-        Flag.ATTEMPT: ATTEMPT,
-        Flag.LIFELINE: LIFELINE,
-        Flag.DEBUG_PORT: 0 if request.debug else None,
-        Flag.PENDING_UPLOADS: home.job(record.job_id).pending_uploads,
-        Flag.REPORT_SECONDS: report_seconds,
-    }
-    interpreter = local_environment(launch).interpreter
-    command = [
-        interpreter,
-        "-u",
-        *python_options(request),
-        bundle,
-        *runner_flags(launch, store.location, own),
-    ]
-    if record.retries:
-        command.append(Flag.KEEP_INPUTS)
-    # Without private mounts, all hosts and jobs on this machine would share the paths of their volumes.
-    return [*command, Flag.PRIVATE_MOUNTS] if request.volumes else command
 
 
 def _environment(launch: Launch, store: Store) -> dict[str, str]:
@@ -246,7 +231,7 @@ def _environment(launch: Launch, store: Store) -> dict[str, str]:
 
 
 def _host_environment(record: JobRecord, home: Home) -> dict[str, str]:
-    values = {Env.ATTEMPT: ATTEMPT, Env.HOST_INDEX: HOST, Env.HOME: home.path}
+    values = {Env.HOST_INDEX: HOST, Env.HOME: home.path}
     return {**values, Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else values
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,8 +23,8 @@ from kinetic.user_warnings import warn_once
 from kinetic_k8s.accelerators import Gpu
 
 if TYPE_CHECKING:
-    from kinetic.backends.backend import Packaging
     from kinetic.settings.settings import Settings
+    from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_images.ensure import ImageRequest, ImageServices
     from kinetic_images.lock.jax import Category
@@ -132,7 +133,8 @@ class ClusterImages:
         settings = request.settings
         base = settings.base_image.value or default_base(image_python())
         repository = self._repository(settings)
-        image = ensure_image(*self._wanted(request, packaging, base, repository, packaging.checked))
+        checked = partial(packaging.checked.set_result, None)
+        image = ensure_image(*self._wanted(request, packaging, base, repository, checked))
         report_notes(packaging, image.notes)
         return image.reference
 
@@ -160,7 +162,7 @@ class ClusterImages:
         netrc = credentials.netrc(found.addresses)
         if netrc:
             check_secret()
-        packaging.checked()
+        packaging.checked.set_result(None)
         report_notes(packaging, found.notes)
         if not found.packages:
             return PreparedImage(found.base.reference)
@@ -200,7 +202,7 @@ class ClusterImages:
         additions = [BUCKET_REQUIREMENT]
         # Users often forget to require it.
         if KERAS not in {line.name for line in dependencies.requirements}:
-            snapshot = packaging.snapshot()
+            snapshot = packaging.snapshot.result()
             path = None if snapshot is None else file_that_imports(snapshot, KERAS)
             if path is not None:
                 note = f"{path} imports {KERAS}, which no requirement names: it is added."

@@ -66,7 +66,7 @@ class Attempt:
         held = -1
         try:
             make_new_folder(folder.attempt(number))
-            if number > 1 and spec.bundle:  # The client verified it before the first attempt.
+            if number > 1:  # The client verified it before the first attempt.
                 _refuse_changed(spec.bundle)
             held = _hold_fifo(folder.runners(number))
             self._limit_memory(spec)
