@@ -13,9 +13,9 @@ from kinetic.data import Data
 from kinetic.errors import DataError, InvalidRequestError, StorePermissionError
 from kinetic.submit.data_checks import check_data
 from kinetic.submit.request import JobRequest
-from kinetic_payload.data.bucket import Bucket, BucketObject
 from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError
+from kinetic_payload.stores.gcs import BucketObject
 from kinetic_runner.data.huggingface import why_unusable
 from kinetic_runner.data.mounts import why_not_read_only
 from kinetic_servers.fakes import a_request
@@ -50,10 +50,10 @@ class ABucket:
         return iter(())
 
 
-def check(data: Data, worker: JobRequest, bucket: Bucket | None = None) -> list[str]:
+def check(data: Data, worker: JobRequest, bucket: ABucket | None = None) -> list[str]:
     """Return the warnings."""
 
-    def open_bucket(source: GcsSource) -> Bucket:
+    def open_bucket(source: GcsSource) -> ABucket:
         assert bucket is not None, "no request to a bucket is expected"
         return bucket
 

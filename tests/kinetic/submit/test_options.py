@@ -95,8 +95,8 @@ TEXT = ("base_image_repo", "zone", "project", "cluster", "backend", "namespace",
         ({"base_image_repo": "me/kinetic", "container_image": "bundled"}, "'prebuilt'"),
         ({"memory": "1Gi", "shared_memory": "2Gi"}, "'2Gi' is more than memory='1Gi'"),
         ({"pod_overrides": ["spec"]}, "is not a dict"),
-        ({"pod_overrides": {"spec": {"x": {1, 2}}}}, "pod_overrides: spec.x is not JSON"),
-        ({"pod_overrides": {"spec": {"priority": float("nan")}}}, "spec.priority is not JSON"),
+        ({"pod_overrides": {"spec": {"x": {1, 2}}}}, "pod_overrides is not JSON"),
+        ({"pod_overrides": {"spec": {"priority": float("nan")}}}, "pod_overrides is not JSON"),
         ({"pod_overrides": {"spec": {"nodeName": "mine"}}}, "spec.nodeName belongs to Kinetic"),
         # Labels.
         *(

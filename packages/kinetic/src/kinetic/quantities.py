@@ -1,11 +1,10 @@
-"""Amounts that a job may use: memory such as `16Gi`, cores such as `500m`, seconds, attempts."""
+"""Amounts that a job may use: memory such as `16Gi`, cores such as `500m`, seconds, counts."""
 
 from __future__ import annotations
 
 import math
 import re
 import sys
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -16,30 +15,6 @@ _MOST: Final = 2**63 - 1
 """The most bytes, or thousandths of a core, that Kubernetes can represent."""
 _MOST_CORES: Final = 100_000
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resources:
-    """The resources of each host of a job; None lets the backend choose."""
-
-    cpu: float | None = None
-    """Cores."""
-    memory: int | None = None
-    """Bytes."""
-    shared_memory: int | None = None
-    """Bytes of `/dev/shm`, which are part of `memory`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttemptLimits:
-    """How many attempts a job may make, and how long each may take."""
-
-    timeout: float | None = None
-    """Seconds that the function may take in one attempt; None means no limit."""
-    retries: int = 0
-    """How many more attempts may be made after failures."""
-    preemptions: int | None = None
-    """How many more attempts may be made after disruptions; None means no limit."""
 
 
 def parse_memory(name: str, amount: object) -> int | None:
