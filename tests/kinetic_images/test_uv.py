@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kinetic_images.declared.uv_files import find_settings
 from kinetic_images.errors import InstallError
-from kinetic_images.uv import Uv, configuration, find_uv, uv_environment
+from kinetic_images.uv import Uv, find_uv, index_variables, uv_environment
 
 
 def script(path: Path, text: str) -> Path:
@@ -63,12 +64,12 @@ def test_relative_paths_of_variables_begin_in_the_folder_of_the_process(
     environment = uv_environment(given)
     assert expected.items() <= environment.items()
     assert environment["UV_CACHE_DIR"] == f"{folder}/cache"
-    assert configuration(given).indexes == expected
+    assert index_variables(given) == expected
 
 
 @pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
 def test_the_advice_in_place_of_a_variable_without_effect_works(name: str, tmp_path: Path) -> None:
-    (note,) = configuration({name: "1"}).notes
+    (note,) = find_settings(None, {name: "1"}).notes
     assert name in note
     assert "--no-index in requirements.txt" in note.replace(" to ", " in ")
     file = tmp_path / "requirements.txt"

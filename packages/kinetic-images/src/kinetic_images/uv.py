@@ -65,20 +65,6 @@ _PASSED_ON: Final = frozenset(
     }
 )
 """The variables of uv that have an effect. Others are about its projects, tools and Pythons."""
-_REPLACEMENTS: Final = {
-    "PIP_CONSTRAINT": "-c FILE in requirements.txt",
-    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
-    "PIP_FIND_LINKS": "UV_FIND_LINKS",
-    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
-    "PIP_NO_INDEX": "--no-index in requirements.txt",
-    "PIP_PRE": "--pre in requirements.txt",
-    "PIP_REQUIRE_HASHES": "--require-hashes in requirements.txt",
-    "UV_BUILD_CONSTRAINT": "build-constraint-dependencies in the settings of uv",
-    "UV_CONSTRAINT": "constraint-dependencies in the settings of uv",
-    "UV_NO_INDEX": "--no-index in requirements.txt",
-    "UV_OVERRIDE": "override-dependencies in the settings of uv",
-}
-"""Variables that have no effect → what to use instead."""
 _PASSED_ON_PREFIX: Final = "UV_INDEX_"  # UV_INDEX_{NAME}_USERNAME and _PASSWORD
 _DROPPED: Final = frozenset(
     {"VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP"}
@@ -172,56 +158,21 @@ def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Configuration:
-    """Configuration of uv by environment variables."""
-
-    disabled: bool
-    """Whether uv reads no settings files at all."""
-    file: Path | None
-    """The only settings file to read, in place of all others; None: the usual files."""
-    ambient: tuple[Path, ...]
-    """Possible settings files of the user and of the machine, the user's first."""
-    indexes: Mapping[str, str]
-    """Variables that name indexes."""
-    choices: Mapping[str, str]
-    """Variables that choose versions, or say how packages are built."""
-    notes: tuple[str, ...]
-    """Sentences about variables that have no effect."""
-
-
 def inherited(environ: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return *environ*, or the process's own environment if it is None."""
     # uv is configured by the environment it inherits; this edge passes that on.
     return os.environ if environ is None else environ  # noqa: TID251
 
 
-def configuration(environ: Mapping[str, str]) -> Configuration:
-    """Read uv's configuration from *environ*."""
-    home = environ.get("HOME")
-    own = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
-    shared = (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
-    machine = [Path(folder, "uv", "uv.toml") for folder in shared if folder]
-    machine.append(Path("/etc/uv/uv.toml"))
-    ambient = [Path(own, "uv", "uv.toml")] if own else []
-    ambient += [path for path in machine if path.is_file()][:1]
-    named = environ.get("UV_CONFIG_FILE")
-    return Configuration(
-        disabled=environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t"),
-        file=Path(named) if named else None,
-        ambient=tuple(ambient),
-        indexes={
-            name: _with_absolute_paths(name, environ[name])
-            for name in _INDEXES
-            if environ.get(name)
-        },
-        choices={name: environ[name] for name in _CHOICES if environ.get(name)},
-        notes=tuple(
-            f"The environment variable {name} has no effect. Use {instead}."
-            for name, instead in _REPLACEMENTS.items()
-            if environ.get(name)
-        ),
-    )
+def index_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables in *environ* that name indexes, with relative paths made absolute."""
+    found = ((name, environ.get(name)) for name in _INDEXES)
+    return {name: _with_absolute_paths(name, value) for name, value in found if value}
+
+
+def choice_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables in *environ* that choose versions, or say how packages are built."""
+    return {name: environ[name] for name in _CHOICES if environ.get(name)}
 
 
 def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:

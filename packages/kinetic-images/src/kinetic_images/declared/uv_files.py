@@ -10,10 +10,24 @@ from kinetic_images.declared.requirement_files import decoded
 from kinetic_images.declared.toml_text import parsed_toml, table
 from kinetic_images.declared.uv_settings import Settings, named_index, setting_indexes
 from kinetic_images.errors import DependencyError
-from kinetic_images.uv import configuration
+from kinetic_images.uv import choice_variables, index_variables
 
 PYPROJECT: Final = "pyproject.toml"
 UV_TOML: Final = "uv.toml"
+_REPLACEMENTS: Final = {
+    "PIP_CONSTRAINT": "-c FILE in requirements.txt",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_NO_INDEX": "--no-index in requirements.txt",
+    "PIP_PRE": "--pre in requirements.txt",
+    "PIP_REQUIRE_HASHES": "--require-hashes in requirements.txt",
+    "UV_BUILD_CONSTRAINT": "build-constraint-dependencies in the settings of uv",
+    "UV_CONSTRAINT": "constraint-dependencies in the settings of uv",
+    "UV_NO_INDEX": "--no-index in requirements.txt",
+    "UV_OVERRIDE": "override-dependencies in the settings of uv",
+}
+"""Variables that have no effect → what to use instead."""
 
 
 def find_settings(start: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -26,23 +40,32 @@ def find_settings(start: Path | None, environ: Mapping[str, str]) -> Settings:
     Raises:
         DependencyError: A file cannot be read.
     """
-    where = configuration(environ)
-    files = [] if where.disabled else [*_files(start, where.file, where.ambient)]
-    indexes = [index for name, value in where.indexes.items() for index in named_index(name, value)]
+    disabled = environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t")
+    files = [] if disabled else [*_files(start, environ)]
+    indexes = [
+        index
+        for name, value in index_variables(environ).items()
+        for index in named_index(name, value)
+    ]
     for path, settings in files:
         indexes += setting_indexes(settings, str(path.absolute().parent))
     return Settings(
         tables=tuple(settings for _, settings in files),
         indexes=tuple(indexes),
-        variables=where.choices,
-        notes=where.notes,
+        variables=choice_variables(environ),
+        notes=tuple(
+            f"The environment variable {name} has no effect. Use {instead}."
+            for name, instead in _REPLACEMENTS.items()
+            if environ.get(name)
+        ),
     )
 
 
 def _files(
-    start: Path | None, named: Path | None, ambient: tuple[Path, ...]
+    start: Path | None, environ: Mapping[str, str]
 ) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    if named is not None:
+    if environ.get("UV_CONFIG_FILE"):
+        named = Path(environ["UV_CONFIG_FILE"])
         yield named, _table(named)
         return
     for folder in (start, *start.parents) if start is not None else ():
@@ -54,7 +77,13 @@ def _files(
         if "uv" in tools:
             yield path, table(tools["uv"])
             break
-    for path in filter(Path.is_file, ambient):
+    home = environ.get("HOME")
+    own = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    shared = filter(None, (environ.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":"))
+    machine = [*(Path(folder, "uv", UV_TOML) for folder in shared), Path("/etc/uv", UV_TOML)]
+    ambient = [Path(own, "uv", UV_TOML)] if own else []
+    # Of those of the machine, uv reads the first.
+    for path in filter(Path.is_file, [*ambient, *[*filter(Path.is_file, machine)][:1]]):
         yield path, _table(path)
 
 

@@ -76,7 +76,7 @@ class Index:
 class Settings:
     """The settings of uv for a folder."""
 
-    tables: tuple[Mapping[str, Any], ...] = ()
+    tables: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
     """The settings files that uv reads, the one that takes precedence first."""
     indexes: tuple[Index, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
