@@ -23,7 +23,7 @@ from kinetic_payload.stores.store import Location
 
 Make = Callable[..., JobSpec]
 DATA = DataRef(
-    key="d0", kind="gcs", source="gs://b/", is_dir=True, name="", fuse=True, mount="/data"
+    key="d0", kind="gcs", source="gs://bucket/", is_dir=True, name="", fuse=True, mount="/data"
 )
 SMALL = Resources(cpu="50m", memory="64Mi")
 

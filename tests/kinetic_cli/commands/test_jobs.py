@@ -191,7 +191,7 @@ def test_a_followed_log_asks_for_a_login_once(jobs: Jobs) -> None:
 
     class FollowingApp(App):
         def attach(self, job_id: str) -> JobHandle:
-            self._print_warnings()
+            self.print_warnings()
             return job
 
     def warn(*_: object) -> None:

@@ -129,7 +129,7 @@ def test_an_accelerator_is_requested_and_limited_alike() -> None:
     ("wrong", "expected"),
     [
         ({"cpu": "four"}, "cpu='four' is not an amount"),
-        ({"memory": "16GB"}, "did you mean '16G' or '16Gi'?"),
+        ({"memory": "16GB"}, "memory='16GB' is not an amount"),
         ({"memory": "0"}, "memory='0' is not an amount"),
         ({"memory": "1Gi", "shared_memory": "2Gi"}, "Shared memory counts as memory"),
     ],

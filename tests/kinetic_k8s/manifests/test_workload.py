@@ -274,7 +274,7 @@ def test_more_shared_memory_than_the_default_of_pathways_names_that_default() ->
     pod = replace(POD, resources=Resources(shared_memory="120Gi"))
     spec = PathwaysSpec(name=NAME, pod=pod, components=COMPONENTS)
 
-    with pytest.raises(InvalidRequestError, match="more than '100G', the memory of the function"):
+    with pytest.raises(InvalidRequestError, match="more than memory='100G'"):
         workload_manifest(spec)
     workload_manifest(
         replace(spec, pod=replace(pod, resources=Resources(memory="130Gi", shared_memory="120Gi")))

@@ -24,8 +24,6 @@ from kinetic_k8s.manifests.pod import (
     pod_labels,
     pod_template,
 )
-from kinetic_k8s.quantity import parse_quantity
-from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.layout import Env
 
 COORDINATOR_PORT: Final = 8482
@@ -120,7 +118,6 @@ def head_template(
     """
     check_places(pod.overrides)
     given, default = pod.resources, components.function
-    _check_shared_memory(given, default)
     resources = replace(given, cpu=given.cpu or default.cpu, memory=given.memory or default.memory)
     environment = {
         **pod.environment,
@@ -135,18 +132,6 @@ def head_template(
         sidecars=[_manager_container(pod, components, head), _proxy_container(components, head)],
         restart=restart,
     )
-
-
-def _check_shared_memory(given: Resources, default: Resources) -> None:
-    if given.shared_memory is None or given.memory is not None or default.memory is None:
-        return
-    shared, most = parse_quantity(given.shared_memory), parse_quantity(default.memory)
-    if shared is not None and most is not None and shared > most:
-        raise InvalidRequestError(
-            f"shared_memory={given.shared_memory!r} is more than {default.memory!r}, the memory of the "
-            "function under Pathways (setting pathways_function) if memory= is not given.",
-            hint="Shared memory counts as memory: give memory=, too, or lower shared_memory.",
-        )
 
 
 def worker_template(

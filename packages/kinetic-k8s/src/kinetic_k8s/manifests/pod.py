@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from fractions import Fraction
 from typing import Any, Final, Literal
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu
@@ -22,7 +21,7 @@ from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.overrides import merged
 from kinetic_k8s.manifests.placement import Placement, placement_of
 from kinetic_k8s.manifests.volumes import ANNOTATION, PodVolumes
-from kinetic_k8s.quantity import near_quantities, parse_quantity
+from kinetic_k8s.quantity import parse_quantity
 from kinetic_payload.errors import InvalidRequestError
 
 WORKSPACE: Final = "/kinetic/workspace"
@@ -73,14 +72,18 @@ class Resources:
     """The size of `/dev/shm`. None: up to the memory limit, or half of the machine's memory."""
 
     def __post_init__(self) -> None:
-        amounts = {
-            name: _amount(name, text)
-            for name in ("cpu", "memory", "shared_memory")
-            if (text := getattr(self, name)) is not None
-        }
-        if "shared_memory" in amounts and amounts["shared_memory"] > amounts.get(
-            "memory", amounts["shared_memory"]
-        ):
+        amounts = {}
+        for name in ("cpu", "memory", "shared_memory"):
+            text = getattr(self, name)
+            amount = None if text is None else parse_quantity(text)
+            if text is not None and (amount is None or amount <= 0):
+                raise InvalidRequestError(
+                    f"{name}={text!r} is not an amount that Kubernetes accepts.",
+                    hint=f"Write for example {'4 or 500m' if name == 'cpu' else '16Gi'}.",
+                )
+            amounts[name] = amount
+        memory, shared = amounts["memory"], amounts["shared_memory"]
+        if memory is not None and shared is not None and shared > memory:
             raise InvalidRequestError(
                 f"shared_memory={self.shared_memory!r} is more than memory={self.memory!r}.",
                 hint="Shared memory counts as memory: raise memory, or lower shared_memory.",
@@ -281,16 +284,3 @@ def _volume_mounts(pod: PodSpec) -> Iterator[Manifest]:
     for folder in pod.node_folders:
         yield {"name": folder.name, "mountPath": folder.path}
     yield from pod.volumes.volume_mounts if pod.volumes else ()
-
-
-def _amount(name: str, text: str) -> Fraction:
-    amount = parse_quantity(text)
-    if amount is None or amount <= 0:
-        near = near_quantities(text)
-        raise InvalidRequestError(
-            f"{name}={text!r} is not an amount that Kubernetes accepts.",
-            hint="Write for example "
-            + ("4 or 500m" if name == "cpu" else "16Gi")
-            + f"; did you mean {' or '.join(map(repr, near))}?" * bool(near),
-        )
-    return amount
