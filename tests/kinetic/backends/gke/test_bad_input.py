@@ -312,7 +312,7 @@ CASES = (
     Case("a wrong password of the registry", lambda world: world.log_in(PASSWORD), RegistryLoginError, "127.0.0.1"),
     Case("no permission for the login of an index", no_secret_for_the_login_of_an_index, NotPermittedError, "secrets", "permits 'create' on 'secrets'"),
     Case("a login of an index for an http address that it lists", login_of_an_index_by_plain_http, DependencyError, r"^http://127\.0\.0\.1:\d+/alpha-1\.0\S+ is fetched by plain http, and the login for 127\.0\.0\.1 would", "https addresses"),
-    Case("a registry that is not available", lambda world: world.registry.faults.add(method="HEAD", path="*/manifests/*", status=503, times=None), RegistryUnavailableError, "kn/bundled"),
+    Case("a registry that is not available", lambda world: world.registry.faults.add(method="HEAD", path="*/kn/bundled/manifests/*", status=503, times=None), RegistryUnavailableError, "kn/bundled"),
 )  # fmt: skip
 
 

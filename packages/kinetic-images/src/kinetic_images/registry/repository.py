@@ -59,8 +59,6 @@ class RemoteImage:
 
     digest: str
     """The digest of the platform's manifest."""
-    index_digest: str | None
-    """The digest of the index from which the manifest was chosen; None: there is none."""
     manifest: Manifest
     config: ImageConfig
 
@@ -140,9 +138,8 @@ class Repository:
         found = self.manifest(version)
         if found is None:
             raise self._not_found(version)
-        parsed, index = found.parsed, None
+        parsed = found.parsed
         if isinstance(parsed, Index):
-            index = found.digest
             chosen = parsed.choose(architecture)
             if chosen is None:
                 raise self._not_for(architecture, version, parsed.platforms)
@@ -162,7 +159,7 @@ class Repository:
                 f"The image {self}, {version}, is malformed: it has {len(parsed.layers)} layers, and its "
                 f"configuration names {len(config.diff_ids)}."
             )
-        return RemoteImage(found.digest, index, parsed, config)
+        return RemoteImage(found.digest, parsed, config)
 
     def blob(self, digest: str, *, most: int = LARGEST_BLOB) -> bytes:
         """Return the content of a blob of up to *most* bytes, such as a configuration.
