@@ -100,8 +100,11 @@ def test_a_call_with_code_of_another_version_is_refused(project) -> None:
             def method(self): pass
 
         def loaded(function):
-            header = dataclasses.replace(dump(function, 1)._header, python="3.99.1")
-            return calls.load_call(io.BytesIO(dump(function, 1).pickle), header)
+            stream = io.BytesIO()
+            dump(function, 1).write(stream, refs=(), context_digest=None, kinetic_version="0")
+            stream.seek(0)
+            header = dataclasses.replace(calls.read_header(stream), python="3.99.1")
+            return calls.load_call(stream, header)
 
         try:
             loaded(main)

@@ -32,11 +32,16 @@ class Layer(equinox.Module):
     def __call__(self, x): ...
 
 
+def scale():
+    return 2
+
+
 class Double(Layer):
     size: int = 3
+    factor: int = equinox.field(default_factory=lambda: scale(), converter=lambda x: scale() and x)
 
     def __call__(self, x):
-        return 2 * x
+        return self.factor * x
 
 
 def refused(make):

@@ -49,6 +49,8 @@ class Contents:
     """Attributes and registrations of a class, set when other objects can refer to it."""
 
     attributes: dict[str, Any]
+    functions: tuple[Callable[..., Any], ...] = ()
+    """Functions that the body lacks parts of, such as factories of defaults: unpickling completes them."""
     plainly: bool = False
     """Whether to bypass the `__setattr__` of its metaclass."""
     subclasses: tuple[type, ...] = ()

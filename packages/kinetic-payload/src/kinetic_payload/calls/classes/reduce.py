@@ -181,8 +181,13 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             blueprint, members, canonical, state = self._enum(cls)
             make, arguments = class_rebuild.make_enum, (blueprint, members, canonical, *named)
             return make, arguments, state, None, None, class_rebuild.fill_enum
+        before = len(self.bare)
         blueprint, left_out = self._blueprint(cls)
-        contents = self._contents(cls, blueprint, left_out)
+        bare = [*self.bare.values()][before:]
+        contents = dataclasses.replace(
+            self._contents(cls, blueprint, left_out),
+            functions=tuple(one.function for one in bare),
+        )
         make_it = class_rebuild.make_class
         return make_it, (blueprint, *named), contents, None, None, class_rebuild.fill_class
 
