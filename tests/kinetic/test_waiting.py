@@ -28,7 +28,7 @@ def test_delays_grow_to_a_limit_and_start_over_after_a_success() -> None:
     assert [backoff.next() for _ in range(5)] == [1, 2, 4, 5, 5]
     backoff.reset()
     assert backoff.next() == 1
-    assert Backoff(4, 10, jitter=0.5, rand=lambda: 1.0).next() == 2  # Jitter only shortens.
+    assert Backoff(4, 10, rand=lambda: 1.0).next() == 2  # Jitter only shortens.
 
 
 def test_the_poll_interval_grows_with_the_time_waited() -> None:

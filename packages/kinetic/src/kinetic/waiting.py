@@ -35,22 +35,16 @@ class Deadline:
 
 
 class Backoff:
-    """Exponential backoff: delays grow from *first* to *limit*, each shortened by random jitter.
+    """Exponential backoff: delays grow from *first* to *limit*, each shortened by up to a half at random.
 
     Jitter keeps many clients that failed together from retrying together.
     """
 
     def __init__(
-        self,
-        first: float = 0.2,
-        limit: float = 20.0,
-        *,
-        jitter: float = 0.5,
-        rand: Callable[[], float] = random.random,
+        self, first: float, limit: float, *, rand: Callable[[], float] = random.random
     ) -> None:
         self._first = first
         self._limit = limit
-        self._jitter = jitter
         self._rand = rand
         self._next = first
 
@@ -58,7 +52,7 @@ class Backoff:
         """Return the delay before the next attempt."""
         delay = min(self._next, self._limit)
         self._next = min(self._next * 2, self._limit)
-        return delay * (1 - self._jitter * self._rand())
+        return delay * (1 - 0.5 * self._rand())
 
     def reset(self) -> None:
         """Start again at the first delay, after a success."""

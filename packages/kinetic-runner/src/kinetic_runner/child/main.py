@@ -68,7 +68,16 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if task.stop_fd is not None:
         os.set_inheritable(task.stop_fd, False)
     _die_with_parent(task_fd)
-    _name_host_in_environment(task)
+    # The attempt's number was not known when this process started.
+    os.environ.update(  # noqa: TID251
+        {
+            Env.JOB_ID: task.job_id,
+            Env.ATTEMPT: str(task.attempt),
+            Env.HOST_INDEX: str(task.host),
+            Env.HOST_COUNT: str(task.hosts),
+            **tpu_variables(os.environ, task.host),  # noqa: TID251
+        }
+    )
     reports = _Reports(report_fd, task.report_file)
     me = os.getpid()
     try:
@@ -169,17 +178,6 @@ def _write(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
-
-
-def _name_host_in_environment(task: Task) -> None:
-    own = {
-        Env.JOB_ID: task.job_id,
-        Env.ATTEMPT: str(task.attempt),
-        Env.HOST_INDEX: str(task.host),
-        Env.HOST_COUNT: str(task.hosts),
-    }
-    # The attempt's number was not known when this process started.
-    os.environ.update({**own, **tpu_variables(os.environ, task.host)})  # noqa: TID251
 
 
 def _die_with_parent(fd: int) -> None:
