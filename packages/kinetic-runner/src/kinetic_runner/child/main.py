@@ -68,16 +68,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     if task.stop_fd is not None:
         os.set_inheritable(task.stop_fd, False)
     _die_with_parent(task_fd)
-    # The attempt's number was not known when this process started.
-    os.environ.update(  # noqa: TID251
-        {
-            Env.JOB_ID: task.job_id,
-            Env.ATTEMPT: str(task.attempt),
-            Env.HOST_INDEX: str(task.host),
-            Env.HOST_COUNT: str(task.hosts),
-            **tpu_variables(os.environ, task.host),  # noqa: TID251
-        }
-    )
+    _name_host_in_environment(task)
     reports = _Reports(report_fd, task.report_file)
     me = os.getpid()
     try:
@@ -178,6 +169,19 @@ def _write(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def _name_host_in_environment(task: Task) -> None:
+    # The attempt's number was not known when this process started.
+    os.environ.update(  # noqa: TID251
+        {
+            Env.JOB_ID: task.job_id,
+            Env.ATTEMPT: str(task.attempt),
+            Env.HOST_INDEX: str(task.host),
+            Env.HOST_COUNT: str(task.hosts),
+            **tpu_variables(os.environ, task.host),  # noqa: TID251
+        }
+    )
 
 
 def _die_with_parent(fd: int) -> None:
