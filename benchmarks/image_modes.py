@@ -22,8 +22,8 @@ sys.path += [str(ROOT / folder) for folder in (".ci", "tests/cluster", "tests/to
 from bed import Bed, start  # noqa: E402
 from cluster_tests import obstacle  # noqa: E402 - what CI asks as well
 from images import Registry  # noqa: E402
-from installable_wheels import write_wheel  # noqa: E402
 from pods import small  # noqa: E402
+from wheel_maker import make_wheel  # noqa: E402
 
 BUCKET = "bench-modes"
 NOW = "import time; print(time.time())"
@@ -115,8 +115,9 @@ def measured(modes: Modes) -> Iterator[Figure]:
     rounds = modes.bench.rounds(5, quick=1)
     (modes.project / "wheels").mkdir(parents=True)
     for number in range(rounds + 1):
-        text = "VALUE = 1\n"
-        write_wheel(modes.project / "wheels", f"small_{number}", "1", {f"small_{number}.py": text})
+        name = f"small_{number}"
+        files = {f"{name}.py": "VALUE = 1\n"}
+        make_wheel(modes.project / "wheels", files, name=name, version="1")
     modes.require(1, comment=-1)
     modes.bench.python(
         *("-m", "kinetic_cli", "build-image", "--category", "cpu"), variables=modes.variables

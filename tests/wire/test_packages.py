@@ -21,7 +21,7 @@ from urllib.parse import quote
 import cloudpickle
 import pytest
 from file_server import FileServer, running_file_server
-from installable_wheels import write_wheel
+from wheel_maker import make_wheel
 
 from kinetic_images.builders.image_layout import SITE, path_files
 from kinetic_images.dependencies import read_dependencies
@@ -57,7 +57,7 @@ class Pod:
         self, name: str, version: str, files: dict[str, str], *, digest: str | None = None
     ) -> None:
         """Put a wheel on the server and into the lock."""
-        path = write_wheel(self.folder, name, version, files)
+        path = make_wheel(self.folder, files, name=name, version=version)
         url = self.index.add(f"/{path.name}", path.read_bytes())
         self._lock(name, version, path, f'url = "{url}"', digest)
 
@@ -65,7 +65,7 @@ class Pod:
         """Put a wheel beside the lock."""
         folder = self.inputs / "packages"
         folder.mkdir(exist_ok=True)
-        path = write_wheel(folder, name, version, files)
+        path = make_wheel(folder, files, name=name, version=version)
         self._lock(name, version, path, f'path = "packages/{path.name}"', None)
 
     def _lock(self, name: str, version: str, path: Path, place: str, digest: str | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from container_programs import DOCKER, Engine
-from installable_wheels import write_wheel
+from wheel_maker import make_wheel
 
 from kinetic_servers.cloud_build import CloudBuildServer, DockerSteps
 
@@ -37,7 +37,7 @@ def test_jobs_run_with_the_projects_dependencies_in_images_of_all_builders_each_
     project: Any, engine: Engine, trusting_base: str, warm: Callable[[Path], Path], tmp_path: Path
 ) -> None:
     (project.root / "wheels").mkdir()
-    write_wheel(project.root / "wheels", "jax", "1.0", {"jax.py": ""})
+    make_wheel(project.root / "wheels", {"jax.py": ""}, name="jax")
     requirements = project.root / "requirements.txt"
     requirements.write_text(f"{LIKE_JAX}humanize\n")
     (project.root / "main.py").write_text(textwrap.dedent(BUNDLED))
@@ -109,8 +109,8 @@ def test_a_job_installs_what_a_published_base_image_lacks(project: Any, tmp_path
     repository = f"127.0.0.1:5000/{project.namespace}"
     wheels = project.root / "wheels"
     wheels.mkdir()
-    write_wheel(wheels, "demo", "1.0", {"demo.py": "VERSION = 1"})
-    write_wheel(wheels, "demo", "2.0", {"demo.py": "VERSION = 2"})
+    make_wheel(wheels, {"demo.py": "VERSION = 1"})
+    make_wheel(wheels, {"demo.py": "VERSION = 2"}, version="2.0")
     (project.root / "requirements.txt").write_text("--find-links wheels\ndemo==1.0\n")
     (project.root / "main.py").write_text(textwrap.dedent(PREBUILT))
     project.variables |= {

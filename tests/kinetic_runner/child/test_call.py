@@ -240,26 +240,6 @@ pool.terminate()
 pool.join()
 """
 
-FORKED = """
-import os, signal, sys
-from kinetic_runner.child.stop_requests import Stopping
-
-stopping = Stopping.install()
-for reports in (False, True):
-    child = os.fork()
-    if not child:
-        if reports:
-            stopping.only_record()
-        os.kill(os.getpid(), signal.SIGTERM)
-        os._exit(0)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
-os.kill(os.getpid(), signal.SIGTERM)
-"""
-
 
 def test_workers_of_a_pool_that_is_terminated_while_they_are_forked_end() -> None:
     subprocess.run([sys.executable, "-c", POOL], check=True)
-
-
-def test_sigterm_kills_a_forked_process_as_it_does_without_kinetic() -> None:
-    assert subprocess.run([sys.executable, "-c", FORKED], check=False).returncode == 143

@@ -46,9 +46,9 @@ class Data:
         self._path = given
         if not references.inside_job():
             self._path = _resolve(given)
-            self._refuse_contradictions()
+            self._check_options()
 
-    def _refuse_contradictions(self) -> None:
+    def _check_options(self) -> None:
         if self._trusts and not self.is_hf:
             raise InvalidRequestError(
                 f"hf_trust_remote_code is for hf:// data only; got {self._given!r}.",
@@ -246,15 +246,11 @@ def _text(path: object) -> str:
         return path._given
     if isinstance(path, os.PathLike):
         path = os.fspath(path)
-    if not isinstance(path, str):
+    if not isinstance(path, str) or not path or path.isspace() or "\0" in path:
         raise InvalidRequestError(
             f"Data needs a path or a URI, not {path!r}.",
-            hint="Write Data('./folder/'), Data('gs://bucket/object') or Data('hf://name').",
-        )
-    if not path or path.isspace() or "\0" in path:
-        raise InvalidRequestError(
-            f"Data needs a path or a URI, not {path!r}.",
-            hint="Data('.') is the working directory.",
+            hint="Write Data('./folder/'), Data('gs://bucket/object') or Data('hf://name'); Data('.') is the "
+            "working directory.",
         )
     return path
 

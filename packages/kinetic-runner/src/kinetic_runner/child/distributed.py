@@ -47,10 +47,6 @@ class Slice:
         return self.coordinator if name in ("127.0.0.1", "localhost", "[::1]") else None
 
 
-AddressesOf = Callable[[str], list[str]]
-"""Returns the addresses that a name has in DNS."""
-
-
 def wait_for_addresses(
     name: str,
     *,
@@ -107,7 +103,7 @@ def join(
     slice_: Slice,
     on_joined: Callable[[], None] = lambda: None,
     *,
-    addresses_of: AddressesOf = wait_for_addresses,
+    addresses_of: Callable[[str], list[str]] = wait_for_addresses,
 ) -> None:
     """Initialise `jax.distributed` of the module *jax*; calls by user code then do nothing.
 
@@ -121,7 +117,7 @@ def join(
 
     def initialize(*args: Any, **kwargs: Any) -> None:
         """Do nothing if the hosts are joined; else join them with the slice's values."""
-        if _is_joined(jax):
+        if jax.distributed.is_initialized():
             return
         named = dict(
             zip(("coordinator_address", "num_processes", "process_id"), args, strict=False)
@@ -144,7 +140,9 @@ def join(
     on_joined()
 
 
-def _arguments(slice_: Slice, supported: Set[str], addresses_of: AddressesOf) -> dict[str, Any]:
+def _arguments(
+    slice_: Slice, supported: Set[str], addresses_of: Callable[[str], list[str]]
+) -> dict[str, Any]:
     """Return the arguments with which this host joins *slice_*; *supported* are those that JAX knows."""
     explicit: dict[str, Any] = {
         "coordinator_address": slice_.coordinator,
@@ -300,11 +298,3 @@ class Connection:
 
 
 _taken: list[Connection] = []
-
-
-def _is_joined(jax: Any) -> bool:
-    is_initialized = getattr(jax.distributed, "is_initialized", None)
-    if is_initialized is not None:
-        return bool(is_initialized())
-    # Earlier versions of JAX have no public way.
-    return jax._src.distributed.global_state.client is not None  # noqa: SLF001

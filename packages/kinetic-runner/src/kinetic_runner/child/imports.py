@@ -65,14 +65,14 @@ class _AfterImport:
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
-                self._extend(spec)
+                if (
+                    spec.loader is not None
+                ):  # Otherwise a namespace package: not the module we wait for.
+                    self._extend(spec.loader)
                 return spec
         return None
 
-    def _extend(self, spec: ModuleSpec) -> None:
-        loader: Any = spec.loader
-        if loader is None:  # A namespace package: not the module we wait for.
-            return
+    def _extend(self, loader: Any) -> None:
         exec_module = loader.exec_module
 
         def extended(module: ModuleType) -> None:

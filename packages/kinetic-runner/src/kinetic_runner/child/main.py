@@ -175,14 +175,16 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _name_host_in_environment(task: Task) -> None:
-    own = {
-        Env.JOB_ID: task.record.job_id,
-        Env.ATTEMPT: str(task.attempt),
-        Env.HOST_INDEX: str(task.host),
-        Env.HOST_COUNT: str(task.record.hosts),
-    }
     # The attempt's number was not known when this process started.
-    os.environ.update({**own, **tpu_variables(os.environ, task.host)})  # noqa: TID251
+    os.environ.update(  # noqa: TID251
+        {
+            Env.JOB_ID: task.record.job_id,
+            Env.ATTEMPT: str(task.attempt),
+            Env.HOST_INDEX: str(task.host),
+            Env.HOST_COUNT: str(task.record.hosts),
+            **tpu_variables(os.environ, task.host),  # noqa: TID251
+        }
+    )
 
 
 def _die_with_parent(fd: int) -> None:

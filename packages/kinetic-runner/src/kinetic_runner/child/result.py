@@ -7,10 +7,9 @@ import hashlib
 import io
 import os
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any, BinaryIO, Final
 
 from kinetic_payload.calls.byte_counter import ByteCounter
@@ -252,13 +251,19 @@ class _ErrorPickler(ValuePickler):
 
 def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
     """Return an error that names the piece of *value* that does not pickle, and what to do about it."""
+    from kinetic_payload.calls.function_state import function_state
     from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
 
     reason = f"{type_name(error)}: {message_of(error)}"
     hint = "Return plain data, or write it below KINETIC_OUTPUT_DIR and return its path."
     piece = ""
     try:
-        culprit = find_culprit("value", value, _problem_with, _globals_of)
+        culprit = find_culprit(
+            "value",
+            value,
+            _problem_with,
+            lambda function: function_state(function)[1]["__globals__"],
+        )
         if culprit is not None:
             piece = f": {culprit.path} is {describe(culprit.piece)}"
             hint = advise(culprit)
@@ -275,13 +280,6 @@ def _problem_with(value: Any) -> Exception | None:
     except Exception as error:  # noqa: BLE001 - any error is the answer
         return error
     return None
-
-
-def _globals_of(function: FunctionType) -> Mapping[str, Any]:
-    from kinetic_payload.calls.function_state import function_state
-
-    found: Mapping[str, Any] = function_state(function)[1]["__globals__"]
-    return found
 
 
 def _chain(error: BaseException) -> dict[str, Any]:

@@ -292,9 +292,13 @@ class _Sources:
 
 
 def _active_profile(path: Path, requested: Setting[str | None]) -> Profile | None:
-    # Without a file, skip the imports that reading it needs.
-    if requested.value is None and _is_missing(path):
-        return None
+    if requested.value is None:
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None  # Without a file, skip the imports that reading it needs.
+        except OSError:
+            pass  # In a folder of another user, for instance: reading it reports why.
     from kinetic.settings.profiles import read_profiles
 
     profiles = read_profiles(path)
@@ -302,13 +306,3 @@ def _active_profile(path: Path, requested: Setting[str | None]) -> Profile | Non
         because = "--profile" if requested.source == "argument" else requested.source
         return profiles.find(requested.value, because=because)
     return profiles.active
-
-
-def _is_missing(path: Path) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False  # In a folder of another user, for instance: reading it reports why.
-    return False
