@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,7 @@ def wait_for_outcome(
         outages = Outages(f"The wait for job {record.job_id} goes on.", passes, warn=warn)
         while True:
             view = patiently(
-                wait.look_and_wait,
+                partial(wait.look_and_wait, outages),
                 outages,
                 deadline=deadline,
                 stopped=never if stop is None else stop.is_set,
@@ -114,7 +115,7 @@ class _Wait:
         self._lost: Deadline | None = None
         self._pace = Pace()
 
-    def look_and_wait(self) -> View | None:
+    def look_and_wait(self, outages: Outages) -> View | None:
         """Return the view that contains the outcome; None after a wait for a change."""
         record, services, deadline = self._record, self._services, self._deadline
         self.here = _runs_here(record, services)
@@ -122,6 +123,7 @@ class _Wait:
         brief = limited(OutageLimit(LOOK, quiet=inf)) if self.here else nullcontext()
         with brief:
             view = look(record, services, verify=self._verify)
+            outages.worked()  # Before the wait, which a login may expire in.
             if view.status is not self.last:
                 self.last = view.status
                 _notify(self._on_status_change, view.status)
