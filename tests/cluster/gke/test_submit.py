@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import secrets
@@ -61,7 +62,8 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
     job_id = submitted.split()[-1]
     (job,) = project.objects("job", job_id)
     (secret,) = project.objects("secret", job_id)
-    record = json.loads(project.bucket.read("jobs", f"{job_id}/handle.json").partition(b"\n")[0])
+    handle = project.bucket.read("jobs", f"{job_id}/handle.json")
+    record = json.loads(handle.partition(b"\n")[0])
     project.kinetic("jobs", "cancel", job_id)
     project.kinetic("jobs", "cleanup", job_id)
     pod = job["spec"]["template"]["spec"]
@@ -80,8 +82,8 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
     assert "cloud.google.com/gke-spot" in [one["key"] for one in pod["tolerations"]]
     assert pod["priorityClassName"] == "kube-bed-low"
     assert job["spec"]["backoffLimit"] == record["retries"] == 3
-    assert "--timeout 77" in flags
-    assert "--retries 3 --preemptions 5" in flags
+    assert f"--record-digest {hashlib.sha256(handle).hexdigest()}" in flags
+    assert (record["timeout"], record["preemptions"]) == (77, 5)
     assert container["envFrom"] == [{"secretRef": {"name": secret["metadata"]["name"]}}]
     assert list(secret["data"]) == record["captured_env"] == ["TOKEN"]
     variables = {one["name"]: one.get("value") for one in container["env"]}

@@ -43,7 +43,7 @@ PROJECT_FILES: Final[Mapping[str, str]] = MappingProxyType(
 """Files of a user's project, besides its functions."""
 
 
-def eventually(holds: Callable[[], Any], seconds: float = 60, *, every: float = 0.01) -> Any:
+def eventually(holds: Callable[[], Any], seconds: float = 240, *, every: float = 0.01) -> Any:
     """Call *holds* until it returns something true, and return that."""
     deadline = Deadline(seconds)
     while not (found := holds()):
