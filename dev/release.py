@@ -3,7 +3,7 @@
     python dev/release.py kinetic-runner=0.2.0 kinetic=0.1.1
 
 The checkout must be clean. A released package requires the present versions of Kinetic's other packages; a
-package that is not named keeps its version and its requirements. Nothing is committed, tagged or uploaded:
+package that is not named keeps its version and its requirements: name each one that changed. Nothing is committed, tagged or uploaded:
 the commands for that are printed. If a check fails, the files are as before.
 """
 
@@ -34,19 +34,23 @@ def main(arguments: list[str]) -> int:
         sys.exit("The checkout has changes. Commit them first.")
     wanted = {name: version for name, _, version in (each.partition("=") for each in arguments)}
     changes = changed_files(ROOT, wanted, f"{datetime.now(UTC):%Y-%m-%d}")
-    for path, text in changes.items():
-        path.write_text(text, encoding="utf-8")
     shutil.rmtree(ROOT / "dist", ignore_errors=True)
     commands: list[list[str | Path]] = [[UV, "build", "--all-packages", "--out-dir", "dist", "-q"]]
     commands += [
         [sys.executable, ROOT / ".ci/alone.py", PYTHON, UV, name] for name in sorted(wanted)
     ]
-    for command in commands:
-        if subprocess.call(command, cwd=ROOT):
-            subprocess.check_call(["git", "checkout", "-q", "--", *changes], cwd=ROOT)
-            sys.exit(f"Nothing was released. This failed: {' '.join(map(str, command))}")
-    tags = [f"{name}-v{version}" for name, version in wanted.items()]
-    built = [f"dist/{name.replace('-', '_')}-{version}*" for name, version in wanted.items()]
+    try:
+        for path, text in changes.items():
+            path.write_text(text, encoding="utf-8")
+        for command in commands:
+            subprocess.check_call(command, cwd=ROOT)
+    except BaseException:
+        subprocess.check_call(["git", "checkout", "-q", "--", *changes], cwd=ROOT)
+        print("Nothing was released.", file=sys.stderr)
+        raise
+    versions = {name: Version(text) for name, text in wanted.items()}
+    tags = [f"{name}-v{version}" for name, version in versions.items()]
+    built = [f"dist/{name.replace('-', '_')}-{version}*" for name, version in versions.items()]
     print(f"The distributions are built and checked: {' '.join(built)}")
     print(
         f"git commit -am 'Release {' '.join(tags)}' && {' && '.join(f'git tag {t}' for t in tags)}"

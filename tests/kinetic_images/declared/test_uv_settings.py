@@ -34,6 +34,12 @@ def test_paths_of_indexes_are_relative_to_the_file_that_names_them(tmp_path: Pat
     ]
 
 
+def test_a_variable_in_a_requirement_of_the_settings_decides(tmp_path: Path) -> None:
+    text = "override-dependencies = ['x @ https://${HOST}/x-1-py3-none-any.whl']\n"
+    one, other = (settings(tmp_path, text, HOST=host).digested for host in ("a", "b"))
+    assert one != other
+
+
 def test_settings_of_the_user_follow_those_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "uv").mkdir()
     (tmp_path / "uv" / "uv.toml").write_text("index-url = 'https://user'\nlink-mode = 'copy'\n")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from locked_project import Project
 
+from kinetic_images.dependencies import find_dependencies
 from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.lock.cache import ensure_lock
 from kinetic_images.lock.jax import with_accelerator_jax
 from kinetic_images.targets import Target
 
@@ -262,3 +265,50 @@ def test_a_name_that_does_not_exist_takes_one_run_and_is_reported_once(
     assert project.runs() == 1
     shown = "".join(traceback.format_exception(caught.value))
     assert shown.count("was not found in the provided") == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("override-dependencies = ['kinetic==9.9']", "names kinetic: it is one of Kinetic's own"),
+        ("[pip]\nno-emit-package = ['alpha']", "no-emit-package of .* is for another call of uv"),
+        ("[pip]\nextra = ['x']", "extra of .* is for another call of uv"),
+    ],
+)
+def test_settings_that_would_change_what_a_lock_is_are_refused(
+    project: Project, settings: str, message: str
+) -> None:
+    project.wheel("alpha")
+    project.require("alpha")
+    (project.root / "uv.toml").write_text(settings)
+    with pytest.raises(DependencyError, match=message):
+        project.lock()
+
+
+def test_a_version_of_python_in_the_settings_does_not_decide_for_this_machine(
+    project: Project,
+) -> None:
+    project.wheel("alpha")
+    project.require("alpha ; python_version < '3.14'")
+    (project.root / "uv.toml").write_text("[pip]\npython-version = '3.14'\n")
+    assert project.files(None) == ["alpha-1.0-py3-none-any.whl"]
+
+
+def test_a_project_above_the_home_does_not_decide_for_code_without_a_project(
+    project: Project,
+) -> None:
+    project.wheel("alpha")
+    (project.folder / "pyproject.toml").write_text(
+        "[project]\nname = 'above'\nversion = '1'\n[tool.uv]\nno-index = true\n"
+        f"find-links = ['{project.packages}']\n"
+    )
+    project.require("alpha")
+    request = project.request(additions=("alpha",))
+    nowhere = find_dependencies(None, environ={**project.environ, "UV_OFFLINE": "1"})
+    with pytest.raises(InstallError, match="alpha"):
+        ensure_lock(
+            replace(request, dependencies=nowhere),
+            home=project.home,
+            environ={**project.environ, "UV_OFFLINE": "1"},
+            report=project.reports.append,
+        )

@@ -279,7 +279,16 @@ def _unique_by_name(indexes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, 
 
 
 def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
-    """Add *settings* to the dependencies *found*."""
+    """Add *settings* to the dependencies *found*.
+
+    Raises:
+        DependencyError: They override a package of Kinetic's own.
+    """
+    for name in sorted(OWN_NAMES & settings.overridden):
+        raise DependencyError(
+            f"override-dependencies in the settings of uv names {name}: {_OWN_COPY}",
+            hint="Remove it there: on an index, the name may belong to somebody else.",
+        )
     options = found.options
     if any(settings.values("require-hashes")) and not found.requires_hashes:
         options = (*options, Option("--require-hashes"))

@@ -112,7 +112,7 @@ def test_values_equal_to_those_of_the_import_are_not_replaced(project):
         # lib.py
         import threading, os
         class Own:
-            def __init__(self): self.names = ["a", "b", "c", os.sep]
+            def __init__(self): self.names = {"a", "b", "c", os.sep}
         REGISTRY, NAMES, FIRST, OWN = {"f": lambda x: x}, {"a", "b", "c"}, object(), Own()
         MANY = {i: {str(j) * 60_000 for j in range(5)} for i in range(4)}
         LOCKED = [threading.Lock(), {"x": 1}]

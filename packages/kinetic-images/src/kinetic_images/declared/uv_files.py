@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kinetic_images.declared.requirement_files import decoded
+from kinetic_images.declared.requirements import expanded
 from kinetic_images.declared.toml_text import parsed_toml, table
 from kinetic_images.declared.uv_settings import Settings, named_index, setting_indexes
 from kinetic_images.errors import DependencyError
@@ -26,8 +27,17 @@ _REPLACEMENTS: Final = {
     "UV_CONSTRAINT": "constraint-dependencies in the settings of uv",
     "UV_NO_INDEX": "--no-index in requirements.txt",
     "UV_OVERRIDE": "override-dependencies in the settings of uv",
+    "UV_REQUIRE_HASHES": "--require-hashes in requirements.txt",
 }
 """Variables that have no effect → what to use instead."""
+
+
+_LISTS: Final = (
+    "build-constraint-dependencies",
+    "constraint-dependencies",
+    "override-dependencies",
+)
+"""Settings with requirements, in which uv replaces variables."""
 
 
 def find_settings(start: Path | None, environ: Mapping[str, str]) -> Settings:
@@ -50,7 +60,7 @@ def find_settings(start: Path | None, environ: Mapping[str, str]) -> Settings:
     for path, settings in files:
         indexes += setting_indexes(settings, str(path.absolute().parent))
     return Settings(
-        tables=tuple(settings for _, settings in files),
+        tables=tuple(_expanded(settings, environ) for _, settings in files),
         indexes=tuple(indexes),
         variables=choice_variables(environ),
         notes=tuple(
@@ -85,6 +95,18 @@ def _files(
     # Of those of the machine, uv reads the first.
     for path in filter(Path.is_file, [*ambient, *[*filter(Path.is_file, machine)][:1]]):
         yield path, _table(path)
+
+
+def _expanded(settings: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return *settings* with the variables of *environ* in requirements replaced, as uv does."""
+    lists = {key: settings[key] for key in _LISTS if isinstance(settings.get(key), list)}
+    return {
+        **settings,
+        **{
+            key: [expanded(text, environ) if isinstance(text, str) else text for text in texts]
+            for key, texts in lists.items()
+        },
+    }
 
 
 def _table(path: Path) -> dict[str, Any]:

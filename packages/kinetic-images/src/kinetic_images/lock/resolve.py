@@ -71,8 +71,7 @@ def resolve(
         InstallError: uv failed; the message contains its output and the lines to which it refers.
     """
     dependencies = request.dependencies
-    if request.target is None:
-        _refuse_elsewhere(dependencies)
+    _refuse_settings(dependencies, here=request.target is None)
     _refuse_unread_settings(dependencies, uv)
     pins = None
     if request.locked is not None:
@@ -166,7 +165,7 @@ class _Resolution:
         where = (
             ["--python-version", target.python, "--python-platform", target.platform]
             if target
-            else ["--python", self.request.interpreter]
+            else ["--python", self.request.interpreter, "--python-version", self.request.python]
         )
         command = ["pip", "compile", "--format", _OUTPUT, "-o", _OUTPUT, "--no-universal"]
         command += [*where, *more]
@@ -244,13 +243,22 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     return result
 
 
-def _refuse_elsewhere(dependencies: Dependencies) -> None:
-    for key in ("prefix", "python-platform", "target"):
+_OF_OTHER_PLACES: Final = ("prefix", "python-platform", "target")
+_OF_OTHER_INPUT: Final = ("all-extras", "extra", "group", "no-deps", "no-emit-package", "no-extra")
+
+
+def _refuse_settings(dependencies: Dependencies, *, here: bool) -> None:
+    """Refuse settings of `[tool.uv.pip]` that are not for a lock of all that the project declares.
+
+    *here*: the packages are for this machine.
+    """
+    for key in (*_OF_OTHER_INPUT, *(_OF_OTHER_PLACES if here else ())):
         if any(dependencies.settings.values(key)):
             raise DependencyError(
-                f"The setting {key} of [tool.uv.pip] in {dependencies.folder} is for packages of another place "
-                "than the environment of a job on this machine.",
-                hint="Remove it, and give it to uv as an option where it is needed.",
+                f"The setting {key} of [tool.uv.pip] for {dependencies.folder} is for another call of uv than that "
+                "which chooses the packages of jobs.",
+                hint="Remove it, and give it to uv as an option where it is needed. Name extras in "
+                "requirements.txt (-e .[EXTRA]), or extras and groups in [tool.kinetic].",
             )
 
 

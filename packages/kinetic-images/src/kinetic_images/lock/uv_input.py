@@ -120,7 +120,8 @@ def _project(scratch: Path, dependencies: Dependencies) -> Path:
     """Return the folder for which uv finds the settings of *dependencies*; without a project, it is *scratch*."""
     if dependencies.folder is not None:
         return dependencies.folder
-    _written(scratch / "uv.toml", [])  # So that uv does not search in the folders above.
+    # So that uv searches for neither settings nor a workspace in the folders above.
+    _written(scratch / "pyproject.toml", ["[tool.uv.workspace]"])
     return scratch
 
 

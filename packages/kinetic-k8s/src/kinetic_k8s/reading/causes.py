@@ -89,7 +89,12 @@ BY_SCHEDULER: Final = (
         "cordoned",
         "Wait: the nodes are being drained or upgraded, or an administrator has cordoned them.",
     ),
-    (r"untolerated taint(?! \{node\.)", "taint", "Add nodes without that taint."),
+    (
+        r"untolerated taint(?! \{node\.(?:kubernetes\.io/(?:not-ready|network-unavailable)"
+        r"|cloudprovider\.kubernetes\.io/uninitialized))",
+        "taint",
+        "Add nodes without that taint.",
+    ),
     (r"untolerated taint", "node-starting", "Wait: a new node takes minutes to be ready."),
 )
 """Why the scheduler finds no node, before the words `preemption:`."""
@@ -218,7 +223,7 @@ NOT_STARTED: Final = (
 
 WRITTEN: Final = (
     (
-        r"(cloudpickle|google-cloud-storage)(?: is not installed|'$)",
+        r"(cloudpickle|google-cloud-storage)(?: is not installed|(?<=No module named 'cloudpickle)')",
         "image-requirements",
         "Install {0} in the image.",
     ),

@@ -5,6 +5,7 @@ Pickles name this module: if it is moved, add its former name to `unpickle`.
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 
@@ -20,5 +21,8 @@ def __getattr__(name: str) -> Any:
 def _explanation(*arguments: Any) -> str:
     """Return the explanation among the *arguments* of any of pytest's functions, without its values."""
     if len(arguments) == 4:  # `_call_reprcompare`: operators, results, explanations, values.
-        return str(arguments[2][0])
-    return str(*arguments[:1]).replace("%", "%%")  # The code formats it with `%`.
+        _, results, explanations, _ = arguments
+        return str(explanations[next((n for n, held in enumerate(results) if held is False), -1)])
+    value = arguments[0] if arguments else ""
+    text = value if isinstance(value, str) else reprlib.repr(value)  # It survives any `__repr__`.
+    return text.replace("%", "%%")  # The code formats it with `%`.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -40,6 +41,7 @@ _AHEAD: Final = 8
 """How many pieces of a response are read before they are wanted."""
 _MOST_REDIRECTS: Final = 10
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -174,8 +176,7 @@ def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.
     """
     variable = next((name for name in _CERTIFICATES if environ.get(name)), None)
     if variable is None:
-        places = ssl.get_default_verify_paths()
-        if places.cafile or (places.capath and any(Path(places.capath).iterdir())):
+        if _system_has_certificates():
             return ssl.create_default_context()
         import certifi  # The system has none, as in small images.
 
@@ -190,6 +191,15 @@ def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.
             f"The certificates in {path}, which {variable} names, cannot be read: {error}.",
             hint=f"Correct or unset {variable}.",
         ) from error
+
+
+def _system_has_certificates() -> bool:
+    places = ssl.get_default_verify_paths()
+    if places.cafile or not places.capath:
+        return bool(places.cafile)
+    with suppress(OSError):  # OpenSSL finds certificates of a folder by the hash of their subjects.
+        return any(_HASHED.fullmatch(name) for name in os.listdir(places.capath))  # noqa: PTH208
+    return False
 
 
 class Pools:

@@ -117,7 +117,7 @@ def join(
 
     def initialize(*args: Any, **kwargs: Any) -> None:
         """Do nothing if the hosts are joined; else join them with the slice's values."""
-        if jax.distributed.is_initialized():
+        if _is_joined(jax):
             return
         named = dict(
             zip(("coordinator_address", "num_processes", "process_id"), args, strict=False)
@@ -298,3 +298,11 @@ class Connection:
 
 
 _taken: list[Connection] = []
+
+
+def _is_joined(jax: Any) -> bool:
+    is_initialized = getattr(jax.distributed, "is_initialized", None)
+    if is_initialized is not None:
+        return bool(is_initialized())
+    # Versions before 0.5.3 have no public way.
+    return jax._src.distributed.global_state.client is not None  # noqa: SLF001

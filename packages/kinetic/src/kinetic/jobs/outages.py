@@ -56,18 +56,20 @@ class Outages:
         self._consequence = consequence
         self._passes = passes
         self._warn = warn
-        self._reached = self._failing = False
+        self.reached = False
+        """Whether a request has succeeded."""
+        self._failing = False
         self._reported: set[str] = set()
         self._pauses = Backoff(0.25, 2.0)  # Some errors, such as a refusal, arrive immediately.
 
     def worked(self) -> None:
         """Note that everything works."""
-        self._reached, self._failing = True, False
+        self.reached, self._failing = True, False
         self._pauses.reset()
 
     def next_pause(self, error: KineticError) -> float | None:
         """Return the seconds until the next try; None if *error* does not pass."""
-        if not self._passes(error, self._reached):
+        if not self._passes(error, self.reached):
             return None
         if self._consequence:
             self._report(error)

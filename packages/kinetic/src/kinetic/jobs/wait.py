@@ -123,7 +123,7 @@ class _Wait:
         brief = limited(OutageLimit(LOOK, quiet=inf)) if self.here else nullcontext()
         with brief:
             view = look(record, services, verify=self._verify)
-            outages.worked()  # Before the wait, which a login may expire in.
+            outages.reached = True  # A login may expire while the wait goes on.
             if view.status is not self.last:
                 self.last = view.status
                 _notify(self._on_status_change, view.status)

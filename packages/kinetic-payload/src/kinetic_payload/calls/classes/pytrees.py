@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from operator import methodcaller
 from types import FrameType, FunctionType
@@ -114,13 +115,21 @@ def _closure(function: Any) -> dict[str, Any]:
 
 def _is_flattened_by(cls: type, flatten: Any) -> bool:
     """Tell whether JAX flattens *cls* by *flatten* also where it names children: it shows no other function."""
-    method = getattr(cls, "tree_flatten", None) if isinstance(flatten, methodcaller) else flatten
-    method = getattr(method, "func", method)  # Of a partial.
+    method: Any = flatten
+    if isinstance(flatten, methodcaller):
+        method = getattr(cls, "tree_flatten", None)
+    given = dict[str, Any]()  # What tells functions with the same code apart.
+    if isinstance(method, partial):
+        names = getattr(method.func, "__code__", _blank.__code__).co_varnames
+        given = {**method.keywords, **dict(zip(names, method.args, strict=False))}
+        method = method.func
+    given |= _closure(method)
     called = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and not str(frame.f_globals.get("__name__")).startswith("jax."):
-            called.append(frame.f_code)
+            same = all(frame.f_locals.get(name) is value for name, value in given.items())
+            called.append(frame.f_code if same else None)
 
     def flatten_blank() -> None:
         with suppress(Exception):  # The instance has no attributes.

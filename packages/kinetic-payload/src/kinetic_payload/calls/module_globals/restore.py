@@ -9,7 +9,7 @@ from importlib import import_module
 from io import BytesIO
 from pathlib import PurePath
 from types import CellType, FunctionType, MethodType, ModuleType
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from kinetic_payload.calls.rebuild import project_paths
 from kinetic_payload.calls.unpickle import load
@@ -18,8 +18,9 @@ from kinetic_payload.errors import PayloadError
 _DEEPEST: Final = 6
 _LARGEST: Final = 10_000
 """The most members of a container that are compared one by one."""
-_ATOMS: Final = (str, bytes, int, float, complex, bool, type(None))
 _MISSING: Final = object()
+_SORTED: Final = 16 * 1024 * 1024
+"""The most bytes of a pickle whose sets are compared regardless of their order, which is slow."""
 _TYPE: Final = "type "
 _BY_NAME: Final = ("module ", "name ")
 OF_MACHINE: Final = "computed from the machine"
@@ -138,8 +139,6 @@ def mark_of(value: Any, depth: int = 0) -> str:
 
     For a value that cannot be pickled, it is only the type, and begins with `type`.
     """
-    if depth and type(value) in _ATOMS:
-        return repr(value)
     if isinstance(value, ModuleType):
         return f"module {value.__name__}"
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
@@ -149,19 +148,16 @@ def mark_of(value: Any, depth: int = 0) -> str:
     digest = _Digest()
     try:
         pickle.Pickler(digest, 5).dump(value)
+        if digest.may_have_sets and digest.size <= _SORTED:
+            return f"pickle {hashlib.sha256(_in_order(value)).hexdigest()}"
     except Exception:  # noqa: BLE001 - user code may raise anything
         parts = None if depth > _DEEPEST else _parts(value)
         if parts is None:
             return f"{_TYPE}{type(value).__module__}.{type(value).__qualname__}"
-    else:
-        # The order of a set differs between processes.
-        parts = _parts(value) if digest.may_have_sets and depth <= _DEEPEST else None
-        if parts is None:
-            return f"pickle {digest.text}"
-    marks = [mark_of(part, depth + 1) for part in parts]
-    if isinstance(value, set | frozenset):
-        marks.sort()
-    return f"parts {type(value).__qualname__} {hashlib.sha256(repr(marks).encode()).hexdigest()}"
+        for part in parts:
+            digest.write(f"{mark_of(part, depth + 1)}\n".encode())
+        return f"parts {type(value).__qualname__} {digest.text}"
+    return f"pickle {digest.text}"
 
 
 def path_mark(value: object, project: Sequence[str]) -> str | None:
@@ -178,8 +174,6 @@ def _parts(value: Any) -> list[Any] | None:
     if type(value) is dict and len(value) <= _LARGEST:
         return [part for item in value.items() for part in item]
     if type(value) in (list, tuple) and len(value) <= _LARGEST:
-        return list(value)
-    if isinstance(value, set | frozenset):
         return list(value)
     if isinstance(value, FunctionType):
         code = value.__code__
@@ -212,19 +206,48 @@ def _equal(own: Any, value: Any) -> bool:
         return False
 
 
+def _in_order(value: Any) -> bytes:
+    stream = BytesIO()
+    _InOrder(stream, 5).dump(value)
+    return stream.getvalue()
+
+
+class _InOrder(pickle._Pickler):
+    """Pickle sets in the same order in all processes, only to compare them."""
+
+    def _save_set(self, value: Any) -> None:
+        # Most of the time would go into a pickler for each member. So strings are encoded directly: UTF-8
+        # never begins as a pickle does.
+        members = sorted(
+            member.encode(errors="surrogatepass") if type(member) is str else _in_order(member)
+            for member in value
+        )
+        self.save((type(value).__name__, members))  # type: ignore[attr-defined]  # It has no types.
+
+    dispatch: ClassVar[dict[type, Any]] = {
+        **pickle._Pickler.dispatch,
+        set: _save_set,
+        frozenset: _save_set,
+    }
+
+
 class _Digest:
-    """A stream that keeps only a digest."""
+    """A stream that keeps only a digest and the number of bytes."""
 
     def __init__(self) -> None:
         self._sha256 = hashlib.sha256()
+        self.size = 0
         self.may_have_sets = False
 
     def write(self, data: Any) -> int:
         """Add *data*."""
         self._sha256.update(data)
-        seen = bytes(data)
-        self.may_have_sets |= pickle.EMPTY_SET in seen or pickle.FROZENSET in seen
-        return len(seen)
+        size = memoryview(data).nbytes
+        if size <= _SORTED and not self.may_have_sets:
+            seen = bytes(data)
+            self.may_have_sets = pickle.EMPTY_SET in seen or pickle.FROZENSET in seen
+        self.size += size
+        return size
 
     @property
     def text(self) -> str:

@@ -81,7 +81,7 @@ def _is_loopback(address: str) -> bool:
 
 _checked: dict[str, str | None] = {}
 """Server → the warning about its driver."""
-_lock = threading.Lock()
+_driver_lock = threading.Lock()
 
 
 def check_mount(
@@ -98,7 +98,7 @@ def check_mount(
     stand_in = to_ref(data, "d0", digest="0" * 64 if data.is_local else None, mount=path)
     fuse_volumes([stand_in], store)
     server = cluster.identity.server
-    with _lock:
+    with _driver_lock:
         if server not in _checked:
             _checked[server] = _check_driver(cluster, data)
         return _checked[server]
@@ -137,6 +137,7 @@ _DUAL: Final = {
 _OUTSIDE_EU: Final = ("europe-west2", "europe-west6")
 
 _places: dict[str, tuple[str, ...]] = {}
+_places_lock = threading.Lock()
 
 
 def cluster_region(settings: Settings, context: str | None, known: str | None = None) -> str | None:
@@ -161,7 +162,7 @@ def region_warning(
     """
     if region is None:
         return None
-    with _lock:
+    with _places_lock:
         if bucket not in _places:
             _places[bucket] = tuple((places or _ask)(bucket))
         found = _places[bucket]
@@ -213,6 +214,7 @@ class ServiceAccount:
 
 
 _found: dict[tuple[str, str, str | None], ServiceAccount] = {}
+_accounts_lock = threading.Lock()
 
 
 def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
@@ -228,7 +230,7 @@ def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
         return ServiceAccount(None)
     where = cluster.identity
     key = (where.server, where.namespace, named)
-    with _lock:
+    with _accounts_lock:
         if key not in _found:
             _found[key] = _look(cluster, named)
         return _found[key]

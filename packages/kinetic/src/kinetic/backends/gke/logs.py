@@ -9,7 +9,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.host_log import Began, HostLog, LogSources
@@ -24,9 +24,6 @@ from kinetic.jobs.stored_logs import (
 )
 from kinetic_k8s.cluster.watch import Watch
 from kinetic_k8s.reading.attempts import PodView, views
-
-if TYPE_CHECKING:
-    pass
 
 _LOOK_AGAIN: Final = 15.0
 _IDLE: Final = 1.0

@@ -172,7 +172,7 @@ class LocalBackend:
         """Show the job as pending within the block, while this process lives.
 
         Yield the record with the name of this home, in which the job's folder will be. If the beginning or
-        the end of the block is interrupted, call `remove`.
+        the end of the block is interrupted, call `stop(remove=True)`.
 
         Raises:
             SubmitError: The home cannot be created.
@@ -438,10 +438,13 @@ class LocalBackend:
         ended: Sequence[JobRecord],
         *,
         cancelled: bool = False,  # noqa: ARG002
-        recorded: Set[str] | None = None,  # noqa: ARG002
+        recorded: Set[str] | None = None,
     ) -> None:
-        """Kill the processes that supervisors left that were killed, once no runner can report any more."""
-        for record in ended:
+        """Kill the processes that supervisors left that were killed, once no runner can report any more.
+
+        Not for a list of all jobs, which would look at each folder once more.
+        """
+        for record in ended if recorded is None else ():
             folder = self._folder(record)
             if isinstance(folder, JobFolder) and not (is_alive(folder) or is_reporting(folder)):
                 self._kill_left(record, folder)
