@@ -273,7 +273,9 @@ def test_a_followed_log_asks_for_a_login_once_on_stderr(
 
     def report(*_: object) -> None:
         for host in range(2):
-            error = LoginRequiredError(f"Could not get Pod {host}.", hint="Log in with: sso login")
+            error = LoginRequiredError(
+                f"Could not get Pod {host}.", hint="Log in with: sso login handle"
+            )
             logger.warning("%s The log continues after that.", error)
 
     services.journal.before("log_lines *", report)

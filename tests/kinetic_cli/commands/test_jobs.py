@@ -196,7 +196,9 @@ def test_a_followed_log_asks_for_a_login_once(jobs: Jobs) -> None:
 
     def warn(*_: object) -> None:
         for host in range(2):
-            error = LoginRequiredError(f"Could not get Pod {host}.", hint="Log in with: sso login")
+            error = LoginRequiredError(
+                f"Could not get Pod {host}.", hint="Log in with: sso login jobs"
+            )
             logging.getLogger("kinetic").warning("%s The log continues after that.", error)
 
     services.journal.before("log_lines *", warn)
