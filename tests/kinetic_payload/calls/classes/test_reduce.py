@@ -27,6 +27,7 @@ def test_classes_of_a_script_are_the_same_in_a_job(project, script: str, facts: 
     assert project.run(script if "." in script else "run.py") == f"{facts} facts"
 
 
+@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
 def test_a_pytree_keeps_the_names_of_its_children_or_is_refused(project):
     project.copy("keyed.py")
     plain, keyed = project.run("keyed.py").splitlines()[:2]

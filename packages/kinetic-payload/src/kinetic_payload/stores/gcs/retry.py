@@ -75,9 +75,9 @@ class RetryPolicy(http_retry.RetryPolicy):
                     began, reached = outage.clock(), progress()
                     outage.worked()
                 outage.failed(began, error)
+                on_failure(error)
                 if outage.left <= 0:
                     raise RetryError(sent=outage.sent) from error
-                on_failure(error)
                 failed += 1
                 response = error.response if isinstance(error, ResponseError) else None
                 asked = 0.0 if response is None else retry_after(response.headers)
