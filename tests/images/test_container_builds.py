@@ -97,7 +97,7 @@ def git_address(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=work, capture_output=True, text=True, check=True
     ).stdout.strip()
-    yield f"http://{address}:{server.server_port}/r.git@{commit}"
+    yield f"git+http://{address}:{server.server_port}/r.git@{commit}"
     server.shutdown()
 
 
@@ -572,18 +572,21 @@ def test_a_dockerfile_of_the_user_is_published_once_and_really_built_again_on_re
 ) -> None:
     label = f"kinetic.python={Target(python='3.11').python}"
     text = f"FROM {debian}\nRUN cat /proc/sys/kernel/random/uuid > /made\nLABEL {label}\n"
-    (tmp_path / "Dockerfile").write_text(text)
+    dockerfile = tmp_path / "image" / "Dockerfile"
+    dockerfile.parent.mkdir()
+    dockerfile.write_text(text)
 
     def publish(*, rebuild: bool) -> PublishedImage:
         repository = f"{docker_registry}/kn/base-cpu"
         return publish_dockerfile(
-            tmp_path / "Dockerfile",
+            dockerfile,
             repository,
             builder,
             REGISTRY,
             BuildReports(),
             tag="1",
             python="3.11",
+            home=tmp_path / "home",
             rebuild=rebuild,
         )
 
