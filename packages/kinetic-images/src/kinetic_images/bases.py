@@ -151,8 +151,8 @@ def inspect_image(
 ) -> tuple[str, tuple[str, ...]]:
     """Look at the image *uri*, which will run a function of Python *python* (`3.11`) on *machine*.
 
-    Return its address by digest, and notes for the user. If the registry cannot be queried from here, the image is used as it is named: the nodes of a cluster may
-    have access to it.
+    Return its address by digest, and notes for the user. If the registry cannot be queried from here, the image
+    is used as it is named: the nodes of a cluster may have access to it.
 
     Raises:
         InvalidReferenceError: *uri* is not the address of an image.

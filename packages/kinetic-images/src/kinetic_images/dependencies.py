@@ -284,9 +284,9 @@ def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
     Raises:
         DependencyError: They override a package of Kinetic's own.
     """
-    for name in sorted(OWN_NAMES & settings.overridden):
+    if own := sorted(OWN_NAMES & settings.overridden):
         raise DependencyError(
-            f"override-dependencies in the settings of uv names {name}: {_OWN_COPY}",
+            f"override-dependencies in the settings of uv names {own[0]}: {_OWN_COPY}",
             hint="Remove it there: on an index, the name may belong to somebody else.",
         )
     options = found.options

@@ -1,12 +1,10 @@
-"""Waiting: deadlines, backoff and polling intervals; the only module that sleeps."""
+"""Waiting: deadlines and polling intervals; the only module that sleeps."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from typing import Final
-
-from kinetic_payload.backoff import Backoff as Backoff
 
 Clock = Callable[[], float]
 """Returns seconds that never decrease."""

@@ -99,14 +99,12 @@ def _files(
 
 def _expanded(settings: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
     """Return *settings* with the variables of *environ* in requirements replaced, as uv does."""
-    lists = {key: settings[key] for key in _LISTS if isinstance(settings.get(key), list)}
-    return {
-        **settings,
-        **{
-            key: [expanded(text, environ) if isinstance(text, str) else text for text in texts]
-            for key, texts in lists.items()
-        },
-    }
+    found = dict(settings)
+    for key in _LISTS:
+        if isinstance(found.get(key), list):
+            # uv refuses what is no text.
+            found[key] = [expanded(str(text), environ) for text in found[key]]
+    return found
 
 
 def _table(path: Path) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def _system_has_certificates() -> bool:
     if places.cafile or not places.capath:
         return bool(places.cafile)
     with suppress(OSError):  # OpenSSL finds certificates of a folder by the hash of their subjects.
-        return any(_HASHED.fullmatch(name) for name in os.listdir(places.capath))  # noqa: PTH208
+        return any(_HASHED.fullmatch(each.name) for each in Path(places.capath).iterdir())
     return False
 
 

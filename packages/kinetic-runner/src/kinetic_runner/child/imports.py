@@ -65,9 +65,8 @@ class _AfterImport:
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None:
-                if (
-                    spec.loader is not None
-                ):  # Otherwise a namespace package: not the module we wait for.
+                # Without a loader it is a namespace package, not the module that is awaited.
+                if spec.loader is not None:
                     self._extend(spec.loader)
                 return spec
         return None

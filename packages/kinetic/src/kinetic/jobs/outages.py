@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar, cast
 
 from kinetic.backends.backend import never
 from kinetic.user_warnings import LOGINS
-from kinetic.waiting import Backoff, Deadline, sleep
+from kinetic.waiting import Deadline, sleep
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import (
     BucketNotFoundError,
     CredentialsError,
@@ -167,9 +168,8 @@ class _Lasting:
 
         def following() -> ObjectInfo | None:
             nonlocal found
-            if (
-                found is None
-            ):  # A list that failed has ended: begin another one after the last object.
+            if found is None:
+                # A list that failed has ended: begin another one after the last object.
                 found = self._store.list(prefix, start_after=last)
             try:
                 return next(found, None)

@@ -248,9 +248,8 @@ def follow_stored_host(
     """Iterate over the stored log of one host of one attempt, until it has *ended* and everything was read."""
     reader = _Host(store, job_id, attempt, host, None)
     while True:
-        over = (
-            ended()
-        )  # Checked before reading, so that everything that was written before is read.
+        # Checked before reading, so that everything that was written before is read.
+        over = ended()
         quiet = True
         for line in reader.read():
             quiet = False

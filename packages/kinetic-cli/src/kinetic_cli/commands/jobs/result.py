@@ -95,7 +95,7 @@ def _fetch(
 ) -> tuple[Any, ResultUnreadableError | None]:
     """Wait for the job's value and return it; write its pickle to *file*, if there is one.
 
-    A value that was written, but cannot be unpickled, is None beside the error.
+    If the value was written but cannot be unpickled, the value is None and the error is returned.
     """
     from kinetic.errors import ResultUnreadableError
     from kinetic.jobs.handle import result_keeping

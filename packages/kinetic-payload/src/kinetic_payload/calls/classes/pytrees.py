@@ -120,16 +120,17 @@ def _is_flattened_by(cls: type, flatten: Any) -> bool:
         method = getattr(cls, "tree_flatten", None)
     given = dict[str, Any]()  # What tells functions with the same code apart.
     if isinstance(method, partial):
-        names = getattr(method.func, "__code__", _blank.__code__).co_varnames
-        given = {**method.keywords, **dict(zip(names, method.args, strict=False))}
-        method = method.func
+        bound, method = method, method.func
+        names = getattr(getattr(method, "__code__", None), "co_varnames", ())
+        given = {**bound.keywords, **dict(zip(names, bound.args, strict=False))}
     given |= _closure(method)
+    code = getattr(method, "__code__", None)
     called = []
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and not str(frame.f_globals.get("__name__")).startswith("jax."):
             same = all(frame.f_locals.get(name) is value for name, value in given.items())
-            called.append(frame.f_code if same else None)
+            called.append(same and frame.f_code is code)
 
     def flatten_blank() -> None:
         with suppress(Exception):  # The instance has no attributes.
@@ -141,7 +142,7 @@ def _is_flattened_by(cls: type, flatten: Any) -> bool:
     thread = threading.Thread(target=flatten_blank)
     thread.start()
     thread.join()
-    return called[:1] == [getattr(method, "__code__", None)]
+    return called[:1] == [True]
 
 
 def _blank(cls: type) -> Any:

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.data import Data, to_ref
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
-from kinetic.settings.settings import Settings
 from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
@@ -278,9 +277,8 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
     """
     obstacle = missing(accelerator, gke.pools)
     if obstacle:
-        gke = gke.look_up(
-            _LIMIT
-        )  # A pool may have been added since this process found the cluster.
+        # A pool may have been added since this process found the cluster.
+        gke = gke.look_up(_LIMIT)
         obstacle = missing(accelerator, gke.pools)
     if not obstacle:
         return None

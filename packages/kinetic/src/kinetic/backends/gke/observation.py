@@ -31,7 +31,6 @@ from kinetic_payload.records.storage import read_verified
 if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner
     from kinetic_k8s.cluster.client import ApiServer
-    from kinetic_k8s.manifests import Manifest
     from kinetic_k8s.reading.queue import QueuePlace
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Store
@@ -210,9 +209,8 @@ class Observer:
         job = with_short_timeout(self._cluster).get(kind, record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
-        pods = self.pods(
-            record
-        )  # Read after the workload, so that the pods that ended it are listed.
+        # Read after the workload, so that the pods that ended it are listed.
+        pods = self.pods(record)
         seen = observation_of(job, pods, begun=record.job_id in self._begun)
         # Between two pods, nothing in the cluster shows that the job has run.
         if seen.status is JobStatus.PENDING and self._has_begun(job, pods, record.job_id):

@@ -444,7 +444,9 @@ class LocalBackend:
 
         Not for a list of all jobs, which would look at each folder once more.
         """
-        for record in ended if recorded is None else ():
+        if recorded is not None:
+            return
+        for record in ended:
             folder = self._folder(record)
             if isinstance(folder, JobFolder) and not (is_alive(folder) or is_reporting(folder)):
                 self._kill_left(record, folder)
