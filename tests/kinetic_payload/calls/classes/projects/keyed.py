@@ -1,4 +1,4 @@
-"""Two pytrees that are flattened by partials of one function."""
+"""Pytrees that are flattened by partials of one function, or of one object that can be called."""
 
 from functools import partial
 
@@ -20,6 +20,16 @@ class Plain:
         self.a = a
 
 
+class Called:
+    def __init__(self, a):
+        self.a = a
+
+
+class Flat:
+    def __call__(self, value, *, keys):
+        return flat(value, keys=keys)
+
+
 def register(cls, flatten, *more):
     made = lambda _, children: cls(*children)
     if more:
@@ -30,6 +40,7 @@ def register(cls, flatten, *more):
 
 register(Keyed, partial(flat, keys=True), partial(flat, keys=False))
 register(Plain, partial(flat, keys=False))
+register(Called, partial(Flat(), keys=True), partial(Flat(), keys=False))
 
 
 def try_to_ship(value):
@@ -39,9 +50,10 @@ def try_to_ship(value):
     try:
         print(ship(names) == names() and type(value).__name__)
     except Exception as error:
-        print(error)
+        print(str(error).splitlines()[0])
 
 
 if __name__ == "__main__":
     try_to_ship(Plain(1))
     try_to_ship(Keyed(1))
+    try_to_ship(Called(1))
