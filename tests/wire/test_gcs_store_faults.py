@@ -438,6 +438,19 @@ def test_many_calls_together_wait_no_longer_than_their_limit(gcs: GcsServer) -> 
     assert "50 s" in reported[0]
 
 
+def test_an_outage_is_reported_however_the_pauses_before_the_limit_fall(gcs: GcsServer) -> None:
+    gcs.faults.add(status=503)
+
+    for _ in range(40):  # The pauses are random.
+        time, reported = Passing(), list[str]()
+        with (
+            pytest.raises(StoreUnavailableError),
+            limited(OutageLimit(6, report=reported.append, clock=lambda t=time: t.now)),
+        ):
+            open_it(gcs, time.retry(150)).stat("o")
+        assert len(reported) == 1
+
+
 def test_half_a_minute_of_outage_fits_the_limit_of_a_submit(gcs: GcsServer) -> None:
     gcs.faults.add(status=503)
     time = Passing(30, gcs.faults.clear)

@@ -49,11 +49,6 @@ class OutageLimit:
         since = self._since
         return self.seconds if since is None else since + self.seconds - self.clock()
 
-    @property
-    def reached(self) -> bool:
-        """Whether the time is up, so that nothing may be retried."""
-        return self.last is not None and self.left <= 0
-
     def at_most(self, seconds: float, *, share: float = 1.0) -> float:
         """Return the timeout of an attempt: *seconds*, or *share* of the time left if that is less."""
         return min(seconds, max(self.left * share, _SHORTEST))

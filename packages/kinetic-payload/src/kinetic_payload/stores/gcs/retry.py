@@ -58,7 +58,8 @@ class RetryPolicy(http_retry.RetryPolicy):
 
         def attempt(_: float) -> _T:
             nonlocal failed, reached
-            if outage.reached:
+            if outage.last is not None and outage.left <= 0:
+                on_failure(outage.last)  # The first report may be due since the last pause.
                 raise RetryError(sent=outage.sent) from outage.last
             began = outage.clock()
             try:
