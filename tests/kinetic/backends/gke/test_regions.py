@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.backends.gke.checks import bucket_of, cluster_region, contains, region_warning
+from kinetic.backends.gke.checks import bucket_of, cluster_region, location_contains, region_warning
 from kinetic.settings.settings import resolve
 from kinetic_servers.gcs import GcsServer
 
@@ -54,8 +54,8 @@ def test_the_region_of_a_cluster_is_known_or_none_but_not_a_default(
 def test_a_multi_region_contains_its_regions(
     place: str, regions: list[str], others: list[str]
 ) -> None:
-    assert [contains(place, region) for region in regions] == [True]
-    assert not any(contains(place, region) for region in others)
+    assert [location_contains(place, region) for region in regions] == [True]
+    assert not any(location_contains(place, region) for region in others)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from kinetic.backends.gke.timeouts import with_short_timeout
@@ -28,8 +28,25 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_payload.stores.store import Location
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 _STORAGE_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
 """The first variable that is set is used, here and in pods."""
+
+
+class _OncePerProcess(Generic[K, V]):
+    """Values that a process looks up once for each key. Errors are not kept."""
+
+    def __init__(self) -> None:
+        self._known: dict[K, V] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K, look_up: Callable[[], V]) -> V:
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = look_up()
+            return self._known[key]
 
 
 def check_request(request: JobRequest, store: Location) -> None:
@@ -78,9 +95,8 @@ def _is_loopback(address: str) -> bool:
     return ip.is_loopback or ip.is_unspecified
 
 
-_checked: dict[str, str | None] = {}
-"""Server → the warning about its driver."""
-_driver_lock = threading.Lock()
+_driver_warnings = _OncePerProcess[str, str | None]()
+"""By server."""
 
 
 def check_mount(
@@ -96,11 +112,7 @@ def check_mount(
     """
     stand_in = to_ref(data, "d0", digest="0" * 64 if data.is_local else None, mount=path)
     fuse_volumes([stand_in], store)
-    server = cluster.identity.server
-    with _driver_lock:
-        if server not in _checked:
-            _checked[server] = _check_driver(cluster, data)
-        return _checked[server]
+    return _driver_warnings.get(cluster.identity.server, lambda: _check_driver(cluster, data))
 
 
 def _check_driver(cluster: ApiServer, data: Data) -> str | None:
@@ -125,7 +137,7 @@ _REGION: Final = re.compile(r"([a-z]+(?:-[a-z]+)+[0-9]+)(?:-[a-z])?")
 GKE_CONTEXT: Final = re.compile(r"gke_(?P<project>[^_]+)_(?P<location>[^_]+)_(?P<cluster>[^_]+)")
 """A context of a kubeconfig that `gcloud` made for a cluster."""
 # https://cloud.google.com/storage/docs/locations
-_DUAL: Final = {
+_DUAL_REGIONS: Final = {
     "asia1": ("asia-northeast1", "asia-northeast2"),
     "eur4": ("europe-north1", "europe-west4"),
     "eur5": ("europe-west1", "europe-west2"),
@@ -133,10 +145,10 @@ _DUAL: Final = {
     "eur8": ("europe-west3", "europe-west6"),
     "nam4": ("us-central1", "us-east1"),
 }
-_OUTSIDE_EU: Final = ("europe-west2", "europe-west6")
+_EUROPE_OUTSIDE_EU: Final = ("europe-west2", "europe-west6")
 
-_places: dict[str, tuple[str, ...]] = {}
-_places_lock = threading.Lock()
+_locations = _OncePerProcess[str, tuple[str, ...]]()
+"""By bucket."""
 
 
 def cluster_region(settings: Settings, context: str | None, known: str | None = None) -> str | None:
@@ -161,11 +173,8 @@ def region_warning(
     """
     if region is None:
         return None
-    with _places_lock:
-        if bucket not in _places:
-            _places[bucket] = tuple((places or _ask)(bucket))
-        found = _places[bucket]
-    if not found or any(contains(place, region) for place in found):
+    found = _locations.get(bucket, lambda: tuple((places or _locations_of)(bucket)))
+    if not found or any(location_contains(place, region) for place in found):
         return None
     return (
         f"the bucket gs://{bucket} is in {' and '.join(found)}, and the cluster is in {region}: "
@@ -178,16 +187,16 @@ def bucket_of(uri: str) -> str:
     return uri.removeprefix("gs://").partition("/")[0]
 
 
-def contains(place: str, region: str) -> bool:
+def location_contains(place: str, region: str) -> bool:
     """Return whether *place*, a location of buckets in lower case, contains *region*."""
-    if place in _DUAL:
-        return region in _DUAL[place]
+    if place in _DUAL_REGIONS:
+        return region in _DUAL_REGIONS[place]
     if place == "eu":
-        return region.startswith("europe-") and region not in _OUTSIDE_EU
+        return region.startswith("europe-") and region not in _EUROPE_OUTSIDE_EU
     return place == region or (place in ("us", "asia") and region.startswith(f"{place}-"))
 
 
-def _ask(bucket: str) -> Sequence[str]:
+def _locations_of(bucket: str) -> Sequence[str]:
     from kinetic_payload.stores import open_bucket
 
     # It is only a warning. An object of the bucket can often be read without this permission.
@@ -196,9 +205,9 @@ def _ask(bucket: str) -> Sequence[str]:
     return ()
 
 
-PREFERRED: Final = "kinetic"
+PREFERRED_ACCOUNT: Final = "kinetic"
 """The service account that pods use if it exists."""
-DEFAULT: Final = "default"
+DEFAULT_ACCOUNT: Final = "default"
 """The service account that every namespace has."""
 
 
@@ -212,8 +221,8 @@ class ServiceAccount:
     """For the user."""
 
 
-_found: dict[tuple[str, str, str | None], ServiceAccount] = {}
-_accounts_lock = threading.Lock()
+_accounts = _OncePerProcess[tuple[str, str, str | None], ServiceAccount]()
+"""By server, namespace and name."""
 
 
 def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
@@ -225,45 +234,52 @@ def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
         ConfigurationError: The named service account does not exist.
         ClusterError: The cluster cannot be queried.
     """
-    if named == DEFAULT:
+    if named == DEFAULT_ACCOUNT:
         return ServiceAccount(None)
     where = cluster.identity
     key = (where.server, where.namespace, named)
-    with _accounts_lock:
-        if key not in _found:
-            _found[key] = _look(cluster, named)
-        return _found[key]
+    return _accounts.get(key, lambda: _find_account(cluster, named))
 
 
-def _look(cluster: ApiServer, named: str | None) -> ServiceAccount:
+def _find_account(cluster: ApiServer, named: str | None) -> ServiceAccount:
     namespace = cluster.identity.namespace
     try:
-        found = with_short_timeout(cluster).get("ServiceAccount", named or PREFERRED, brief=True)
+        found = with_short_timeout(cluster).get(
+            "ServiceAccount", named or PREFERRED_ACCOUNT, brief=True
+        )
     except NotPermittedError:
         # A named one is used anyway: if it does not exist, the status of the job reports that.
-        return ServiceAccount(named, None if named else _warning(namespace, "may not be looked up"))
+        return ServiceAccount(
+            named, None if named else _account_warning(namespace, "may not be looked up")
+        )
     if found is not None:
-        return ServiceAccount(named or PREFERRED)
+        return ServiceAccount(named or PREFERRED_ACCOUNT)
     if named is not None:
         raise ConfigurationError(
             f"There is no service account {named!r} in {cluster.identity}.",
             hint=f"Create it (kubectl create serviceaccount {named} --namespace={namespace}), or set "
-            f"KINETIC_SERVICE_ACCOUNT, or service_account in the profile, to another one; {DEFAULT!r} "
+            f"KINETIC_SERVICE_ACCOUNT, or service_account in the profile, to another one; {DEFAULT_ACCOUNT!r} "
             "always exists.",
         )
-    return ServiceAccount(None, _warning(namespace, "does not exist"))
+    return ServiceAccount(None, _account_warning(namespace, "does not exist"))
 
 
-def _warning(namespace: str, why: str) -> str:
+def _account_warning(namespace: str, why: str) -> str:
     return (
-        f"pods run as the service account {DEFAULT!r}, because {PREFERRED!r} {why} in the namespace "
+        f"pods run as the service account {DEFAULT_ACCOUNT!r}, because {PREFERRED_ACCOUNT!r} {why} in the namespace "
         f"{namespace!r}; KINETIC_SERVICE_ACCOUNT names the one to use"
     )
 
 
-_PLACES: Final = ("nodeSelector", "tolerations", "affinity", "schedulerName", "runtimeClassName")
-_LIMIT: Final = 60.0
-"""Seconds for a look-up of the cluster."""
+_PLACEMENT_FIELDS: Final = (
+    "nodeSelector",
+    "tolerations",
+    "affinity",
+    "schedulerName",
+    "runtimeClassName",
+)
+_LOOK_UP_SECONDS: Final = 60.0
+"""The limit of a look-up of the cluster."""
 
 
 def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "") -> str | None:
@@ -278,7 +294,7 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
     obstacle = missing(accelerator, gke.pools)
     if obstacle:
         # A pool may have been added since this process found the cluster.
-        gke = gke.look_up(_LIMIT)
+        gke = gke.look_up(_LOOK_UP_SECONDS)
         obstacle = missing(accelerator, gke.pools)
     if not obstacle:
         return None
@@ -304,7 +320,7 @@ def placement_by_user(
     *settings* are those of a job under Pathways, otherwise None.
     """
     spec = overrides.get("spec", {})
-    found = [f"pod_overrides (spec.{name})" for name in _PLACES if spec.get(name)]
+    found = [f"pod_overrides (spec.{name})" for name in _PLACEMENT_FIELDS if spec.get(name)]
     if QUEUE in labels:
         found.append(f"the queue {labels[QUEUE]!r}")
     if settings is not None:
