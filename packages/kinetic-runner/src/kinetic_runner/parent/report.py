@@ -116,39 +116,36 @@ class Reporter:
         the retries; and, where each host is *replaced_alone*, if one finished: its index does not run again.
         """
         self._until = monotonic() + self.seconds
-        last, message = attempt - 1, ""
-        if preemptions is not None and last > preemptions:
-            disruptions = self._tally_before(attempt).disruptions
-            if disruptions > preemptions:
-                often = "once" if disruptions == 1 else f"{disruptions} times"
-                message = f"Preempted {often}; preemptions={preemptions} allows {preemptions}."
-        if (
-            not message
-            and self.silent_failures
-            and self.retries is not None
-            and last > self.retries
-        ):
-            failures = self._tally_before(attempt).failures
-            if failures > self.retries:
-                message = (
-                    f"{failures} attempts failed; retries={self.retries} allows {self.retries + 1}. The last one "
-                    "left no report: its container was killed, possibly because it ran out of memory."
-                )
-        if not message and replaced_alone and self.host.leader:
-            for number in range(1, attempt):
-                over = [str(end.host) for end in self._ends_of(number) if end.succeeded]
-                if over:
-                    last, message = (
-                        number,
-                        (
-                            f"Host {', '.join(over)} finished attempt {number} and cannot run again: without JobSet, "
-                            "the cluster replaces single hosts only."
-                        ),
-                    )
-                    break
+        last, message = self._refusal(attempt, preemptions, replaced_alone=replaced_alone)
         if message:
             self._write_final("failed", last, message=message)
         return message
+
+    def _refusal(
+        self, attempt: int, preemptions: int | None, *, replaced_alone: bool
+    ) -> tuple[int, str]:
+        """Return the attempt that decides, and why *attempt* is refused; an empty text if it is not."""
+        last = attempt - 1
+        retries = self.retries if self.silent_failures else None
+        if any(limit is not None and last > limit for limit in (preemptions, retries)):
+            tally = self._tally_before(attempt)
+            if preemptions is not None and tally.disruptions > preemptions:
+                number = tally.disruptions
+                often = "once" if number == 1 else f"{number} times"
+                return last, f"Preempted {often}; preemptions={preemptions} allows {preemptions}."
+            if retries is not None and tally.failures > retries:
+                return last, (
+                    f"{tally.failures} attempts failed; retries={retries} allows {retries + 1}. The last one "
+                    "left no report: its container was killed, possibly because it ran out of memory."
+                )
+        for number in range(1, attempt) if replaced_alone and self.host.leader else ():
+            over = [str(end.host) for end in self._ends_of(number) if end.succeeded]
+            if over:
+                return number, (
+                    f"Host {', '.join(over)} finished attempt {number} and cannot run again: without JobSet, "
+                    "the cluster replaces single hosts only."
+                )
+        return last, ""
 
     def _ends_of(self, attempt: int) -> list[HostEnd]:
         from kinetic_payload.records.stored_outcomes import read_host_ends
