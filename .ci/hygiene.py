@@ -8,16 +8,20 @@ import sys
 from pathlib import Path
 
 TOP_LEVEL = {
-    *(
-        ".ci",
-        ".gitignore",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "LICENSE",
-        "README.md",
-        "SECURITY.md",
-    ),
-    *("benchmarks", "dev", "docs", "examples", "packages", "pyproject.toml", "tests"),
+    ".ci",
+    ".gitignore",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "README.md",
+    "SECURITY.md",
+    "benchmarks",
+    "dev",
+    "docs",
+    "examples",
+    "packages",
+    "pyproject.toml",
+    "tests",
 }
 FORBIDDEN = {
     "the host of a package registry": re.compile(r"\b(?:files\.)?(?:pypi|pythonhosted)\.org\b"),
@@ -41,9 +45,8 @@ def main() -> int:
             continue
         text = path.read_text(errors="replace")
         if path.name == "LICENSE" and text != Path("LICENSE").read_text():
-            problems.append(
-                f"{name}: differs from the LICENSE at the top"
-            )  # No link: uv refuses it in archives.
+            # A copy, since uv refuses links in archives.
+            problems.append(f"{name}: differs from the LICENSE at the top")
         for number, line in enumerate(text.splitlines(), 1):
             problems += [
                 f"{name}:{number}: {what}" for what, rule in FORBIDDEN.items() if rule.search(line)

@@ -3,8 +3,8 @@
     python dev/release.py kinetic-runner=0.2.0 kinetic=0.1.1
 
 The checkout must be clean. A released package requires the present versions of Kinetic's other packages; a
-package that is not named keeps its version and its requirements: name each one that changed. Nothing is committed, tagged or uploaded:
-the commands for that are printed. If a check fails, the files are as before.
+package that is not named keeps its version and its requirements: name each one that changed. Nothing is
+committed, tagged or uploaded: the commands for that are printed. If a check fails, the files are as before.
 """
 
 from __future__ import annotations

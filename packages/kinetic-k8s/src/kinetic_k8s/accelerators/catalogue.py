@@ -68,7 +68,8 @@ class MachineSize:
 def largest_machine(accelerator: Accelerator) -> MachineSize | None:
     """Return the largest machine with *accelerator*; None if its size is not known.
 
-    N1 machines, to which GPUs are attached, have no fixed size; that of A4X machines is not known here. The numbers are those of
+    N1 machines, to which GPUs are attached, have no fixed size; that of A4X machines is not known here. The
+    numbers are those of
     https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus and
     https://cloud.google.com/compute/docs/accelerator-optimized-machines.
     """

@@ -40,9 +40,8 @@ def check_data(
         if data.fuse and here:
             _check_mount(data)
     elif data.is_hf:
-        if (
-            here and request.image.mode == "default"
-        ):  # It has the libraries that are installed here.
+        # The default environment has the libraries that are installed here.
+        if here and request.image.mode == "default":
             _check_library(data)
     else:
         if data.fuse and here:

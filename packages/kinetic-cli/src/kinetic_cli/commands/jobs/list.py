@@ -36,13 +36,13 @@ _UNVERIFIED: Final = "UNVERIFIED"
 @click.pass_obj
 def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
     """List jobs with status and age, newest first."""
+    from kinetic.jobs.discover import full_disk_of, statuses_of
+
     if local and cluster is not None:
         raise click.UsageError("--local and --cluster exclude each other.")
     if cluster:
         app.target.given["cluster"] = cluster
     where: Where | None = "local" if local else "cluster" if cluster is not None else None
-    from kinetic.jobs.discover import full_disk_of, statuses_of
-
     handles = app.list_jobs(where)
     statuses = statuses_of(handles)
     _note_unverified(app, statuses)

@@ -169,13 +169,11 @@ def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> str:
         if not is_encodable(text, encoding):
             text, whole = text.encode(encoding, "backslashreplace").decode(encoding), False
         output.line(text)
+    if whole:
+        return ""
     return (
-        ""
-        if whole
-        else (
-            "the printed text does not hold the whole value. "
-            f"To write the whole value: kinetic jobs result {job_id} --output FILE"
-        )
+        "the printed text does not hold the whole value. "
+        f"To write the whole value: kinetic jobs result {job_id} --output FILE"
     )
 
 

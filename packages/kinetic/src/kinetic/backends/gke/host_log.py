@@ -91,7 +91,9 @@ class LogSources:
         """
         own_name = self.record.hosts == 1 and self.record.workload in ("Job", None)
         number, found = max(least, (pod.restarts or 0) + 1 if self.record.hosts > 1 else 1), 0
-        while (claimant := self.observer.claimed_by(self.record, number, pod.host)) is not None:
+        while (
+            claimant := self.observer.claimed_by(self.record.job_id, number, pod.host)
+        ) is not None:
             if own_name and claimant == pod.name:
                 return number
             found = number
@@ -170,7 +172,7 @@ class HostLog:
         live = self._live()
         first = next(live, None)  # This waits for the pod to start.
         attempt = self._patiently(lambda: sources.attempt_of(pod, self._after + 1))
-        has_begun = partial(sources.observer.claimed_by, sources.record, attempt, pod.host)
+        has_begun = partial(sources.observer.claimed_by, sources.record.job_id, attempt, pod.host)
         if first is None and self._patiently(has_begun) is None:
             return
         yield Began(attempt, pod.host)

@@ -60,8 +60,6 @@ _NEW: Final = 300.0
 _PARALLEL: Final = 8
 _MOST: Final = 20
 """Workloads whose objects one call looks for."""
-
-
 _RECENT: Final = 10.0
 """Seconds in which a list is used a second time: `kinetic jobs list` needs it twice."""
 _REPORTED: Final = set[str]()

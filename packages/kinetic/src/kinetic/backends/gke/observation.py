@@ -195,11 +195,8 @@ class Observer:
         """Return the job's pods."""
         return with_short_timeout(self._cluster).list("Pod", labels=of_job(record.job_id))
 
-    def claimed_by(self, record: JobRecord, attempt: int, host: int = 0) -> str | None:
+    def claimed_by(self, job_id: str, attempt: int, host: int) -> str | None:
         """Return the pod that has claimed *attempt* on *host*, or None."""
-        return self._claimant(record.job_id, attempt, host)
-
-    def _claimant(self, job_id: str, attempt: int, host: int = 0) -> str | None:
         name = JobObjects(job_id).claim(attempt, host)
         claim = read_verified(self._store, self._signer, name)
         return None if claim is None else str(fields_of(claim).get("hostname", ""))
@@ -224,7 +221,7 @@ class Observer:
         hosts = 1 if job is None else WorkloadView(job).hosts
         started = {pod.host for pod in views(pods) if pod.runs_function and pod.started}
         missing = (host for host in range(hosts) if hosts == 1 or host not in started)
-        return all(self._claimant(job_id, 1, host) is not None for host in missing)
+        return all(self.claimed_by(job_id, 1, host) is not None for host in missing)
 
     def _absent(self, record: JobRecord) -> Observation:
         """Return the observation of a job without a workload and pods."""
