@@ -129,12 +129,3 @@ def test_a_push_is_not_redirected(server: RegistryServer, repository: Repository
     with pytest.raises(RegistryError, match="redirects to"):
         repository.put_manifest("1", b"{}", "x/y")
     assert len(server.requests) == 1
-
-
-def test_a_registry_that_is_not_there_is_unavailable(environ: Mapping[str, str]) -> None:
-    with RegistryServer() as gone:
-        host = gone.host
-    policy = RetryPolicy(limit=0.2, first=0.01)
-
-    with pytest.raises(RegistryUnavailableError, match=r"refused \(tried for 0.2 s\)"):
-        Registry(environ=environ, policy=policy).repository(f"{host}/kn/image").digest("1")

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 from eager import eager
 
-from kinetic_images.downloads import Downloader
 from kinetic_images.errors import (
-    DownloadUnavailableError,
     RegistryError,
     RegistryLoginError,
     RegistryPermissionError,
@@ -126,33 +124,6 @@ def test_a_blob_slower_than_the_least_rate_is_an_error(
         with pytest.raises(RegistryUnavailableError):
             repository.open_blob(f"sha256:{'a' * 64}", 99).read()
     assert time.monotonic() - before < 6
-
-
-@pytest.mark.parametrize(
-    "serve",
-    [
-        responding(*[bytes([each]) for each in OK * 9], pause=0.1),
-        responding(*[b"HTTP/1.1 100 Continue\r\n\r\n"] * 99, pause=0.1),
-    ],
-    ids=["drips headers", "continues"],
-)
-def test_a_download_from_a_server_that_never_begins_a_response_is_given_up(
-    serve: Callable[[socket.socket], None],
-) -> None:
-    before = time.monotonic()
-    downloader = Downloader(environ={}, policy=RetryPolicy(limit=1))
-    with listening(serve) as host, pytest.raises(DownloadUnavailableError, match="in time"):
-        assert downloader.size(f"http://{host}/a.whl", what="a 1") is None
-    assert time.monotonic() - before < 6
-
-
-def test_an_endless_body_ends(server: RegistryServer, environ: Mapping[str, str]) -> None:
-    server.add_image("kn/image", "1")
-    server.faults.add(times=None, endless=True)
-    repository = Registry(environ=environ, policy=eager()).repository(f"{server.host}/kn/image")
-
-    with pytest.raises(RegistryError, match="more than 4194304 bytes"):
-        repository.manifest("1")
 
 
 def test_connections_are_kept_and_not_shared_with_a_child_process(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -168,24 +167,6 @@ def test_a_stopped_upload_ends_before_the_registry_responds(
 
     with stoppable(stop.is_set), pytest.raises(Stopped):
         push(repository, bytes(20_000_000))
-
-
-@pytest.mark.slow  # It starts a process, and waits for it.
-def test_ctrl_c_ends_an_upload(server: RegistryServer) -> None:
-    server.faults.add(method="PUT", path=UPLOADS, held=True, at=1 << 16, times=None)
-    script = (
-        "import io, sys\n"
-        "from kinetic_images.registry.registry import Registry\n"
-        "repository = Registry(environ={}).repository(sys.argv[1])\n"
-        "repository.upload('sha256:' + '0' * 64, 20_000_000, lambda: io.BytesIO(bytes(20_000_000)), print)\n"
-    )
-    command = [sys.executable, "-u", "-c", script, f"{server.host}/kn/image"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()  # The first piece was sent.
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=50)
-    assert b"KeyboardInterrupt" in errors
 
 
 MOVE = """

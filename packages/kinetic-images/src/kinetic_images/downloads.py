@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from time import monotonic
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -30,7 +29,6 @@ from kinetic_payload.http.session import (
     Outgoing,
     Response,
     Session,
-    followed,
     origin,
 )
 
@@ -104,9 +102,9 @@ class Downloader:
 
         def receive(seconds: float) -> None:
             headers = {"Range": f"bytes={sink.position}-"} if sink.position else {}
-            response, pieces = self._request("GET", url, headers, what, seconds)
+            response = self._request("GET", url, headers, what, seconds)
             # Unread bytes are not worth reading only to reuse the connection.
-            with closing(pieces):
+            with closing(response.pieces) as pieces:
                 if response.status == 206:
                     found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
                     if found is None or int(found[1]) != sink.position:
@@ -117,7 +115,6 @@ class Downloader:
                     if response.status == 416:
                         raise TransientError("it does not have the requested range")
                 for data in pieces:
-                    assert isinstance(data, bytes)
                     count(len(data))
                     sink.put(data)
 
@@ -132,10 +129,10 @@ class Downloader:
 
         def ask(left: float) -> int | None:
             try:
-                response, pieces = self._request("HEAD", url, {}, what, left)
+                response = self._request("HEAD", url, {}, what, left)
             except DownloadError:
                 return None  # Some servers refuse HEAD; if it is more than that, `fetch` says so.
-            pieces.close()
+            response.pieces.close()
             length = response.headers.get("Content-Length", "")
             return int(length) if re.fullmatch(r"[0-9]{1,18}", length) else None
 
@@ -151,7 +148,7 @@ class Downloader:
         def ask(left: float) -> bool:
             try:
                 # Not HEAD, which some servers refuse in this way, too.
-                self._request("GET", url, {"Range": "bytes=0-0"}, what, left)[1].close()
+                self._request("GET", url, {"Range": "bytes=0-0"}, what, left).pieces.close()
             except DownloadMissingError:
                 return True
             return False
@@ -193,9 +190,8 @@ class Downloader:
 
     def _request(
         self, method: str, url: str, headers: Mapping[str, str], what: str, seconds: float
-    ) -> tuple[Response, Generator[Response | bytes, None, None]]:
-        """Send a request and follow redirects; return a response with status 200, 206 or 416, and its body."""
-        opened: list[Generator[Response | bytes, None, None]] = []
+    ) -> Response:
+        """Send a request and follow redirects; return a response with status 200, 206 or 416."""
 
         def check(target: str) -> None:
             if origin(target)[0] not in ("http", "https") or not origin(target)[1]:
@@ -204,29 +200,19 @@ class Downloader:
                     hint="Check the address of the index.",
                 )
 
-        def send(sent: Outgoing) -> Response:
-            parts = urlsplit(sent.url)._replace(netloc=host_of(sent.url))  # Without a user.
-            sent = replace(sent, url=urlunsplit(parts))
-            pieces = self._session.stream(sent, seconds=seconds)
-            response = next(pieces)
-            assert isinstance(response, Response)
-            if response.status in (200, 206, 416):
-                opened.append(pieces)
-            else:
-                pieces.close()
-            return response
-
         login, here = self._authorization(url), self._addresses.get(url, url)
         # Other hosts must not see the credentials.
         own = {} if login is None or origin(here) != origin(url) else {"Authorization": login}
         check(here)
+        here = urlunsplit(urlsplit(here)._replace(netloc=host_of(here)))
         request = Outgoing(
             method=method, url=here, headers={**headers, **own}, accepts_encoded=True
         )
-        response = followed(request, send, check)
-        if not opened:
+        response = self._session.open(request, seconds=seconds, check=check)
+        if response.status not in (200, 206, 416):
+            response.pieces.close()
             raise _refusal(response, what)
-        return response, opened[0]
+        return response
 
 
 def host_of(url: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Generator
-from contextlib import ExitStack
+from contextlib import closing
 from typing import TYPE_CHECKING, cast
 
 from kinetic_images.errors import InvalidImageError
-from kinetic_images.registry.client import Client
+from kinetic_images.registry.client import Client, translated
 from kinetic_images.registry.refusals import Call, Refusal, error_of
 from kinetic_payload.http.retry import TransientError
 from kinetic_payload.http.session import SILENCE_LIMIT, Outgoing
@@ -52,36 +52,35 @@ def _verified(client: Client, call: Call, digest: str, size: int) -> Generator[b
     """Yield nothing once when connected, then the pieces of the blob, within the limits of size and rate."""
     sha, position, waited, policy = hashlib.sha256(), 0, 0.0, client.policy
     body: Generator[bytes, None, None] | None = None
-    with ExitStack() as opened:
 
-        def connect(seconds: float) -> Generator[bytes, None, None]:
-            headers = {"Range": f"bytes={position}-"} if position else {}
-            url = client.url(call, f"blobs/{digest}")
-            request = Outgoing(method="GET", url=url, headers=headers)
-            response, pieces = opened.enter_context(
-                client.streamed(call, request, seconds=min(seconds, SILENCE_LIMIT))
-            )
-            # Another range than the requested one would show in the digest.
-            return pieces if response.status == 206 else _without(pieces, position)
+    def connect(seconds: float) -> Generator[bytes, None, None]:
+        headers = {"Range": f"bytes={position}-"} if position else {}
+        request = Outgoing(method="GET", url=client.url(call, f"blobs/{digest}"), headers=headers)
+        seconds = min(seconds, SILENCE_LIMIT)
+        response = client.attempt(call, request, seconds=seconds, most=None)
+        # Another range than the requested one would show in the digest.
+        whole = position and response.status != 206
+        return _without(response.pieces, position) if whole else response.pieces
 
-        def receive(seconds: float) -> bytes:
-            nonlocal body
-            try:
-                body = body or connect(seconds)
+    def receive(seconds: float) -> bytes:
+        nonlocal body
+        body = body or connect(seconds)
+        try:
+            with translated(call):
                 return next(body, b"")
-            except TransientError:
-                body = None
-                opened.close()
-                raise
+        except TransientError:
+            body = None
+            raise
 
-        def progress() -> int:
-            return position
+    def received() -> int:
+        return position
 
+    try:
         body = client.retried(call, connect)
         yield b""
         while True:
             since = policy.clock()
-            piece = client.retried(call, receive, progress=progress)
+            piece = client.retried(call, receive, progress=received)
             waited += policy.clock() - since
             sha.update(piece)
             position += len(piece)
@@ -96,12 +95,16 @@ def _verified(client: Client, call: Call, digest: str, size: int) -> Generator[b
         found = f"sha256:{sha.hexdigest()}"
         if found != digest:
             raise InvalidImageError(f"Could not {call}: its bytes have the digest {found}.")
+    finally:
+        if body is not None:
+            body.close()
 
 
 def _without(pieces: Generator[bytes, None, None], size: int) -> Generator[bytes, None, None]:
     """Yield *pieces* without their first *size* bytes: the server does not support ranges."""
-    for piece in pieces:
-        rest = piece[size:]
-        size -= min(size, len(piece))
-        if rest:
-            yield rest
+    with closing(pieces):
+        for piece in pieces:
+            rest = piece[size:]
+            size -= min(size, len(piece))
+            if rest:
+                yield rest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Generator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -20,8 +20,6 @@ from kinetic_payload.http.session import (
     Outgoing,
     Response,
     Session,
-    body_of,
-    followed,
     origin,
 )
 
@@ -98,108 +96,31 @@ class Client:
         *,
         seconds: float,
         accept: Collection[int] = (),
-        most: int = LARGEST_ANSWER,
+        most: int | None = LARGEST_ANSWER,
     ) -> Response:
-        """Do as `send`, once.
+        """Do as `send`, once. If *most* is None, the body stays in the `pieces` of the response.
 
         Raises:
             TransientError: Another try may succeed.
             RegistryError: The registry refuses it, or the response cannot be used.
         """
 
-        def exchange(sent: Outgoing) -> Response:
-            return self._session.exchange(sent, most=most, seconds=seconds)
-
-        with _translated(call):
-            response = self._authorized(call, request, seconds, exchange)
+        with translated(call):
+            response = self._authorized(call, request, seconds, most)
             if (
                 request.method == "HEAD"
                 and response.status == 404
                 and not Refusal.of(response).absent
             ):
                 # Some registries say only in the body that the response is theirs, and HEAD has none.
-                response = self._authorized(call, replace(request, method="GET"), seconds, exchange)
+                response = self._authorized(call, replace(request, method="GET"), seconds, most)
         self._check(call, response, accept)
         return response
 
-    @contextmanager
-    def streamed(
-        self, call: Call, request: Outgoing, *, seconds: float, accept: Collection[int] = ()
-    ) -> Generator[tuple[Response, Generator[bytes, None, None]], None, None]:
-        """Send *request* once; yield the response without its body, and the pieces of its body.
-
-        Its status is below 300, or one of *accept*; then the pieces do not matter.
-
-        Raises:
-            TransientError: Another try may succeed.
-            RegistryError: The registry refuses it.
-        """
-        opened: list[Generator[Response | bytes, None, None]] = []
-
-        def exchange(sent: Outgoing) -> Response:
-            for earlier in opened:
-                earlier.close()
-            events = self._session.stream(sent, seconds=seconds)
-            opened[:] = [events]
-            head = next(events)
-            assert isinstance(head, Response)
-            if head.status < 300:
-                return head
-            return replace(head, data=body_of(events, most=LARGEST_ANSWER, seconds=seconds))
-
-        def pieces() -> Generator[bytes, None, None]:
-            with _translated(call):
-                for piece in opened[0]:
-                    assert isinstance(piece, bytes)
-                    yield piece
-
-        try:
-            with _translated(call):
-                response = self._authorized(call, request, seconds, exchange)
-            self._check(call, response, accept)
-            with closing(pieces()) as body:
-                yield response, body
-        finally:
-            for events in opened:
-                events.close()
-
     def _authorized(
-        self,
-        call: Call,
-        request: Outgoing,
-        seconds: float,
-        exchange: Callable[[Outgoing], Response],
-    ) -> Response:
-        def sent_with(header: str | None) -> Response:
-            own = {} if header is None else {"Authorization": header}
-            sent = replace(request, headers={**request.headers, **own})
-            return self._followed(call, sent, exchange)
-
-        header = self._authorizer.header(call)
-        response = sent_with(header)
-        if response.status != 401 or origin(response.url) != origin(request.url):
-            return response
-        try:
-            header = self._authorizer.renew(call, Refusal.of(response).challenges, header, seconds)
-        except RegistryLoginError:
-            self._authorizer.forget(call.host)
-            raise
-        return sent_with(header)
-
-    def _followed(
-        self, call: Call, request: Outgoing, exchange: Callable[[Outgoing], Response]
+        self, call: Call, request: Outgoing, seconds: float, most: int | None
     ) -> Response:
         """Return the response to *request*, redirects followed, which only reading requests may be."""
-        home = origin(request.url)
-
-        def send(sent: Outgoing) -> Response:
-            try:
-                return exchange(sent)
-            except NoResponseError as error:
-                if origin(sent.url) != home:
-                    where = f"{urlsplit(sent.url).hostname}, to which it redirects"
-                    error.reason = f"{where}: {error.reason}"
-                raise
 
         def check(target: str) -> None:
             where = shown(target)
@@ -214,7 +135,24 @@ class Client:
                     hint="Log in to the network, or ask the operator of the registry.",
                 )
 
-        return followed(request, send, check)
+        def sent_with(header: str | None) -> Response:
+            own = {} if header is None else {"Authorization": header}
+            sent = replace(request, headers={**request.headers, **own})
+            response = self._session.open(sent, seconds=seconds, check=check)
+            if most is None and response.status < 300:
+                return response
+            return response.read(most=most or LARGEST_ANSWER, seconds=seconds)
+
+        header = self._authorizer.header(call)
+        response = sent_with(header)
+        if response.status != 401 or origin(response.url) != origin(request.url):
+            return response
+        try:
+            header = self._authorizer.renew(call, Refusal.of(response).challenges, header, seconds)
+        except RegistryLoginError:
+            self._authorizer.forget(call.host)
+            raise
+        return sent_with(header)
 
     def _check(self, call: Call, response: Response, accept: Collection[int]) -> None:
         """Return if *response* can be used.
@@ -245,14 +183,15 @@ class Client:
 
     def _ask_token_service(self, request: Outgoing, seconds: float) -> Response:
         try:
-            return self._session.exchange(request, most=LARGEST_ANSWER, seconds=seconds)
+            response = self._session.open(request, seconds=seconds)
+            return response.read(most=LARGEST_ANSWER, seconds=seconds)
         except NoResponseError as error:
             error.reason = f"the token service {urlsplit(request.url).hostname}: {error.reason}"
             raise
 
 
 @contextmanager
-def _translated(call: Call) -> Generator[None, None, None]:
+def translated(call: Call) -> Generator[None, None, None]:
     """Translate failures of a connection."""
     try:
         yield

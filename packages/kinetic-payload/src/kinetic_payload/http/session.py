@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
@@ -89,6 +89,10 @@ class Outgoing:
     """Whether a body with a content encoding is wanted as it is. Otherwise it is an error."""
 
 
+def _nothing() -> Generator[bytes, None, None]:
+    yield from ()
+
+
 @dataclass(frozen=True)
 class Response:
     """A response, whatever its status."""
@@ -99,6 +103,26 @@ class Response:
     data: bytes = field(repr=False)
     url: str
     """The address that responded."""
+    pieces: Generator[bytes, None, None] = field(default_factory=_nothing, repr=False)
+    """The body of a response from `Session.open`. Read it to its end, or close it."""
+
+    def read(self, *, most: int, seconds: float) -> Response:
+        """Return the response with its body of up to *most* bytes, which arrives within *seconds*.
+
+        Raises:
+            NoResponseError: The body is larger or slower, or incomplete.
+        """
+        data, until = bytearray(), monotonic() + seconds
+        with closing(self.pieces) as pieces:
+            for piece in pieces:
+                data += piece
+                if len(data) > most:
+                    raise NoResponseError(
+                        f"the response has more than {most} bytes", transient=False
+                    )
+                if monotonic() > until:
+                    raise NoResponseError(f"the response took more than {seconds:g} s")
+        return replace(self, data=bytes(data))
 
 
 def origin(url: str) -> tuple[str, str, int]:
@@ -120,50 +144,6 @@ def joined(url: str, location: str) -> str:
         return urljoin(url, location)
     except ValueError:  # It is no address; `origin` has no host for it.
         return location
-
-
-def followed(
-    request: Outgoing,
-    send: Callable[[Outgoing], Response],
-    check: Callable[[str], object],
-) -> Response:
-    """Return `send(request)`, redirects followed; credentials stay at the first origin.
-
-    `check(url)` raises an error if no redirect may lead to *url*.
-
-    Raises:
-        NoResponseError: There are too many redirects.
-    """
-    home = origin(request.url)
-    for _ in range(_MOST_REDIRECTS + 1):
-        response = send(request)
-        target = response.headers.get("Location")
-        if response.status not in _REDIRECTS or target is None:
-            return response
-        target = joined(request.url, target)
-        check(target)
-        headers = dict(request.headers)
-        if origin(target) != home:
-            headers.pop("Authorization", None)
-        request = replace(request, url=target, headers=headers)
-    raise NoResponseError(f"more than {_MOST_REDIRECTS} redirects", transient=False)
-
-
-def body_of(pieces: Iterator[Response | bytes], *, most: int, seconds: float) -> bytes:
-    """Return the rest of a stream, a body of up to *most* bytes that arrives within *seconds*.
-
-    Raises:
-        NoResponseError: It is larger or slower, or incomplete.
-    """
-    data, until = bytearray(), monotonic() + seconds
-    for piece in pieces:
-        assert isinstance(piece, bytes)
-        data += piece
-        if len(data) > most:
-            raise NoResponseError(f"the response has more than {most} bytes", transient=False)
-        if monotonic() > until:
-            raise NoResponseError(f"the response took more than {seconds:g} s")
-    return bytes(data)
 
 
 def tls_context(environ: Mapping[str, str], failure: type[KineticError]) -> ssl.SSLContext:
@@ -267,30 +247,48 @@ class Session:
         self._failure = failure
         self._pools = Pools(environ, failure=failure, proxies=proxies)
 
-    def exchange(self, request: Outgoing, *, most: int, seconds: float) -> Response:
-        """Send *request* and return the response, with a body of up to *most* bytes.
+    def open(
+        self,
+        request: Outgoing,
+        *,
+        seconds: float,
+        check: Callable[[str], object] | None = None,
+    ) -> Response:
+        """Send *request* and return the response; its body is in its `pieces`.
 
         An upload has no limit of time as long as it makes progress. This call ends within a moment if the
-        work of this thread is stopped.
+        work of this thread is stopped. Redirects are followed, and credentials stay at the first origin:
+        `check(url)` raises an error if no redirect may lead to *url*; without it, none is followed.
 
         Raises:
-            NoResponseError: There was no complete response within *seconds*.
+            NoResponseError: Nothing was received for too long, or there are too many redirects.
             KineticError: The machine's certificates cannot be read.
         """
-        with closing(self.stream(request, seconds=seconds)) as pieces:
-            head = next(pieces)
-            assert isinstance(head, Response)
-            return replace(head, data=body_of(pieces, most=most, seconds=seconds))
+        home = origin(request.url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            events = self._events(request, seconds)
+            try:
+                head = cast("Response", next(events))
+            except NoResponseError as error:
+                if origin(request.url) != home:
+                    where = f"{urlsplit(request.url).hostname}, to which it redirects"
+                    error.reason = f"{where}: {error.reason}"
+                raise
+            response = replace(head, pieces=cast("Generator[bytes, None, None]", events))
+            target = response.headers.get("Location")
+            if check is None or response.status not in _REDIRECTS or target is None:
+                return response
+            response.pieces.close()
+            target = joined(request.url, target)
+            check(target)
+            headers = dict(request.headers)
+            if origin(target) != home:
+                headers.pop("Authorization", None)
+            request = replace(request, url=target, headers=headers)
+        raise NoResponseError(f"more than {_MOST_REDIRECTS} redirects", transient=False)
 
-    def stream(
-        self, request: Outgoing, *, seconds: float
-    ) -> Generator[Response | bytes, None, None]:
-        """Send *request*; yield the response without its body, then the pieces of its body.
-
-        Raises:
-            NoResponseError: Nothing was received for too long, or the response is incomplete.
-            KineticError: The machine's certificates cannot be read.
-        """
+    def _events(self, request: Outgoing, seconds: float) -> Generator[Response | bytes, None, None]:
+        """Send *request*; yield the response without its body, then the pieces of its body."""
         exchange = _Exchange(
             self._pools.to(request.url), request, min(seconds, SILENCE_LIMIT), self._failure
         )
