@@ -303,8 +303,8 @@ def test_the_error_of_a_refused_build_has_the_next_step(
     ("settings", "error", "hint"),
     [
         ({"region": "nowhere-east9"}, InvalidBuildError, "build/docs/locations"),
-        ({"service_account": "gone@x.test"}, InvalidBuildError, "gone@x.test exists"),
-        ({"machine_type": "E9_HUGE"}, InvalidBuildError, "machine type"),
+        ({"service_account": "gone@x.test"}, InvalidBuildError, "gone@x.test, exists"),
+        ({"machine_type": "E9_HUGE"}, InvalidBuildError, "E9_HUGE"),
         ({"tags": ("not a tag",)}, InvalidBuildError, "Check the project"),
         ({"project": "other"}, BuildServicePermissionError, "project 'other'"),
         ({"timeout": timedelta(hours=25)}, InvalidBuildError, "Check the project"),

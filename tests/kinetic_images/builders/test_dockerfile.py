@@ -7,6 +7,7 @@ import csv
 import hashlib
 import io
 import json
+import platform
 import subprocess
 import sys
 import tarfile
@@ -19,23 +20,21 @@ import pytest
 from building import a_recipe, package
 from hypothesis import given
 from hypothesis import strategies as st
-from packaging.pylock import Pylock
 from wheel_maker import locked, make_wheel
 
 from kinetic_images.builders.dockerfile import install
+from kinetic_images.builders.dockerfile.container_build import find_uv_program
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_context
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
-from kinetic_images.builders.dockerfile.uv_program import UvProgram, find_uv_program, runs_on
 from kinetic_images.errors import BuildInputError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.recipe import Recipe
-from kinetic_images.targets import Target
 from kinetic_images.uv import find_uv
 
 GOLDEN = Path(__file__).parent / "golden"
-UV = UvProgram("0.13.9")
+UV = "0.13.9"
 SDIST = package(
     "docopt", "0.6.2", file="docopt-0.6.2.tar.gz", address="https://files.test/d.tar.gz"
 )
@@ -71,24 +70,6 @@ def test_a_context_is_the_one_that_was_reviewed(name: str, recipe: Recipe) -> No
     for file in ("Dockerfile", "pylock.toml"):
         made = text_of(context, "install/pylock.toml" if file == "pylock.toml" else file)
         assert (GOLDEN / f"{name}.{file}").read_text() == made
-
-
-def test_the_lock_is_one_that_other_tools_read() -> None:
-    context = recipe_context(a_recipe(SDIST, REPOSITORY, ARCHIVE, package()), UV)
-
-    lock = Pylock.from_dict(tomllib.loads(text_of(context, "install/pylock.toml")))
-
-    found = {each.name: each for each in lock.packages}
-    assert found["six"].wheels is not None
-    assert found["docopt"].sdist is not None
-    assert found["other"].archive is not None
-    vcs = found["thing"].vcs
-    assert vcs is not None
-    assert (vcs.url, vcs.commit_id, vcs.subdirectory) == (
-        "https://git.test/thing",
-        REPOSITORY.sha256,
-        "python",
-    )
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
@@ -179,27 +160,20 @@ def test_input_that_a_build_must_not_have_is_refused(
     assert (obstacle(recipe) is not None) is ("https only" in message)
 
 
-def test_the_uv_of_this_machine_is_used_only_where_it_runs(tmp_path: Path) -> None:
-    def elf(machine: int) -> Path:
-        path = tmp_path / str(machine)
-        path.write_bytes(b"\x7fELF\x02\x01" + bytes(12) + machine.to_bytes(2, "little"))
-        return path
+def test_the_uv_of_this_machine_is_used_only_where_it_runs() -> None:
+    here, other = sorted(("x86_64", "aarch64"), key=lambda name: name != platform.machine())
 
-    arm = Target(python="3.11", machine="aarch64")
-    linux = sys.platform == "linux"
-    assert runs_on(elf(62), Target(python="3.11")) is linux
-    assert runs_on(elf(183), arm) is linux
-    assert not runs_on(elf(62), arm)
-    (tmp_path / "mach").write_bytes(b"\xcf\xfa\xed\xfe" + bytes(40))
-    assert not runs_on(tmp_path / "mach", arm)
-    assert find_uv_program(arm).version == find_uv_program(Target(python="3.11")).version
+    assert (find_uv_program(here)[1] is not None) is (sys.platform == "linux")
+    assert find_uv_program(other) == (find_uv_program(here)[0], None)
 
 
 def test_without_packages_no_uv_travels(tmp_path: Path) -> None:
-    uv = UvProgram("0.13.9", tmp_path / "uv")
 
-    assert "install/uv" not in recipe_context(replace(a_recipe(), packages=()), uv).files
-    assert recipe_context(a_recipe(), uv).files["install/uv"].executable
+    assert (
+        "install/uv"
+        not in recipe_context(replace(a_recipe(), packages=()), UV, tmp_path / "uv").files
+    )
+    assert recipe_context(a_recipe(), UV, tmp_path / "uv").files["install/uv"].executable
 
 
 NETRC = (

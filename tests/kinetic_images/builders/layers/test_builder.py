@@ -281,19 +281,6 @@ def test_an_image_without_a_tag_is_refused(setup: Setup, suffix: str) -> None:
         setup.builder().build(setup.recipe(), image, BuildReports())
 
 
-def test_a_wheel_damaged_in_the_cache_is_downloaded_again(setup: Setup, index: FileServer) -> None:
-    package = setup.wheel("a")
-    path = Path(package.address.removeprefix("file://"))
-    package = replace(package, address=index.add("/a.whl", path.read_bytes()))
-    cached = setup.folder / "cache/wheels" / package.sha256 / package.file
-    cached.parent.mkdir(parents=True)
-    cached.write_bytes(path.read_bytes()[:-30])
-
-    setup.build(setup.recipe(package))
-
-    assert cached.read_bytes() == path.read_bytes()
-
-
 def test_a_failure_names_its_cause_and_leaves_no_tag_and_no_file(
     setup: Setup, index: FileServer
 ) -> None:

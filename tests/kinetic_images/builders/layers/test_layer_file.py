@@ -40,15 +40,6 @@ def test_any_files_are_read_back_and_both_digests_are_right(files: dict[str, byt
     assert found == files
 
 
-def test_the_header_of_gzip_has_no_time_and_no_name() -> None:
-    stream = io.BytesIO()
-
-    in_memory([("a", b"b")], stream)
-
-    flags, time = stream.getvalue()[3], stream.getvalue()[4:8]
-    assert (flags, time) == (0, bytes(4))
-
-
 @pytest.mark.parametrize("piece", [1000, 300_000, 5_000_000])
 def test_a_layer_does_not_depend_on_the_pieces_in_which_content_arrives(piece: int) -> None:
     data = random.Random(1).randbytes(1_000_000) + bytes(1_500_000)

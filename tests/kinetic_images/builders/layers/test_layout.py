@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.builders.layers.layout import finder_files, separate_environment
+from kinetic_images.builders.image_layout import path_files
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 REPORT = "import sys, json; print(json.dumps([sys.path, sorted(vars(sys.modules['__main__']))]))"
@@ -26,7 +26,7 @@ def python(tmp_path: Path) -> Path:
     packages = next((tmp_path / "env/lib").glob("python*/site-packages"))
     (packages / "shared.py").write_text("OURS = False\n")
     (packages / "zzz.pth").write_text(f"{tmp_path}\n")
-    for path, data in finder_files(VERSION).items():
+    for path, data in path_files(VERSION).items():
         if path.endswith("site-packages/000_kn.pth"):
             (packages / "000_kn.pth").write_bytes(data.replace(b"/opt/kn/site", str(site).encode()))
     return tmp_path / "env/bin/python"
@@ -85,11 +85,6 @@ def test_a_base_without_our_folder_starts_without_a_message(python: Path, tmp_pa
 
 
 def test_the_finder_is_where_debian_and_slim_images_look() -> None:
-    folder = "usr/local/lib/python3.12"
+    folder = "/usr/local/lib/python3.12"
     paths = {f"{folder}/{name}-packages/000_kn.pth" for name in ("dist", "site")}
-    assert set(finder_files("3.12")) == paths
-
-
-def test_an_environment_of_the_base_is_named() -> None:
-    assert separate_environment({}) is None
-    assert separate_environment({"CONDA_PREFIX": "/conda"}) == "/conda"
+    assert set(path_files("3.12")) == paths

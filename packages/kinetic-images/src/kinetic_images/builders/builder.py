@@ -10,15 +10,11 @@ from kinetic_images.recipe import Recipe
 from kinetic_payload.progress import TrackProgress, silent
 
 
-def _unreported(text: str) -> None:
-    """Report nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class BuildReports:
     """Where a builder reports its progress."""
 
-    line: Callable[[str], None] = _unreported
+    line: Callable[[str], None] = lambda _: None
     """Report a step, or a line of the build's log."""
     progress: TrackProgress = silent
     """Track work on bytes: downloads, uploads."""

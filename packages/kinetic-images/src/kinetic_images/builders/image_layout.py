@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kinetic_payload.layout import Env
@@ -12,6 +13,8 @@ SITE: Final = f"{PREFIX}/site"
 """The folder of the modules."""
 BIN: Final = f"{PREFIX}/bin"
 """The folder of the commands; it comes first in PATH."""
+LAYER_PREFIX, LAYER_SITE, LAYER_BIN = PREFIX[1:], SITE[1:], BIN[1:]
+"""The same folders as paths in a layer, which have no slash in front."""
 
 _FINDER: Final = f"""\
 import os, site
@@ -42,3 +45,24 @@ def path_files(python: str) -> dict[str, bytes]:
         f"/usr/local/lib/python{python}/{folder}/000_kn.pth": line
         for folder in ("dist-packages", "site-packages")
     }
+
+
+WHITEOUT: Final = ".wh."
+"""The beginning of a file's name that removes a file of the layers below."""
+_LONGEST_NAME: Final = 255
+"""The most bytes of a name in a folder on Linux."""
+_LONGEST_PATH: Final = 4094
+"""The most bytes of a path on Linux, without the slash in front and the NUL at its end."""
+_DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The PATH of containers whose image sets none."""
+
+
+def environment(base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the image changes, given those of its *base*."""
+    return {"PATH": f"{BIN}:{base.get('PATH') or _DEFAULT_PATH}"}
+
+
+def fits(path: str) -> bool:
+    """Return whether *path* is not too long for a file system: such a layer cannot be unpacked."""
+    encoded = path.encode("utf-8", "surrogateescape")
+    return len(encoded) <= _LONGEST_PATH and max(map(len, encoded.split(b"/"))) <= _LONGEST_NAME

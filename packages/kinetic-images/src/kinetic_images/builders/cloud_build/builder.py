@@ -22,9 +22,13 @@ from kinetic_images.builders.dockerfile.container_build import (
     recipe_build,
 )
 from kinetic_images.builders.dockerfile.context import BuildContext
-from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
 from kinetic_images.builders.dockerfile.recipe_context import obstacle
-from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
+from kinetic_images.builders.dockerfile.secrets import (
+    NETRC_SECRET,
+    BuildSecrets,
+    SecretsFor,
+    no_secrets,
+)
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
 from kinetic_images.lock.addresses import is_google_index
 from kinetic_images.recipe import Recipe

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kinetic_images.builders.cloud_build.settings import CloudBuildSettings
 from kinetic_images.builders.dockerfile.container_build import FRESH, ContainerBuild
-from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
+from kinetic_images.builders.dockerfile.secrets import NETRC_SECRET
 from kinetic_images.registry.names import parse_reference
 from kinetic_payload.layout import BUILD_LOGS
 from kinetic_payload.stores.store import Location

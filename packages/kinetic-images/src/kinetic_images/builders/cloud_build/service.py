@@ -215,25 +215,11 @@ def _error_of(error: Exception, what: str, settings: CloudBuildSettings) -> Buil
         ),
         (not isinstance(error, _INVALID), BuilderError, "Cloud Build gave this response."),
         (
-            "service account" in lowered or "serviceaccount" in lowered,
-            InvalidBuildError,
-            f"Check that {account or 'the default account'} exists and is enabled in the project {project!r}.",
-        ),
-        (
-            "location" in lowered or "region" in lowered,
-            InvalidBuildError,
-            f"{settings.region!r} may not be a region of Cloud Build. The list: "
-            "https://cloud.google.com/build/docs/locations",
-        ),
-        (
-            "machine" in lowered,
-            InvalidBuildError,
-            f"The machine type {settings.machine_type} may not be available in {settings.region}.",
-        ),
-        (
             True,
             InvalidBuildError,
-            "Check the project, the region, the machine type and the service account of builds.",
+            f"Check the project {project!r}, the region {settings.region!r} (the list: "
+            "https://cloud.google.com/build/docs/locations), the machine type "
+            f"{settings.machine_type}, and that the account of builds, {account or 'the default one'}, exists.",
         ),
     ]
     kind, hint = next((kind, hint) for matched, kind, hint in matches if matched)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from kinetic_images.builders.docker.failures import engine_failure, one_line
@@ -120,16 +120,23 @@ def find_docker(environ: Mapping[str, str] | None = None) -> Docker:
         "DOCKER_BUILDKIT": "1",
         "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",
     }
-    seen = []
-    for program in _programs(environment.get("PATH", "")):
-        words = _build_help(program, environment)
-        if "--secret" in words:
-            # Otherwise a builder of buildx with the driver docker-container keeps the image to itself.
-            return Docker(program, environment, ("--load",) if "--load" in words else ())
-        seen.append(program)
-    if seen:
+    folders = environment.get("PATH", "").split(os.pathsep)
+    programs = [
+        *filter(None, (shutil.which("docker", path=folder) for folder in folders if folder))
+    ]
+    for program in programs:
+        with suppress(OSError, subprocess.SubprocessError):
+            command = [program, "build", "--help"]
+            done = subprocess.run(
+                command, env=environment, capture_output=True, check=True, timeout=_ANSWER
+            )
+            words = done.stdout.split()
+            if b"--secret" in words:
+                # Otherwise a builder of buildx with the driver docker-container keeps the image to itself.
+                return Docker(program, environment, ("--load",) if b"--load" in words else ())
+    if programs:
         raise DockerNotFoundError(
-            f"{' and '.join(seen)} cannot build with secrets: BuildKit is missing.",
+            f"{' and '.join(programs)} cannot build with secrets: BuildKit is missing.",
             hint="Install the plugin buildx (Debian: docker-buildx or docker.io 20.10), or use another "
             "builder: KINETIC_IMAGE_BUILDER=layers.",
         )
@@ -137,16 +144,6 @@ def find_docker(environ: Mapping[str, str] | None = None) -> Docker:
         "There is no docker on PATH.",
         hint="Install Docker, or use another builder: KINETIC_IMAGE_BUILDER=layers.",
     )
-
-
-def _programs(path: str) -> list[str]:
-    candidates = [Path(folder, "docker") for folder in path.split(os.pathsep) if folder]
-    found = {
-        candidate.resolve(): str(candidate)
-        for candidate in reversed(candidates)
-        if candidate.is_file() and os.access(candidate, os.X_OK)
-    }
-    return list(reversed(found.values()))
 
 
 def check_engine(docker: Docker) -> None:
@@ -176,17 +173,3 @@ def check_engine(docker: Docker) -> None:
             f"The docker engine cannot be used: {one_line(lines[-3:])}",
             hint="Run `docker version` to see why.",
         )
-
-
-def _build_help(program: str, environment: Mapping[str, str]) -> list[str]:
-    try:
-        done = subprocess.run(
-            [program, "build", "--help"],
-            env=dict(environment),
-            capture_output=True,
-            check=False,
-            timeout=_ANSWER,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.decode(errors="replace").split() if done.returncode == 0 else []

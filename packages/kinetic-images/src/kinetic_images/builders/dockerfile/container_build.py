@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, recipe_context
-from kinetic_images.builders.dockerfile.uv_program import find_uv_program
+from kinetic_images.errors import UvNotFoundError
 from kinetic_images.lock.build_indexes import INDEXES, STRATEGY, index_addresses
 from kinetic_images.recipe import Recipe
+from kinetic_images.targets import Machine
 
 FRESH: Final = ("--pull", "--no-cache")
 """The options of `docker build` for a build that is fresh."""
@@ -51,14 +56,37 @@ def recipe_build(recipe: Recipe, image: str, environment: Mapping[str, str]) -> 
     if not _builds_packages(recipe):  # Then indexes have no effect.
         unused = (*INDEXES, STRATEGY)
         environment = {name: environment[name] for name in environment if name not in unused}
-    uv = find_uv_program(recipe.target)
+    version, program = find_uv_program(recipe.target.machine)
     return ContainerBuild(
-        context=recipe_context(recipe, uv, environment=environment),
+        context=recipe_context(recipe, version, program, environment=environment),
         image=image,
         platform=f"linux/{recipe.target.architecture}",
         labels=recipe.labels,
         addresses=tuple(build_addresses(recipe, environment)),
     )
+
+
+def find_uv_program(machine: Machine) -> tuple[str, Path | None]:
+    """Return the version of uv for builds, and its program here if that runs on Linux on *machine*.
+
+    Then a build needs neither pip nor an index for it: on Linux, the program in the distribution `uv` needs
+    glibc 2.17, or no C library at all.
+
+    Raises:
+        UvNotFoundError: The distribution `uv` is not installed.
+    """
+    try:
+        version = importlib.metadata.version("uv")
+        from uv import find_uv_bin
+
+        file = Path(find_uv_bin())
+    except (ImportError, FileNotFoundError) as error:
+        raise UvNotFoundError(
+            "The Python package uv is not installed here, so its version is unknown to builds.",
+            hint="Install it with: pip install uv",
+        ) from error
+    runs_there = (sys.platform, platform.machine()) == ("linux", machine)
+    return version, file if runs_there else None
 
 
 def _builds_packages(recipe: Recipe) -> bool:

@@ -40,8 +40,9 @@ class ContextFile:
         else:
             found = hashlib.sha256(self.content or b"").hexdigest()
         if self.sha256 and found != self.sha256:
+            what = self.content if isinstance(self.content, Path) else "A file of the build"
             raise BuildInputError(
-                f"{_name(self.content)} has changed since it was locked: its SHA-256 is {found}, not "
+                f"{what} has changed since it was locked: its SHA-256 is {found}, not "
                 f"{self.sha256}.",
                 hint="Resolve the dependencies again: KINETIC_REBUILD=1.",
             )
@@ -132,10 +133,6 @@ class _Hashing(io.RawIOBase):
             raise _unreadable(self._path, error) from error
         self.hash.update(data)
         return data
-
-
-def _name(content: bytes | Path | None) -> str:
-    return str(content) if isinstance(content, Path) else "A file of the build"
 
 
 def _opened(path: Path) -> BufferedReader:

@@ -1,9 +1,9 @@
-"""The build context of a recipe."""
+"""The build context of a recipe, and its Dockerfile."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from posixpath import normpath
 from types import MappingProxyType
@@ -12,17 +12,24 @@ from urllib.parse import urlsplit
 
 from kinetic_images.builders.dockerfile import install
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
-from kinetic_images.builders.dockerfile.instructions import INPUTS, dockerfile
-from kinetic_images.builders.dockerfile.uv_program import UvProgram
-from kinetic_images.builders.image_layout import path_files
+from kinetic_images.builders.dockerfile.secrets import CA_SECRET, NETRC_SECRET
+from kinetic_images.builders.image_layout import BIN, PREFIX, path_files
 from kinetic_images.credentials import without_credentials
 from kinetic_images.errors import BuildInputError
-from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import FOLDER, travelling_pylock
 from kinetic_images.recipe import Recipe
 
+INPUTS: Final = "install"
+"""The folder of the context that the installation reads. Other files do not invalidate its cached result."""
 _FETCHED: Final = ("http", "https")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_RUN: Final = "/run/kinetic"
+_GIT: Final = (
+    "command -v git > /dev/null || { "
+    'if [ -s "$CA" ]; then set -- -o "Acquire::https::CAInfo=$CA"; fi; '
+    'apt-get "$@" update -qq && '
+    'apt-get "$@" install -y -qq --no-install-recommends git ca-certificates; }'
+)
 
 
 def obstacle(recipe: Recipe) -> str | None:
@@ -45,11 +52,15 @@ def fetched_addresses(recipe: Recipe) -> list[str]:
 
 
 def recipe_context(
-    recipe: Recipe, uv: UvProgram, *, environment: Mapping[str, str] = _NOTHING
+    recipe: Recipe,
+    uv_version: str,
+    uv_program: Path | None = None,
+    *,
+    environment: Mapping[str, str] = _NOTHING,
 ) -> BuildContext:
     """Return the build context of *recipe*.
 
-    It contains exactly the locked files: by address with their digests, or as copies if they are on this
+    The build installs *uv_version* with pip unless *uv_program*, which runs on the target, is given. The context contains exactly the locked files: by address with their digests, or as copies if they are on this
     machine. *environment* are variables for uv, such as `UV_DEFAULT_INDEX`: builds of source archives take
     their build requirements from there. No credentials are in it; they are build secrets.
 
@@ -60,51 +71,12 @@ def recipe_context(
     found = obstacle(recipe)
     if found is not None:
         raise BuildInputError(found, hint="Use an https address, or build a wheel of the package.")
-    local = [package for package in recipe.packages if package.local_path is not None]
     lock = travelling_pylock(recipe.packages, recipe.target.python)
     settings = {
         "environment": dict(environment),
         "packages": len(recipe.packages),
-        "uv": uv.version,
+        "uv": uv_version,
     }
-    _check_credentials(recipe, environment)
-    placed = path_files(recipe.target.python) | dict(recipe.files)
-    names = {target: f"files/{number}" for number, target in enumerate(sorted(placed))}
-    files = {
-        "Dockerfile": dockerfile(
-            recipe.base,
-            recipe.target.python,
-            [(name, _checked(target)) for target, name in names.items()],
-            needs_git=any(not package.file for package in recipe.packages),
-        ).encode(),
-        f"{INPUTS}/install.py": Path(install.__file__).read_bytes(),
-        f"{INPUTS}/pylock.toml": lock.encode(),
-        f"{INPUTS}/settings.json": json.dumps(settings, indent=1, sort_keys=True).encode(),
-        **{name: placed[target] for target, name in names.items()},
-    }
-    context = {name: ContextFile(content) for name, content in files.items()}
-    for package in local:
-        context[f"{INPUTS}/{FOLDER}/{package.file}"] = _local_file(package)
-    if uv.file is not None and recipe.packages:
-        context[f"{INPUTS}/uv"] = ContextFile(uv.file, executable=True)
-    return BuildContext(context)
-
-
-def _local_file(package: LockedPackage) -> ContextFile:
-    assert package.local_path is not None
-    return ContextFile(package.local_path, sha256=package.sha256)
-
-
-def _checked(target: str) -> str:
-    if not target.startswith("/") or normpath(target) != target or "\n" in target:
-        raise BuildInputError(
-            f"{target!r} is not the path of a file in an image.",
-            hint="Write an absolute path without `.` and `..`.",
-        )
-    return target
-
-
-def _check_credentials(recipe: Recipe, environment: Mapping[str, str]) -> None:
     addresses = [recipe.base, *(package.address for package in recipe.packages)]
     for address in (*addresses, *environment.values()):
         if without_credentials(address) != address and not address.startswith("git+ssh:"):
@@ -113,3 +85,62 @@ def _check_credentials(recipe: Recipe, environment: Mapping[str, str]) -> None:
                 "of the build.",
                 hint="Put them into ~/.netrc.",
             )
+    placed = path_files(recipe.target.python) | dict(recipe.files)
+    for target in placed:
+        if not target.startswith("/") or normpath(target) != target or "\n" in target:
+            raise BuildInputError(
+                f"{target!r} is not the path of a file in an image.",
+                hint="Write an absolute path without `.` and `..`.",
+            )
+    names = {target: f"files/{number}" for number, target in enumerate(sorted(placed))}
+    files = {
+        "Dockerfile": dockerfile(
+            recipe.base,
+            recipe.target.python,
+            [(name, target) for target, name in names.items()],
+            needs_git=any(not package.file for package in recipe.packages),
+        ).encode(),
+        f"{INPUTS}/install.py": Path(install.__file__).read_bytes(),
+        f"{INPUTS}/pylock.toml": lock.encode(),
+        f"{INPUTS}/settings.json": json.dumps(settings, indent=1, sort_keys=True).encode(),
+        **{name: placed[target] for target, name in names.items()},
+    }
+    context = {name: ContextFile(content) for name, content in files.items()}
+    for package in recipe.packages:
+        if package.local_path is not None:
+            copied = ContextFile(package.local_path, sha256=package.sha256)
+            context[f"{INPUTS}/{FOLDER}/{package.file}"] = copied
+    if uv_program is not None and recipe.packages:
+        context[f"{INPUTS}/uv"] = ContextFile(uv_program, executable=True)
+    return BuildContext(context)
+
+
+def dockerfile(
+    base: str, python: str, placed: Sequence[tuple[str, str]], *, needs_git: bool
+) -> str:
+    """Return the Dockerfile of an image on *base*, for CPython *python*.
+
+    *placed* are files of the context with their path in the image. The first stage installs, as root and
+    with secrets; only the resulting folder, and the files, become layers of the image. The user, the
+    entry point and everything else of the base image stay as they are.
+    """
+    lines = [f"FROM {base} AS install", "USER 0:0"]
+    ca = f"--mount=type=secret,id={CA_SECRET},target={_RUN}/ca"
+    if needs_git:
+        lines.append(f"RUN {ca} \\\n    set --; CA={_RUN}/ca; {_GIT}")
+    lines += [
+        f"RUN --mount=type=bind,source={INPUTS},target={_RUN}/install \\",
+        f"    --mount=type=cache,id=kinetic-uv,target={_RUN}/cache \\",
+        f"    --mount=type=secret,id={NETRC_SECRET},target={_RUN}/netrc \\",
+        f"    {ca} \\",
+        f"    python3 -I {_RUN}/install/install.py {_RUN} {PREFIX} {python}",
+        "",
+        f"FROM {base}",
+        f"COPY --from=install {PREFIX} {PREFIX}",
+    ]
+    for pair in placed:
+        # Docker expands variables in the arguments of COPY, also in the JSON form.
+        words = [word.replace("\\", "\\\\").replace("$", "\\$") for word in pair]
+        lines.append(f"COPY {json.dumps(words)}")
+    lines.append(f"ENV PATH={BIN}:$PATH")
+    return "\n".join(lines) + "\n"

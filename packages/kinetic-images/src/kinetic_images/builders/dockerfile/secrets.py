@@ -10,11 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from kinetic_images.builders.dockerfile.instructions import CA_SECRET, NETRC_SECRET
 from kinetic_images.uv import cleaned
 from kinetic_payload.files.private import write_private
 from kinetic_payload.printable import printable_log
 
+CA_SECRET: Final = "ca"  # noqa: S105 - a name
+"""The build secret with the certificates of the authorities to trust."""
+NETRC_SECRET: Final = "netrc"  # noqa: S105 - a name
+"""The build secret with the credentials of indexes and repositories, as in `~/.netrc`."""
 _WORD: Final = r'("(?:[^"\\]|\\.)*"|\S+)'
 _LOGIN: Final = re.compile(rf"\blogin\s+{_WORD}\s+password\s+{_WORD}")
 _HOST: Final = re.compile(r"^machine (\S+)", re.MULTILINE)
@@ -52,16 +55,13 @@ class BuildSecrets:
     def clean(self, line: str) -> str:
         """Return a *line* of a build's log without credentials, colours and control characters."""
         line = line[: len(line) - len(line.lstrip())] + cleaned(line)
-        for password in self._passwords():
-            line = line.replace(password, "***")
-        return printable_log(line)
-
-    def _passwords(self) -> list[str]:
         logins = [tuple(map(_unquoted, found)) for found in _LOGIN.findall(self.netrc)]
         # For some services, a token is the user.
-        found = {user if password in _NO_PASSWORDS else password for user, password in logins}
+        secrets = {user if password in _NO_PASSWORDS else password for user, password in logins}
         # The longest first, because one may be part of another.
-        return sorted((each for each in found if len(each) >= _SHORTEST), key=len, reverse=True)
+        for secret in sorted(secrets, key=len, reverse=True):
+            line = line.replace(secret, "***") if len(secret) >= _SHORTEST else line
+        return printable_log(line)
 
 
 def _unquoted(word: str) -> str:

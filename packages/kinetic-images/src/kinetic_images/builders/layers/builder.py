@@ -9,14 +9,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from kinetic_images.builders.builder import BuildReports
+from kinetic_images.builders.image_layout import WHITEOUT, environment, path_files
 from kinetic_images.builders.layers.bytecode import bytecode_kind
 from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.builders.layers.layout import (
-    WHITEOUT,
-    environment,
-    finder_files,
-    separate_environment,
-)
 from kinetic_images.builders.layers.plan import MOST_LAYERS, plan_layers, room_above
 from kinetic_images.builders.layers.transfer import Transfer
 from kinetic_images.errors import BuildError, InvalidReferenceError
@@ -84,8 +79,8 @@ class LayersBuilder:
                 f"The base image {recipe.base} has {count} layers, and an image with more than "
                 f"{MOST_LAYERS} does not run everywhere."
             )
-        separate = separate_environment(base.config.env)
-        if separate is not None:
+        separate = base.config.env.get("VIRTUAL_ENV") or base.config.env.get("CONDA_PREFIX")
+        if separate:
             return (
                 f"The base image {recipe.base} has a Python environment of its own, {separate}, "
                 "in which layers are not found."
@@ -193,8 +188,8 @@ def files_of(recipe: Recipe) -> dict[str, bytes]:
     Raises:
         BuildError: A path of the recipe is not absolute, or is not safe.
     """
-    files = finder_files(recipe.target.python)
-    for path, content in recipe.files.items():
+    files = {}
+    for path, content in {**path_files(recipe.target.python), **recipe.files}.items():
         parts = path.split("/")
         unsafe = len(parts) < 2 or any(
             part in ("", ".", "..") or part.startswith(WHITEOUT) for part in parts[1:]
@@ -216,7 +211,9 @@ def config_of(base: ImageConfig, layers: Sequence[NamedLayer], labels: Mapping[s
     """
     raw: dict[str, Any] = {key: value for key, value in base.raw.items() if key not in _OUTDATED}
     settings: dict[str, Any] = dict(raw.get("config") or {})
-    settings["Env"] = _changed(settings.get("Env") or (), environment(base.env))
+    before = dict(entry.partition("=")[::2] for entry in settings.get("Env") or ())
+    variables = {**before, **environment(base.env)}
+    settings["Env"] = [f"{name}={value}" for name, value in variables.items()]
     settings["Labels"] = {**(settings.get("Labels") or {}), **labels}
     created = raw.get("created") or _EPOCH
     diff_ids = [*base.diff_ids, *(layer.blob.diff_id for layer in layers)]
@@ -250,9 +247,3 @@ def manifest_of(base: Manifest, config: bytes, layers: Iterable[NamedLayer]) -> 
             ),
         ),
     )
-
-
-def _changed(entries: Iterable[str], changes: Mapping[str, str]) -> list[str]:
-    """Return the variables *entries* (`NAME=value`) with *changes*, in their order."""
-    before = dict(entry.partition("=")[::2] for entry in entries)
-    return [f"{name}={value}" for name, value in {**before, **changes}.items()]

@@ -16,9 +16,9 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
+from kinetic_images.builders.image_layout import LAYER_BIN, LAYER_SITE, WHITEOUT, fits
 from kinetic_images.builders.layers.bytecode import LARGEST_SOURCE, cached_path, compiled
 from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter
-from kinetic_images.builders.layers.layout import BIN, SITE, WHITEOUT, fits
 from kinetic_images.builders.layers.wheel_contents import Wheel
 
 INTERPRETER: Final = b"#!/usr/bin/env python3"
@@ -54,7 +54,7 @@ _RATE: Final = 2e6
 _LARGEST_RATIO: Final = 1032
 """The highest ratio of compression that deflate reaches: https://zlib.net/zlib_tech.html"""
 _INSTALLER: Final = b"kinetic\n"
-_PYTHON_PROGRAM: Final = re.compile(rf"{BIN}/pythonw?[0-9.]*")
+_PYTHON_PROGRAM: Final = re.compile(rf"{LAYER_BIN}/pythonw?[0-9.]*")
 
 
 def write_layer(
@@ -120,7 +120,7 @@ class _Installation:
         except ValueError as error:
             raise wheel.error(str(error)) from error
         # An entry point takes the place of a script of the same name, as in pip.
-        programs = {f"{BIN}/{name}" for name in self._programs}
+        programs = {f"{LAYER_BIN}/{name}" for name in self._programs}
         entries = [entry for entry in wheel.entries if entry.path not in programs]
         cached = {cached_path(entry.path) for entry in entries if entry.is_source}
         # Bytecode from a wheel is out of date: it names another time of its source.
@@ -133,7 +133,7 @@ class _Installation:
             size = min(entry.info.file_size, entry.info.compress_size * _LARGEST_RATIO)
             rate = _SOURCE_RATE if entry.is_source and size <= LARGEST_SOURCE else _RATE
             self.seconds += size / rate
-        info = f"{SITE}/{wheel.dist_info}"
+        info = f"{LAYER_SITE}/{wheel.dist_info}"
         self._installer, self._record = f"{info}/INSTALLER", f"{info}/RECORD"
         self.paths = [
             *(entry.path for entry in self._entries),
@@ -182,7 +182,7 @@ class _Installation:
             else:
                 add(path, size, content, executable=entry.executable)
             rows.append((recorded_path(path), *recorded))
-        programs = [(f"{BIN}/{name}", data) for name, data in sorted(self._programs.items())]
+        programs = [(f"{LAYER_BIN}/{name}", data) for name, data in sorted(self._programs.items())]
         for path, data in (*programs, (self._installer, _INSTALLER)):
             add(path, len(data), iter((data,)), executable=path != self._installer)
             digest = recorded_hash(hashlib.sha256(data).digest())
@@ -201,7 +201,7 @@ def _hashed(pieces: Iterable[bytes], sha: hashlib._Hash) -> Iterator[bytes]:
 
 def recorded_path(path: str) -> str:
     """Return *path*, of the image, as RECORD names it."""
-    return posixpath.relpath(path, SITE)
+    return posixpath.relpath(path, LAYER_SITE)
 
 
 def recorded_hash(digest: bytes) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Final
 
-from kinetic_images.builders.layers.layout import PREFIX
+from kinetic_images.builders.image_layout import LAYER_PREFIX
 
 _PIECE: Final = 256 << 10
 """Bytes that are hashed and compressed at a time: always as many, because isal's output depends on that."""
@@ -86,7 +86,7 @@ class LayerWriter:
         """Return the folders above *path*, from ours on, that were not added yet."""
         found: list[str] = []
         for folder in map(str, PurePosixPath(path).parents):
-            if folder in self._folders or not f"{folder}/".startswith(f"{PREFIX}/"):
+            if folder in self._folders or not f"{folder}/".startswith(f"{LAYER_PREFIX}/"):
                 break
             found.insert(0, folder)
         self._folders.update(found)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kinetic_images.builders.image_layout import LAYER_PREFIX
 from kinetic_images.builders.layers.conversion import VERSION
-from kinetic_images.builders.layers.layout import PREFIX
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.recipe import LAYOUT
 
@@ -76,5 +76,5 @@ def layer_key(packages: Iterable[LockedPackage], *, bytecode: str | None) -> str
     """Return the digest of everything that determines the content of the layer of *packages*."""
     # The name of the file is an ingredient: headers are placed by it.
     wheels = [[package.sha256, package.file] for package in packages]
-    text = json.dumps([VERSION, LAYOUT, PREFIX, bytecode, wheels])
+    text = json.dumps([VERSION, LAYOUT, LAYER_PREFIX, bytecode, wheels])
     return hashlib.sha256(text.encode()).hexdigest()

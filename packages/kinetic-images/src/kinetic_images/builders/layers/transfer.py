@@ -17,7 +17,6 @@ from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.layers.layer_file import LayerBlob, in_memory
 from kinetic_images.builders.layers.plan import PlannedLayer
 from kinetic_images.builders.layers.worker import convert
-from kinetic_images.errors import InvalidWheelError
 from kinetic_images.kept_records import find_record, keep_record
 from kinetic_images.registry.oci import Descriptor
 from kinetic_images.registry.repository import Repository
@@ -150,15 +149,7 @@ class Transfer:
             get = partial(self.wheels.get, advance=downloaded)
             wheels = parallel_map(get, layer.packages, threads=_DOWNLOADS)
             with Temporary(str(self.cache / "partial")) as file:
-                try:
-                    blob = write(wheels, file.path)
-                except InvalidWheelError:
-                    damaged = [each for each in layer.packages if self.wheels.drop_damaged(each)]
-                    if not damaged:
-                        raise
-                    wheels = [self.wheels.get(package) for package in layer.packages]
-                    os.ftruncate(file.fd, 0)
-                    blob = write(wheels, file.path)
+                blob = write(wheels, file.path)
                 keep_record(self._record(layer), asdict(blob))
                 if not self.repository.has_blob(blob.digest):
                     content = partial(open_shared, file.fd, blob.size)

@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 
 from packaging.utils import canonicalize_name
 
-from kinetic_images.builders.layers.layout import BIN, INCLUDE, PREFIX, SITE, WHITEOUT, fits
+from kinetic_images.builders.image_layout import LAYER_BIN, LAYER_PREFIX, LAYER_SITE, WHITEOUT, fits
 from kinetic_images.errors import InvalidWheelError
 
 try:
@@ -57,7 +57,7 @@ class WheelEntry:
     @property
     def is_source(self) -> bool:
         """Whether it is a module in Python."""
-        return self.path.endswith(".py") and self.path.startswith(f"{SITE}/")
+        return self.path.endswith(".py") and self.path.startswith(f"{LAYER_SITE}/")
 
 
 class Wheel:
@@ -73,7 +73,8 @@ class Wheel:
         self._stream = path.open("rb")
         try:
             self._archive = self._opened()
-            infos = [info for info in self._archive.infolist() if not _is_folder(info)]
+            listed = self._archive.infolist()
+            infos = [each for each in listed if each.file_size or not each.filename.endswith("/")]
             if sum(info.compress_size for info in infos) > path.stat().st_size:
                 raise self.error("its files overlap")
             self.dist_info = self._dist_info(infos)
@@ -97,7 +98,8 @@ class Wheel:
         """Return the error that names this wheel."""
         return InvalidWheelError(
             f"The wheel {self.file} cannot be installed: {problem}.",
-            hint="Use another version of the package, or report this to its authors.",
+            hint="Use another version of the package, or report this to its authors. If a disk has damaged the "
+            "file, remove the folder cache/downloads of Kinetic's home.",
         )
 
     def text(self, name: str, *, most: int = _LARGEST_METADATA) -> str | None:
@@ -194,14 +196,14 @@ class Wheel:
         if top == self.dist_info and rest in _OF_INSTALLERS:
             return None, False
         if not _is_data(name):
-            return f"{SITE}/{name}", False
+            return f"{LAYER_SITE}/{name}", False
         scheme, _, inner = rest.partition("/")
         root = {
-            "purelib": SITE,
-            "platlib": SITE,
-            "scripts": BIN,
-            "data": PREFIX,
-            "headers": f"{INCLUDE}/{self.name}",
+            "purelib": LAYER_SITE,
+            "platlib": LAYER_SITE,
+            "scripts": LAYER_BIN,
+            "data": LAYER_PREFIX,
+            "headers": f"{LAYER_PREFIX}/include/{self.name}",
         }.get(scheme)
         if root is None or not inner:
             raise self.error(f"{name!r} is of an unknown kind, {scheme!r}")
@@ -212,10 +214,6 @@ def _is_data(name: str) -> bool:
     """Return whether *name* is in the folder of files that are placed by their kind."""
     top, _, rest = name.partition("/")
     return top.endswith(".data") and bool(rest)
-
-
-def _is_folder(info: zipfile.ZipInfo) -> bool:
-    return info.filename.endswith("/") and info.file_size == 0
 
 
 def _problem(info: zipfile.ZipInfo) -> str | None:

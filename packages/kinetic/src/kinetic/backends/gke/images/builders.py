@@ -187,8 +187,7 @@ class ClusterBuilders:
     ) -> CloudBuildBuilder:
         from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
         from kinetic_images.builders.cloud_build.settings import secret_version
-        from kinetic_images.builders.dockerfile.instructions import NETRC_SECRET
-        from kinetic_images.builders.dockerfile.secrets import BuildSecrets
+        from kinetic_images.builders.dockerfile.secrets import NETRC_SECRET, BuildSecrets
         from kinetic_images.lock.build_indexes import build_indexes
         from kinetic_images.lock.index_credentials import IndexCredentials
 
