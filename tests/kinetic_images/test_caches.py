@@ -103,7 +103,7 @@ def test_choices_are_kept_for_half_a_year_and_remains_of_killed_processes_for_a_
 ) -> None:
     ages = {
         "locks/a.toml": 179, "locks/b.toml": 181, "locks/a.toml.lock": 400, "locks/b.toml.lock": 400,
-        "locks/c.toml.failed": 2, "locks/.c-scratch/netrc": 2, "images/a.json": 179, "images/b.json": 181,
+        "locks/.c-scratch/netrc": 2, "images/a.json": 179, "images/b.json": 181,
         "images/last/b.json": 181, "images/checked/b": 181, "layers/records/b.json": 31,
         "layers/partial/b": 0, "downloads/partial/b": 2, "wheels/x/y.whl": 400, "trees/x": 400,
     }  # fmt: skip

@@ -21,7 +21,6 @@ from kinetic.home.environments import LAST_USED
 from kinetic.home.liveness import is_alive
 from kinetic.home.paths import Home
 from kinetic.testing import eventually
-from kinetic_images.single_flight import failure_file
 from kinetic_payload.files.locks import locked
 from kinetic_payload.layout import JobObjects, context_object
 from kinetic_payload.records.encode import encode
@@ -304,8 +303,6 @@ def test_an_environment_that_is_used_during_the_collection_is_kept(tmp_path: Pat
         (folder / LAST_USED).touch()
         age(folder / LAST_USED)
         age(folder)
-    failure_file(unused).touch()
-    age(failure_file(unused))
     collector = (
         "import sys; from kinetic.home.collection import collect; from pathlib import Path\n"
         "from kinetic.home.paths import Home; from kinetic_payload.stores.folder.store import FolderStore\n"
@@ -321,7 +318,6 @@ def test_an_environment_that_is_used_during_the_collection_is_kept(tmp_path: Pat
 
     assert used.exists()
     assert not unused.exists()
-    assert not failure_file(unused).exists()
 
 
 def test_a_home_is_collected_once_a_day_from_its_second_day_on(tmp_path: Path) -> None:

@@ -326,41 +326,6 @@ def test_processes_and_threads_at_once_make_an_environment_once(project: Project
     assert project.runs() == MADE
 
 
-def test_processes_that_wait_for_a_failing_attempt_share_its_failure_and_later_ones_try_again(
-    project: Project,
-) -> None:
-    project.require("alpha>=99")
-    started, released = project.folder / "started", project.folder / "released"
-    os.mkfifo(started)
-    os.mkfifo(released)
-    slow = slow_uv(project, f"echo > {started}; read x < {released}")
-
-    def lines(process: subprocess.Popen[str], count: int) -> list[str]:
-        assert process.stdout is not None
-        return sorted(process.stdout.readline().partition(" ")[0] for _ in range(count))
-
-    copy = project.folder / "copy"
-    shutil.copytree(project.root, copy)
-    first = start(project, project.root, slow)
-    assert started.read_text() == "\n"
-    assert lines(first, 2) == ["Resolving", "The"]
-    others = [start(project, root, slow) for root in (project.root, copy)]
-    assert [lines(other, 2) for other in others] == [["The", "The"]] * 2
-    released.write_text("\n")
-
-    for process, root in ((first, project.root), *zip(others, (project.root, copy), strict=True)):
-        line = f"places {root}/requirements.txt:3 True\n"
-        assert process.communicate()[0] == 2 * line
-    assert project.runs() == ["pip compile"]
-
-    with pytest.raises(InstallError):
-        project.ensure()
-    assert project.runs() == ["pip compile"] * 2
-    project.wheel("alpha", version="99")
-    project.ensure()
-    assert not [path for path in (project.home / "environments").iterdir() if ".f" in path.name]
-
-
 def test_a_thread_that_waits_for_an_attempt_whose_uv_is_killed_makes_the_environment(
     project: Project,
 ) -> None:

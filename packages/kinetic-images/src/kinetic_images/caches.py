@@ -15,7 +15,6 @@ from time import time
 from typing import Final
 
 from kinetic_images.lock.cache import FOLDER as LOCKS
-from kinetic_images.single_flight import FAILED
 from kinetic_images.wheel_files import WheelFiles
 from kinetic_payload.files.due import is_due
 from kinetic_payload.files.locks import locked
@@ -56,7 +55,6 @@ def collect(home: Path, now: float, *, downloads_size: int = DOWNLOADS_SIZE) -> 
         with suppress(OSError):
             if scratch.stat().st_mtime < now - _DAY:
                 shutil.rmtree(scratch, ignore_errors=True)
-    _remove_old(folder.glob(f"*{FAILED}"), now - _DAY)
     _remove_old(folder.glob("*.toml"), now - CHOICES_AGE)
     for path in folder.glob("*.toml.lock"):
         if not path.with_suffix("").exists():

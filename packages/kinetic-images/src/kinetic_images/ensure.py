@@ -33,8 +33,7 @@ from kinetic_images.errors import (
     DownloadLoginError,
     DownloadUnavailableError,
 )
-from kinetic_images.history import changed_ingredients, remember
-from kinetic_images.kept_records import SharedRecords
+from kinetic_images.kept_records import SharedRecords, find_record, keep_record
 from kinetic_images.lock.cache import lock_text, same_files
 from kinetic_images.lock.jax import Category, with_accelerator_jax
 from kinetic_images.lock.packages import Lock, LockedPackage
@@ -181,17 +180,22 @@ def _ensured(
 ) -> EnsuredImage:
     name = parse_reference(request.repository).tagged(recipe.tag)
     digest = services.registry.digest(str(name))
-    built_by, last = None, _last_recipe(request, services)
+    built_by = None
+    project = [str(request.dependencies.source or ""), request.category, request.machine]
+    key = hashlib.sha256(json.dumps([*project, request.repository]).encode()).hexdigest()
+    last = services.home / "cache" / "images" / "last" / f"{key}.json"
+    before = find_record(last) or {}
     if digest is not None:
         services.resolved()
     else:
         builder = _chosen(services.builders(), recipe, services.reports)
         builder.check(recipe, str(name))
         services.resolved()
-        services.reports.line(changed_ingredients(last, recipe))
+        services.reports.line(recipe.changed_since(before))
         digest, built_by = _build_once(request, recipe, str(name), builder, services)
         collect_daily(services.home)
-    remember(last, recipe)
+    if before != recipe.record:
+        keep_record(last, recipe.record)
     return EnsuredImage(
         reference=str(name.at(digest)), recipe=recipe, notes=notes, built_by=built_by
     )
@@ -373,11 +377,3 @@ def who_am_i() -> str:
     except (KeyError, OSError):  # In a container, a user may have no name.
         user = "unknown"
     return f"{user}@{platform.node()}"
-
-
-def _last_recipe(request: ImageRequest, services: ImageServices) -> Path:
-    """Return where the ingredients of the last image of a project are recorded."""
-    source = request.dependencies.source
-    text = json.dumps([str(source or ""), request.category, request.machine, request.repository])
-    key = hashlib.sha256(text.encode()).hexdigest()
-    return services.home / "cache" / "images" / "last" / f"{key}.json"

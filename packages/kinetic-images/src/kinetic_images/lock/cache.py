@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from kinetic_images.dependencies import OWN_NAMES
 from kinetic_images.kept_records import mark_used
@@ -19,10 +19,12 @@ from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.pylock import kept_pylock, pylock_text
 from kinetic_images.lock.request import LockRequest, requirement_name
-from kinetic_images.lock.resolve import explained, resolve
-from kinetic_images.single_flight import single_flight
+from kinetic_images.lock.resolve import resolve
 from kinetic_images.uv import find_uv
+from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import make_folder, read_private, write_private
+
+T = TypeVar("T")
 
 FOLDER: Final = ("cache", "locks")
 """The folder of kept locks in a home, as parts of its path."""
@@ -71,15 +73,29 @@ def ensure_lock(
         write_private(path, lock_text(lock).encode())
         return lock
 
-    return single_flight(
-        path,
-        ready=ready,
-        make=make,
-        waiting=partial(
-            report, "The same dependencies are being resolved already; waiting for that."
-        ),
-        explain=lambda error: explained(error, request.declared, "could not be resolved"),
-    )
+    waiting = partial(report, "The same dependencies are being resolved already; waiting for that.")
+    return single_flight(path, ready=ready, make=make, waiting=waiting)
+
+
+def single_flight(
+    path: Path,
+    *,
+    ready: Callable[[], T | None],
+    make: Callable[[], T],
+    waiting: Callable[[], None],
+) -> T:
+    """Return the result of *ready* if it is not None; otherwise *make* it, or wait while another process does.
+
+    `{path}.lock` is held while it is made. If that fails, a process that waited tries it itself. *waiting* is called
+    once if there is something to wait for.
+    """
+    found = ready()
+    if found is not None:
+        return found
+    make_folder(path.parent)
+    with locked(f"{path}.lock", waiting=waiting):
+        found = ready()  # Another process may have made it while we waited.
+        return make() if found is None else found
 
 
 def same_files(first: Iterable[LockedPackage], second: Iterable[LockedPackage]) -> bool:
@@ -117,8 +133,7 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
     except ValueError:  # Also `DependencyError`.
         return None
     own = {requirement_name(text): path for text, path in request.own.items()}
-    is_here = any(package.local_path is not None for package in packages)
-    folders = package_folders(request.dependencies) if is_here else PackageFolders((), False)
+    folders = package_folders(request.dependencies)
     here = []
     for package in packages:
         found = _on_this_machine(

@@ -229,14 +229,11 @@ def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
 
 def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> None:
     from kinetic.home.environments import remove_environment
-    from kinetic_images.single_flight import FAILED
 
     for path in _children(home.environments):
         with suppress(OSError):
             if is_digest(path.name) and path.name not in kept and path.is_dir():
                 remove_environment(Path(home.path), path.name, unused_since=oldest)
-            elif path.suffix == FAILED and is_digest(path.stem) and path.stat().st_mtime < oldest:
-                path.unlink()
 
 
 def _collect_contexts(store: Store, oldest: float) -> None:

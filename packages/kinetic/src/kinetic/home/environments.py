@@ -29,7 +29,7 @@ from kinetic.requirements import BUCKET_CLIENT, BUCKET_REQUIREMENT, PICKLE
 from kinetic.user_warnings import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
-from kinetic_images.lock.cache import ensure_lock, same_files
+from kinetic_images.lock.cache import ensure_lock, same_files, single_flight
 from kinetic_images.lock.own import FOLDER, own_wheels_of
 from kinetic_images.lock.packages import Lock
 from kinetic_images.lock.project_locks import find_lock
@@ -38,7 +38,6 @@ from kinetic_images.lock.request import LockRequest
 from kinetic_images.lock.resolve import explained
 from kinetic_images.lock.uv_input import write_install_input
 from kinetic_images.lock.vanished import replaceable, vanished_files
-from kinetic_images.single_flight import single_flight
 from kinetic_images.uv import Uv, find_uv
 from kinetic_images.wheels import copied_wheel
 from kinetic_payload.files.locks import locked
@@ -169,7 +168,6 @@ class _Place:
             ready=partial(_ready, folder),
             make=make,
             waiting=partial(self.report, _WAITING),
-            explain=partial(_explain, dependencies=self.dependencies),
         )
 
 
@@ -312,11 +310,8 @@ def _install(venv: Path, lock: Lock, place: _Place, uv: Uv, scratch: Path) -> st
     try:
         return uv.run(*command, folder=scratch, project=given.project, more=given.variables)
     except InstallError as error:
-        raise _explain(error, place.dependencies) from None  # Its text is in the message.
-
-
-def _explain(error: InstallError, dependencies: Dependencies) -> InstallError:
-    return explained(error, dependencies, "could not be installed")
+        # Its text is in the message.
+        raise explained(error, place.dependencies, "could not be installed") from None
 
 
 def _clear(folder: Path) -> None:
