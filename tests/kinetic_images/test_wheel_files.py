@@ -162,7 +162,7 @@ def test_a_local_wheel_is_used_in_place_unless_it_changed(tmp_path: Path) -> Non
         files.get(package)
 
 
-def test_the_size_is_that_of_the_lock_the_cache_or_the_server_and_damaged_files_are_dropped(
+def test_the_size_is_that_of_the_lock_the_cache_or_the_server(
     index: FileServer, tmp_path: Path
 ) -> None:
     package, files = a_package(index), files_in(tmp_path)
@@ -170,14 +170,9 @@ def test_the_size_is_that_of_the_lock_the_cache_or_the_server_and_damaged_files_
     assert files.size(replace(package, size=7)) == 7
     assert index.requests == []
     assert files.size(package) == len(DATA)
-    path = files.get(package)
+    files.get(package)
     del index.files["/p.whl"]
     assert files.size(package) == len(DATA)
-
-    assert not files.drop_damaged(package)
-    path.write_bytes(b"damaged")
-    assert files.drop_damaged(package)
-    assert not path.exists()
 
 
 def test_interrupted_downloads_are_removed_after_a_day(tmp_path: Path) -> None:

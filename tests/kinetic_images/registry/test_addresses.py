@@ -33,7 +33,7 @@ def test_hosts_that_the_docker_daemon_calls_insecure_are_reached_without_encrypt
 ) -> None:
     file = tmp_path / ".config" / "docker" / "daemon.json"
     file.parent.mkdir(parents=True)
-    names = ["Registry.corp:5000", "10.1.0.0/16", "http://plain.corp", 7]
+    names = ["Registry.corp:5000", "10.1.0.0/16", "http://plain.corp"]
     file.write_text(json.dumps({"insecure-registries": names}))
     addresses = Addresses({"HOME": str(tmp_path)})
 

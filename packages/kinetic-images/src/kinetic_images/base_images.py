@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,6 @@ from kinetic_images.ensure import ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.names import Reference, parse_reference
 from kinetic_images.registry.registry import Registry
-from kinetic_images.registry.repository import Repository
 from kinetic_payload.errors import KineticError
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ def _move(
             f"The image {name.at(digest)} was built, and is gone.",
             hint="A cleanup rule of the registry may have removed it. Build it again.",
         )
-    replaced = None if before is None else _python_in(repository, before)
+    replaced = None
+    with suppress(KineticError):  # It may be anything.
+        replaced = python_of(repository.image(before, "amd64").config) if before else None
     repository.put_manifest(name.version, manifest.data, manifest.media_type)
     if replaced in (None, python):
         return True, ()
@@ -138,11 +140,3 @@ def _move(
         f"{name} had Python {replaced} before. Jobs that are submitted from Python {replaced} are refused now: "
         "publish images for each Python in a repository of its own.",
     )
-
-
-def _python_in(repository: Repository, digest: str) -> str | None:
-    """Return the minor version of Python in the image *digest*; None if it is not known."""
-    try:
-        return python_of(repository.image(digest, "amd64").config)
-    except KineticError:  # It may be anything.
-        return None

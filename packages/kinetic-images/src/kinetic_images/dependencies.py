@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.projects import (
-    Project,
     read_pyproject,
     settings_folder,
     without_project,
 )
-from kinetic_images.declared.pyproject import Chosen
+from kinetic_images.declared.pyproject import Chosen, Pyproject
 from kinetic_images.declared.requirement_files import Option, read_requirements
 from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
 from kinetic_images.declared.uv_files import PYPROJECT, find_settings
@@ -237,10 +237,10 @@ def read_dependencies(
     roots = {folder.resolve(), (project or folder).resolve()}
     environment = inherited(environ)
     variables = {"PROJECT_ROOT": str(folder), **environment}
-    read: list[Project] = []
+    read: list[Pyproject] = []
     if source.name == PYPROJECT:
         pyproject = read_pyproject(source, environ=variables)
-        read.append(Project(source, pyproject))
+        read.append(pyproject)
         declared = pyproject.declared
     else:
         declared = read_requirements(
@@ -254,28 +254,33 @@ def read_dependencies(
             declared = replace(declared, notes=(*declared.notes, note))
     declared, inner = without_project(declared, folder, roots, variables)
     read += inner
-    own = [line for line in declared.requirements if line.name in OWN_NAMES]
+    own = tuple(line for line in declared.requirements if line.name in OWN_NAMES)
+    notes = [
+        f"{line.place}: {setting.partition('=')[0]} was ignored: only pip has this option."
+        for line in declared.requirements
+        for setting in line.settings
+    ]
+    notes += [
+        f"{line.place}: {line.canonical} is not taken from an index: {_OWN_COPY}" for line in own
+    ]
+    named: dict[str, Mapping[str, Any]] = {}
+    for index in chain.from_iterable(part.indexes for part in read):
+        named.setdefault(index["name"], index)
+    main = read[0] if source.name == PYPROJECT else None
     found = Dependencies(
         source=source,
         folder=folder,
         requirements=tuple(line for line in declared.requirements if line.name not in OWN_NAMES),
-        own=tuple(own),
+        own=own,
         constraints=declared.constraints,
         options=declared.options,
-        source_indexes=_unique_by_name(index for part in read for index in part.pyproject.indexes),
+        source_indexes=tuple(named.values()),
         local=declared.local,
-        chosen=read[0].pyproject.chosen if source.name == PYPROJECT else Chosen(),
-        requires_python=read[0].pyproject.requires_python if source.name == PYPROJECT else None,
-        notes=(*declared.notes, *_settings_notes(declared.requirements), *_own_notes(own)),
+        chosen=main.chosen if main else Chosen(),
+        requires_python=main.requires_python if main else None,
+        notes=(*declared.notes, *notes),
     )
     return _with_settings(found, find_settings(settings_folder(folder), environment))
-
-
-def _unique_by_name(indexes: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    named: dict[str, Mapping[str, Any]] = {}
-    for index in indexes:
-        named.setdefault(index["name"], index)
-    return tuple(named.values())
 
 
 def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
@@ -306,18 +311,6 @@ def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
         settings=settings,
         notes=(*found.notes, *notes),
     )
-
-
-def _settings_notes(requirements: Iterable[Requirement]) -> Iterator[str]:
-    for requirement in requirements:
-        for setting in requirement.settings:
-            name = setting.partition("=")[0]
-            yield f"{requirement.place}: {name} was ignored: only pip has this option."
-
-
-def _own_notes(own: Iterable[Requirement]) -> Iterator[str]:
-    for requirement in own:
-        yield f"{requirement.place}: {requirement.canonical} is not taken from an index: {_OWN_COPY}"
 
 
 _OWN_COPY: Final = "it is one of Kinetic's own packages, and your installed copy of it is used."

@@ -18,7 +18,6 @@ from kinetic_images.ensure import ImageRequest, ImageServices, resolve_image, re
 from kinetic_images.errors import DependencyError, ImageNotFoundError
 from kinetic_images.lock.packages import LockedPackage, packages_digest
 from kinetic_images.lock.pylock import FOLDER, travelling_pylock
-from kinetic_images.registry.names import parse_reference
 from kinetic_payload.files.due import is_due
 from kinetic_payload.files.private import make_folder, write_private
 
@@ -56,7 +55,13 @@ def find_prebuilt(request: ImageRequest, services: ImageServices, *, command: st
         ImageNotFoundError: The image was not published, or has another Python.
         RegistryError: The registry cannot be queried.
     """
-    base = _published(request, services, command)
+    try:
+        base = find_base(
+            request.base, request.python, request.machine, services.registry, services.home
+        )
+    except ImageNotFoundError as error:
+        hint = f"Publish it with Python {request.python}: {command}"
+        raise ImageNotFoundError(error.message, hint=hint) from None
     known = base.packages
     wanted = replace(request, base=base.reference, present=known or {})
     recipe, notes = resolve_image(wanted, services)
@@ -102,27 +107,6 @@ def write_environment(packages: Iterable[LockedPackage], python: str, folder: Pa
                 f"{package.local_path} has changed since its digest was taken.",
                 hint="Submit again when nothing writes to it any more.",
             )
-
-
-def _published(request: ImageRequest, services: ImageServices, command: str) -> BaseImage:
-    name = parse_reference(request.base)
-    digest = services.registry.digest(request.base)
-    hint = f"Publish it with Python {request.python}: {command}"
-    if digest is None:
-        raise ImageNotFoundError(
-            f"There is no base image {request.base}, which container_image='prebuilt' uses.",
-            hint=hint,
-        )
-    try:
-        return find_base(
-            str(name.at(digest)),
-            request.python,
-            request.machine,
-            services.registry,
-            services.home,
-        )
-    except ImageNotFoundError as error:
-        raise ImageNotFoundError(error.message, hint=hint) from None
 
 
 def _lacking(

@@ -68,7 +68,7 @@ def resolve_on(
     assert request.target is not None, "images have a target"
     target = request.target
     path = home / "cache" / "images" / f"{_key(base, request)}.json"
-    name = _shared_name(base, request)
+    name = build_resolution(_key(base, request, portable))  # Without paths of this machine.
 
     def is_wanted(found: Resolution) -> bool:
         return instead_of is None or not same_files(found.lock.packages, instead_of)
@@ -120,11 +120,6 @@ def _key(base: str, request: LockRequest, place: Callable[[Index], str] | None =
     ingredients = {**request.ingredients(place), "base": base}
     text = json.dumps([_FORMAT, request.target.machine, ingredients], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _shared_name(base: str, request: LockRequest) -> str:
-    """Return the name of the shared record, which does not depend on the paths of this machine."""
-    return build_resolution(_key(base, request, portable))
 
 
 class _Record(msgspec.Struct, frozen=True):

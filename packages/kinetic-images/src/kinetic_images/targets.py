@@ -47,22 +47,17 @@ class Target:
     def tags(self) -> Iterator[tags.Tag]:
         """Iterate over the tags of wheels that the target can install, the best first."""
         major, minor = map(int, self.python.split("."))
-        version, platforms = (major, minor), [*self._platforms()]
+        version, platforms = (major, minor), [f"linux_{self.machine}"]
+        for glibc in range(self.glibc[1], _OLDEST_GLIBC[self.machine] - 1, -1):
+            names = [f"manylinux_{self.glibc[0]}_{glibc}", *_LEGACY_MANYLINUX.get(glibc, ())]
+            platforms += [f"{name}_{self.machine}" for name in names]
         yield from tags.cpython_tags(version, [f"cp{major}{minor}"], platforms)
         yield from tags.compatible_tags(version, f"cp{major}{minor}", platforms)
-
-    def _platforms(self) -> Iterator[str]:
-        yield f"linux_{self.machine}"
-        major, newest = self.glibc
-        for minor in range(newest, _OLDEST_GLIBC[self.machine] - 1, -1):
-            yield f"manylinux_{major}_{minor}_{self.machine}"
-            if minor in _LEGACY_MANYLINUX:
-                yield f"{_LEGACY_MANYLINUX[minor]}_{self.machine}"
 
 
 _OLDEST_GLIBC: Final = {"x86_64": 5, "aarch64": 17}
 """The oldest minor version for which manylinux is defined (PEP 571, PEP 599)."""
-_LEGACY_MANYLINUX: Final = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+_LEGACY_MANYLINUX: Final = {17: ["manylinux2014"], 12: ["manylinux2010"], 5: ["manylinux1"]}
 
 
 _MACHINES: Final = {"amd64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,8 @@ from kinetic_payload.threads import check_wanted
 OLDEST: Final = (0, 9)
 """The oldest supported version of uv."""
 
+_POLL_SECONDS: Final = 0.1
+"""Seconds between checks whether the wait for uv should be stopped."""
 _INDEXES: Final = {
     "UV_DEFAULT_INDEX": None,
     "UV_INDEX_URL": None,
@@ -107,7 +110,12 @@ class Uv:
             stderr=subprocess.STDOUT,
         ) as process:
             try:
-                printed = _output_of(process)
+                while True:
+                    try:
+                        printed, _ = process.communicate(timeout=_POLL_SECONDS)
+                        break
+                    except subprocess.TimeoutExpired:
+                        check_wanted()
             except BaseException:
                 process.kill()
                 raise
@@ -124,19 +132,6 @@ class Uv:
         return output
 
 
-def _output_of(process: subprocess.Popen[bytes]) -> bytes:
-    """Wait until *process* ends or this thread's work is stopped; return what *process* printed."""
-    while True:
-        try:
-            return process.communicate(timeout=_POLL_SECONDS)[0]
-        except subprocess.TimeoutExpired:
-            check_wanted()
-
-
-_POLL_SECONDS: Final = 0.1
-"""Seconds between checks whether the wait for uv should be stopped."""
-
-
 def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
     """Find uv on PATH, or else in the installed distribution `uv`.
 
@@ -145,7 +140,13 @@ def find_uv(environ: Mapping[str, str] | None = None) -> Uv:
     """
     environment = uv_environment(inherited(environ))
     seen = []
-    for program in _candidates(environment.get("PATH")):
+    path = environment.get("PATH")
+    found = [shutil.which("uv", path=path) if path else None]
+    with suppress(ImportError, FileNotFoundError):
+        from uv import find_uv_bin
+
+        found.append(find_uv_bin())
+    for program in dict.fromkeys(filter(None, found)):
         version = _version(program, environment)
         if version is not None and version >= OLDEST:
             return Uv(program, environment)
@@ -183,7 +184,8 @@ def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: _with_absolute_paths(name, value)
         for name, value in environ.items()
-        if _is_passed_on(name)
+        if (name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIX))
+        or not (name.startswith("UV_") or name in _DROPPED)
     }
     return kept | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
 
@@ -212,26 +214,6 @@ def _absolute(address: str) -> str:
         return address
     # A URI, because a blank would end a path.
     return name + Path(place).absolute().as_uri()
-
-
-def _is_passed_on(name: str) -> bool:
-    if name.startswith("UV_"):
-        return name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIX)
-    return name not in _DROPPED
-
-
-def _candidates(path: str | None) -> list[str]:
-    found = [shutil.which("uv", path=path) if path else None, _bundled()]
-    return list(dict.fromkeys(program for program in found if program))
-
-
-def _bundled() -> str | None:
-    try:
-        from uv import find_uv_bin
-
-        return find_uv_bin()
-    except (ImportError, FileNotFoundError):
-        return None
 
 
 def _version(program: str, environment: Mapping[str, str]) -> tuple[int, ...] | None:

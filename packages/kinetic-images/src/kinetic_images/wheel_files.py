@@ -102,16 +102,6 @@ class WheelFiles:
             ) from error
         return path
 
-    def drop_damaged(self, package: LockedPackage) -> bool:
-        """Remove the file of *package* from the cache if it was damaged there; return whether it was."""
-        path = self._path(package)
-        if package.local_path is not None or not path.exists():
-            return False
-        if _sha256(path) == package.sha256:
-            return False
-        path.unlink(missing_ok=True)
-        return True
-
     def collect_leftovers(self) -> None:
         """Remove downloads that were interrupted more than a day ago."""
         if not self._parts.is_dir():
@@ -141,15 +131,12 @@ class WheelFiles:
         total = 0
         for used, length, path in sorted(found, reverse=True):
             if used < oldest or (total + length > size and used < kept):
-                self._remove(path, unused_since=used)
+                with suppress(OSError), self._locked():
+                    if path.stat().st_mtime <= used:
+                        path.unlink()
+                        path.parent.rmdir()
             else:
                 total += length
-
-    def _remove(self, path: Path, *, unused_since: float) -> None:
-        with suppress(OSError), self._locked():
-            if path.stat().st_mtime <= unused_since:
-                path.unlink()
-                path.parent.rmdir()
 
     def _use(self, path: Path) -> bool:
         """Reset the age of *path*; return whether it exists."""

@@ -97,7 +97,10 @@ def _wheel(name: str, package: str) -> tuple[bytes, str]:
     entry_points = distribution.read_text("entry_points.txt")
     if entry_points:
         files[f"{info}/entry_points.txt"] = entry_points.encode()
-    rows = [f"{file},sha256={_hash(data)},{len(data)}\n" for file, data in files.items()]
+    rows = []
+    for file, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.append(f"{file},sha256={digest},{len(data)}\n")
     files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
     buffer = io.BytesIO()
     # Stored without compression: compressors on different machines write different bytes.
@@ -161,7 +164,3 @@ def _missing(name: str) -> DependencyError:
         f"{name} is required, but is not installed here, so it cannot be copied.",
         hint="Install it here, or remove the line: a job needs none of Kinetic's packages by name.",
     )
-
-
-def _hash(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

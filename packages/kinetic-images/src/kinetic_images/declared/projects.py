@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,17 +22,9 @@ from kinetic_images.errors import DependencyError
 _BUILD_FILES: Final = ("setup.py", "setup.cfg")
 
 
-@dataclass(frozen=True)
-class Project:
-    """A `pyproject.toml` whose dependencies were read."""
-
-    path: Path
-    pyproject: Pyproject
-
-
 def without_project(
     declared: RequirementSet, folder: Path, roots: set[Path], environ: Mapping[str, str]
-) -> tuple[RequirementSet, list[Project]]:
+) -> tuple[RequirementSet, list[Pyproject]]:
     """Replace lines for the project itself (`-e .`), which is shipped as a snapshot, with its dependencies.
 
     *roots* are the folders of the project itself. Also return the projects that were read.
@@ -55,7 +47,7 @@ def without_project(
             _refuse_unlisted(line, target, pyproject)
         action = "was left out"
         if pyproject is not None:
-            projects.append(Project(path, pyproject))
+            projects.append(pyproject)
             inner = pyproject.declared
             requirements += [
                 replace(each, marker=both(each.marker, line.marker)) for each in inner.requirements

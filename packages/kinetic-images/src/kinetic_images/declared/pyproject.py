@@ -123,7 +123,7 @@ def parse_pyproject(
     )
 
 
-_CHOSEN: Final = {"extras": "optional-dependencies", "groups": "dependency-groups"}
+_CHOSEN: Final = {"extras": "project.optional-dependencies", "groups": "dependency-groups"}
 """Keys of `[tool.kinetic]` → the table that has the names."""
 _TABLE: Final = "tool.kinetic"
 
@@ -160,15 +160,11 @@ def _chosen(
             if canonicalize_name(text) not in names:
                 listed = ", ".join(sorted(names)) or "no names"
                 raise DependencyError(
-                    f"{place}: {text!r} in {key} of [tool.kinetic] is not in [{_table_of(key)}].",
+                    f"{place}: {text!r} in {key} of [tool.kinetic] is not in [{_CHOSEN[key]}].",
                     hint=f"That table has: {listed}.",
                 )
         found[key] = tuple(dict.fromkeys(str(canonicalize_name(text)) for text in texts))
     return Chosen(**found)
-
-
-def _table_of(key: str) -> str:
-    return f"project.{_CHOSEN[key]}" if key == "extras" else _CHOSEN[key]
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ class _Reader:
                 )
 
     def option(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
-        if name == "--find-links" and not _is_url(value):
+        if name == "--find-links" and "://" not in value and not value.startswith("file:"):
             value = _beside(place, value)
         options = self.constraint_options if constraint else self.options
         if name in _PACKAGE_OPTIONS:
@@ -292,10 +292,6 @@ def _required_value(name: str, value: str, place: Place) -> str:
     if not value:
         raise DependencyError(f"{place}: {name} needs a value.", hint=f"Write {name} VALUE.")
     return value
-
-
-def _is_url(value: str) -> bool:
-    return "://" in value or value.startswith("file:")
 
 
 def _beside(place: Place, value: str) -> str:

@@ -28,21 +28,15 @@ def full_addresses(dependencies: Dependencies) -> Mapping[str, str]:
         full = line.url.partition("#")[0]
         kind = _REPOSITORY.match(full)
         if kind is not None:
-            full = _without_revision(full)
+            # Without the revision; an `@` before the path belongs to a user: git+https://me:secret@host/path
+            host, slash, path = full.partition("://")[2].partition("/")
+            full = f"{full.partition('://')[0]}://{host}{slash}{path.rpartition('@')[0] or path}"
             kept = kind[0] + kept_address(full[kind.end() :])
         else:
             kept = kept_address(full, direct=True)
         if kept != full:
             found[kept] = full
     return found
-
-
-def _without_revision(address: str) -> str:
-    """Return the address of a repository without `@REVISION`."""
-    scheme, _, rest = address.partition("://")
-    host, slash, path = rest.partition("/")
-    # An `@` before the path belongs to a user: git+https://me:secret@host/path
-    return f"{scheme}://{host}{slash}{path.rpartition('@')[0] or path}"
 
 
 def is_google_index(address: str) -> bool:

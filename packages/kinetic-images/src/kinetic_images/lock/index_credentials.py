@@ -6,7 +6,9 @@ import netrc
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
+from contextlib import suppress
+from functools import partial
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -46,7 +48,7 @@ class IndexCredentials:
         google: Callable[[], Login | None] | None = None,
     ) -> None:
         self._environ = inherited(environ)
-        self._google = google or self._default_login
+        self._google = google or partial(google_login, self._environ)
         self._addresses = full_addresses(dependencies)
         self._indexes = [index for index in dependencies.indexes if _origin(index.address)[1]]
         lines = (*dependencies.requirements, *dependencies.constraints)
@@ -135,8 +137,12 @@ class IndexCredentials:
         if not hosts or (login := self._google()) is None or not login.token:
             return {}
         # uv's own store is by scheme, host and port; a netrc file is by host, also for plain http.
-        store = Path(self._environ.get("UV_CREDENTIALS_DIR") or self._uv_data() / "credentials")
-        text = _text_of(store / "credentials.toml")
+        home = self._environ.get("HOME", "/")
+        data = self._environ.get("XDG_DATA_HOME") or f"{home}/.local/share"
+        store = self._environ.get("UV_CREDENTIALS_DIR") or f"{data}/uv/credentials"
+        text = ""
+        with suppress(OSError, UnicodeDecodeError):
+            text = Path(store, "credentials.toml").read_text(encoding="utf-8")
         for host in sorted(hosts):
             text += f'\n[[credential]]\nservice = "https://{host}/"\nscheme = "basic"\n'
             text += f'username = "oauth2accesstoken"\npassword = "{login.token}"\n'
@@ -147,13 +153,6 @@ class IndexCredentials:
             write_private(folder / "netrc", "".join(kept).encode())
             found["NETRC"] = str(folder / "netrc")
         return found
-
-    def _uv_data(self) -> Path:
-        home = Path(self._environ.get("HOME", "/"))
-        return Path(self._environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "uv"
-
-    def _default_login(self) -> Login | None:
-        return google_login(self._environ)
 
     def _named(self, name: str | None) -> str | None:
         if name is None:
@@ -173,17 +172,13 @@ class IndexCredentials:
         return _encoded(*found) if found else None
 
     def _netrc_logins(self) -> dict[str, tuple[str, str]]:
-        path = self._netrc_path()
+        named, home = self._environ.get("NETRC"), self._environ.get("HOME")
+        path = named or (f"{home}/.netrc" if home else None)
         try:
-            hosts = netrc.netrc(str(path)).hosts if path is not None else {}
+            hosts = netrc.netrc(path).hosts if path else {}
         except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
             return {}
         return {name: (found[0], found[2]) for name, found in hosts.items()}
-
-    def _netrc_path(self) -> Path | None:
-        named, home = self._environ.get("NETRC"), self._environ.get("HOME")
-        path = Path(named) if named else Path(home, ".netrc") if home else None
-        return path if path is not None and path.is_file() else None
 
 
 def _origin(url: str) -> tuple[str, str, int]:
@@ -201,13 +196,6 @@ def _netrc_line(host: str, user: str, password: str) -> str:
     return f"machine {host} login {_word(user)} password {_word(password)}\n"
 
 
-def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
 def _word(text: str) -> str:
     """Return *text* as a word of a netrc file."""
     if _PLAIN.fullmatch(text):
@@ -222,9 +210,4 @@ def _encoded(user: str, password: str) -> str:
 def _common(first: str, second: str) -> int:
     """Return how many parts of their paths two URLs have in common."""
     pairs = zip(urlsplit(first).path.split("/"), urlsplit(second).path.split("/"), strict=False)
-    count = 0
-    for one, other in pairs:
-        if one != other:
-            break
-        count += 1
-    return count
+    return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])

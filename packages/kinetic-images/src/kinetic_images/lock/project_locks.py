@@ -14,7 +14,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.projects import settings_folder
-from kinetic_images.declared.pyproject import Chosen
 from kinetic_images.declared.requirement_files import read_requirements
 from kinetic_images.declared.requirements import Requirement
 from kinetic_images.declared.toml_text import Lines, parsed_toml
@@ -116,7 +115,7 @@ def pins_of(
         InstallError: uv could not check it.
     """
     if lock.path.name == UV_LOCK:
-        return _pins_of_uv_lock(lock, dependencies.chosen, _folder_of(dependencies), markers, uv)
+        return _pins_of_uv_lock(lock, dependencies, markers, uv)
     # The lock was probably written for the Python of its author, a patch version included.
     is_here = target is not None and target.python == "{}.{}".format(*sys.version_info)
     patch = sys.version_info.micro if is_here else 0
@@ -130,11 +129,6 @@ def pins_of(
         tuple(package.requirement for package in packages if package.direct),
         {package.name: frozenset({package.sha256}) for package in packages if package.file},
     )
-
-
-def _folder_of(dependencies: Dependencies) -> Path:
-    assert dependencies.source is not None, "`find_lock` finds none without a source"
-    return dependencies.source.parent
 
 
 def _refuse_stale(
@@ -177,8 +171,10 @@ def _is_at(package: LockedPackage, url: str) -> bool:
 
 
 def _pins_of_uv_lock(
-    lock: ProjectLock, chosen: Chosen, folder: Path, markers: Mapping[str, str], uv: Uv
+    lock: ProjectLock, dependencies: Dependencies, markers: Mapping[str, str], uv: Uv
 ) -> Pins:
+    assert dependencies.source is not None, "`find_lock` finds none without a source"
+    chosen, folder = dependencies.chosen, dependencies.source.parent
     more = [word for extra in chosen.extras for word in ("--extra", extra)]
     more += [word for group in chosen.groups for word in ("--group", group)]
     try:
@@ -206,14 +202,10 @@ def _pins_of_uv_lock(
     ]
     return Pins(
         lock,
-        tuple(_constraint(line) for line in lines if line.url is None),
+        tuple(f"{line.name}{line.specifier}" for line in lines if line.url is None),
         tuple(f"{line.name} @ {line.url}" for line in lines if line.url is not None),
         {line.name: frozenset(sha256_of(line)) for line in lines if line.hashes},
     )
-
-
-def _constraint(line: Requirement) -> str:
-    return f"{line.name}{line.specifier}"
 
 
 def sha256_of(line: Requirement) -> Iterator[str]:

@@ -84,16 +84,14 @@ def read_pylock(
         sorted(
             _locked(package, source, folder, file)
             for package, source in chosen
-            if not _is_project(source, folder)
+            if not (isinstance(source, PackageDirectory) and _is_folder(source.path, folder))
         )
     )
 
 
-def _is_project(source: _File | PackageVcs | PackageDirectory, folder: str) -> bool:
-    """Return whether *source* is the *folder* of the lock itself."""
-    if not isinstance(source, PackageDirectory):
-        return False
-    return _file_address(source.path, folder) == _file_address(".", folder)
+def _is_folder(path: str, folder: str) -> bool:
+    """Return whether *path* is the *folder* of the lock itself."""
+    return _file_address(path, folder) == _file_address(".", folder)
 
 
 def _with_allowed_wheels(pylock: Pylock, allowed: Allowed) -> Pylock:

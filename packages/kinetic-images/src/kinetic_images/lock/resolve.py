@@ -53,6 +53,7 @@ _NO_WHEEL: Final = re.compile(
 )
 """What uv prints about packages that it may not build."""
 _ANY: Final = ":all:"
+"""Stands for packages that uv does not name."""
 _MOST_RUNS: Final = 16
 """The most runs of uv that each name a further package without a wheel."""
 
@@ -126,23 +127,21 @@ class _Resolution:
         if self.request.target is None:
             return self._run(additions, asked, constraints, [])
         while True:
+            # uv builds no package for its metadata, except those that must be built.
+            exceptions = (word for name in self.built for word in ("--no-binary", name))
+            wheels_only = [] if _ANY in self.built else ["--only-binary", _ANY, *exceptions]
             try:
-                return self._run(additions, asked, constraints, self._wheels_only())
+                return self._run(additions, asked, constraints, wheels_only)
             except InstallError as error:
                 # uv names one or a few of them at a time. Wheels stay required for all others.
-                found = dict.fromkeys(_without_wheel(error.output))
+                matches = _NO_WHEEL.finditer(error.output)
+                names = (match[1] or match[2] for match in matches)
+                found = dict.fromkeys(canonicalize_name(name) if name else _ANY for name in names)
                 if _ANY in self.built or found.keys() <= self.built.keys():
                     raise
                 if len(self.built) >= _MOST_RUNS:
                     found = {_ANY: None}
                 self.built.update(found)
-
-    def _wheels_only(self) -> list[str]:
-        """Return the options with which uv builds no package for its metadata, except those that must be built."""
-        if _ANY in self.built:
-            return []
-        exceptions = (word for name in self.built for word in ("--no-binary", name))
-        return ["--only-binary", _ANY, *exceptions]
 
     def _run(
         self, additions: list[str], asked: bool, constraints: Iterable[str], more: list[str]
@@ -160,7 +159,13 @@ class _Resolution:
         output = self.scratch / _OUTPUT
         output.unlink(missing_ok=True)  # uv would prefer the versions in it.
         if self.request.preferred:
-            write_private(output, _with_versions(self.request.preferred).encode())
+            rows = (
+                f'[[packages]]\nname = "{name}"\nversion = "{version}"'
+                for name, version in sorted(self.request.preferred.items())
+            )
+            write_private(
+                output, "\n".join(['lock-version = "1.0"\ncreated-by = "kinetic"', *rows]).encode()
+            )
         target = self.request.target
         where = (
             ["--python-version", target.python, "--python-platform", target.platform]
@@ -227,14 +232,12 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     source = f" of {dependencies.source}" if dependencies.source else ""
     # Leave out uv's line about the Python that it used: that folder is gone by now.
     output = re.sub(r"^Using .* environment at: .*\n", "", error.output, flags=re.MULTILINE)
-    failure = index_failure(output, dependencies)
-    lead = f"{failure.summary} " if failure else ""
-    message = f"{lead}The dependencies{source} {what}. Output of uv:\n{output}"
+    summary, hint = index_failure(output, dependencies)
+    message = f"{summary}The dependencies{source} {what}. Output of uv:\n{output}"
     if named:
         message += "\nIt refers to:" + "".join(
             f"\n  {place}: {without_secrets(line)}" for place, line in named
         )
-    hint = failure.hint if failure else "Correct the problem and call again."
     result = InstallError(message, hint=hint)
     result.output = output
     result.killed = error.killed
@@ -318,21 +321,6 @@ def _refuse_unknown_extras(
             )
 
 
-def _with_versions(versions: Mapping[str, str]) -> str:
-    """Return a lock that names *versions* only, as preferences of uv."""
-    packages = [
-        f'[[packages]]\nname = "{name}"\nversion = "{version}"\n'
-        for name, version in sorted(versions.items())
-    ]
-    return "\n".join(['lock-version = "1.0"\ncreated-by = "kinetic"\n', *packages])
-
-
-def _without_wheel(output: str) -> list[str]:
-    """Return the names of packages that uv would have to build, from its *output*; `:all:`: it names none."""
-    found = (match[1] or match[2] for match in _NO_WHEEL.finditer(output))
-    return [str(canonicalize_name(name)) if name else _ANY for name in found]
-
-
 def _names(output: str, requirement: str) -> bool:
     """Return whether uv's *output* names the package of *requirement*."""
     name = re.escape(requirement_name(requirement))
@@ -346,28 +334,21 @@ def without_version(text: str) -> str:
     return f"{parsed.name}{extras}"
 
 
-@dataclass(frozen=True)
-class IndexFailure:
-    """An index that refused a login, or did not respond."""
+def index_failure(output: str, dependencies: Dependencies) -> tuple[str, str]:
+    """Return a sentence on an index that refused a login or did not respond, by *output* of uv, and a hint.
 
-    summary: str
-    """One sentence with the index, without credentials, and the places that name it."""
-    hint: str
-
-
-def index_failure(output: str, dependencies: Dependencies) -> IndexFailure | None:
-    """Return the failure of an index that *output* of uv describes; None: it describes another one."""
+    The sentence, which ends with a blank, has the index without credentials, and the places that name it. It is empty
+    if *output* describes another failure.
+    """
     refused = _INDEX_REFUSED.search(output)
-    if refused is None and not _INDEX_AWAY.search(output):
-        return None
     seen = [without_secrets(url).rstrip(".,:;") for url in _URL.findall(output)]
-    if not seen:
-        return None
+    if not seen or (refused is None and not _INDEX_AWAY.search(output)):
+        return "", "Correct the problem and call again."
     origins = {*map(origin, seen)}
     named = [index for index in dependencies.indexes if origin(index.address) in origins]
     index = without_secrets(named[0].address) if named else "/".join([*seen[0].split("/")[:3], ""])
     where = f" ({', '.join(dict.fromkeys(each.named_by for each in named))})" if named else ""
     if refused is not None:
-        summary = f"The package index {index}{where} does not accept the login: {refused[1]}."
-        return IndexFailure(summary, _LOGIN_HINT)
-    return IndexFailure(f"The package index {index}{where} cannot be reached.", _AWAY_HINT)
+        lead = f"The package index {index}{where} does not accept the login: {refused[1]}. "
+        return lead, _LOGIN_HINT
+    return f"The package index {index}{where} cannot be reached. ", _AWAY_HINT

@@ -74,7 +74,10 @@ def replaceable(
     for package in gone:
         where = host_of(package.address) or "this machine"
         text = f"{package.name} {package.version}".rstrip()
-        place = _pinned_at(package, dependencies, locked)
+        place = locked.place(package.name) if locked is not None else None
+        for line in dependencies.requirements:
+            if line.name == package.name and line.hashes:
+                place = dependencies.shown(line.place)
         if place is not None:
             raise DependencyError(
                 f"{place}: the file {package.file} of {text} is pinned there, and is not on {where} any more.",
@@ -84,12 +87,3 @@ def replaceable(
     more = len(texts) - _MOST
     shown = ", ".join(texts[:_MOST]) + (f" and {more} more" if more > 0 else "")
     return f"Files of the kept lock have vanished: {shown}. The dependencies are resolved again."
-
-
-def _pinned_at(
-    package: LockedPackage, dependencies: Dependencies, locked: ProjectLock | None
-) -> str | None:
-    for line in dependencies.requirements:
-        if line.name == package.name and line.hashes:
-            return dependencies.shown(line.place)
-    return locked.place(package.name) if locked is not None else None

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from kinetic_images.registry.names import DOCKER_HUB
+from kinetic_payload.http.session import origin
 
 _DOCKER_HUB_API: Final = "registry-1.docker.io"
 _MACHINE_FILE: Final = "/etc/docker/daemon.json"
+
+
+class _Daemon(msgspec.Struct, rename="kebab"):
+    insecure_registries: list[str] = []
 
 
 class Addresses:
@@ -25,7 +31,16 @@ class Addresses:
     """
 
     def __init__(self, environ: Mapping[str, str], *, files: Iterable[Path] | None = None) -> None:
-        self._insecure = _insecure_in(_daemon_files(environ) if files is None else files)
+        entries: list[str] = []
+        for file in _daemon_files(environ) if files is None else files:
+            # The daemon reports what is wrong with its configuration; here, it only adds exceptions.
+            with suppress(OSError, msgspec.DecodeError, RecursionError):
+                entries += msgspec.json.decode(file.read_bytes(), type=_Daemon).insecure_registries
+        self._hosts = {entry.lower().removeprefix("http://").rstrip("/") for entry in entries}
+        self._networks = [ip_network("127.0.0.0/8"), ip_network("::1")]
+        for entry in self._hosts:
+            with suppress(ValueError):
+                self._networks += [ip_network(entry, strict=False)] if "/" in entry else []
 
     def base(self, host: str) -> str:
         """Return the address of the API of *host*, a registry as `names.Reference.host` has it."""
@@ -36,21 +51,17 @@ class Addresses:
     def is_plain(self, host: str) -> bool:
         """Return whether *host*, which may have a port, is reached without encryption."""
         name = (urlsplit(f"//{host}").hostname or "").lower()
-        if name == "localhost" or _is_loopback(name):
+        if name == "localhost" or host.lower() in self._hosts:
             return True
-        return any(_matches(entry, host.lower(), name) for entry in self._insecure)
+        with suppress(ValueError):  # It is a name.
+            return any(ip_address(name) in network for network in self._networks)
+        return False
 
     def permits(self, url: str) -> bool:
         """Return whether a registry's response may lead to *url*: it is encrypted, or its host needs not be."""
-        try:
-            parts = urlsplit(url)
-            _ = parts.port  # It raises the error.
-        except ValueError:
-            return False
-        if not parts.hostname:
-            return False
-        host = parts.netloc.rpartition("@")[2]
-        return parts.scheme == "https" or (parts.scheme == "http" and self.is_plain(host))
+        scheme, host, _ = origin(url)
+        place = urlsplit(url).netloc.rpartition("@")[2] if host else ""
+        return bool(host) and (scheme == "https" or (scheme == "http" and self.is_plain(place)))
 
 
 def shown(url: str) -> str:
@@ -68,30 +79,3 @@ def _daemon_files(environ: Mapping[str, str]) -> list[Path]:
     files = [Path(_MACHINE_FILE)]
     files += [Path(home, ".docker", "daemon.json")] if home else []
     return files + ([Path(own, "docker", "daemon.json")] if own else [])
-
-
-def _insecure_in(files: Iterable[Path]) -> tuple[str, ...]:
-    found: list[str] = []
-    for file in files:
-        # The daemon reports what is wrong with its configuration; here, it only adds exceptions.
-        with suppress(OSError, ValueError, RecursionError):
-            config: Any = json.loads(file.read_text(encoding="utf-8"))
-            listed = config.get("insecure-registries") if isinstance(config, dict) else None
-            if isinstance(listed, list):
-                found += [entry.lower() for entry in listed if isinstance(entry, str)]
-    return tuple(entry.removeprefix("http://").rstrip("/") for entry in found)
-
-
-def _matches(entry: str, host: str, name: str) -> bool:
-    if "/" in entry:
-        with suppress(ValueError):
-            return ip_address(name) in ip_network(entry, strict=False)
-        return False
-    return entry == host
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ip_address(name).is_loopback
-    except ValueError:
-        return False

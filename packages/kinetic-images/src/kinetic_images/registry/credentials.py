@@ -78,26 +78,21 @@ class Credentials:
         if path is None:
             return {}
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            found: Any = json.loads(path.read_text(encoding="utf-8-sig"))
+            why = None if isinstance(found, dict) else "it is no JSON object"
         except (FileNotFoundError, NotADirectoryError):
             return {}
-        except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not UTF-8"
+        except OSError as error:
+            why = error.strerror
+        except (ValueError, RecursionError):
+            why = "it is no JSON object"
+        if why:
+            # The file contains secrets, so nothing of it is quoted, and the cause is dropped.
             raise RegistryError(
                 f"The configuration of docker, {path}, cannot be read: {why}.",
                 hint="Correct it, or let DOCKER_CONFIG name another folder.",
-            ) from error
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            # The file contains secrets, so nothing of it is quoted, and the cause is dropped.
-            raise RegistryError(
-                f"The configuration of docker, {path}, is no JSON object.",
-                hint="Correct it, or let DOCKER_CONFIG name another folder.",
             )
-        return found
+        return dict(found)
 
     def _from_helper(self, host: str, config: Mapping[str, Any]) -> Login | None:
         helper = _entry(config.get("credHelpers"), host) or config.get("credsStore")
@@ -193,19 +188,18 @@ def _entry(table: Any, host: str) -> Any:
     """Return what *table*, whose keys are hosts or URLs, has for *host*."""
     if not isinstance(table, dict):
         return None
-    names = {host, *(_HUB_HOSTS if host == DOCKER_HUB else ())}
-    for exact in (host, _DOCKER_HUB_KEY if host == DOCKER_HUB else host):
+    own, hosts = host, {host}
+    if host == DOCKER_HUB:
+        own, hosts = _DOCKER_HUB_KEY, {host, "index.docker.io", "registry-1.docker.io"}
+    for exact in (host, own):
         if table.get(exact):
             return table[exact]
-    return next((found for key, found in table.items() if found and _host_of(key) in names), None)
-
-
-_HUB_HOSTS: Final = ("index.docker.io", "registry-1.docker.io")
-
-
-def _host_of(key: str) -> str:
-    """Return the host of a key, as docker does: `https://HOST/v1/` counts like `HOST`."""
-    return key.lower().removeprefix("https://").removeprefix("http://").partition("/")[0]
+    for key, found in table.items():
+        # As for docker, `https://HOST/v1/` counts like `HOST`.
+        name = key.lower().removeprefix("https://").removeprefix("http://").partition("/")[0]
+        if found and name in hosts:
+            return found
+    return None
 
 
 def _malformed(host: str, source: str, why: str) -> RegistryError:

@@ -106,7 +106,13 @@ def parse_reference(text: str) -> Reference:
                 hint="Log in with `docker login HOST` instead, and write HOST/PATH:TAG.",
             )
         raise _invalid(text, "what follows `@` is no digest", hint=_DIGEST_HINT)
-    host, path = _split_host(name)
+    # As for docker, a first part without `.` or `:` is no host.
+    first, slash, rest = name.partition("/")
+    is_host = "." in first or ":" in first or first == "localhost"
+    host, path = (first.lower(), rest) if slash and is_host else (DOCKER_HUB, name)
+    host = DOCKER_HUB if host in _DOCKER_HUB_NAMES else host
+    if host == DOCKER_HUB and path and "/" not in path:
+        path = f"library/{path}"
     path, colon, tag = path.partition(":")
     if colon and not _TAG.fullmatch(tag):
         raise _invalid(text, f"{tag!r} is no tag")
@@ -122,19 +128,6 @@ def parse_reference(text: str) -> Reference:
     if len(f"{host}/{path}") > _LONGEST:
         raise _invalid(text, f"host and path have more than {_LONGEST} characters")
     return Reference(host=host, path=path, tag=tag or None, digest=digest or None)
-
-
-def _split_host(name: str) -> tuple[str, str]:
-    """Return host and path; as for docker, a first part without `.` or `:` is no host."""
-    first, slash, rest = name.partition("/")
-    is_host = "." in first or ":" in first or first == "localhost"
-    host, path = (first, rest) if slash and is_host else (DOCKER_HUB, name)
-    host = host.lower()
-    if host in _DOCKER_HUB_NAMES:
-        host = DOCKER_HUB
-    if host == DOCKER_HUB and path and "/" not in path:
-        path = f"library/{path}"
-    return host, path
 
 
 def _invalid(text: str, why: str, *, hint: str | None = None) -> InvalidReferenceError:

@@ -25,8 +25,10 @@ _NO_NAME: Final = "NAME_UNKNOWN"
 _LONGEST_TEXT: Final = 500
 _LONGEST_HEADER: Final = 4096
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105 - the grammar's word, RFC 9110
-_PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|({_TOKEN}))')
-_SCHEME: Final = re.compile(rf"({_TOKEN})(?=\s|,|$)")
+_CHALLENGE: Final = re.compile(
+    rf'(?P<name>{_TOKEN})\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>{_TOKEN}))'
+    rf"|(?P<scheme>{_TOKEN})(?=\s|,|$)"
+)
 _GOOGLE_ROLES: Final = {
     "pull": "roles/artifactregistry.reader",
     "push": "roles/artifactregistry.writer",
@@ -75,20 +77,13 @@ class Challenge:
 def parse_challenges(header: str) -> tuple[Challenge, ...]:
     """Read the header `WWW-Authenticate`, which may list several. Skip what is malformed."""
     found: list[Challenge] = []
-    position, text = 0, header[:_LONGEST_HEADER]
-    while position < len(text):
-        if text[position] in " \t,":
-            position += 1
-        elif found and (match := _PARAMETER.match(text, position)):
-            quoted = match[2]
-            value = match[3] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-            found[-1].parameters.setdefault(match[1].lower(), value)
-            position = match.end()
-        elif match := _SCHEME.match(text, position):
-            found.append(Challenge(match[1].lower()))
-            position = match.end()
-        else:
-            position += 1
+    for part in _CHALLENGE.finditer(header[:_LONGEST_HEADER]):
+        if part["scheme"]:
+            found.append(Challenge(part["scheme"].lower()))
+        elif found:
+            quoted = part["quoted"]
+            value = part["plain"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
+            found[-1].parameters.setdefault(part["name"].lower(), value)
     return tuple(found)
 
 
@@ -156,45 +151,42 @@ def error_of(refusal: Refusal, call: Call, login: str = "", *, seen: str = "") -
     *seen* is what the message says instead of the refusal.
     """
     seen, google, hub = seen or str(refusal), is_google(call.host), call.host == DOCKER_HUB
-    needs = f"does not accept {login}" if login else "requires a login, and there is none"
-    docker_login = f"docker login {'' if hub else call.host}".rstrip()
-    unnamed = refusal.absent and _NO_NAME in refusal.codes
-    create = " Create it with: gcloud artifacts repositories create" if google else ""
-    network = "Check the network, a VPN or proxy, and the status page of the registry."
-    table: dict[int, tuple[type[RegistryError], str, str]] = {
-        401: (
-            RegistryLoginError,
-            f"the registry {needs}: {seen}.",
-            "Log in with: gcloud auth application-default login"
-            if google
-            else f"Log in with: {docker_login}. "
-            "Registries also respond like this if there is no such repository.",
-        ),
-        403: (
-            RegistryPermissionError,
-            f"{seen}. The right to {call.right} is missing; the request was made with {login or 'no login'}.",
-            f"Ask for the role {_GOOGLE_ROLES[call.right]} on the repository {call.repository}."
-            if google
-            else f"Ask the owner of {call.repository} for the right to {call.right}, or log in as another user.",
-        ),
-        404: (
-            ImageNotFoundError if refusal.absent else RegistryError,
-            f"{seen}.",
-            f"Check that the repository {call.repository} exists.{create}"
-            if unnamed
-            else "Check the name and the tag."
-            if refusal.absent
-            else "The response is not that of a registry. Check the host.",
-        ),
-        429: (
-            RegistryUnavailableError,
-            f"{seen}.",
-            "The registry limits the number of requests. Try again later"
-            + (", or log in for a higher limit: docker login" if hub else "."),
-        ),
-        **dict.fromkeys(
-            TRANSIENT_STATUSES - {429}, (RegistryUnavailableError, f"{seen}.", network)
-        ),
-    }
-    kind, text, hint = table.get(refusal.status, (RegistryError, f"{seen}.", None))
+    kind: type[RegistryError] = RegistryError
+    text = f"{seen}."
+    hint: str | None = None
+    match refusal.status:
+        case 401:
+            kind = RegistryLoginError
+            needs = f"does not accept {login}" if login else "requires a login, and there is none"
+            text = f"the registry {needs}: {seen}."
+            docker_login = f"docker login {'' if hub else call.host}".rstrip()
+            hint = (
+                "Log in with: gcloud auth application-default login"
+                if google
+                else f"Log in with: {docker_login}. "
+                "Registries also respond like this if there is no such repository."
+            )
+        case 403:
+            kind = RegistryPermissionError
+            text = f"{seen}. The right to {call.right} is missing; the request was made with {login or 'no login'}."
+            hint = (
+                f"Ask for the role {_GOOGLE_ROLES[call.right]} on the repository {call.repository}."
+                if google
+                else f"Ask the owner of {call.repository} for the right to {call.right}, or log in as another user."
+            )
+        case 404 if not refusal.absent:
+            hint = "The response is not that of a registry. Check the host."
+        case 404:
+            kind, hint = ImageNotFoundError, "Check the name and the tag."
+            if _NO_NAME in refusal.codes:
+                create = "gcloud artifacts repositories create"
+                hint = f"Check that the repository {call.repository} exists."
+                hint += f" Create it with: {create}" if google else ""
+        case 429:
+            kind = RegistryUnavailableError
+            hint = "The registry limits the number of requests. Try again later"
+            hint += ", or log in for a higher limit: docker login" if hub else "."
+        case status if status in TRANSIENT_STATUSES:
+            kind = RegistryUnavailableError
+            hint = "Check the network, a VPN or proxy, and the status page of the registry."
     return kind(f"Could not {call}: {text}", hint=hint)
