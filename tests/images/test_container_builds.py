@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import gzip
 import json
 import os
-import select
-import socket
-import socketserver
-import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-import trustme
 import urllib3
 from wheel_maker import locked, make_wheel
 
@@ -181,16 +175,14 @@ def recipe(base: str, git_address: str, tmp_path: Path) -> Recipe:
 
 
 @contextlib.contextmanager
-def cloud(
-    engine: Any, ca: str, images: dict[str, str] | None = None
-) -> Iterator[tuple[CloudBuildBuilder, CloudBuildServer]]:
+def cloud(engine: Any, ca: str) -> Iterator[CloudBuildBuilder]:
     """A Cloud Build that runs its steps with *engine*."""
     version = "projects/test-project/secrets/{}/versions/1"
     with (
         pytest.MonkeyPatch.context() as patch,
         GcsServer() as buckets,
         CloudBuildServer(
-            buckets.endpoint, DockerSteps("/usr/bin/docker", engine.environ, images=images)
+            buckets.endpoint, DockerSteps("/usr/bin/docker", engine.environ)
         ) as builds,
     ):
         for name, value in buckets.environment.items():
@@ -209,7 +201,7 @@ def cloud(
             registries=REGISTRY,
             secrets=lambda _: secrets,
         )
-        yield builder, builds
+        yield builder
 
 
 def used_authorities() -> str:
@@ -294,7 +286,7 @@ def test_a_wheel_of_this_machine_may_change_without_a_new_version(
     engine: Any, docker_registry: str, debian: str, builder: DockerBuilder, tmp_path: Path
 ) -> None:
     printed = []
-    with cloud(engine, used_authorities()) as (cloud_build, _):
+    with cloud(engine, used_authorities()) as cloud_build:
         for each in (builder, cloud_build):
             for text in ("one", "two"):
                 wheel = local_wheel(tmp_path, text)
@@ -312,128 +304,12 @@ def test_cloud_build_builds_the_same_image(
 ) -> None:
     image = f"{docker_registry}/kn/cloud:{recipe.tag}"
     lines: list[str] = []
-    with cloud(engine, used_authorities()) as (builder, _):
+    with cloud(engine, used_authorities()) as builder:
         digest = builder.build(recipe, image, BuildReports(line=lines.append))
 
     assert digest == digest_of(f"{docker_registry}/kn/cloud", recipe.tag)
     check_image(engine, image, recipe)
     assert not any(PASSWORD in line for line in lines)
-
-
-TOKEN = "t0ken-of-the-account-of-builds"
-GOOGLE = "us-python.pkg.dev"
-
-
-class Repository(BaseHTTPRequestHandler):
-    """A Python repository of Artifact Registry that gives its files to those who have the token."""
-
-    files: ClassVar[dict[str, bytes]] = {}
-    asked: ClassVar[list[str]] = []
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        login = base64.b64encode(f"oauth2accesstoken:{TOKEN}".encode()).decode()
-        data = self.files.get(self.path, b"")
-        allowed = self.headers.get("Authorization") == f"Basic {login}"
-        self.send_response(200 if allowed else 401)
-        self.send_header("Content-Length", str(len(data) if allowed else 0))
-        self.end_headers()
-        if allowed:
-            self.wfile.write(data)
-
-
-class Tunnel(socketserver.StreamRequestHandler):
-    """A proxy that connects every host to one server."""
-
-    target: ClassVar[tuple[str, int]]
-
-    def handle(self) -> None:
-        while self.rfile.readline().strip():
-            pass
-        with socket.create_connection(self.target) as server:
-            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            ends = [self.connection, server]
-            while True:
-                for end in select.select(ends, (), (), 30)[0]:
-                    data = end.recv(65536)
-                    if not data:
-                        return
-                    ends[end is self.connection].sendall(data)
-
-
-@pytest.fixture
-def artifact_registry(tmp_path: Path, engine: Any) -> Iterator[tuple[LockedPackage, str, str]]:
-    """A package of Artifact Registry, the proxy by which containers reach it, and its certificate."""
-    wheel = local_wheel(tmp_path)
-    path = f"/project/repository/{wheel.file}"
-    Repository.files = {path: (tmp_path / wheel.file).read_bytes()}
-    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert(GOOGLE).configure_cert(context)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Repository)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    Tunnel.target = ("127.0.0.1", server.server_port)
-    form = "{{(index .IPAM.Config 0).Gateway}}"
-    gateway = engine.run("network", "inspect", "bridge", "--format", form).stdout.decode().strip()
-    tunnel = socketserver.ThreadingTCPServer((gateway, 0), Tunnel)
-    for each in (server, tunnel):
-        threading.Thread(target=each.serve_forever, daemon=True).start()
-    yield (
-        replace(wheel, address=f"https://{GOOGLE}{path}"),
-        f"http://{gateway}:{tunnel.server_address[1]}",
-        authority.cert_pem.bytes().decode(),
-    )
-    for each in (server, tunnel):
-        each.shutdown()
-        each.server_close()
-
-
-def test_cloud_build_reads_artifact_registry_with_a_token_that_nothing_keeps(
-    engine: Any,
-    docker_registry: str,
-    debian: str,
-    artifact_registry: tuple[LockedPackage, str, str],
-    tmp_path: Path,
-) -> None:
-    wheel, proxy, ca = artifact_registry
-    gcloud = f"{docker_registry}/tools/gcloud:1"
-    program = f'RUN printf \'#!/bin/sh\\n[ "$*" = "auth print-access-token" ] && echo {TOKEN}\' '
-    (tmp_path / "Dockerfile").write_text(
-        f"FROM {debian}\n{program}> /usr/bin/gcloud && chmod 755 /usr/bin/gcloud\n"
-    )
-    engine.run("build", "-t", gcloud, "-f", str(tmp_path / "Dockerfile"), str(tmp_path))
-    recipe = Recipe(target=Target(python="3.11"), base=debian, packages=(wheel,))
-    image = f"{docker_registry}/kn/google:{recipe.tag}"
-    lines: list[str] = []
-    with cloud(engine, ca, {"gcr.io/cloud-builders/gcloud": gcloud}) as (builder, builds):
-        builder = replace(
-            builder, environment={"HTTPS_PROXY": proxy}, secrets=lambda _: BuildSecrets()
-        )
-        builder.build(recipe, image, BuildReports(line=lines.append))
-        store = builder.store
-        kept = [store.read(found.name) for found in store.list()]
-        asked = str(builds.builds)
-
-    assert Repository.asked
-    ran = engine.run("run", "--rm", "--entrypoint", "", image, "tool-of-wheel")
-    assert ran.stdout == b"runs\n"
-    history = engine.run("history", "--no-trunc", image).stdout
-    for tag in (recipe.tag, "buildcache-amd64"):
-        kept += contents(f"{docker_registry}/kn/google", tag)
-    for data in (*kept, history, *(line.encode() for line in lines), asked.encode()):
-        assert TOKEN.encode() not in data
-        assert PASSWORD.encode() not in data
-
-
-def contents(repository: str, tag: str) -> list[bytes]:
-    """Return the manifest, the configuration and the unpacked layers of an image."""
-    found = REGISTRY.repository(repository)
-    manifest = found.image(tag, "amd64").manifest
-    layers = [found.blob(layer.digest, most=2**30) for layer in manifest.layers]
-    layers = [gzip.decompress(data) if data[:1] == b"\x1f" else data for data in layers]
-    return [repr(manifest).encode(), found.blob(manifest.config.digest), *layers]
 
 
 INVENTORY = """
@@ -480,7 +356,7 @@ def test_all_builders_make_the_same_files(
     files = WheelFiles(tmp_path / "wheels", Downloader(environ=dict(ENVIRON)))
     layers = LayersBuilder(REGISTRY, files, tmp_path / "layers")
     images = {}
-    with cloud(engine, used_authorities()) as (cloud_build, _):
+    with cloud(engine, used_authorities()) as cloud_build:
         for each in (layers, builder, cloud_build):
             images[each.name] = f"{docker_registry}/kn/same-{each.name}:{recipe.tag}"
             each.build(recipe, images[each.name], BuildReports())

@@ -56,3 +56,18 @@ def test_every_ingredient_changes_the_tag_and_is_named(ingredient: str, other: R
     assert len(other.tag) <= 128  # Registries accept it.
     before, after = RECIPE.ingredients, other.ingredients
     assert [name for name in before if before[name] != after.get(name)] == [ingredient]
+
+
+@pytest.mark.parametrize(
+    ("later", "words"),
+    [
+        (RECIPE, "no longer has the image"),
+        (replace(RECIPE, packages=(ALPHA,)), "packages (beta removed)"),
+        (replace(RECIPE, packages=(replace(ALPHA, version="2"), BETA)), "packages (alpha 1 → 2)"),
+        (replace(RECIPE, packages=(replace(ALPHA, sha256="b" * 64), BETA)), "(other files of the same versions)"),
+        (replace(RECIPE, files={}), "since the last one: file /app/run.py."),
+    ],
+)  # fmt: skip
+def test_what_differs_from_the_last_image_is_named(later: Recipe, words: str) -> None:
+    assert words in later.changed_since(RECIPE.record)
+    assert "no image for these dependencies yet" in later.changed_since({})

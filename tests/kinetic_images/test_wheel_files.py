@@ -175,18 +175,6 @@ def test_the_size_is_that_of_the_lock_the_cache_or_the_server(
     assert files.size(package) == len(DATA)
 
 
-def test_interrupted_downloads_are_removed_after_a_day(tmp_path: Path) -> None:
-    (tmp_path / "partial").mkdir()
-    old, new = tmp_path / "partial/old", tmp_path / "partial/new"
-    for path in (old, new):
-        path.write_bytes(b"x")
-    os.utime(old, (0, 0))
-
-    files_in(tmp_path).collect_leftovers()
-
-    assert leftovers(tmp_path) == [new]
-
-
 @pytest.mark.parametrize("change", [{"sha256": "../x"}, {"file": "../x.whl"}, {"file": "a/b.whl"}])
 def test_a_lock_cannot_name_a_path_outside_of_the_cache(
     index: FileServer, tmp_path: Path, change: dict[str, str]

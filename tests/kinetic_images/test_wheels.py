@@ -34,17 +34,6 @@ def test_the_same_installation_gives_the_same_file_at_the_same_place(tmp_path: P
     assert first.parent.name == hashlib.sha256(first.read_bytes()).hexdigest()[:32]
 
 
-def test_a_wheel_is_written_again_only_if_it_was_changed(tmp_path: Path) -> None:
-    (path,) = own_wheels(tmp_path, ["kinetic-payload"])
-    inode = path.stat().st_ino
-    assert own_wheels(tmp_path, ["kinetic-payload"]) == [path]
-    assert path.stat().st_ino == inode
-    before = path.read_bytes()
-    path.write_bytes(b"another")
-    assert own_wheels(tmp_path, ["kinetic-payload"]) == [path]
-    assert path.read_bytes() == before
-
-
 def test_an_installed_wheel_gives_the_same_wheel_again(tmp_path: Path) -> None:
     wheels = own_wheels(tmp_path / "wheels", ["kinetic-images", "kinetic-payload"])
     site = tmp_path / "site"

@@ -19,8 +19,9 @@ import grpc
 import pytest
 from building import IMAGE, Cloud, a_recipe, package, until
 
-from kinetic_images.builders.cloud_build import RegistryLogin
+from kinetic_images.builders.cloud_build import CloudBuildSettings, RegistryLogin
 from kinetic_images.builders.cloud_build.service import CloudBuildService
+from kinetic_images.builders.cloud_build.state import BuildState, build_failure
 from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import (
@@ -329,27 +330,35 @@ def test_missing_google_credentials_are_a_login_error(
         cloud.build(endpoint=None)
 
 
-NONE = "projects/p/secrets/none/versions/1"
-
-
 @pytest.mark.parametrize(
-    ("refusal", "message", "role"),
+    ("seen", "log", "kind", "role"),
     [
-        (Refused("PUSH_NOT_AUTHORIZED", "denied: Permission"), "denied: Permission", "roles/artifactregistry.writer"),
-        (Refused("LOGGING_FAILURE", "denied: Permission"), "denied: Permission", "roles/storage.objectUser"),
-        (None, NONE, "roles/secretmanager.secretAccessor"),
+        ({"failure": "PUSH_NOT_AUTHORIZED"}, "", BuildServicePermissionError, "roles/artifactregistry.writer"),
+        ({"failure": "FETCH_SOURCE_FAILED"}, "", BuildServicePermissionError, "roles/storage.objectViewer"),
+        ({"failure": "LOGGING_FAILURE"}, "", BuildServicePermissionError, "roles/storage.objectUser"),
+        ({"detail": "failed to access secret version"}, "", BuildServicePermissionError, "roles/secretmanager.secretAccessor"),
+        ({}, "Failed to fetch: `https://us-python.pkg.dev/p/r/x.whl` 403 Forbidden", BuildError, "roles/artifactregistry.reader"),
     ],
 )  # fmt: skip
 def test_a_role_that_the_account_of_builds_lacks_is_named(
-    cloud: Cloud, refusal: Refused | None, message: str, role: str
+    seen: dict[str, str], log: str, kind: type[Exception], role: str
 ) -> None:
-    cloud.steps.refusal = refusal
-    login = RegistryLogin(host="registry.test", user="me", secret_version=NONE)
+    state = BuildState(build_id="1", status="FAILURE", **seen)  # type: ignore[arg-type]
+    settings = CloudBuildSettings(project="p", service_account="builder@x.test")
 
-    with pytest.raises(BuildServicePermissionError, match=message) as caught:
-        cloud.build(registry_login=None if refusal else login)
+    error = build_failure(state, IMAGE, [log], settings)
 
-    assert role in str(caught.value)
+    assert type(error) is kind
+    assert f"builder@x.test has {role}" in str(error) or f"builder@x.test needs {role}" in str(
+        error
+    )
+
+
+def test_a_refused_push_is_a_missing_permission(cloud: Cloud) -> None:
+    cloud.steps.refusal = Refused("PUSH_NOT_AUTHORIZED", "denied: Permission")
+
+    with pytest.raises(BuildServicePermissionError, match="denied: Permission"):
+        cloud.build()
 
 
 VERSION = "projects/test-project/secrets/netrc/versions/3"
@@ -482,19 +491,6 @@ def test_a_token_is_obtained_only_for_an_encrypted_address_of_google(
 
     assert [step.name for step in cloud.only.steps] == ["gcr.io/cloud-builders/docker"]
     assert not cloud.only.available_secrets.secret_manager
-
-
-def test_an_account_that_may_not_read_a_repository_is_named_with_the_role(cloud: Cloud) -> None:
-    def refused(step: Step) -> int:
-        step.write(f"#7 0.9 error: Failed to fetch: `{GOOGLE}`\n#7 0.9   Caused by: HTTP status ")
-        step.write("client error (403 Forbidden)\n#7 ERROR: process did not complete\n")
-        return 1
-
-    cloud.program.append(refused)
-    with pytest.raises(BuildError, match="403 Forbidden") as caught:
-        cloud.builder.build(a_recipe(package(address=GOOGLE)), IMAGE, cloud.reports)
-
-    assert "roles/artifactregistry.reader" in str(caught.value.hint)
 
 
 def test_a_login_without_a_secret_is_refused_before_anything_is_uploaded(cloud: Cloud) -> None:

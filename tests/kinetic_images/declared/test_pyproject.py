@@ -27,7 +27,7 @@ loop = [{include-group = "loop"}]
 
 
 def parsed(text: str, *extras: str) -> Pyproject:
-    return parse_pyproject(text.encode(), FILE, extras=extras, folder="/srv/project")
+    return parse_pyproject(text, FILE, extras=extras, folder="/srv/project")
 
 
 def rows(pyproject: Pyproject) -> list[str]:

@@ -9,7 +9,7 @@ from locked_project import Project, write_wheel
 from package_server import PackageServer
 
 from kinetic_images.errors import InstallError
-from kinetic_images.lock.cache import lock_text, usable_lock
+from kinetic_images.lock.cache import usable_lock
 
 
 def test_the_second_time_nothing_runs_and_nothing_is_reported(project: Project) -> None:
@@ -49,16 +49,6 @@ def test_a_damaged_lock_is_not_usable(project: Project, damage: str) -> None:
     project.wheel("alpha")
     project.require("alpha")
     assert usable_lock(damage, project.request()) is None
-
-
-def test_a_lock_that_is_no_text_is_made_again(project: Project) -> None:
-    project.wheel("alpha")
-    project.require("alpha")
-    lock = project.lock()
-    assert usable_lock(lock_text(lock), project.request()) == lock
-    (kept,) = (project.home / "cache" / "locks").glob("*.toml")
-    kept.write_bytes(b"\xff")
-    assert project.lock() == lock
 
 
 @pytest.mark.parametrize("password", ["hunter2", "wr0ng"])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import subprocess
-import traceback
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from locked_project import Project
 
-from kinetic_images.dependencies import find_dependencies
+from kinetic_images.dependencies import find_dependencies, read_dependencies
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.lock.cache import ensure_lock
 from kinetic_images.lock.jax import with_accelerator_jax
+from kinetic_images.lock.resolve import index_failure
 from kinetic_images.targets import Target
 
 MACHINES = {
@@ -218,15 +218,6 @@ def test_settings_that_uv_would_ignore_are_refused_before_it_looks_for_packages(
     assert "compile" not in project.log.read_text()
 
 
-def test_settings_for_another_place_are_refused_on_this_machine(project: Project) -> None:
-    project.wheel("alpha")
-    project.require("alpha")
-    (project.root / "uv.toml").write_text("[pip]\nuniversal = true\ntarget = 'somewhere'\n")
-    with pytest.raises(DependencyError, match=r"target of \[tool\.uv\.pip\]"):
-        project.lock(None)
-    assert project.files() == ["alpha-1.0-py3-none-any.whl"]
-
-
 def test_a_package_without_a_wheel_changes_nothing_for_the_others(project: Project) -> None:
     for name in ("only", "inner"):
         project.source(name)
@@ -254,25 +245,12 @@ def test_a_package_without_a_wheel_is_not_blamed_for_another_mistake(
     assert caught.value.places == (f"{project.root}/requirements.txt:4",)
 
 
-@pytest.mark.parametrize("line", ["jaxnothere", "jax-nothere>=1"])
-def test_a_name_that_does_not_exist_takes_one_run_and_is_reported_once(
-    project: Project, line: str
-) -> None:
-    project.wheel("jax", "0.9")
-    project.require(line)
-    with pytest.raises(InstallError) as caught:
-        project.lock(preferences=("jax==0.9",))
-    assert project.runs() == 1
-    shown = "".join(traceback.format_exception(caught.value))
-    assert shown.count("was not found in the provided") == 1
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ("override-dependencies = ['kinetic==9.9']", "names kinetic: it is one of Kinetic's own"),
         ("[pip]\nno-emit-package = ['alpha']", "no-emit-package of .* is for another call of uv"),
-        ("[pip]\nextra = ['x']", "extra of .* is for another call of uv"),
+        ("[pip]\nuniversal = true\ntarget = 'somewhere'\n", r"target of \[tool\.uv\.pip\]"),
     ],
 )
 def test_settings_that_would_change_what_a_lock_is_are_refused(
@@ -282,7 +260,9 @@ def test_settings_that_would_change_what_a_lock_is_are_refused(
     project.require("alpha")
     (project.root / "uv.toml").write_text(settings)
     with pytest.raises(DependencyError, match=message):
-        project.lock()
+        project.lock(None)
+    if "target" in settings:  # For a target, it names no other place.
+        assert project.files() == ["alpha-1.0-py3-none-any.whl"]
 
 
 def test_a_version_of_python_in_the_settings_does_not_decide_for_this_machine(
@@ -312,3 +292,56 @@ def test_a_project_above_the_home_does_not_decide_for_code_without_a_project(
             environ={**project.environ, "UV_OFFLINE": "1"},
             report=project.reports.append,
         )
+
+
+AWAY = """error: Request failed after 3 retries in 11.6s
+  cause: Failed to fetch: `https://index.test/simple/six/`
+  cause: error sending request for url (https://index.test/simple/six/)
+  cause: dns error
+"""
+REFUSED = """  × No solution found when resolving dependencies:
+hint: An index URL (https://index.test/simple) could not be queried due to a lack of valid authentication
+credentials (401 Unauthorized).
+"""
+
+
+@pytest.mark.parametrize(
+    ("requirements", "project", "variables", "place"),
+    [
+        ("--index-url https://me:secret@index.test/simple\nsix\n", "", {}, "requirements.txt:1: --i"),
+        ("six\n", "", {"UV_INDEX": "ours=https://me:secret@index.test/simple"}, "(UV_INDEX)"),
+        (
+            "",
+            "[project]\nname = 'p'\nversion = '1'\ndependencies = ['six']\n"
+            "[[tool.uv.index]]\nname = 'ours'\nurl = 'https://me:secret@index.test/simple'\n",
+            {},
+            "[[tool.uv.index]] ours",
+        ),
+    ],
+)  # fmt: skip
+def test_the_place_of_the_index_is_named_without_credentials(
+    tmp_path: Path, requirements: str, project: str, variables: dict[str, str], place: str
+) -> None:
+    name = "requirements.txt" if requirements else "pyproject.toml"
+    (tmp_path / name).write_text(requirements or project)
+    dependencies = read_dependencies(tmp_path / name, environ=variables)
+
+    refused, away = index_failure(REFUSED, dependencies), index_failure(AWAY, dependencies)
+
+    for text, _ in (refused, away):
+        assert place in text
+        assert "https://index.test/simple" in text
+        assert "secret" not in text
+    assert "does not accept the login: 401 Unauthorized" in refused[0]
+    assert "cannot be reached" in away[0]
+    assert "~/.netrc" in refused[1]
+
+    plain, _ = index_failure(REFUSED.replace("https:", "http:"), dependencies)
+    assert plain.startswith("The package index http://index.test/ does not accept")
+
+
+def test_other_failures_are_not_those_of_an_index(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("six==99\n")
+    dependencies = read_dependencies(tmp_path / "requirements.txt", environ={})
+
+    assert index_failure("Because there is no version of six==99 …", dependencies)[0] == ""

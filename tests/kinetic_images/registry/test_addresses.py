@@ -33,13 +33,13 @@ def test_hosts_that_the_docker_daemon_calls_insecure_are_reached_without_encrypt
 ) -> None:
     file = tmp_path / ".config" / "docker" / "daemon.json"
     file.parent.mkdir(parents=True)
-    names = ["Registry.corp:5000", "10.1.0.0/16", "http://plain.corp"]
+    names = ["Registry.corp:5000", "10.1.0.0/16", "http://plain.corp", "10.9.9.9"]
     file.write_text(json.dumps({"insecure-registries": names}))
     addresses = Addresses({"HOME": str(tmp_path)})
 
     plain = ["registry.corp:5000", "10.1.2.3:5000", "plain.corp"]
     assert [host for host in plain if not addresses.is_plain(host)] == []
-    secure = ["registry.corp", "10.2.0.1", "other.corp:5000"]
+    secure = ["registry.corp", "10.2.0.1", "10.9.9.9:5000", "other.corp:5000"]
     assert [host for host in secure if addresses.is_plain(host)] == []
 
 

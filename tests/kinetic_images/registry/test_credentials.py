@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kinetic_images.errors import RegistryError, RegistryLoginError
-from kinetic_images.registry.credentials import Credentials, Login
+from kinetic_images.errors import RegistryError, RegistryLoginError, RegistryUnavailableError
+from kinetic_images.registry.credentials import Credentials, Login, google_login
 from kinetic_payload.threads import Stopped, stoppable
 
 HUB = "https://index.docker.io/v1/"
@@ -205,3 +206,49 @@ def test_google_is_asked_for_its_own_registries_only_and_after_docker(
     write_docker_config({"auths": {"us-docker.pkg.dev": auth("_json_key", "k")}})
     assert found.login("us-docker.pkg.dev").password == "k"
     assert asked == ["google"]
+
+
+VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
+
+
+def test_the_key_file_that_the_environment_names_gives_tokens(tmp_path: Path) -> None:
+    # Siblings of this package, which are not there when its tests run alone.
+    pytest.importorskip("cryptography")
+    identity = pytest.importorskip("kinetic_servers.gke.google_identity")
+
+    with identity.GoogleIdentity(tmp_path) as google:
+        environ = {VARIABLE: str(google.file)}
+        first, second = google_login(environ), google_login(environ)
+
+        assert first is not None
+        assert second is not None
+        assert [first.token, second.token] == google.issued
+        assert first.renew_at is not None
+        assert 3000 < first.renew_at - time.time() < 3600
+        assert first.token not in repr(first)
+        google.revoke()
+        with pytest.raises(RegistryLoginError, match="Invalid JWT Signature"):
+            google_login(environ)
+    with pytest.raises(RegistryUnavailableError, match="did not respond"):
+        google_login(environ)
+
+
+def test_a_key_file_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
+    for name, content in (("none", None), ("broken", "{"), ("other", "{}")):
+        if content is not None:
+            (tmp_path / name).write_text(content)
+        with pytest.raises(RegistryLoginError) as caught:
+            google_login({VARIABLE: str(tmp_path / name)})
+        assert VARIABLE in (caught.value.hint or "")
+        assert "gcloud auth application-default login" in (caught.value.hint or "")
+
+
+def test_without_credentials_on_this_machine_there_is_no_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+
+    assert google_login({}) is None

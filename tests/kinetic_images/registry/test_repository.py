@@ -36,21 +36,6 @@ def test_without_a_usable_digest_header_the_manifest_is_hashed(
     assert [each.method for each in server.requests] == ["HEAD", "GET", "HEAD"]
 
 
-@pytest.mark.parametrize("docker", [False, True])
-def test_the_image_of_the_wanted_architecture_is_read(
-    server: RegistryServer, repository: Repository, docker: bool
-) -> None:
-    settings = {"Env": ["A=1"], "Labels": {"l": "v"}}
-    machines = ("amd64", "arm64")
-    server.add_image("kn/image", "1", architectures=machines, settings=settings, docker=docker)
-
-    found = {machine: repository.image("1", machine) for machine in machines}
-    assert {each.config.architecture for each in found.values()} == set(machines)
-    assert found["amd64"].digest != found["arm64"].digest
-    assert found["arm64"].config.env == {"A": "1"}
-    assert found["arm64"].config.labels == {"l": "v"}
-
-
 def test_a_missing_image_is_named_and_one_of_another_architecture_with_those_that_exist(
     server: RegistryServer, repository: Repository
 ) -> None:

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -202,14 +201,3 @@ def test_threads_that_wait_for_a_login_ask_one_helper_at_a_time(
 
     parallel_map(lambda name: registry.repository(name).digest("1"), names * 3, threads=6)
     assert log.read_text().count("\n") == 1
-
-
-def test_no_secret_is_in_the_text_of_objects_of_the_client(
-    server: RegistryServer, registry: Registry, log_in: LogIn, environ: Mapping[str, str]
-) -> None:
-    log_in(server.host, password="secret")
-    repository = registry.repository(f"{server.host}/kn/image")
-    repository.digest("1")
-
-    held = json.dumps([repr(each) for each in (registry, repository, repository.reference)])
-    assert "secret" not in held

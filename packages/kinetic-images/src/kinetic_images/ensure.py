@@ -240,7 +240,7 @@ def resolve_image(
         fallback=request.fallback,
         locked=find_lock(jax.dependencies),
     )
-    found = resolve_on(
+    base, lock = resolve_on(
         request.base,
         lock_request,
         home=services.home,
@@ -248,12 +248,10 @@ def resolve_image(
         shared=services.shared,
         environ=services.environ,
         report=services.reports.line,
-        # A repository that cannot be read is refused before anything is written.
-        sharing=lambda: services.registry.digest(request.repository),
+        repository=request.repository,
         refresh=request.refresh,
         instead_of=instead_of,
     )
-    base, lock = found.base, found.lock
     notes = (*request.dependencies.notes, *jax.notes, *lock.notes)
     if not base.labelled:
         notes = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,12 +33,8 @@ from kinetic_payload.layout import build_resolution
 _FORMAT: Final = 1
 
 
-@dataclass(frozen=True)
-class Resolution:
-    """What a request for an image was resolved to."""
-
-    base: BaseImage
-    lock: Lock
+Resolution = tuple[BaseImage, Lock]
+"""What a request for an image was resolved to."""
 
 
 def resolve_on(
@@ -50,7 +46,7 @@ def resolve_on(
     shared: SharedRecords | None,
     environ: Mapping[str, str] | None,
     report: Callable[[str], None],
-    sharing: Callable[[], object],
+    repository: str,
     refresh: bool = False,
     instead_of: Sequence[LockedPackage] | None = None,
 ) -> Resolution:
@@ -58,8 +54,8 @@ def resolve_on(
 
     *refresh* makes a new one in any case. *instead_of* are packages that cannot be used any more: a
     resolution with exactly these is replaced, here and for others, unless another process has done so. It
-    keeps its base image. *sharing* is called before something new is shared; it may raise what would make that
-    useless.
+    keeps its base image. *repository* is where the image will be pushed: if it cannot be read, nothing new is
+    shared.
 
     Raises:
         DependencyError, InstallError: See `ensure_lock`.
@@ -71,7 +67,7 @@ def resolve_on(
     name = build_resolution(_key(base, request, portable))  # Without paths of this machine.
 
     def is_wanted(found: Resolution) -> bool:
-        return instead_of is None or not same_files(found.lock.packages, instead_of)
+        return instead_of is None or not same_files(found[1].packages, instead_of)
 
     replaced = seen = None
     if not refresh:
@@ -88,9 +84,7 @@ def resolve_on(
             return found
         replaced = replaced or found
     image = (
-        replaced.base
-        if replaced
-        else find_base(base, target.python, target.machine, registry, home)
+        replaced[0] if replaced else find_base(base, target.python, target.machine, registry, home)
     )
     lock = ensure_lock(
         replace(request, target=image.target, platform=image.target.platform),
@@ -100,16 +94,16 @@ def resolve_on(
         refresh=refresh,
         instead_of=instead_of,
     )
-    made, kept = Resolution(image, lock), None
+    kept = None
     text = None if shared is None else shared_lock_text(lock, request)
     if shared is not None and text is not None:
-        sharing()
+        registry.digest(repository)
         superseded = None if instead_of is None else seen
-        kept = shared.offer(name, _record(made, text), instead_of=superseded, replace=refresh)
+        kept = shared.offer(name, _record(image, text), instead_of=superseded, replace=refresh)
     usable = _usable(kept, target, request)
     # Another version of Kinetic wrote it, or a machine whose folders have other files of the same names.
     if kept is None or usable is None or not is_wanted(usable):
-        kept, usable = _record(made, lock_text(lock)), made
+        kept, usable = _record(image, lock_text(lock)), (image, lock)
     keep_record(path, kept)
     return usable
 
@@ -131,8 +125,7 @@ class _Record(msgspec.Struct, frozen=True):
     lock: str
 
 
-def _record(resolution: Resolution, lock: str) -> dict[str, Any]:
-    base = resolution.base
+def _record(base: BaseImage, lock: str) -> dict[str, Any]:
     return msgspec.structs.asdict(_Record(base.reference, base.target.glibc, base.labelled, lock))
 
 
@@ -147,6 +140,4 @@ def _usable(
     lock = usable_lock(found.lock, request) if is_exact else None
     if lock is None:
         return None
-    return Resolution(
-        BaseImage(found.base, replace(target, glibc=found.glibc), found.labelled), lock
-    )
+    return BaseImage(found.base, replace(target, glibc=found.glibc), found.labelled), lock

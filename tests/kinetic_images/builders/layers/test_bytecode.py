@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 
 import pytest
@@ -47,19 +46,3 @@ def test_docstrings_and_assertions_stay_with_any_options_of_this_process() -> No
 
     assert b"Doc." in made
     assert b"/x.py" in made
-
-
-@pytest.mark.parametrize("name", ["a_name_of_its_own", "Ø"])
-def test_modules_that_were_compiled_before_do_not_change_the_bytecode(name: str) -> None:
-    # In processes of their own: what one has compiled cannot be undone.
-    script = (
-        "import sys; from kinetic_images.builders.layers.bytecode import compiled; "
-        "kept = [compiled(text.encode(), '/x.py') for text in sys.argv[1:]]; print(kept[-1].hex())"
-    )
-
-    def last(*sources: str) -> str:
-        command = [sys.executable, "-c", script, *sources]
-        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
-
-    module = f"x = {name!r}\ny.{name}\n"
-    assert last(module) == last(f"{name} = 1\n", module)

@@ -69,13 +69,6 @@ def test_a_worker_writes_the_same_layer_as_this_process(tmp_path: Path) -> None:
     assert (tmp_path / "layer").read_bytes() == stream.getvalue()
 
 
-def test_an_invalid_wheel_is_an_error_with_a_hint(tmp_path: Path) -> None:
-    bad = make_wheel(tmp_path, wheel=None, name="bad")
-    with pytest.raises(InvalidWheelError, match=r"bad-1\.0.*no WHEEL") as error:
-        convert([bad], an_output(tmp_path), bytecode=False)
-    assert error.value.hint
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS does not limit the memory of a process")
 @pytest.mark.parametrize(
     "contents",

@@ -16,7 +16,7 @@ from kinetic_images.declared.pyproject import (
 )
 from kinetic_images.declared.requirement_files import RequirementSet
 from kinetic_images.declared.requirements import LocalRequirement, both
-from kinetic_images.declared.uv_files import PYPROJECT
+from kinetic_images.declared.uv_files import PYPROJECT, text_of
 from kinetic_images.errors import DependencyError
 
 _BUILD_FILES: Final = ("setup.py", "setup.cfg")
@@ -99,7 +99,7 @@ def read_pyproject(
     """
     found = _workspace(path.absolute().parent)
     return parse_pyproject(
-        _bytes(path),
+        text_of(path),
         path.name,
         extras=extras,
         folder=str(path.parent.absolute()),
@@ -119,9 +119,9 @@ def settings_folder(folder: Path) -> Path:
     path = next((p / PYPROJECT for p in (folder, *folder.parents) if _has_project(p)), None)
     if path is None:
         return folder
-    if parse_workspace(_bytes(path), str(path), str(path.parent)) is not None:
+    if parse_workspace(text_of(path), str(path), str(path.parent)) is not None:
         return path.parent
-    if not is_managed(_bytes(path), str(path)):
+    if not is_managed(text_of(path), str(path)):
         return folder
     found = _workspace(path.parent)
     return found[0] if found else path.parent
@@ -135,19 +135,10 @@ def _workspace(member: Path) -> tuple[Path, Workspace] | None:
     """Return the workspace that the project in the folder *member* belongs to, and the workspace's root."""
     # As in uv, only the nearest project above decides, even if a workspace above it includes this folder.
     root = next(filter(_has_project, member.parents), None)
-    data = _bytes(root / PYPROJECT) if root else b""
-    if root is None or b"workspace" not in data:
+    text = text_of(root / PYPROJECT) if root else ""
+    if root is None or "workspace" not in text:
         return None
-    workspace = parse_workspace(data, str(root / PYPROJECT), str(root))
+    workspace = parse_workspace(text, str(root / PYPROJECT), str(root))
     if workspace is None or not workspace.has(member.relative_to(root).as_posix()):
         return None
     return root, workspace
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DependencyError(
-            f"{path} cannot be read: {error.strerror}.", hint="Check its permissions."
-        ) from error

@@ -10,7 +10,7 @@ from typing import Any, Final
 from packaging.dependency_groups import resolve_dependency_groups
 from packaging.utils import canonicalize_name
 
-from kinetic_images.declared.requirement_files import RequirementSet, decoded
+from kinetic_images.declared.requirement_files import RequirementSet
 from kinetic_images.declared.requirements import (
     KEEP_MARK,
     LocalRequirement,
@@ -69,7 +69,7 @@ class Chosen:
 
 
 def parse_pyproject(
-    data: bytes,
+    text: str,
     file: str,
     *,
     extras: tuple[str, ...] = (),
@@ -86,7 +86,6 @@ def parse_pyproject(
     Raises:
         DependencyError: The file or one of its dependencies cannot be understood.
     """
-    text = _text(data, file)
     document = parsed_toml(text, file)
     lines = Lines(text, file)
     project = table(document.get("project"))
@@ -183,13 +182,12 @@ class Workspace:
         )
 
 
-def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
+def parse_workspace(text: str, file: str, folder: str) -> Workspace | None:
     """Read `[tool.uv.workspace]` of a `pyproject.toml` in *folder*; return None if it has no such table.
 
     Raises:
         DependencyError: The file cannot be understood.
     """
-    text = _text(data, file)
     uv = table(table(parsed_toml(text, file).get("tool")).get("uv"))
     if "workspace" not in uv:
         return None
@@ -201,13 +199,13 @@ def parse_workspace(data: bytes, file: str, folder: str) -> Workspace | None:
     return Workspace(members, excluded, _sources(uv, folder))
 
 
-def is_managed(data: bytes, file: str) -> bool:
+def is_managed(text: str, file: str) -> bool:
     """Return whether a `pyproject.toml` describes a project without `managed = false`.
 
     Raises:
         DependencyError: The file cannot be understood.
     """
-    document = parsed_toml(_text(data, file), file)
+    document = parsed_toml(text, file)
     uv = table(table(document.get("tool")).get("uv"))
     return "project" in document and uv.get("managed") is not False
 
@@ -228,15 +226,6 @@ def _sources(uv: Mapping[str, Any], folder: str) -> Sources:
         of=_canonical(uv.get("sources")),
         indexes=tuple(index for index in indexes if isinstance(index.get("name"), str)),
     )
-
-
-def _text(data: bytes, file: str) -> str:
-    try:
-        return decoded(data)
-    except UnicodeDecodeError as error:
-        raise DependencyError(
-            f"{file} cannot be read: {error}.", hint="Correct it: it is not valid TOML."
-        ) from None
 
 
 def _declared(

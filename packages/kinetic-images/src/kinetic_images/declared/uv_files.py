@@ -107,9 +107,14 @@ def _expanded(settings: Mapping[str, Any], environ: Mapping[str, str]) -> Mappin
     return found
 
 
-def _table(path: Path) -> dict[str, Any]:
+def text_of(path: Path) -> str:
+    """Return the text of the file *path*.
+
+    Raises:
+        DependencyError: It cannot be read.
+    """
     try:
-        return parsed_toml(decoded(path.read_bytes()), str(path))
+        return decoded(path.read_bytes())
     except OSError as error:
         raise DependencyError(
             f"{path} cannot be read: {error.strerror}.", hint="Check its name and permissions."
@@ -118,3 +123,7 @@ def _table(path: Path) -> dict[str, Any]:
         raise DependencyError(
             f"{path} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8."
         ) from error
+
+
+def _table(path: Path) -> dict[str, Any]:
+    return parsed_toml(text_of(path), str(path))

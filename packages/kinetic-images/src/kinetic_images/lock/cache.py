@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from kinetic_images.dependencies import OWN_NAMES
 from kinetic_images.kept_records import mark_used
-from kinetic_images.lock.folders import PackageFolders, package_folders
+from kinetic_images.lock.folders import package_folders
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.pylock import kept_pylock, pylock_text
@@ -110,13 +110,13 @@ def lock_text(lock: Lock) -> str:
 
 def shared_lock_text(lock: Lock, request: LockRequest) -> str | None:
     """Return *lock* as text for other machines, without paths of this one; None: it can be used only here."""
-    folders, packages = package_folders(request.dependencies), []
+    (flat, _), packages = package_folders(request.dependencies), []
     own = {*map(requirement_name, request.own), *OWN_NAMES}
     for package in lock.packages:
         path = package.local_path
         if path is None:
             packages.append(package)
-        elif package.name in own or path.parent in folders.flat:
+        elif package.name in own or path.parent in flat:
             packages.append(replace(package, address=Path("/", package.file).as_uri()))
         else:
             return None
@@ -156,11 +156,12 @@ def _read(path: Path, request: LockRequest) -> Lock | None:
 
 
 def _on_this_machine(
-    package: LockedPackage, own: Path | None, folders: PackageFolders
+    package: LockedPackage, own: Path | None, folders: tuple[tuple[Path, ...], bool]
 ) -> LockedPackage | None:
     """Return *package* with its address on this machine; None if its file is gone or another one.
 
-    *own* is the wheel of this machine if the package is one of Kinetic's own. Others are looked for in *folders*.
+    *own* is the wheel of this machine if the package is one of Kinetic's own. Others are looked for in *folders*, and
+    where they were once.
     """
     if own is not None:
         # The folder of such a wheel is named by its digest.
@@ -169,7 +170,9 @@ def _on_this_machine(
     recorded = package.local_path
     if recorded is None or not package.file:
         return package
-    for path in [recorded] if package.direct else folders.find(package.file, recorded):
+    flat, elsewhere = folders
+    places = [*(folder / package.file for folder in flat), *([recorded] if elsewhere else [])]
+    for path in [recorded] if package.direct else places:
         with suppress(OSError), path.open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() == package.sha256:
                 return replace(package, address=path.absolute().as_uri())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from kinetic_images.declared.uv_settings import Index
@@ -13,28 +11,14 @@ from kinetic_images.dependencies import Dependencies
 from kinetic_images.lock.packages import file_path
 
 
-@dataclass(frozen=True)
-class PackageFolders:
-    """The places on this machine where packages of a project are."""
+def package_folders(dependencies: Dependencies) -> tuple[tuple[Path, ...], bool]:
+    """Return the folders on this machine whose files are packages, as *dependencies* name them.
 
-    flat: tuple[Path, ...]
-    """Folders whose files are packages."""
-    others: bool
-    """Whether packages may also be elsewhere: in a local index, or where a local page links to."""
-
-    def find(self, file: str, recorded: Path) -> Iterator[Path]:
-        """Iterate over the paths where the package *file*, which was at *recorded* once, may be now."""
-        for folder in self.flat:
-            yield folder / file
-        if self.others:
-            yield recorded
-
-
-def package_folders(dependencies: Dependencies) -> PackageFolders:
-    """Return the places on this machine that *dependencies* name."""
+    Also return whether packages may be elsewhere, too: in a local index, or where a local page links to.
+    """
     local = [(index, path) for index in dependencies.indexes if (path := _path_of(index))]
     flat = [path for index, path in local if index.is_flat and path.is_dir()]
-    return PackageFolders(tuple(dict.fromkeys(flat)), others=len(flat) < len(local))
+    return tuple(dict.fromkeys(flat)), len(flat) < len(local)
 
 
 def portable(index: Index) -> str:

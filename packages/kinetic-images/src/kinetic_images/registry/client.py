@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from kinetic_images.errors import RegistryError, RegistryLoginError
 from kinetic_images.registry.addresses import Addresses, shown
 from kinetic_images.registry.credentials import Credentials, Login
-from kinetic_images.registry.refusals import Call, Refusal, error_of
+from kinetic_images.registry.refusals import LARGEST_ANSWER, Call, Refusal, error_of
 from kinetic_images.registry.tokens import Authorizer
 from kinetic_payload.http.retry import GaveUpError, RetryPolicy, TransientError
 from kinetic_payload.http.session import (
@@ -22,9 +22,6 @@ from kinetic_payload.http.session import (
     Session,
     origin,
 )
-
-LARGEST_ANSWER: Final = 1 << 20
-"""The most bytes of a response that is no content of an image."""
 
 _T = TypeVar("_T")
 
@@ -44,7 +41,7 @@ class Client:
         self.policy = policy or RetryPolicy()
         self._session = Session(found, failure=RegistryError, proxies=environ)
         credentials = Credentials(found, google=google)
-        self._authorizer = Authorizer(credentials, self.addresses, self._ask_token_service)
+        self._authorizer = Authorizer(credentials, self.addresses, self._session)
 
     def url(self, call: Call, rest: str) -> str:
         """Return the address of *rest*, such as `manifests/3.11`, in the repository of *call*."""
@@ -180,14 +177,6 @@ class Client:
             # The login was accepted, and gave a token without the right.
             refusal = replace(refusal, status=403)
         raise error_of(refusal, call, source)
-
-    def _ask_token_service(self, request: Outgoing, seconds: float) -> Response:
-        try:
-            response = self._session.open(request, seconds=seconds)
-            return response.read(most=LARGEST_ANSWER, seconds=seconds)
-        except NoResponseError as error:
-            error.reason = f"the token service {urlsplit(request.url).hostname}: {error.reason}"
-            raise
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from kinetic_payload.http.session import Response
 
 Right = Literal["pull", "push"]
 
+LARGEST_ANSWER: Final = 1 << 20
+"""The most bytes of a response that is no content of an image."""
 _NO_NAME: Final = "NAME_UNKNOWN"
 _LONGEST_TEXT: Final = 500
 _LONGEST_HEADER: Final = 4096

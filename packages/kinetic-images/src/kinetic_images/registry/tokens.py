@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import time
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -16,9 +16,9 @@ from kinetic_images.errors import RegistryError
 from kinetic_images.registry.addresses import Addresses, shown
 from kinetic_images.registry.credentials import ANONYMOUS, Credentials, Login
 from kinetic_images.registry.names import is_google
-from kinetic_images.registry.refusals import Call, Challenge, Refusal, error_of
+from kinetic_images.registry.refusals import LARGEST_ANSWER, Call, Challenge, Refusal, error_of
 from kinetic_payload.http.retry import TransientError
-from kinetic_payload.http.session import Outgoing, Response
+from kinetic_payload.http.session import NoResponseError, Outgoing, Response, Session
 from kinetic_payload.threads import check_wanted
 
 _DEFAULT_SECONDS: Final = 60.0
@@ -43,23 +43,12 @@ class _Host:
 
 
 class Authorizer:
-    """Provides the header `Authorization` for requests. Threads can share it.
+    """Provides the header `Authorization` for requests. Threads can share it."""
 
-    *send* makes one request to a token service, within so many seconds.
-    """
-
-    def __init__(
-        self,
-        logins: Credentials,
-        addresses: Addresses,
-        send: Callable[[Outgoing, float], Response],
-        *,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, logins: Credentials, addresses: Addresses, session: Session) -> None:
         self._logins = logins
         self._addresses = addresses
-        self._send = send
-        self._now = now
+        self._session = session
         self._process = os.getpid()
         self._guard = threading.Lock()
         self._hosts: dict[str, _Host] = {}
@@ -81,7 +70,7 @@ class Authorizer:
         """
         host = self._host(call.host)
         known = host.tokens.get(call.scopes)
-        if known is not None and self._now() < known[1]:
+        if known is not None and time() < known[1]:
             return known[0]
         if is_google(call.host):
             # These registries accept the user's token, so that one request is enough.
@@ -105,7 +94,7 @@ class Authorizer:
         host = self._host(call.host)
         with self._held(host):
             known = host.tokens.get(call.scopes)
-            if known is not None and known[0] != rejected and self._now() < known[1]:
+            if known is not None and known[0] != rejected and time() < known[1]:
                 return known[0]  # Another thread has just got it.
             fresh = rejected is not None
             if fresh:
@@ -132,8 +121,13 @@ class Authorizer:
     ) -> tuple[str, float]:
         """Return a header with a new token; if the login is rejected, and *again*, look it up again."""
         login = self._login(call, host)
-        asked = self._now()
-        response = self._send(self._token_request(call, challenge, login), seconds)
+        asked, request = time(), self._token_request(call, challenge, login)
+        try:
+            response = self._session.open(request, seconds=seconds)
+            response = response.read(most=LARGEST_ANSWER, seconds=seconds)
+        except NoResponseError as error:
+            error.reason = f"the token service {urlsplit(request.url).hostname}: {error.reason}"
+            raise
         if response.status == 200:
             return self._token_of(call, response, asked)
         refusal = Refusal.of(response)
@@ -204,7 +198,7 @@ class Authorizer:
 
     def _login(self, call: Call, host: _Host) -> Login:
         known = host.login
-        if known is None or (known.renew_at is not None and self._now() >= known.renew_at):
+        if known is None or (known.renew_at is not None and time() >= known.renew_at):
             host.login = known = self._logins.login(call.host)
         return known
 

@@ -55,8 +55,10 @@ class BlobUpload:
 
     def _try(self, seconds: float) -> None:
         call, client = self._call, self._client
-        if self._failed and self._has(seconds):
-            return  # The last try succeeded, and only its response was lost.
+        if self._failed:
+            head = Outgoing(method="HEAD", url=client.url(call, f"blobs/{self._digest}"))
+            if client.attempt(call, head, seconds=seconds, accept=(404,)).status != 404:
+                return  # The last try succeeded, and only its response was lost.
         session = Outgoing(method="POST", url=client.url(call, "blobs/uploads/"))
         response = client.attempt(call, session, seconds=seconds)
         location = location_of(client, call, session.url, response)
@@ -75,20 +77,11 @@ class BlobUpload:
             self._start_again()
             cancel(client, call, location)
             raise
-        except BaseException:  # Ctrl-C, for example: a request would delay the end.
-            self._start_again()
-            raise
         stored = response.headers.get("Docker-Content-Digest", self._digest)
         if stored != self._digest:
             raise InvalidImageError(
                 f"Could not {call}: the registry stored it as {stored[:100]!r}, not as {self._digest}."
             )
-
-    def _has(self, seconds: float) -> bool:
-        url = self._client.url(self._call, f"blobs/{self._digest}")
-        request = Outgoing(method="HEAD", url=url)
-        response = self._client.attempt(self._call, request, seconds=seconds, accept=(404,))
-        return response.status != 404
 
     def _opened(self) -> BinaryIO:
         self._start_again()  # A new login may have been necessary in the middle of a try.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from posixpath import normpath
 from typing import Final
@@ -38,15 +38,15 @@ def folder_context(dockerfile: Path, folder: Path | None = None) -> BuildContext
     is_ignored = ignored_by(lines)
     kept = (name, _IGNORE, f"{name}{_IGNORE}")
     files = {
-        each: _file(root / each)
-        for each in _names(root)
+        each: file
+        for each, file in _files(root)
         if each in kept or not is_ignored(each.rstrip("/"))
     }
     return BuildContext({**files, name: ContextFile(path)}, name)
 
 
-def _names(root: Path) -> list[str]:
-    """Return the paths of all files and links below *root*, and those of folders with a slash at their end."""
+def _files(root: Path) -> Iterator[tuple[str, ContextFile]]:
+    """Iterate over all files, links and folders below *root*, by their path; that of a folder ends with a slash."""
 
     def fail(error: OSError) -> None:
         raise BuildInputError(
@@ -54,23 +54,15 @@ def _names(root: Path) -> list[str]:
             hint="Check its permissions, or name it in .dockerignore.",
         ) from error
 
-    found = []
     for folder, folders, files in os.walk(root, onerror=fail):
-        for name in (*files, *folders):
-            path = Path(folder, name)
-            if path.is_symlink() or path.is_file():
-                found.append(path.relative_to(root).as_posix())
+        for path in (Path(folder, name) for name in (*files, *folders)):
+            name = path.relative_to(root).as_posix()
+            if path.is_symlink():
+                yield name, ContextFile(None, link=os.readlink(path))  # noqa: PTH115 - a text, not a path
+            elif path.is_file():
+                yield name, ContextFile(path, executable=bool(path.stat().st_mode & 0o100))
             elif path.is_dir():  # Not sockets and the like.
-                found.append(f"{path.relative_to(root).as_posix()}/")
-    return found
-
-
-def _file(path: Path) -> ContextFile:
-    if path.is_dir() and not path.is_symlink():
-        return ContextFile(None)
-    if path.is_symlink():
-        return ContextFile(None, link=os.readlink(path))  # noqa: PTH115 - a text, not a path
-    return ContextFile(path, executable=bool(path.stat().st_mode & 0o100))
+                yield f"{name}/", ContextFile(None)
 
 
 def _lines(path: Path) -> list[str]:

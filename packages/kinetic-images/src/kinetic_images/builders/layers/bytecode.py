@@ -13,11 +13,6 @@ _UNCHECKED: Final = (0b01).to_bytes(4, "little")
 LARGEST_SOURCE: Final = 1 << 20
 """The size in bytes above which a module is not compiled: the compiler takes some 150 times as much memory."""
 
-# A process has each of these texts once, and bytecode shows whether it is also a name somewhere. Without this, a
-# module with the name `Ø` changed the bytecode of all modules with the text 'Ø' that are compiled after it.
-for _code in range(128, 256):
-    sys.intern(chr(_code))
-
 
 def bytecode_kind(python: str) -> str | None:
     """Return the kind of bytecode for *python* (`3.11`), if this interpreter can make it."""

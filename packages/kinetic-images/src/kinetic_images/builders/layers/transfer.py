@@ -65,7 +65,15 @@ class Transfer:
         # Also if nothing is missing: an earlier process may have been killed.
         make_folder(self.cache / "partial")
         collect_leftovers(str(self.cache / "partial"))
-        known = parallel_map(self._known, planned, threads=_REQUESTS)
+
+        def known_blob(layer: PlannedLayer) -> LayerBlob | None:
+            try:
+                blob = msgspec.convert(find_record(self._record(layer)), LayerBlob)
+            except msgspec.ValidationError:  # Its loss costs a conversion, and nothing else.
+                return None
+            return blob if self.repository.has_blob(blob.digest) else None
+
+        known = parallel_map(known_blob, planned, threads=_REQUESTS)
         missing = [layer for layer, blob in zip(planned, known, strict=True) if blob is None]
         made = self._make(missing, sizes, bytecode=bytecode) if missing else {}
         uploaded = sum(blob.size for blob in made.values())
@@ -117,13 +125,6 @@ class Transfer:
                 missing,
                 threads=_UPLOADS,
             )
-
-    def _known(self, layer: PlannedLayer) -> LayerBlob | None:
-        try:
-            blob = msgspec.convert(find_record(self._record(layer)), LayerBlob)
-        except msgspec.ValidationError:  # Its loss costs a conversion, and nothing else.
-            return None
-        return blob if self.repository.has_blob(blob.digest) else None
 
     def _record(self, layer: PlannedLayer) -> Path:
         return self.cache / "records" / f"{layer.key}.json"
