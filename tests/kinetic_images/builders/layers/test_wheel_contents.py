@@ -86,7 +86,7 @@ def test_a_wheel_that_contradicts_itself_or_its_format_is_refused(
 def test_a_later_minor_version_is_accepted_and_another_package_or_file_is_not(
     tmp_path: Path,
 ) -> None:
-    path = make_wheel(tmp_path, wheel=WHEEL.replace("1.0", "1.9"))
+    path = make_wheel(tmp_path, wheel=WHEEL.replace("1.0", "1.9"), extra={"demo/folder/": b""})
     assert Wheel(path).entries
 
     other = path.rename(tmp_path / "other-1.0-py3-none-any.whl")

@@ -40,6 +40,8 @@ _POLL: Final = 0.1
 _AHEAD: Final = 8
 """How many pieces of a response are read before they are wanted."""
 _MOST_REDIRECTS: Final = 10
+_LARGEST_REDIRECT: Final = 1 << 20
+"""The most bytes of the body of a redirect."""
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+")
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -278,7 +280,8 @@ class Session:
             target = response.headers.get("Location")
             if check is None or response.status not in _REDIRECTS or target is None:
                 return response
-            response.pieces.close()
+            # Read, so that the connection is kept: registries redirect each blob.
+            response.read(most=_LARGEST_REDIRECT, seconds=seconds)
             target = joined(request.url, target)
             check(target)
             headers = dict(request.headers)

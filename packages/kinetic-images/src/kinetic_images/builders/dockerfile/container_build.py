@@ -12,7 +12,6 @@ from typing import Final
 
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, recipe_context
-from kinetic_images.errors import UvNotFoundError
 from kinetic_images.lock.build_indexes import INDEXES, STRATEGY, index_addresses
 from kinetic_images.recipe import Recipe
 from kinetic_images.targets import Machine
@@ -51,7 +50,6 @@ def recipe_build(recipe: Recipe, image: str, environment: Mapping[str, str]) -> 
 
     Raises:
         BuildInputError: See `recipe_context`.
-        UvNotFoundError: The distribution `uv` is not installed.
     """
     if not _builds_packages(recipe):  # Then indexes have no effect.
         unused = (*INDEXES, STRATEGY)
@@ -71,20 +69,10 @@ def find_uv_program(machine: Machine) -> tuple[str, Path | None]:
 
     Then a build needs neither pip nor an index for it: on Linux, the program in the distribution `uv` needs
     glibc 2.17, or no C library at all.
-
-    Raises:
-        UvNotFoundError: The distribution `uv` is not installed.
     """
-    try:
-        version = importlib.metadata.version("uv")
-        from uv import find_uv_bin
+    from uv import find_uv_bin
 
-        file = Path(find_uv_bin())
-    except (ImportError, FileNotFoundError) as error:
-        raise UvNotFoundError(
-            "The Python package uv is not installed here, so its version is unknown to builds.",
-            hint="Install it with: pip install uv",
-        ) from error
+    version, file = importlib.metadata.version("uv"), Path(find_uv_bin())
     runs_there = (sys.platform, platform.machine()) == ("linux", machine)
     return version, file if runs_there else None
 

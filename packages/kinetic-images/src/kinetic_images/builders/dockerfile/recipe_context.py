@@ -60,9 +60,10 @@ def recipe_context(
 ) -> BuildContext:
     """Return the build context of *recipe*.
 
-    The build installs *uv_version* with pip unless *uv_program*, which runs on the target, is given. The context contains exactly the locked files: by address with their digests, or as copies if they are on this
+    It contains exactly the locked files: by address with their digests, or as copies if they are on this
     machine. *environment* are variables for uv, such as `UV_DEFAULT_INDEX`: builds of source archives take
-    their build requirements from there. No credentials are in it; they are build secrets.
+    their build requirements from there. No credentials are in it; they are build secrets. *uv_program* runs on
+    the target; without it, the build installs *uv_version* with pip.
 
     Raises:
         BuildInputError: The recipe has an address with credentials, or one that a build cannot fetch, or a
