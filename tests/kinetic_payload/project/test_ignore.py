@@ -10,8 +10,7 @@ import pytest
 
 from kinetic_payload.errors import PackagingError
 from kinetic_payload.project.ignore import RuleSet, Scope, ignore_line
-from kinetic_payload.project.membership import Membership
-from kinetic_payload.project.snapshot import take_snapshot
+from kinetic_payload.project.snapshot import Membership, take_snapshot
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.project.imports import file_that_imports
-from kinetic_payload.project.snapshot import take_snapshot
+from kinetic_payload.project.snapshot import file_that_imports, take_snapshot
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kinetic_payload.project.membership import Membership
-from kinetic_payload.project.snapshot import take_snapshot
+from kinetic_payload.project.snapshot import Membership, take_snapshot
 
 
 def plant(folder: Path, *names: str) -> None:

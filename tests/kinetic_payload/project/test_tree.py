@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kinetic_payload.project.membership import Membership
-from kinetic_payload.project.snapshot import take_snapshot
+from kinetic_payload.project.snapshot import Membership, take_snapshot
 
 
 def test_excluded_paths_are_left_out_under_any_name(
@@ -21,7 +20,7 @@ def test_excluded_paths_are_left_out_under_any_name(
     printed = with_another_path(
         project,
         """
-        from kinetic_payload.project.membership import Membership
+        from kinetic_payload.project.snapshot import Membership
         from kinetic_payload.project.snapshot import take_snapshot, tree_of
         out = [folder / "home", folder / "one.bin"]
         for tree in (take_snapshot(other, exclude=out), tree_of(other, exclude=out)):
