@@ -34,21 +34,6 @@ def test_a_files_digest_covers_its_name_and_its_contents_in_pieces_of_any_size(
     assert hasher.hexdigest() == file_digest(tmp_path / "a", name)
 
 
-def test_a_file_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> None:
-    names = [f"f{number}" for number in range(300)]
-    for name in names:
-        (tmp_path / name).write_text(name)
-    status = (tmp_path / "f0").stat()
-    files = [(str(tmp_path / name), name, status) for name in [*names, "gone"]]
-
-    found, failed = digests_of(files, None)
-
-    assert {name: digest for name, (digest, _) in found.items()} == {
-        name: sha(f"{name}\0{name}".encode()) for name in names
-    }
-    assert list(failed) == ["gone"]
-
-
 def test_an_interruption_stops_the_reading_of_all_files(tmp_path: Path) -> None:
     pieces, first = 100, threading.Lock()
     for name in ("a", "b"):

@@ -37,8 +37,8 @@ class Sizes:
     """Files of at least this size are objects of their own."""
     pack: int = 64 << 20
     """The size at which a pack is full."""
-    in_memory: int = 1 << 20
-    """Files up to this size, if they are objects of their own, are read into memory before they are sent."""
+    small: int = 1 << 20
+    """Files up to this size, if they are objects of their own, are sent many at once."""
 
 
 SIZES: Final = Sizes()

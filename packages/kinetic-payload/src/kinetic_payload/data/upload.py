@@ -6,12 +6,12 @@ be used, whether it comes from an interrupted upload, a simultaneous one or an o
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ from kinetic_payload.data.marker import (
     parse_marker,
     unmountable,
 )
-from kinetic_payload.digests import FileHasher, TreeEntry, open_regular
+from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
@@ -167,7 +167,10 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         )
     entries = tree.entries
     prefix = data_files_prefix(tree.digest)
-    _refuse_unmountable(path, entries, room=_room(store, prefix))
+    within = store.location.path.partition("/")[2]
+    taken = len(f"{within}/{prefix}/".encode()) if within else len(prefix) + 1
+    # The object of a folder ends in a slash.
+    _refuse_unmountable(path, entries, room=MAX_NAME - taken)
     inhabited = {entry.path.rpartition("/")[0] for entry in entries}
     folders = [e.path for e in entries if e.kind == "dir" and e.path not in inhabited]
     return _Wanted(
@@ -178,13 +181,6 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         # An empty tree needs its top folder as a mark.
         folders=[prefix + folder for folder in folders] if entries else [prefix.rstrip("/")],
     )
-
-
-def _room(store: Store, prefix: str) -> int:
-    """Return how many bytes of an object's name are left for a path after *prefix*."""
-    within = store.location.path.partition("/")[2]
-    taken = len(f"{within}/".encode()) if within else 0
-    return MAX_NAME - taken - len(prefix) - 1  # The object of a folder ends in a slash.
 
 
 def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) -> None:
@@ -292,18 +288,15 @@ class _PartsUpload:
         """
         if not parts:
             return
-        small = [part for part in parts if self._fits_in_memory(part)]
-        streamed = [part for part in parts if not self._fits_in_memory(part)]
         # The largest first, so that none runs alone at the end.
-        streamed.sort(key=lambda part: part.size, reverse=True)
+        ordered = sorted(parts, key=lambda part: part.size, reverse=True)
+        small = [p for p in ordered if not p.is_pack and p.size <= self._sizes.small]
+        large = [p for p in ordered if p.is_pack or p.size > self._sizes.small]
         most = self._store.concurrency
         with track("uploading data", sum(part.size for part in parts)) as advance:
-            parallel_map(lambda part: self._send_one(part, advance), small, threads=most)
-            most = min(most, _STREAMS)
-            parallel_map(lambda part: self._send_one(part, advance), streamed, threads=most)
-
-    def _fits_in_memory(self, part: Part) -> bool:
-        return not part.is_pack and part.size <= self._sizes.in_memory
+            send = partial(self._send_one, advance=advance)
+            parallel_map(send, small, threads=most)
+            parallel_map(send, large, threads=min(most, _STREAMS))
 
     def _send_one(self, part: Part, advance: Advance) -> None:
         found = self._existing.get(part.name)
@@ -311,10 +304,8 @@ class _PartsUpload:
         try:
             if part.is_pack:
                 size = self._send_pack(part, generation, advance)
-            elif self._fits_in_memory(part):
-                size = self._send_small(part, generation, advance)
             else:
-                size = self._send_large(part, generation, advance)
+                size = self._send_file(part, generation, advance)
         except PreconditionFailedError:
             # Another client uploaded or replaced it meanwhile.
             info = self._store.stat(part.name)
@@ -335,40 +326,26 @@ class _PartsUpload:
             progress.whole = write_archive(stream, self._tree.root, part.entries)
         return progress.whole
 
-    def _send_small(self, part: Part, generation: int, advance: Advance) -> int:
-        [entry] = part.entries
-        try:
-            with os.fdopen(open_regular(f"{self._tree.root}/{entry.path}"), "rb") as stream:
-                data = stream.read(entry.size)
-        except OSError as error:
-            raise _changed_error(entry) from error
-        hasher = FileHasher(entry.path)
-        hasher.update(data)
-        if hasher.hexdigest() != entry.digest:
-            raise _changed_error(entry)
-        self._store.write(part.name, data, if_generation=generation)
-        advance(part.size)
-        return len(data)
-
-    def _send_large(self, part: Part, generation: int, advance: Advance) -> int:
+    def _send_file(self, part: Part, generation: int, advance: Advance) -> int:
         """Let the store read and send the file; verify the bytes that it sends against the digest."""
         [entry] = part.entries
         path = self._tree.root / entry.path
+        changed = TreeChangedError(
+            f"{entry.path!r} changed while it was being uploaded.",
+            hint="Submit again when nothing writes to it any more.",
+        )
         before = _stamp(path, entry.size)
         if before is None:
-            raise _changed_error(entry)
+            raise changed
+        check = FileCheck(entry, changed)
         try:
             info = self._store.upload(
-                part.name,
-                path,
-                if_generation=generation,
-                progress=advance,
-                check=FileCheck(entry, _changed_error(entry)),
+                part.name, path, if_generation=generation, progress=advance, check=check
             )
         except (StoreError, IntegrityError, OSError) as error:
             if _stamp(path, entry.size) != before:
                 # The change is the cause of *error*: for instance, the file became shorter.
-                raise _changed_error(entry) from error
+                raise changed from error
             raise
         return info.size
 
@@ -381,10 +358,3 @@ def _stamp(path: Path, size: int) -> str | None:
         return None
     expected = stat.S_ISREG(status.st_mode) and status.st_size == size
     return stamp_of(status) if expected else None
-
-
-def _changed_error(entry: TreeEntry) -> TreeChangedError:
-    return TreeChangedError(
-        f"{entry.path!r} changed while it was being uploaded.",
-        hint="Submit again when nothing writes to it any more.",
-    )

@@ -21,8 +21,7 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.http.failures import cause_text, causes, is_untrusted
-from kinetic_payload.http.session import NoResponseError
+from kinetic_payload.http.session import NoResponseError, cause_text, causes, is_untrusted
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
 from kinetic_payload.stores.gcs.service import LOGIN
 from kinetic_payload.stores.store import BUCKET_NAMES, is_bucket_name

@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic_payload.stores.gcs.bucket import (
-    FIELDS,
-    NONCE,
-    Bucket,
-    BucketObject,
-    json_object,
-    new_nonce,
-)
+from kinetic_payload.stores.gcs.bucket import FIELDS, NONCE, Bucket, BucketObject, json_object
 from kinetic_payload.stores.gcs.checksums import encoded
 from kinetic_payload.stores.gcs.connection import Body
 from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError
@@ -43,7 +36,7 @@ def upload_small(
     check: Check | None = None,
 ) -> BucketObject:
     """Write *content* as *name* in one request."""
-    nonce = new_nonce() if if_generation is not None else ""
+    nonce = secrets.token_hex(12) if if_generation is not None else ""
     described = {**(metadata or {}), **({NONCE: nonce} if nonce else {})}
     # With this checksum, the service refuses other bytes than those that were checked.
     resource: dict[str, Any] = {
