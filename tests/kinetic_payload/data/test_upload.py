@@ -98,7 +98,8 @@ def test_data_goes_up_in_packs_and_large_files_alone(dataset: Path) -> None:
     large = (dataset / "sub" / "large ü").read_bytes()
     assert store.read(f"{data_prefix(digest)}large/00000") == large
     marker = parse_marker(store.read(data_marker(digest)), digest=digest)
-    assert marker.sizes == {info.name: info.size for info in store.list(data_prefix(digest))}
+    sizes = {data_prefix(digest) + listed.name: listed.size for listed in marker.objects}
+    assert sizes == {info.name: info.size for info in store.list(data_prefix(digest))}
 
 
 def test_data_in_the_store_costs_one_read_and_one_list_in_either_form(dataset: Path) -> None:
@@ -119,15 +120,13 @@ def test_data_in_the_store_costs_one_read_and_one_list_in_either_form(dataset: P
     ("harmed", "expected"),
     [
         ("packs/00001.zip gone", {"packs/00001.zip"}),
-        ("packs/00001.zip cut", {"packs/00001.zip"}),
         ("large/00000 gone", {"large/00000"}),
-        ("large/00000 cut", {"large/00000"}),
         ("marker gone", set()),
         ("marker cut", set()),
         ("all gone", None),
     ],
 )
-def test_objects_that_are_missing_or_too_short_are_sent_again(
+def test_objects_that_are_missing_are_sent_again(
     tmp_path: Path, dataset: Path, bring: Bring, harmed: str, expected: set[str] | None
 ) -> None:
     store = Bucket()
@@ -264,21 +263,6 @@ def test_progress_counts_each_byte_once_as_read_and_as_uploaded(
         ensure_data(store, dataset, sizes=SMALL, cache=cache, track=track)
     assert reported == [("reading the data", size), ("uploading data", size)]
     assert moved == [size, size], "bytes of content, whatever they are packed to"
-
-
-def test_paths_that_are_not_uploaded_are_warned_of(dataset: Path) -> None:
-    warnings: list[str] = []
-    ensure_data(Bucket(), dataset, sizes=SMALL, warn=warnings.append)
-    assert warnings == []
-    for number in range(12):
-        (dataset / f"gone{number:02d}").symlink_to("/nowhere/at/all")
-
-    ensure_data(Bucket(), dataset, sizes=SMALL, warn=warnings.append)
-
-    [text] = warnings
-    assert f"not everything in {dataset} is uploaded: 'gone00' (a link that leads nowhere)" in text
-    assert "'gone09'" in text
-    assert text.endswith(", and 2 more")
 
 
 def test_to_be_mounted_every_file_is_an_object(dataset: Path) -> None:

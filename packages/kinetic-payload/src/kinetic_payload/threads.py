@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
+from math import inf
 from operator import length_hint
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -229,10 +230,7 @@ class Executor:
         Raises:
             BaseException: The first failure.
         """
-        self._finish()
-        while len(self._over) < self._started:
-            with suppress(Empty):
-                self.ended.get(_POLL)
+        self._finish(inf)
         if self.failures:
             raise self.failures[0]
 
@@ -241,11 +239,7 @@ class Executor:
         if error is not None:
             self.failures.append(error)
         self._closed = True
-        self._finish()
-        until = monotonic() + self._grace
-        while len(self._over) < self._started and (left := until - monotonic()) > 0:
-            with suppress(Empty):
-                self.ended.get(timeout=left)
+        self._finish(self._grace)
 
     def checked(self, track: TrackProgress) -> TrackProgress:
         """Return *track* wrapped so that a failure stops the work that counts through it, in any thread."""
@@ -298,10 +292,14 @@ class Executor:
     def _is_stopped(self) -> bool:
         return self._closed or bool(self.failures)
 
-    def _finish(self) -> None:
-        """Let each thread end after the calls that were submitted."""
+    def _finish(self, seconds: float) -> None:
+        """Let each thread end after the calls that were submitted; wait for up to *seconds*."""
         for _ in range(self._started):
             self._calls.put(None)
+        until = monotonic() + seconds
+        while len(self._over) < self._started and (left := until - monotonic()) > 0:
+            with suppress(Empty):
+                self.ended.get(min(left, _POLL))
 
     def _work(self) -> None:
         try:

@@ -123,10 +123,6 @@ def _errors_explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
 
 
 def _only_file(tree: Path, ref: DataRef) -> Path:
-    if (named := tree / ref.name).is_file():
-        return named
-    # It was uploaded under another name.
-    found = next((entry for entry in tree.iterdir() if entry.is_file()), None)
-    if found is None:
-        raise IntegrityError(f"The data {ref.source!r} should be a file, but is not one.")
-    return found
+    if (file := tree / ref.name).is_file():
+        return file
+    raise IntegrityError(f"The data {ref.source!r} should be the file {ref.name!r}.")

@@ -97,7 +97,9 @@ def ensure_data(
         parts = packed_parts(tree.digest, tree.entries, sizes)
         wanted = _Wanted(tree=tree, parts=parts, mounted=False)
     marker, existing = _find_stored(store, wanted)
-    missing, present = _split_parts(wanted, existing, marker)
+    # Every object is complete, also one of an upload that was interrupted or still runs.
+    missing = [part for part in wanted.parts if part.name not in existing]
+    present = [part for part in wanted.parts if part.name in existing]
     oldest = store.now() - REFRESH_AGE
     old = [part for part in present if existing[part.name].updated < oldest]
     stored = {part.name: existing[part.name].size for part in present}
@@ -225,23 +227,6 @@ def _find_stored(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str
 
     parallel_map(lambda request: request(), (read, look), threads=store.concurrency)
     return marker, existing
-
-
-def _split_parts(
-    wanted: _Wanted, existing: Mapping[str, ObjectInfo], marker: Marker | None
-) -> tuple[list[Part], list[Part]]:
-    """Split the wanted parts into those that are missing and those that exist."""
-    promised = marker.sizes if marker else {}
-    missing: list[Part] = []
-    present: list[Part] = []
-    for part in wanted.parts:
-        found = existing.get(part.name)
-        # Only a marker states the size of a pack. A pack without a marker belongs to an upload that was
-        # interrupted or still runs. It is complete, as every object is.
-        size = promised.get(part.name) if part.is_pack else part.size
-        is_present = found is not None and size in (None, found.size)
-        (present if is_present else missing).append(part)
-    return missing, present
 
 
 def _renew(store: Store, old: Sequence[Part], existing: Mapping[str, ObjectInfo]) -> list[Part]:

@@ -46,7 +46,13 @@ def upload_small(
     if described:
         resource["metadata"] = described
     boundary = secrets.token_hex(16)
-    head, tail = _frame(resource, boundary.encode())
+    # The name is in the body, too; in the URL it appears in logs of requests.
+    text = json.dumps(resource, ensure_ascii=False, separators=(",", ":"))
+    head = (
+        f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{text}"
+        f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    ).encode()
+    tail = f"\r\n--{boundary}--\r\n".encode()
     length = len(head) + content.size + len(tail)
     headers = {
         "Content-Type": f"multipart/related; boundary={boundary}",
@@ -69,7 +75,6 @@ def upload_small(
         url = bucket.connection.upload_url(
             bucket.name,
             uploadType="multipart",
-            # The name is in the body, too; in the URL it appears in logs of requests.
             name=name,
             ifGenerationMatch=if_generation,
             fields=FIELDS,
@@ -96,13 +101,3 @@ def not_written(bucket: Bucket, error: NotFoundError, if_generation: int | None)
     if if_generation and not is_no_bucket(error):
         return PreconditionError(412, "The object does not exist any more.")
     return no_bucket(bucket.name)
-
-
-def _frame(resource: Mapping[str, Any], boundary: bytes) -> tuple[bytes, bytes]:
-    """Return what comes before and after the bytes in a multipart request."""
-    described = json.dumps(resource, ensure_ascii=False, separators=(",", ":")).encode()
-    head = (
-        b"--" + boundary + b"\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
-        + described + b"\r\n--" + boundary + b"\r\nContent-Type: application/octet-stream\r\n\r\n"
-    )  # fmt: skip
-    return head, b"\r\n--" + boundary + b"--\r\n"
