@@ -35,7 +35,7 @@ def test_a_files_digest_covers_its_name_and_its_contents_in_pieces_of_any_size(
 
 
 def test_an_interruption_stops_the_reading_of_all_files(tmp_path: Path) -> None:
-    pieces, first = 100, threading.Lock()
+    pieces, first = 1000, threading.Lock()
     for name in ("a", "b"):
         (tmp_path / name).touch()
         os.truncate(tmp_path / name, pieces << 20)
@@ -55,7 +55,9 @@ def test_an_interruption_stops_the_reading_of_all_files(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         digests_of(files, None, track)
 
-    assert len(read) < pieces
+    assert (
+        len(read) < 50
+    )  # Not stopped, the other thread reads twice as many until it is left alone.
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that nobody can read")

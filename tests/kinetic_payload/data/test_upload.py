@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,14 @@ def test_old_data_that_is_deleted_while_it_is_renewed_is_sent_again(
     store.clock = lambda: time.time() + REFRESH_AGE + 60
     ensure_data(store, dataset, sizes=SMALL)
     bring(store, dataset, digest, tmp_path / "out")
+
+
+def test_uploads_at_once_agree(tmp_path: Path, dataset: Path, bring: Bring) -> None:
+    store = FolderStore(tmp_path / "store")
+    with ThreadPoolExecutor(6) as pool:
+        digests = set(pool.map(lambda _: ensure_data(store, dataset, sizes=SMALL), range(12)))
+    [digest] = digests
+    assert tree_of(bring(store, dataset, digest, tmp_path / "out")).digest == digest
 
 
 @pytest.mark.parametrize("mounted", [False, True])
