@@ -49,7 +49,7 @@ from kinetic_payload.project.stat_cache import StatCache, stamp_of
 from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import ABSENT, Mountable, ObjectInfo, Store
-from kinetic_payload.threads import parallel_map
+from kinetic_payload.threads import Executor, parallel_map
 
 _SHOWN: Final = 10
 """The most paths that a message names."""
@@ -203,30 +203,26 @@ def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) 
 def _find_stored(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, ObjectInfo]]:
     """Return the marker, None if there is no valid one, and the objects that exist."""
     digest, mounted = wanted.tree.digest, wanted.mounted
-    marker: Marker | None = None
-    existing: dict[str, ObjectInfo] = {}
 
-    def read() -> None:
-        nonlocal marker
+    def read_marker() -> Marker | None:
         try:
             data = read_record(store, data_marker(digest, mounted=mounted))
-            marker = parse_marker(data, digest=digest, mounted=mounted)
+            return parse_marker(data, digest=digest, mounted=mounted)
         except FutureRecordError:
             raise
         except (ObjectNotFoundError, RecordError):
-            return
+            return None
 
-    def look() -> None:
-        prefix = data_prefix(digest)
+    with Executor(store.concurrency) as executor:
+        marker = executor.submit(read_marker)
         if mounted:
             listing = store.list(data_files_prefix(digest))
         else:
             # Skip the objects of the mounted form, which may exist as well and are many.
+            prefix = data_prefix(digest)
             listing = store.list(prefix, start_after=f"{prefix}files0")
-        existing.update((info.name, info) for info in listing)
-
-    parallel_map(lambda request: request(), (read, look), threads=store.concurrency)
-    return marker, existing
+        existing = {info.name: info for info in listing}
+        return marker.result(), existing
 
 
 def _renew(store: Store, old: Sequence[Part], existing: Mapping[str, ObjectInfo]) -> list[Part]:
