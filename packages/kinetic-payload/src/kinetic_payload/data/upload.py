@@ -111,11 +111,9 @@ def ensure_data(
         and all(link in existing for link in wanted.links)
     ):
         return tree.digest
-    for part in _renew(store, old, existing):
-        del existing[part.name]
-        missing.append(part)
+    missing += _renew(store, old, existing)
     _mark(store, wanted)
-    upload = _PartsUpload(store, tree, existing, sizes)
+    upload = _PartsUpload(store, tree, sizes)
     upload.send(missing, track)
     complete = wanted.marker(stored | upload.stored, written_at=store.now())
     store.write(data_marker(tree.digest, mounted=mounted), encode_marker(complete))
@@ -250,12 +248,9 @@ def _mark(store: Store, wanted: _Wanted) -> None:
 class _PartsUpload:
     """Upload of the parts of one tree."""
 
-    def __init__(
-        self, store: Store, tree: Snapshot, existing: Mapping[str, ObjectInfo], sizes: Sizes
-    ) -> None:
+    def __init__(self, store: Store, tree: Snapshot, sizes: Sizes) -> None:
         self._store = store
         self._tree = tree
-        self._existing = existing
         self._sizes = sizes
         self._packing = threading.Semaphore(_PACKERS)
         self.stored: dict[str, int] = {}
@@ -280,15 +275,10 @@ class _PartsUpload:
             parallel_map(send, large, threads=min(most, _STREAMS))
 
     def _send_one(self, part: Part, advance: Advance) -> None:
-        found = self._existing.get(part.name)
-        generation = found.generation if found else ABSENT
+        send = self._send_pack if part.is_pack else self._send_file
         try:
-            if part.is_pack:
-                size = self._send_pack(part, generation, advance)
-            else:
-                size = self._send_file(part, generation, advance)
-        except PreconditionFailedError:
-            # Another client uploaded or replaced it meanwhile.
+            size = send(part, advance)
+        except PreconditionFailedError:  # Another client uploaded it meanwhile.
             info = self._store.stat(part.name)
             if info is None:
                 raise DataError(
@@ -299,15 +289,15 @@ class _PartsUpload:
             advance(part.size)
         self.stored[part.name] = size
 
-    def _send_pack(self, part: Part, generation: int, advance: Advance) -> int:
+    def _send_pack(self, part: Part, advance: Advance) -> int:
         progress = Scaled(advance, part.size)
-        writer = self._store.writer(part.name, if_generation=generation, progress=progress)
+        writer = self._store.writer(part.name, if_generation=ABSENT, progress=progress)
         # The archive is sent when the block ends, so its size is known by then.
         with writer as stream, self._packing:
             progress.whole = write_archive(stream, self._tree.root, part.entries)
         return progress.whole
 
-    def _send_file(self, part: Part, generation: int, advance: Advance) -> int:
+    def _send_file(self, part: Part, advance: Advance) -> int:
         """Let the store read and send the file; verify the bytes that it sends against the digest."""
         [entry] = part.entries
         path = self._tree.root / entry.path
@@ -321,7 +311,7 @@ class _PartsUpload:
         check = FileCheck(entry, changed)
         try:
             info = self._store.upload(
-                part.name, path, if_generation=generation, progress=advance, check=check
+                part.name, path, if_generation=ABSENT, progress=advance, check=check
             )
         except (StoreError, IntegrityError, OSError) as error:
             if _stamp(path, entry.size) != before:
