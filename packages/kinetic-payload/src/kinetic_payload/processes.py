@@ -228,10 +228,12 @@ def reap(before: Callable[[int], object] | None = None) -> tuple[dict[int, int],
     statuses: dict[int, int] = {}
     while True:
         try:
-            ended = _first_ended() if before is not None else -1
-            if ended == 0:
-                return statuses, True
-            if before is not None and ended > 0:
+            ended = -1  # Any child.
+            if before is not None and hasattr(os, "waitid"):
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is None:
+                    return statuses, True
+                ended = found.si_pid
                 before(ended)
             pid, status = os.waitpid(ended, os.WNOHANG)
         except ChildProcessError:
@@ -239,14 +241,6 @@ def reap(before: Callable[[int], object] | None = None) -> tuple[dict[int, int],
         if pid == 0:
             return statuses, True
         statuses[pid] = status
-
-
-def _first_ended() -> int:
-    """Return the id of an ended child that is not reaped yet, 0 if there is none, -1 if that is not known."""
-    if not hasattr(os, "waitid"):
-        return -1
-    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    return found.si_pid if found is not None else 0
 
 
 # Linux.
