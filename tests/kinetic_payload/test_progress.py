@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from kinetic_payload.progress import Progress, duration_text, size_text
@@ -34,18 +32,6 @@ def test_progress_without_a_total_shows_no_time_left() -> None:
     clock.now += 1
     progress.advance(1500)
     assert progress.text == "packing: 1.5 kB, 1.5 kB/s"
-
-
-def test_bytes_of_several_threads_are_all_counted() -> None:
-    progress = Progress("moving", None)
-
-    def advance(_: int) -> None:
-        for _ in range(5_000):
-            progress.advance(1)
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(advance, range(4)))
-    assert progress.done == 20_000
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import Store
 from kinetic_servers.gcs import GcsServer
 
-SIZES = Sizes(large=64, pack=1500, in_memory=10)
+SIZES = Sizes(large=64, pack=1500, small=10)
 """So that small trees have packs and large files, and files that are read as a whole."""
 
 letters = st.one_of(

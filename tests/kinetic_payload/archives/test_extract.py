@@ -12,14 +12,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.archives.safe_paths import link_goal, unsafe_path
-from kinetic_payload.archives.write import write_archive
 from kinetic_payload.archives.zip_format import Member, central_header, end_records, read_directory
-from kinetic_payload.digests import tree_digest
 from kinetic_payload.errors import IntegrityError, PackagingError, UnsafeArchiveError
 from kinetic_payload.project.snapshot import Snapshot, take_snapshot
 
@@ -53,81 +49,6 @@ FILE = stat.S_IFREG | 0o644
 LINK = stat.S_IFLNK | 0o777
 
 # Any name that a Linux file system accepts, except those that could not be extracted elsewhere.
-letters = st.one_of(
-    st.characters(exclude_characters="/\0", exclude_categories=["Cs"]),
-    st.sampled_from([*" \n\\.*üé語", "\udc80", "\udcff", "𝔘"]),
-)
-name = st.text(letters, min_size=1, max_size=8).filter(
-    lambda text: (
-        unsafe_path(text) is None
-        and not text.startswith(".")
-        and len(text.encode("utf-8", "surrogateescape")) < 40
-    )
-)
-leaf = st.one_of(
-    st.tuples(
-        st.just("file"), st.binary(max_size=200), st.sampled_from([0o644, 0o755, 0o600, 0o444])
-    ),
-    st.tuples(st.just("file"), st.binary(max_size=9).map(lambda b: b * 9000), st.just(0o640)),
-    st.tuples(st.just("link"), st.sampled_from(["a", "../x", "nowhere", "./b/c"]), st.just(0)),
-)
-trees = st.recursive(
-    st.dictionaries(name, leaf, max_size=4),
-    lambda inner: st.dictionaries(name, st.one_of(leaf, inner), max_size=4),
-    max_leaves=12,
-)
-
-
-def plant(folder: Path, tree: dict) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for entry, what in tree.items():
-        path = folder / entry
-        if os.path.lexists(path):
-            continue  # A file system that does not tell these names apart.
-        if isinstance(what, dict):
-            plant(path, what)
-        elif what[0] == "file":
-            path.write_bytes(what[1])
-            path.chmod(what[2])
-        else:
-            path.symlink_to(what[1])
-
-
-def seen(folder: Path) -> dict[str, object]:
-    """Return everything about a tree that matters."""
-    found: dict[str, object] = {}
-    for where, folders, files in os.walk(folder):
-        for entry in (*folders, *files):
-            path = Path(where, entry)
-            status = path.lstat()
-            relative = str(path.relative_to(folder))
-            if path.is_symlink():
-                found[relative] = os.readlink(path)
-            elif path.is_dir():
-                found[relative] = "folder"
-            else:
-                found[relative] = (stat.S_IMODE(status.st_mode), path.read_bytes())
-    return found
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(trees)
-def test_any_tree_is_extracted_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, tree: dict
-) -> None:
-    place = tmp_path_factory.mktemp("tree")
-    plant(place / "in", tree)
-
-    snapshot = round_trip(place / "in", place / "out")
-
-    left_out = {item.path for item in snapshot.left_out}
-    expected = {
-        path: what
-        for path, what in seen(place / "in").items()
-        if not any(path == item or path.startswith(f"{item}/") for item in left_out)
-    }
-    assert seen(place / "out") == expected
-    assert take_snapshot(place / "out").digest == snapshot.digest
 
 
 def test_the_standard_library_reads_our_archives(tmp_path: Path) -> None:
@@ -382,14 +303,6 @@ def test_archives_beyond_four_gigabytes_keep_their_sizes() -> None:
     assert found.digest == "ab" * 32
     with pytest.raises(IntegrityError, match="70000"):
         list(read_directory(far, max_entries=10))
-
-
-def test_an_archive_without_entries_is_an_empty_folder(tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    write_archive(stream, tmp_path, [])
-
-    assert extract_archive(stream, tmp_path / "out") == tree_digest([])
-    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_extraction_loads_nothing_but_the_standard_library() -> None:

@@ -123,25 +123,21 @@ def valid_archives() -> list[bytes]:
             link.external_attr = (stat.S_IFLNK | 0o777) << 16
             archive.writestr(link, "a/b")
         archives.append(stream.getvalue())
-    rng = random.Random(0)
+    digest = FileHasher("a/x")
+    digest.update(b"content")
+    ours = (
+        (Member("a", "dir", 0o755), b""),
+        (Member("a/x", "file", 0o644, digest=digest.hexdigest()), b"content"),
+        (Member("up", "link", 0o777), b"a/x"),
+    )
     stream = io.BytesIO()
-    members = []
-    for path, kind in (("a", "dir"), ("a/x", "file"), ("b", "file"), ("up", "link")):
-        member, data = a_member(rng)
-        member.path, member.kind, member.method, member.digest = path, kind, 0, ""  # type: ignore[assignment]
-        data = {"dir": b"", "link": b"a/x", "file": b"content" * 50}[kind]
+    for member, data in ours:
         member.size = member.compressed = len(data)
         member.crc, member.offset = zlib.crc32(data), stream.tell()
-        if kind == "file":
-            hasher = FileHasher(path)
-            hasher.update(data)
-            member.digest = hasher.hexdigest()
         stream.write(local_header(member) + data)
-        members.append(member)
     start = stream.tell()
-    for member in members:
-        stream.write(central_header(member))
-    stream.write(end_records(len(members), start, stream.tell() - start))
+    directory = b"".join(central_header(member) for member, _ in ours)
+    stream.write(directory + end_records(len(ours), start, len(directory)))
     archives.append(stream.getvalue())
     return archives
 

@@ -257,18 +257,6 @@ def without_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
         yield running
 
 
-def test_a_public_bucket_needs_no_credentials(
-    without_credentials: GcsServer, tmp_path: Path
-) -> None:
-    without_credentials.allow("sets", {EVERYONE: ["storage.objects.get", "storage.objects.list"]})
-    source = GcsSource("sets", "set/")
-
-    look(open_bucket(source), source)
-    bring(source, tmp_path / "set")
-
-    assert tree(tmp_path / "set") == {"x": b"public"}
-
-
 def test_an_object_is_found_where_listing_is_not_allowed(without_credentials: GcsServer) -> None:
     without_credentials.allow("sets", {EVERYONE: ["storage.objects.get"]})
     source = GcsSource("sets", "set/x")

@@ -18,10 +18,10 @@ from kinetic_payload.layout import data_marker, data_pack, data_prefix
 from kinetic_payload.progress import Advance
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.stores.folder.store import FolderStore
-from kinetic_payload.stores.store import ObjectInfo, Store
+from kinetic_payload.stores.store import Store
 from kinetic_payload.testing import MemoryStore
 
-SMALL = Sizes(large=1000, pack=2000, in_memory=100)
+SMALL = Sizes(large=1000, pack=2000, small=100)
 
 
 class Parallel(MemoryStore):
@@ -190,29 +190,3 @@ def test_an_error_about_a_full_disk_names_the_data_and_the_place(place, dataset,
     assert "Make room" in str(caught.value.hint)
     assert list(place.iterdir()) == []
     assert data_pack(digest, 0) in store.names(), "the object is not to blame"
-
-
-def test_a_download_asks_for_every_object_once(place, dataset, bring) -> None:
-    class Counting(MemoryStore):
-        def __init__(self) -> None:
-            super().__init__()
-            self.asked: list[str] = []
-
-        def download(self, name: str, path: Path, *, progress: Advance | None = None) -> None:
-            self.asked.append(name)
-            super().download(name, path, progress=progress)
-
-        def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-            self.asked.append(name)
-            return super().read(name, start=start, end=end)
-
-        def stat(self, name: str) -> ObjectInfo | None:
-            self.asked.append(f"stat {name}")
-            return super().stat(name)
-
-    store = Counting()
-    digest = ensure_data(store, dataset, sizes=SMALL)
-    wanted = [name for name in store.names() if digest in name]
-    store.asked.clear()
-    bring(store, dataset, digest, place / "d")
-    assert sorted(store.asked) == sorted(wanted)

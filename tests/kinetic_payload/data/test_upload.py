@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 
@@ -24,7 +24,7 @@ from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Location, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 
-SMALL = Sizes(large=1000, pack=2000, in_memory=100)
+SMALL = Sizes(large=1000, pack=2000, small=100)
 """Files of a kilobyte are large, and there are several packs."""
 Bring = Callable[[Store, Path, str | None, Path], Path]
 
@@ -99,7 +99,8 @@ def test_data_goes_up_in_packs_and_large_files_alone(dataset: Path) -> None:
     large = (dataset / "sub" / "large ü").read_bytes()
     assert store.read(f"{data_prefix(digest)}large/00000") == large
     marker = parse_marker(store.read(data_marker(digest)), digest=digest)
-    assert marker.sizes == {info.name: info.size for info in store.list(data_prefix(digest))}
+    sizes = {data_prefix(digest) + listed.name: listed.size for listed in marker.objects}
+    assert sizes == {info.name: info.size for info in store.list(data_prefix(digest))}
 
 
 def test_data_in_the_store_costs_one_read_and_one_list_in_either_form(dataset: Path) -> None:
@@ -120,15 +121,13 @@ def test_data_in_the_store_costs_one_read_and_one_list_in_either_form(dataset: P
     ("harmed", "expected"),
     [
         ("packs/00001.zip gone", {"packs/00001.zip"}),
-        ("packs/00001.zip cut", {"packs/00001.zip"}),
         ("large/00000 gone", {"large/00000"}),
-        ("large/00000 cut", {"large/00000"}),
         ("marker gone", set()),
         ("marker cut", set()),
         ("all gone", None),
     ],
 )
-def test_objects_that_are_missing_or_too_short_are_sent_again(
+def test_objects_that_are_missing_are_sent_again(
     tmp_path: Path, dataset: Path, bring: Bring, harmed: str, expected: set[str] | None
 ) -> None:
     store = Bucket()
@@ -211,32 +210,6 @@ def test_uploads_at_once_agree(tmp_path: Path, dataset: Path, bring: Bring) -> N
     assert tree_of(bring(store, dataset, digest, tmp_path / "out")).digest == digest
 
 
-def test_a_broken_upload_is_resumed(tmp_path: Path, dataset: Path, bring: Bring) -> None:
-    class Breaking(Bucket):
-        left = 3
-
-        @contextmanager
-        def writer(self, name: str, **how: Any) -> Iterator[BinaryIO]:
-            with super().writer(name, **how) as stream:
-                yield stream
-                self.left -= 1
-                if self.left < 0:
-                    raise OSError("the cable")
-
-    store = Breaking()
-    with pytest.raises(OSError, match="the cable"):
-        ensure_data(store, dataset, sizes=SMALL)
-    digest = tree_of(dataset).digest
-    assert data_marker(digest) not in store.names()
-    arrived = objects(store, digest)
-    assert arrived
-    store.left = 1000
-    ensure_data(store, dataset, sizes=SMALL)
-    after = objects(store, digest)
-    assert {name: after[name] for name in arrived} == arrived, "what was there was not sent again"
-    bring(store, dataset, digest, tmp_path / "out")
-
-
 @pytest.mark.parametrize("mounted", [False, True])
 @pytest.mark.parametrize("name", ["00.txt", "sub/large ü"])
 def test_a_file_that_changes_before_it_is_sent_is_named(
@@ -299,21 +272,6 @@ def test_progress_counts_each_byte_once_as_read_and_as_uploaded(
         ensure_data(store, dataset, sizes=SMALL, cache=cache, track=track)
     assert reported == [("reading the data", size), ("uploading data", size)]
     assert moved == [size, size], "bytes of content, whatever they are packed to"
-
-
-def test_paths_that_are_not_uploaded_are_warned_of(dataset: Path) -> None:
-    warnings: list[str] = []
-    ensure_data(Bucket(), dataset, sizes=SMALL, warn=warnings.append)
-    assert warnings == []
-    for number in range(12):
-        (dataset / f"gone{number:02d}").symlink_to("/nowhere/at/all")
-
-    ensure_data(Bucket(), dataset, sizes=SMALL, warn=warnings.append)
-
-    [text] = warnings
-    assert f"not everything in {dataset} is uploaded: 'gone00' (a link that leads nowhere)" in text
-    assert "'gone09'" in text
-    assert text.endswith(", and 2 more")
 
 
 def test_to_be_mounted_every_file_is_an_object(dataset: Path) -> None:

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_payload.files.private import make_folder, make_new_folder, read_private, write_private
+from kinetic_payload.files.private import (
+    flush_to_disk,
+    make_folder,
+    make_new_folder,
+    read_private,
+    write_private,
+)
 
 MAKE = """
 import os, sys
@@ -86,3 +92,19 @@ def test_a_file_of_another_user_is_not_read(tmp_path: Path) -> None:
 
     with pytest.raises(PermissionError):
         read_private(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_on_macos_a_barrier_orders_what_reaches_the_disk(tmp_path: Path, supported: bool) -> None:
+    asked: list[int] = []
+
+    def control(_: int, command: int) -> None:
+        asked.append(command)
+        if not supported:
+            raise OSError(45, "Operation not supported")
+
+    with (tmp_path / "file").open("wb") as stream:
+        flush_to_disk(stream.fileno(), platform="darwin", control=control)
+        flush_to_disk(stream.fileno(), platform="linux", control=control)
+
+    assert asked == [85]

@@ -1,4 +1,5 @@
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -46,6 +47,7 @@ def test_a_context_is_uploaded_once_and_downloaded_unchanged(tmp_path: Path) -> 
     fetch_context(store, snapshot.digest, tmp_path / "context.zip")
     extract_archive(tmp_path / "context.zip", tmp_path / "out", expected_digest=snapshot.digest)
     assert (tmp_path / "out" / "link").read_text() == "b"
+    assert stat.S_IMODE((tmp_path / "out" / "sub" / "b.sh").stat().st_mode) == 0o755
     with pytest.raises(ObjectNotFoundError):
         fetch_context(store, "0" * 64, tmp_path / "none")
 

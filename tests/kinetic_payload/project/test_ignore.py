@@ -10,8 +10,7 @@ import pytest
 
 from kinetic_payload.errors import PackagingError
 from kinetic_payload.project.ignore import RuleSet, Scope, ignore_line
-from kinetic_payload.project.membership import Membership
-from kinetic_payload.project.snapshot import take_snapshot
+from kinetic_payload.project.snapshot import Membership, take_snapshot
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git")
 
@@ -182,18 +181,6 @@ def test_a_repository_in_the_project_has_its_own_exclude_file(tmp_path: Path) ->
 
 
 @needs_git
-def test_the_users_excludes_file_is_read(tmp_path: Path) -> None:
-    root = tmp_path / "repository" / "project"
-    plant(root, "train.py", "notes.txt", "sub/secret", "secret")
-    git("init", "-q", tmp_path / "repository")
-    git("-C", root, "config", "core.excludesFile", tmp_path / "mine")
-    (tmp_path / "mine").write_text("notes.*\n/project/secret\n")
-
-    assert files(root) == {"sub/secret", "train.py"}
-    assert str(take_snapshot(root).left_out[0].rule) == f"{tmp_path}/mine:1: notes.*"
-
-
-@needs_git
 def test_the_users_excludes_file_counts_in_repositories_within_a_plain_folder(
     tmp_path: Path,
 ) -> None:
@@ -227,19 +214,6 @@ def test_without_a_configured_excludes_file_gits_default_is_read(
 
     monkeypatch.delenv("XDG_CONFIG_HOME")
     assert files(root) == {"XDG_CONFIG_HOME"}
-
-
-@needs_git
-def test_case_is_ignored_if_the_repository_ignores_it(tmp_path: Path) -> None:
-    plant(tmp_path, "SECRET.txt", "Data/x", "keys.PEM2", "É", "train.py")
-    git("init", "-q", tmp_path)
-    (tmp_path / ".gitignore").write_text("secret.txt\n/data/x\n*.pem2\né\n")
-
-    always = {".gitignore", "É", "train.py"}
-    git("-C", tmp_path, "config", "core.ignorecase", "false")
-    assert files(tmp_path) == always | {"SECRET.txt", "Data/x", "keys.PEM2"}
-    git("-C", tmp_path, "config", "core.ignorecase", "true")
-    assert files(tmp_path) == always
 
 
 def test_the_rules_of_a_linked_project_are_those_of_the_links_target(tmp_path: Path) -> None:

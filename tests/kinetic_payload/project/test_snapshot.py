@@ -4,6 +4,7 @@ import io
 import os
 import socket
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,13 @@ import pytest
 from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.errors import DataError, PackagingError
 from kinetic_payload.project.hashing import content_hash, hash_file
-from kinetic_payload.project.snapshot import Snapshot, take_snapshot, tree_of
+from kinetic_payload.project.snapshot import (
+    Membership,
+    Snapshot,
+    file_that_imports,
+    take_snapshot,
+    tree_of,
+)
 from kinetic_payload.project.stat_cache import Hashed, StatCache
 from kinetic_payload.project.tree import composed_name
 
@@ -59,26 +66,6 @@ def test_equal_trees_have_the_same_digest(tmp_path: Path) -> None:
     os.utime(tmp_path / "two" / "c", (0, 0))
 
     assert take_snapshot(tmp_path / "one").digest == take_snapshot(tmp_path / "two").digest
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda root: (root / "a").write_text("B"),
-        lambda root: (root / "a").chmod(0o755),
-        lambda root: (root / "a").rename(root / "b"),
-        lambda root: (root / "new").mkdir(),
-        lambda root: (root / "d" / "l").unlink(),
-    ],
-)
-def test_paths_modes_and_contents_change_the_digest(root: Path, change) -> None:
-    plant(root, "a", "d/x")
-    (root / "a").chmod(0o644)
-    (root / "d" / "l").symlink_to("x")
-    before = take_snapshot(root).digest
-    change(root)
-
-    assert take_snapshot(root).digest != before
 
 
 def test_paths_that_are_left_out_are_listed_with_the_line(root: Path) -> None:
@@ -351,3 +338,110 @@ def test_a_name_is_composed_where_the_file_system_ignores_the_form(
     listed: list[str], leads_to: set[str], expected: str
 ) -> None:
     assert composed_name(listed[0], {*listed}, leads_to.__contains__) == expected
+
+
+def test_membership_agrees_with_the_snapshot(root: Path, tmp_path: Path) -> None:
+    plant(root, "a.py", "a.log", ".env", "pkg/b.py", "pkg/gen/c.py", "pkg/gen/keep.py", "data/d.py")
+    plant(root, "env/pyvenv.cfg", "env/lib/e.py", "../shared/s.py", "../shared/s.log")
+    (root / ".gitignore").write_text("*.log\n")
+    (root / "pkg" / ".kineticignore").write_text("gen/*\n!gen/keep.py\n")
+    (root / "shared").symlink_to("../shared")
+    (root / "alias").symlink_to("pkg")
+    (root / "link.py").symlink_to("a.py")
+    (root / "out.py").symlink_to("../shared/s.py")
+    (tmp_path / "elsewhere").symlink_to(root)
+    exclude = [root / "data"]
+
+    snapshot = take_snapshot(root, exclude=exclude)
+    ships = Membership(root, exclude=exclude)
+
+    asked = [tmp_path / "elsewhere" / "a.py", tmp_path / "shared" / "s.py", root / "gone.py"]
+    asked += [root / "pkg/../a.py", root / "pkg", root]
+    for where, _, files in os.walk(root, followlinks=True):
+        asked += [Path(where, file) for file in files]
+    contained = {os.path.relpath(path, tmp_path) for path in asked if snapshot.contains(path)}
+    assert {os.path.relpath(path, tmp_path) for path in asked if ships(path)} == contained
+    assert contained == {
+        *(f"project/{name}" for name in (".gitignore", "a.py", "link.py", "out.py", "shared/s.py")),
+        *(f"project/{name}" for name in ("pkg/.kineticignore", "pkg/b.py", "pkg/gen/keep.py")),
+        *(f"project/alias/{name}" for name in (".kineticignore", "b.py", "gen/keep.py")),
+        "elsewhere/a.py",
+    }
+
+
+def test_links_that_are_kept_or_left_out_do_not_ship_their_targets(
+    root: Path, tmp_path: Path
+) -> None:
+    plant(tmp_path, "project/a.py", "beside/b.py", "shared/lib/c.py")
+    (root / "all").symlink_to("..")
+    (root / "shared").symlink_to("../shared")
+    (tmp_path / "shared" / "back").symlink_to("lib")
+    (tmp_path / "shared" / "c.py").symlink_to("lib/c.py")
+
+    snapshot = take_snapshot(root)
+    ships = Membership(root)
+
+    for name in ("all/beside/b.py", "shared/back/c.py", "shared/c.py"):
+        assert not snapshot.contains(root / name)
+        assert not ships(root / name)
+    assert ships(root / "shared" / "lib" / "c.py")
+
+
+def test_excluded_paths_are_left_out_under_any_name(
+    root: Path, with_another_path: Callable[[Path, str], str]
+) -> None:
+    plant(root, "home/keys/key", "code/a.py", "one.bin")
+    (root / "to_home").symlink_to("home")
+
+    printed = with_another_path(
+        root,
+        """
+        from kinetic_payload.project.snapshot import Membership, take_snapshot, tree_of
+        out = [folder / "home", folder / "one.bin"]
+        for tree in (take_snapshot(other, exclude=out), tree_of(other, exclude=out)):
+            print(*(entry.path for entry in tree.entries), *(one.path for one in tree.left_out), sep="|")
+        ships = Membership(other, exclude=out)
+        print(ships(other / "home/keys/key"), ships(other / "one.bin"), ships(other / "code/a.py"))
+        subprocess.run(["mount", "--bind", other / "home", other / "code"])
+        print(*(entry.path for entry in take_snapshot(other, exclude=out).entries))
+        """,
+    )
+
+    expected = "code|code/a.py|home|one.bin|to_home"
+    assert printed.splitlines() == [expected, expected, "False False True", ""]
+
+
+def test_a_hard_link_of_an_excluded_file_is_not_excluded(root: Path) -> None:
+    plant(root, "data.bin")
+    os.link(root / "data.bin", root / "model.bin")
+
+    assert paths(take_snapshot(root, exclude=[root / "data.bin"])) == ["model.bin"]
+    assert Membership(root, exclude=[root / "data.bin"])(root / "model.bin")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_import"),
+    [
+        ("import keras", True),
+        ("import os, keras.layers as layers", True),
+        ("from keras import ops", True),
+        ("from keras.layers import Dense", True),
+        ("def train():\n    import keras\n", True),
+        ("try:\n    from keras import (\n        ops,\n    )\nexcept ImportError: pass\n", True),
+        ("if True: import keras", True),
+        ("# import keras", False),
+        ("'''\nimport keras\n'''", False),
+        ("import keras_tuner", False),
+        ("from mine import keras", False),
+        ("from .keras import ops", False),
+        ("import keras(", False),
+        ("keras = 1", False),
+    ],
+)
+def test_the_file_that_imports_a_package_is_found(root: Path, text: str, is_import: bool) -> None:
+    plant(root, "a.py", "b/model.py")
+    (root / "b" / "model.py").write_text(text)
+
+    found = file_that_imports(take_snapshot(root), "keras")
+
+    assert found == ("b/model.py" if is_import else None)

@@ -41,7 +41,7 @@ def test_a_result_is_stored_whole_and_then_nothing_is_left(tmp_path: Path) -> No
     pending_uploads, store = a_result(tmp_path), MemoryStore()
     assert pending_uploads.since is not None
 
-    pending_uploads.store_all(store, UNSIGNED.verify)
+    pending_uploads.store_all(store, UNSIGNED)
 
     assert store.read(VALUE) == DATA
     assert store.stat(REPORT) is not None
@@ -53,10 +53,10 @@ def test_a_refused_result_stays_and_is_stored_later(tmp_path: Path) -> None:
     pending_uploads, store = a_result(tmp_path), Refusing()
 
     with pytest.raises(StorePermissionError):
-        pending_uploads.store_all(store, UNSIGNED.verify)
+        pending_uploads.store_all(store, UNSIGNED)
 
     assert list(pending_uploads.host_outcomes()) == [REPORT]
-    pending_uploads.store_all(MemoryStore(), UNSIGNED.verify)
+    pending_uploads.store_all(MemoryStore(), UNSIGNED)
     assert pending_uploads.host_outcomes() == {}
 
 
@@ -89,9 +89,9 @@ def test_an_equal_value_in_the_store_is_kept_and_another_one_is_an_error(
     same.write(VALUE, DATA)
     other.write(VALUE, b"another")
 
-    a_result(tmp_path).store_all(same, UNSIGNED.verify)
+    a_result(tmp_path).store_all(same, UNSIGNED)
     with pytest.raises(PreconditionFailedError):
-        a_result(tmp_path).store_all(other, UNSIGNED.verify)
+        a_result(tmp_path).store_all(other, UNSIGNED)
 
     assert other.read(VALUE) == b"another"
 
@@ -102,13 +102,13 @@ def test_a_report_replaces_one_that_the_key_refuses(tmp_path: Path, forged: byte
     pending_uploads.write(REPORT, key.sign(pending_uploads.host_outcomes()[REPORT], REPORT))
     store.write(REPORT, forged)
 
-    pending_uploads.store_all(store, key.verify)
+    pending_uploads.store_all(store, key)
 
     key.verify(store.read(REPORT), REPORT)
     assert pending_uploads.host_outcomes() == {}
     earlier = store.read(REPORT)
     pending_uploads.write(REPORT, key.sign(b'{"another": "end"}', REPORT))
-    pending_uploads.store_all(store, key.verify)
+    pending_uploads.store_all(store, key)
     assert store.read(REPORT) == earlier
 
 
@@ -117,7 +117,7 @@ def test_a_file_that_was_damaged_is_not_stored(tmp_path: Path) -> None:
     pending_uploads.write(VALUE, DATA[:-1])
 
     with pytest.raises(IntegrityError, match="digest"):
-        pending_uploads.store_all(store, UNSIGNED.verify)
+        pending_uploads.store_all(store, UNSIGNED)
 
     assert store.stat(VALUE) is None
     assert store.stat(REPORT) is None

@@ -59,20 +59,6 @@ def test_a_path_that_is_read_as_a_part_is_the_path_of_that_part(path: str) -> No
     assert part is None or part_to_path(part) == path
 
 
-@pytest.mark.parametrize("end", [".", "..", "..."])
-def test_no_name_leads_to_another(tmp_path: Path, end: str) -> None:
-    store = FolderStore(tmp_path / "store")
-    names = [f"jobs/{LONG}{end}/outcome.json", "jobs/outcome.json", "outcome.json"]
-    for name in reversed(names):
-        store.write(name, name.encode())
-
-    assert [info.name for info in store.list()] == names
-    assert [store.read(name) for name in names] == [name.encode() for name in names]
-    assert list(store.folders("jobs/")) == [f"jobs/{LONG}{end}/"]
-    assert store.delete(names[0])
-    assert store.read(names[1]) == names[1].encode()
-
-
 @pytest.mark.parametrize(
     ("name", "path"),
     [

@@ -58,13 +58,6 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
 """By the name of the field, in any record."""
 
 
-def most_bytes(name: str) -> int:
-    """Return how many bytes the record *name* may have."""
-    if name.startswith("data-markers/"):
-        return _MARKER
-    return _SIZES.get(name.rpartition("/")[2], _CLAIM if name.endswith(".claim") else _HOST_OUTCOME)
-
-
 def read_record(store: Store, name: str, *, listed: bytes | None = None) -> bytes:
     """Return the record *name*; fetch no more of it than a record may have.
 
@@ -73,7 +66,10 @@ def read_record(store: Store, name: str, *, listed: bytes | None = None) -> byte
     Raises:
         RecordError: It has more bytes.
     """
-    most = most_bytes(name)
+    other = _CLAIM if name.endswith(".claim") else _HOST_OUTCOME
+    most = _SIZES.get(name.rpartition("/")[2], other)
+    if name.startswith("data-markers/"):
+        most = _MARKER
     data = store.read(name, end=most + 1) if listed is None else listed
     if len(data) > most:
         raise RecordError(

@@ -13,7 +13,6 @@ from time import monotonic
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this module, and `typing` takes longer than the rest of it.
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Any
 
 KILL_SECONDS = 5.0
 _ROUNDS = 50
@@ -42,30 +41,13 @@ class Process:
 # Start.
 
 
-def spawn(
-    command: list[str],
-    environment: Mapping[str, str],
-    files: Iterable[int],
-    *,
-    makes_session: bool = False,
-) -> int:
-    """Start *command* in a session of its own, with *files* as its first descriptors; return its id.
-
-    Some systems cannot start a process in a new session. There, a command that *makes_session* by itself is
-    started as it is, and any other command gets a process group of its own.
-    """
+def spawn(command: list[str], environment: Mapping[str, str], files: Iterable[int]) -> int:
+    """Start *command* in a session of its own, with *files* as its first descriptors; return its id."""
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)]
-
-    def start(**group: Any) -> int:
-        return os.posix_spawn(
-            command[0], command, environment, file_actions=actions,
-            setsigdef=_DEFAULT_SIGNALS, setsigmask=(), **group,
-        )  # fmt: skip
-
-    try:
-        return start(setsid=True)
-    except NotImplementedError:  # macOS before 10.15.
-        return start() if makes_session else start(setpgroup=0)
+    return os.posix_spawn(
+        command[0], command, environment, file_actions=actions,
+        setsid=True, setsigdef=_DEFAULT_SIGNALS, setsigmask=(),
+    )  # fmt: skip
 
 
 def adopt_orphans() -> bool:
@@ -180,13 +162,8 @@ def kill_children() -> bool:
 def kill_marked(mark: str) -> bool:
     """Kill the processes that `marked` finds; return whether there were none."""
     found = marked(mark)
-    wanted = os.fsencode(mark)
-
-    def is_marked(pid: int) -> bool:
-        return wanted in _environment(pid)
-
     for pid in found:
-        kill(pid, is_marked)
+        kill(pid, lambda pid: os.fsencode(mark) in _environment(pid))
     return not found
 
 
@@ -251,10 +228,12 @@ def reap(before: Callable[[int], object] | None = None) -> tuple[dict[int, int],
     statuses: dict[int, int] = {}
     while True:
         try:
-            ended = _first_ended() if before is not None else -1
-            if ended == 0:
-                return statuses, True
-            if before is not None and ended > 0:
+            ended = -1  # Any child.
+            if before is not None and hasattr(os, "waitid"):
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is None:
+                    return statuses, True
+                ended = found.si_pid
                 before(ended)
             pid, status = os.waitpid(ended, os.WNOHANG)
         except ChildProcessError:
@@ -264,14 +243,6 @@ def reap(before: Callable[[int], object] | None = None) -> tuple[dict[int, int],
         statuses[pid] = status
 
 
-def _first_ended() -> int:
-    """Return the id of an ended child that is not reaped yet, 0 if there is none, -1 if that is not known."""
-    if not hasattr(os, "waitid"):
-        return -1
-    found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    return found.si_pid if found is not None else 0
-
-
 # Linux.
 
 
@@ -279,12 +250,16 @@ def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - light
 
 
-def _process(pid: int) -> Process | None:
+def _stat(pid: int) -> list[bytes]:
+    """Return the fields of a process after its name; none if it has ended."""
     # The command's name may contain parentheses: the fields begin after the last one.
     fields = _proc(pid, "stat").rpartition(b")")[2].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
-        return None
-    return Process(int(fields[1]), fields[19])
+    return [] if len(fields) < 20 or fields[0] in (b"Z", b"X") else fields
+
+
+def _process(pid: int) -> Process | None:
+    fields = _stat(pid)
+    return Process(int(fields[1]), fields[19]) if fields else None
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -294,17 +269,11 @@ def _environment(pid: int) -> list[bytes]:
 def _settled_environment(pid: int, until: float) -> list[bytes]:
     """Return the environment of a process. One that executes a new program has none for a moment: wait for it."""
     while (found := _environment(pid)) == [b""] and monotonic() < until:
-        if not _is_executing(pid):
-            return _environment(pid)  # It may have been, until now.
+        fields = _stat(pid)
+        if not fields or int(fields[6]) & _KERNEL_THREAD or _proc(pid, "cmdline"):
+            return _environment(pid)  # It may have executed one, until now.
         os.sched_yield()
     return found
-
-
-def _is_executing(pid: int) -> bool:
-    fields = _proc(pid, "stat").rpartition(b")")[2].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X") or int(fields[6]) & _KERNEL_THREAD:
-        return False
-    return not _proc(pid, "cmdline")
 
 
 def _proc(pid: int, name: str) -> bytes:

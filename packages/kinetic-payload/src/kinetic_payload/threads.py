@@ -1,19 +1,19 @@
-"""Run calls in several threads; the first failure, or Ctrl-C, stops all of them."""
+"""Threads: calls in several of them, which the first failure, or Ctrl-C, stops, and queues between them."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
+from math import inf
 from operator import length_hint
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
-
-from kinetic_payload.queues import TimedQueue
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -92,6 +92,50 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+class TimedQueue(Generic[T]):
+    """Items that threads pass on, in order. Any number of threads may put and get.
+
+    `queue.SimpleQueue` of Python 3.11 waits for good if the time ends while another thread takes the item for
+    which it was woken: it then passes a negative time to the lock, which means no limit. An interrupted
+    `queue.Queue` may leave its lock locked (python/cpython#148874); here each wait has a lock of its own.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        self._waiting: deque[threading.Lock] = deque()
+
+    def put(self, item: T) -> None:
+        """Add *item*."""
+        self._items.append(item)
+        # All of them: one that is about to give up must not be the only one that is woken.
+        with suppress(IndexError):
+            while True:
+                self._waiting.popleft().release()
+
+    def get(self, timeout: float) -> T:
+        """Remove the next item and return it.
+
+        Raises:
+            Empty: None arrived within *timeout* seconds.
+        """
+        until = monotonic() + timeout
+        while True:
+            turn = threading.Lock()
+            turn.acquire()
+            # Before the look, so that what is put after it ends the wait.
+            self._waiting.append(turn)
+            try:
+                with suppress(IndexError):
+                    return self._items.popleft()
+                left = until - monotonic()
+                if left <= 0:
+                    raise Empty
+                turn.acquire(timeout=left)
+            finally:
+                with suppress(ValueError):  # It was woken.
+                    self._waiting.remove(turn)
+
+
 class Future(Generic[T]):
     """A value that one thread waits for and another one provides."""
 
@@ -114,7 +158,7 @@ class Future(Generic[T]):
                 raise Stopped
             check_wanted()
             with suppress(Empty):
-                self._ended.get(timeout=_POLL)
+                self._ended.get(_POLL)
         if self._error is not None:
             raise self._error
         return self._value
@@ -186,10 +230,7 @@ class Executor:
         Raises:
             BaseException: The first failure.
         """
-        self._finish()
-        while len(self._over) < self._started:
-            with suppress(Empty):
-                self.ended.get(_POLL)
+        self._finish(inf)
         if self.failures:
             raise self.failures[0]
 
@@ -198,11 +239,7 @@ class Executor:
         if error is not None:
             self.failures.append(error)
         self._closed = True
-        self._finish()
-        until = monotonic() + self._grace
-        while len(self._over) < self._started and (left := until - monotonic()) > 0:
-            with suppress(Empty):
-                self.ended.get(timeout=left)
+        self._finish(self._grace)
 
     def checked(self, track: TrackProgress) -> TrackProgress:
         """Return *track* wrapped so that a failure stops the work that counts through it, in any thread."""
@@ -255,10 +292,14 @@ class Executor:
     def _is_stopped(self) -> bool:
         return self._closed or bool(self.failures)
 
-    def _finish(self) -> None:
-        """Let each thread end after the calls that were submitted."""
+    def _finish(self, seconds: float) -> None:
+        """Let each thread end after the calls that were submitted; wait for up to *seconds*."""
         for _ in range(self._started):
             self._calls.put(None)
+        until = monotonic() + seconds
+        while len(self._over) < self._started and (left := until - monotonic()) > 0:
+            with suppress(Empty):
+                self.ended.get(min(left, _POLL))
 
     def _work(self) -> None:
         try:

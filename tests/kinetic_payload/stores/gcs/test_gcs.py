@@ -1,4 +1,4 @@
-"""The bucket store without a network: names, checksums, what passes, what is told."""
+"""The bucket store without a network: names, checksums, transient errors, messages."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ from kinetic_payload.errors import (
 from kinetic_payload.http.clock import ServiceClock
 from kinetic_payload.http.session import NoResponseError, no_response
 from kinetic_payload.stores import open_store
-from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums, name_escaping
+from kinetic_payload.stores.gcs import Bucket, GcsStore, Service, checksums
 from kinetic_payload.stores.gcs.download import full_disk_translated
 from kinetic_payload.stores.gcs.errors import BY_CODE, ResponseError, RetryError
 from kinetic_payload.stores.gcs.retry import is_transient
+from kinetic_payload.stores.gcs.store import escaped, unescaped
 from kinetic_payload.stores.gcs.translation import refusal, translated
 from kinetic_payload.stores.store import Location
 
@@ -41,20 +42,20 @@ NAMES = st.text(st.sampled_from("a\n\x0b\x0c\r\x0e\x0f\x01\x02/ä"), max_size=8)
 
 
 @given(NAMES, NAMES)
-def test_spelled_names_keep_order_and_prefixes(one: str, other: str) -> None:
-    spelled = name_escaping.escaped(one), name_escaping.escaped(other)
+def test_escaped_names_keep_order_and_prefixes(one: str, other: str) -> None:
+    first, second = escaped(one), escaped(other)
 
-    assert name_escaping.unescaped(spelled[0]) == one
-    assert not set("\n\r") & set(spelled[0])
-    assert (one < other) == (spelled[0] < spelled[1])
-    assert one.startswith(other) == spelled[0].startswith(spelled[1])
+    assert unescaped(first) == one
+    assert not set("\n\r") & set(first)
+    assert (one < other) == (first < second)
+    assert one.startswith(other) == first.startswith(second)
 
 
-def test_a_name_too_long_as_it_is_spelled_is_refused() -> None:
-    assert name_escaping.escaped_name("x" * 1000, "prefix/") == "prefix/" + "x" * 1000
-    for name, prefix in (("x" * 1020, "prefix/"), ("\n" * 600, "")):
+def test_a_name_that_is_too_long_when_escaped_is_refused() -> None:
+    for name, path in (("x" * 1020, "bucket/prefix"), ("\n" * 600, "bucket")):
+        store = GcsStore(path, service=Service("http://localhost:1", anonymous=True))
         with pytest.raises(InvalidRequestError, match="the limit is 1024"):
-            name_escaping.escaped_name(name, prefix)
+            store.stat(name)
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
@@ -73,7 +74,7 @@ def test_checksums_of_long_parts_join() -> None:
     assert checksums.combined(crc, crc, len(part)) == google_crc32c.value(part + part)
 
 
-def test_checksums_are_spelled_as_google_does() -> None:
+def test_checksums_are_encoded_as_google_does() -> None:
     assert checksums.encoded(google_crc32c.value(b"hello world")) == "yZRlqg=="
     assert checksums.from_header("md5=x,crc32c=yZRlqg==") == checksums.decoded("yZRlqg==")
     assert checksums.from_header("md5=x") is checksums.decoded("?") is None
@@ -108,7 +109,7 @@ DISTRUST = urllib3.exceptions.SSLError(ssl.SSLCertVerificationError("certificate
         (ValueError(), False),
     ],
 )
-def test_only_what_passes_by_itself_is_tried_again(error: Exception, expected: bool) -> None:
+def test_only_transient_errors_are_retried(error: Exception, expected: bool) -> None:
     assert is_transient(error) is expected
 
 
@@ -130,7 +131,7 @@ NO_ACCESS = (
         (501, "Not Implemented", StoreError, "Not Implemented (501)"),
     ],
 )  # fmt: skip
-def test_a_refusal_says_what_to_do(
+def test_a_refusal_becomes_an_error_with_the_next_step(
     code: int, message: str, kind: type[Exception], told: str
 ) -> None:
     error = refusal(ResponseError(code, message), "bucket", "list objects")
@@ -139,7 +140,7 @@ def test_a_refusal_says_what_to_do(
     assert told in str(error)
 
 
-def test_an_answer_that_came_late_tells_no_time_where_one_came_soon() -> None:
+def test_a_slow_response_does_not_change_the_clock_that_a_fast_one_set() -> None:
     clock = ServiceClock()
 
     def answered_at(told: float, asked: float, now: float) -> float:
@@ -181,7 +182,7 @@ def test_the_universe_of_the_credentials_chooses_the_address() -> None:
     assert Service("http://other").address(credentials) == "http://other"
 
 
-def test_a_location_opens_as_a_bucket_without_asking_anybody() -> None:
+def test_a_location_opens_as_a_bucket_without_a_request() -> None:
     store = open_store(Location("gs", "bucket/some/prefix"))
 
     assert isinstance(store, GcsStore)
@@ -212,21 +213,21 @@ def test_a_location_of_another_kind_is_refused() -> None:
     ("place", "where"),
     [(Path("/data/o"), "at /data/o"), (None, "in the folder of temporary files, ")],
 )
-def test_a_full_disk_is_told_and_which(place: Path | None, where: str) -> None:
+def test_the_error_for_a_full_disk_names_the_disk(place: Path | None, where: str) -> None:
     bucket = Bucket("bucket", service=Service(anonymous=True))
 
-    told = pytest.raises(StoreError, match=f"no room for 'o' of gs://bucket {where}")
-    with told, full_disk_translated(bucket, "o", place):
+    refused = pytest.raises(StoreError, match=f"no room for 'o' of gs://bucket {where}")
+    with refused, full_disk_translated(bucket, "o", place):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_connection_that_failed_is_told_without_what_it_was_wrapped_in() -> None:
+def test_the_error_for_a_failed_connection_shows_the_innermost_cause() -> None:
     reason = urllib3.exceptions.ProtocolError(
         "Connection aborted.", ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
     )
 
-    told = pytest.raises(
+    refused = pytest.raises(
         StoreUnavailableError, match=r"Last error: \[Errno \d+\] Connection reset by peer"
     )
-    with told, translated("bucket", "look"):
+    with refused, translated("bucket", "look"):
         raise RetryError from no_response(reason)

@@ -23,8 +23,8 @@ from kinetic_k8s.cluster.translation import Identity, Refusal, Request, error_of
 from kinetic_k8s.errors import ClusterChangedError, ClusterError, ClusterUnreachableError
 from kinetic_k8s.manifests import Manifest
 from kinetic_payload.backoff import Backoff
-from kinetic_payload.http.failures import cause_text, is_untrusted
 from kinetic_payload.http.retry import retry_after
+from kinetic_payload.http.session import cause_text, is_untrusted
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 Merge = Literal["strategic", "plain"]

@@ -11,7 +11,7 @@ import os
 import threading
 import zlib
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -44,20 +44,12 @@ def extract_archive(
         UnsafeArchiveError: An entry would write outside of *dest*, or more than it declares.
         IntegrityError: The archive is damaged, or is not the tree that was expected.
     """
-    if isinstance(source, Path):
-        with source.open("rb") as opened:
-            return extract_archive(
-                opened,
-                dest,
-                expected_digest=expected_digest,
-                max_size=max_size,
-                max_entries=max_entries,
-            )
-    contents = Contents(source, max_size=max_size, max_entries=max_entries)
-    checked_links(contents.entries)
-    digest = expected_tree(contents.entries, expected_digest)
-    extraction = Extraction(dest)
-    extraction.add(contents)
+    with source.open("rb") if isinstance(source, Path) else nullcontext(source) as opened:
+        contents = Contents(opened, max_size=max_size, max_entries=max_entries)
+        checked_links(contents.entries)
+        digest = expected_tree(contents.entries, expected_digest)
+        extraction = Extraction(dest)
+        extraction.add(contents)
     extraction.finish()
     return digest
 

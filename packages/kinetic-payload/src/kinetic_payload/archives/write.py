@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -54,15 +53,14 @@ def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) ->
     """
     with ExitStack() as stack:
         writer = _Writer(stream, str(root), stack)
-        groups = _groups(entries)
-        first = next(groups, [])
-        second = next(groups, None)
-        if second is None and sum(entry.size for entry in first) <= CHUNK:
+        groups = list(_groups(entries))
+        if len(groups) <= 1 and sum(entry.size for group in groups for entry in group) <= CHUNK:
             # Too little work to be worth starting threads.
-            writer.write_members(writer.compress(first))
+            for group in groups:
+                writer.write_members(writer.compress(group))
         else:
             writer.start_threads()
-            for group in chain((first, second or []), groups):
+            for group in groups:
                 writer.add(group)
         return writer.finish()
 
@@ -100,13 +98,12 @@ class _Writer:
     def start_threads(self) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        def shut_down_at_end(executor: ThreadPoolExecutor) -> ThreadPoolExecutor:
-            self._stack.callback(executor.shutdown, wait=True, cancel_futures=True)
-            return executor
-
-        self._pool = shut_down_at_end(ThreadPoolExecutor(max(2, cores()), "kinetic-archive"))
+        # What is in flight when writing fails is little: it need not be cancelled.
+        pool = ThreadPoolExecutor(max(2, cores()), "kinetic-archive")
+        self._pool = self._stack.enter_context(pool)
         # One thread, so that the pieces of a file are hashed in order.
-        self._hash_thread = shut_down_at_end(ThreadPoolExecutor(1, "kinetic-archive-hash"))
+        one = ThreadPoolExecutor(1, "kinetic-archive-hash")
+        self._hash_thread = self._stack.enter_context(one)
 
     def add(self, group: list[TreeEntry]) -> None:
         """Add *group*; write what is ready once enough is in flight."""

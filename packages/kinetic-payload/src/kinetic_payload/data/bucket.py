@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -81,13 +80,11 @@ def download(
                 objects = list(bucket.list(source.name))
                 if not objects:
                     raise _missing_folder(bucket, source)
-                tree = bucket_tree(source, objects)
+                folders, files = bucket_tree(source, objects)
                 found.mkdir()
-                for name in tree.folders:
+                for name in folders:
                     (found / name).mkdir()
-                wanted = [
-                    (info, found / info.name.removeprefix(source.name)) for info in tree.files
-                ]
+                wanted = [(info, found / info.name.removeprefix(source.name)) for info in files]
             else:
                 info = bucket.stat(source.name)
                 if info is None:
@@ -127,17 +124,12 @@ def _fetch(
         ) from error
 
 
-@dataclass(frozen=True)
-class BucketTree:
-    """The files and folders below a prefix."""
+def bucket_tree(
+    source: GcsSource, found: Sequence[BucketObject]
+) -> tuple[list[str], list[BucketObject]]:
+    """Decide which folders and files the objects *found* below a prefix become.
 
-    folders: tuple[str, ...]
-    """Relative to the prefix; a folder comes before its contents."""
-    files: tuple[BucketObject, ...]
-
-
-def bucket_tree(source: GcsSource, found: Sequence[BucketObject]) -> BucketTree:
-    """Decide which files and folders the objects *found* below a prefix become.
+    The folders are relative to the prefix; each comes before its contents.
 
     Raises:
         DataError: A name cannot be a path below a folder, or one object lies inside another.
@@ -166,7 +158,7 @@ def bucket_tree(source: GcsSource, found: Sequence[BucketObject]) -> BucketTree:
         raise _unusable_name(
             source, files[name].name, "other objects lie below it, as if it were a folder"
         )
-    return BucketTree(tuple(sorted(folders)), tuple(files.values()))
+    return sorted(folders), list(files.values())
 
 
 def _path_problem(name: str) -> str | None:

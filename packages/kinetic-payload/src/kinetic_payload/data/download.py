@@ -49,52 +49,42 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgres
         marker = _read_marker(store, ref.digest)
         total = sum(listed.size for listed in marker.objects)
         with track(f"downloading {ref.name}", total) as advance:
-            tree = _Download(store, marker, folder, advance).run()
+            tree = _fetch_tree(store, marker, folder, advance)
         rename_into_place(tree if ref.is_dir else _only_file(tree, ref), dest)
     return dest
 
 
-class _Download:
-    """Download of the objects that a marker lists into a folder of their own."""
+def _fetch_tree(store: Store, marker: Marker, folder: Path, advance: Advance) -> Path:
+    """Download the objects that *marker* lists into *folder*; return the folder of the verified tree in it."""
+    prefix, extraction = data_prefix(marker.digest), Extraction(folder / "tree")
 
-    def __init__(self, store: Store, marker: Marker, folder: Path, advance: Advance) -> None:
-        self._store = store
-        self._marker = marker
-        self._prefix = data_prefix(marker.digest)
-        self._folder = folder
-        self._advance = advance
-        self._extraction = Extraction(folder / "tree")
-
-    def run(self) -> Path:
-        """Download all objects and return the folder of the verified tree."""
-        # The largest first, so that none runs alone at the end.
-        largest_first = sorted(self._marker.objects, key=lambda listed: listed.size, reverse=True)
-        threads = min(self._store.concurrency, _STREAMS)
-        parallel_map(self._fetch, largest_first, threads=threads)
-        # Each file matches its archive or the marker, but neither of them is trusted. The digest of the
-        # whole tree is.
-        expected_tree(self._extraction.entries, self._marker.digest)
-        self._extraction.finish()
-        return self._folder / "tree"
-
-    def _fetch(self, listed: Listed) -> None:
-        name = self._prefix + listed.name
+    def fetch(listed: Listed) -> None:
+        name = prefix + listed.name
         try:
             if listed.digest:
                 entry = TreeEntry(listed.path, "file", listed.mode, listed.size, listed.digest)
-                path = self._extraction.place(entry)
-                self._store.download(name, path, progress=self._advance)
+                path = extraction.place(entry)
+                store.download(name, path, progress=advance)
                 if file_digest(path, listed.path) != listed.digest:
                     raise IntegrityError(f"The file {listed.path!r} is damaged.")
                 path.chmod(listed.mode)
             else:
-                file = self._folder / name.rpartition("/")[2]
-                self._store.download(name, file, progress=self._advance)
+                file = folder / name.rpartition("/")[2]
+                store.download(name, file, progress=advance)
                 with file.open("rb") as stream:
-                    self._extraction.add(Contents(stream, max_size=MAX_PACK))
+                    extraction.add(Contents(stream, max_size=MAX_PACK))
                 file.unlink()
         except IntegrityError as error:
             raise type(error)(f"{name}: {error.message}") from error
+
+    # The largest first, so that none runs alone at the end.
+    largest_first = sorted(marker.objects, key=lambda listed: listed.size, reverse=True)
+    parallel_map(fetch, largest_first, threads=min(store.concurrency, _STREAMS))
+    # Each file matches its archive or the marker, but neither of them is trusted. The digest of the
+    # whole tree is.
+    expected_tree(extraction.entries, marker.digest)
+    extraction.finish()
+    return folder / "tree"
 
 
 def _read_marker(store: Store, digest: str) -> Marker:
@@ -133,10 +123,6 @@ def _errors_explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
 
 
 def _only_file(tree: Path, ref: DataRef) -> Path:
-    if (named := tree / ref.name).is_file():
-        return named
-    # It was uploaded under another name.
-    found = next((entry for entry in tree.iterdir() if entry.is_file()), None)
-    if found is None:
-        raise IntegrityError(f"The data {ref.source!r} should be a file, but is not one.")
-    return found
+    if (file := tree / ref.name).is_file():
+        return file
+    raise IntegrityError(f"The data {ref.source!r} should be the file {ref.name!r}.")

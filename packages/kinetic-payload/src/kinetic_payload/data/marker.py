@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic_payload.errors import FutureRecordError, RecordError
-from kinetic_payload.layout import (
-    WIRE_VERSION,
-    data_files_prefix,
-    data_large,
-    data_pack,
-    data_prefix,
-)
+from kinetic_payload.layout import WIRE_VERSION, data_files_prefix, data_large, data_pack
 from kinetic_payload.limits import checked_number
 
 if TYPE_CHECKING:
@@ -37,8 +31,8 @@ class Sizes:
     """Files of at least this size are objects of their own."""
     pack: int = 64 << 20
     """The size at which a pack is full."""
-    in_memory: int = 1 << 20
-    """Files up to this size, if they are objects of their own, are read into memory before they are sent."""
+    small: int = 1 << 20
+    """Files up to this size, if they are objects of their own, are sent many at once."""
 
 
 SIZES: Final = Sizes()
@@ -131,12 +125,6 @@ class Marker:
     """By the store's clock. No object that it lists was old enough to be renewed then."""
     executables: tuple[str, ...] = ()
     """Paths of executable files of the mounted form, whose objects have no modes."""
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The size of each object, by its whole name."""
-        prefix = data_prefix(self.digest)
-        return {prefix + listed.name: listed.size for listed in self.objects}
 
 
 def encode_marker(marker: Marker) -> bytes:

@@ -6,12 +6,12 @@ be used, whether it comes from an interrupted upload, a simultaneous one or an o
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ from kinetic_payload.data.marker import (
     parse_marker,
     unmountable,
 )
-from kinetic_payload.digests import FileHasher, TreeEntry, open_regular
+from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
@@ -49,7 +49,7 @@ from kinetic_payload.project.stat_cache import StatCache, stamp_of
 from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import ABSENT, Mountable, ObjectInfo, Store
-from kinetic_payload.threads import parallel_map
+from kinetic_payload.threads import Executor, parallel_map
 
 _SHOWN: Final = 10
 """The most paths that a message names."""
@@ -97,7 +97,9 @@ def ensure_data(
         parts = packed_parts(tree.digest, tree.entries, sizes)
         wanted = _Wanted(tree=tree, parts=parts, mounted=False)
     marker, existing = _find_stored(store, wanted)
-    missing, present = _split_parts(wanted, existing, marker)
+    # Every object is complete, also one of an upload that was interrupted or still runs.
+    missing = [part for part in wanted.parts if part.name not in existing]
+    present = [part for part in wanted.parts if part.name in existing]
     oldest = store.now() - REFRESH_AGE
     old = [part for part in present if existing[part.name].updated < oldest]
     stored = {part.name: existing[part.name].size for part in present}
@@ -109,11 +111,9 @@ def ensure_data(
         and all(link in existing for link in wanted.links)
     ):
         return tree.digest
-    for part in _renew(store, old, existing):
-        del existing[part.name]
-        missing.append(part)
+    missing += _renew(store, old, existing)
     _mark(store, wanted)
-    upload = _PartsUpload(store, tree, existing, sizes)
+    upload = _PartsUpload(store, tree, sizes)
     upload.send(missing, track)
     complete = wanted.marker(stored | upload.stored, written_at=store.now())
     store.write(data_marker(tree.digest, mounted=mounted), encode_marker(complete))
@@ -167,7 +167,10 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         )
     entries = tree.entries
     prefix = data_files_prefix(tree.digest)
-    _refuse_unmountable(path, entries, room=_room(store, prefix))
+    within = store.location.path.partition("/")[2]
+    taken = len(f"{within}/{prefix}/".encode()) if within else len(prefix) + 1
+    # The object of a folder ends in a slash.
+    _refuse_unmountable(path, entries, room=MAX_NAME - taken)
     inhabited = {entry.path.rpartition("/")[0] for entry in entries}
     folders = [e.path for e in entries if e.kind == "dir" and e.path not in inhabited]
     return _Wanted(
@@ -178,13 +181,6 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         # An empty tree needs its top folder as a mark.
         folders=[prefix + folder for folder in folders] if entries else [prefix.rstrip("/")],
     )
-
-
-def _room(store: Store, prefix: str) -> int:
-    """Return how many bytes of an object's name are left for a path after *prefix*."""
-    within = store.location.path.partition("/")[2]
-    taken = len(f"{within}/".encode()) if within else 0
-    return MAX_NAME - taken - len(prefix) - 1  # The object of a folder ends in a slash.
 
 
 def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) -> None:
@@ -205,47 +201,26 @@ def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) 
 def _find_stored(store: Store, wanted: _Wanted) -> tuple[Marker | None, dict[str, ObjectInfo]]:
     """Return the marker, None if there is no valid one, and the objects that exist."""
     digest, mounted = wanted.tree.digest, wanted.mounted
-    marker: Marker | None = None
-    existing: dict[str, ObjectInfo] = {}
 
-    def read() -> None:
-        nonlocal marker
+    def read_marker() -> Marker | None:
         try:
             data = read_record(store, data_marker(digest, mounted=mounted))
-            marker = parse_marker(data, digest=digest, mounted=mounted)
+            return parse_marker(data, digest=digest, mounted=mounted)
         except FutureRecordError:
             raise
         except (ObjectNotFoundError, RecordError):
-            return
+            return None
 
-    def look() -> None:
-        prefix = data_prefix(digest)
+    with Executor(store.concurrency) as executor:
+        marker = executor.submit(read_marker)
         if mounted:
             listing = store.list(data_files_prefix(digest))
         else:
             # Skip the objects of the mounted form, which may exist as well and are many.
+            prefix = data_prefix(digest)
             listing = store.list(prefix, start_after=f"{prefix}files0")
-        existing.update((info.name, info) for info in listing)
-
-    parallel_map(lambda request: request(), (read, look), threads=store.concurrency)
-    return marker, existing
-
-
-def _split_parts(
-    wanted: _Wanted, existing: Mapping[str, ObjectInfo], marker: Marker | None
-) -> tuple[list[Part], list[Part]]:
-    """Split the wanted parts into those that are missing and those that exist."""
-    promised = marker.sizes if marker else {}
-    missing: list[Part] = []
-    present: list[Part] = []
-    for part in wanted.parts:
-        found = existing.get(part.name)
-        # Only a marker states the size of a pack. A pack without a marker belongs to an upload that was
-        # interrupted or still runs. It is complete, as every object is.
-        size = promised.get(part.name) if part.is_pack else part.size
-        is_present = found is not None and size in (None, found.size)
-        (present if is_present else missing).append(part)
-    return missing, present
+        existing = {info.name: info for info in listing}
+        return marker.result(), existing
 
 
 def _renew(store: Store, old: Sequence[Part], existing: Mapping[str, ObjectInfo]) -> list[Part]:
@@ -273,12 +248,9 @@ def _mark(store: Store, wanted: _Wanted) -> None:
 class _PartsUpload:
     """Upload of the parts of one tree."""
 
-    def __init__(
-        self, store: Store, tree: Snapshot, existing: Mapping[str, ObjectInfo], sizes: Sizes
-    ) -> None:
+    def __init__(self, store: Store, tree: Snapshot, sizes: Sizes) -> None:
         self._store = store
         self._tree = tree
-        self._existing = existing
         self._sizes = sizes
         self._packing = threading.Semaphore(_PACKERS)
         self.stored: dict[str, int] = {}
@@ -292,31 +264,21 @@ class _PartsUpload:
         """
         if not parts:
             return
-        small = [part for part in parts if self._fits_in_memory(part)]
-        streamed = [part for part in parts if not self._fits_in_memory(part)]
         # The largest first, so that none runs alone at the end.
-        streamed.sort(key=lambda part: part.size, reverse=True)
+        ordered = sorted(parts, key=lambda part: part.size, reverse=True)
+        small = [p for p in ordered if not p.is_pack and p.size <= self._sizes.small]
+        large = [p for p in ordered if p.is_pack or p.size > self._sizes.small]
         most = self._store.concurrency
         with track("uploading data", sum(part.size for part in parts)) as advance:
-            parallel_map(lambda part: self._send_one(part, advance), small, threads=most)
-            most = min(most, _STREAMS)
-            parallel_map(lambda part: self._send_one(part, advance), streamed, threads=most)
-
-    def _fits_in_memory(self, part: Part) -> bool:
-        return not part.is_pack and part.size <= self._sizes.in_memory
+            send = partial(self._send_one, advance=advance)
+            parallel_map(send, small, threads=most)
+            parallel_map(send, large, threads=min(most, _STREAMS))
 
     def _send_one(self, part: Part, advance: Advance) -> None:
-        found = self._existing.get(part.name)
-        generation = found.generation if found else ABSENT
+        send = self._send_pack if part.is_pack else self._send_file
         try:
-            if part.is_pack:
-                size = self._send_pack(part, generation, advance)
-            elif self._fits_in_memory(part):
-                size = self._send_small(part, generation, advance)
-            else:
-                size = self._send_large(part, generation, advance)
-        except PreconditionFailedError:
-            # Another client uploaded or replaced it meanwhile.
+            size = send(part, advance)
+        except PreconditionFailedError:  # Another client uploaded it meanwhile.
             info = self._store.stat(part.name)
             if info is None:
                 raise DataError(
@@ -327,48 +289,34 @@ class _PartsUpload:
             advance(part.size)
         self.stored[part.name] = size
 
-    def _send_pack(self, part: Part, generation: int, advance: Advance) -> int:
+    def _send_pack(self, part: Part, advance: Advance) -> int:
         progress = Scaled(advance, part.size)
-        writer = self._store.writer(part.name, if_generation=generation, progress=progress)
+        writer = self._store.writer(part.name, if_generation=ABSENT, progress=progress)
         # The archive is sent when the block ends, so its size is known by then.
         with writer as stream, self._packing:
             progress.whole = write_archive(stream, self._tree.root, part.entries)
         return progress.whole
 
-    def _send_small(self, part: Part, generation: int, advance: Advance) -> int:
-        [entry] = part.entries
-        try:
-            with os.fdopen(open_regular(f"{self._tree.root}/{entry.path}"), "rb") as stream:
-                data = stream.read(entry.size)
-        except OSError as error:
-            raise _changed_error(entry) from error
-        hasher = FileHasher(entry.path)
-        hasher.update(data)
-        if hasher.hexdigest() != entry.digest:
-            raise _changed_error(entry)
-        self._store.write(part.name, data, if_generation=generation)
-        advance(part.size)
-        return len(data)
-
-    def _send_large(self, part: Part, generation: int, advance: Advance) -> int:
+    def _send_file(self, part: Part, advance: Advance) -> int:
         """Let the store read and send the file; verify the bytes that it sends against the digest."""
         [entry] = part.entries
         path = self._tree.root / entry.path
+        changed = TreeChangedError(
+            f"{entry.path!r} changed while it was being uploaded.",
+            hint="Submit again when nothing writes to it any more.",
+        )
         before = _stamp(path, entry.size)
         if before is None:
-            raise _changed_error(entry)
+            raise changed
+        check = FileCheck(entry, changed)
         try:
             info = self._store.upload(
-                part.name,
-                path,
-                if_generation=generation,
-                progress=advance,
-                check=FileCheck(entry, _changed_error(entry)),
+                part.name, path, if_generation=ABSENT, progress=advance, check=check
             )
         except (StoreError, IntegrityError, OSError) as error:
             if _stamp(path, entry.size) != before:
                 # The change is the cause of *error*: for instance, the file became shorter.
-                raise _changed_error(entry) from error
+                raise changed from error
             raise
         return info.size
 
@@ -381,10 +329,3 @@ def _stamp(path: Path, size: int) -> str | None:
         return None
     expected = stat.S_ISREG(status.st_mode) and status.st_size == size
     return stamp_of(status) if expected else None
-
-
-def _changed_error(entry: TreeEntry) -> TreeChangedError:
-    return TreeChangedError(
-        f"{entry.path!r} changed while it was being uploaded.",
-        hint="Submit again when nothing writes to it any more.",
-    )

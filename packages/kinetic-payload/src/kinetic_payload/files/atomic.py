@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from kinetic_payload.files.durability import flush_to_disk
-from kinetic_payload.files.private import make_folder
+from kinetic_payload.files.private import flush_to_disk, make_folder, open_private
 
 
 @contextmanager
@@ -27,6 +26,19 @@ def prepare_beside(dest: Path) -> Iterator[Path]:
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a private file that becomes the file *path* at the end of the block, complete or not at all."""
+    part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
+    try:
+        with open(part, "xb", opener=open_private) as stream:
+            yield stream
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def rename_into_place(source: Path, dest: Path) -> None:

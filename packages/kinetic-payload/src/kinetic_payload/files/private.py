@@ -7,13 +7,14 @@ the function) keep their modes, in a private folder.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-
-from kinetic_payload.files.durability import flush_to_disk
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import TypeAlias
 
     AnyPath: TypeAlias = str | os.PathLike[str]
@@ -22,6 +23,8 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The numbers of errors that mean that the disk, or the user's quota, is full."""
+_BARRIER = 85
+"""`F_BARRIERFSYNC` of macOS's `fcntl.h`, which Python's module does not name."""
 
 
 def make_folder(path: AnyPath) -> None:
@@ -93,6 +96,28 @@ def write_private(path: AnyPath, data: bytes, *, durable: bool = False) -> None:
         except OSError:
             pass  # It was not created, or was renamed to `path`.
         raise
+
+
+def flush_to_disk(
+    descriptor: int,
+    *,
+    platform: str = sys.platform,
+    control: Callable[[int, int], object] = fcntl.fcntl,
+) -> None:
+    """Flush this open file to disk before anything that is written or renamed later.
+
+    `fsync` of macOS leaves the order to the drive, so a power cut could keep a rename and lose the
+    contents. A barrier keeps the order, and takes a tenth of the time of waiting for the drive
+    (`man 2 fcntl` on macOS).
+    """
+    if platform == "darwin":
+        try:
+            control(descriptor, _BARRIER)
+        except OSError:  # A file system without it, such as SMB.
+            pass
+        else:
+            return
+    os.fsync(descriptor)
 
 
 def read_private(path: AnyPath) -> bytes:

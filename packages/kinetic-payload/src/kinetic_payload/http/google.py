@@ -44,7 +44,9 @@ def find_credentials(scopes: Sequence[str], file: str | None = None) -> Any:
     # google-auth warns about quota projects, which are not needed here. `catch_warnings` is not thread-safe.
     warnings.filterwarnings("ignore", module=r"google\.auth\._default$")
     named = os.environ.get(FILE_VARIABLE, "") if file is None else file  # noqa: TID251 - Google's variable
-    path = Path(named) if named else _login_file()
+    # Where gcloud stores a login. Without a home folder this path does not exist.
+    folder = os.environ.get("CLOUDSDK_CONFIG") or os.path.expanduser("~/.config/gcloud")  # noqa: TID251, PTH111
+    path = Path(named or f"{folder}/application_default_credentials.json")
     if named or path.is_file():
         found = google.auth.load_credentials_from_file(str(path))[0]  # type: ignore[no-untyped-call]
     else:
@@ -109,14 +111,6 @@ def _explained(
     if any(word in cause.lower() for word in _EXPIRED):
         what = "have expired or were revoked"
     return login(f"The Google credentials on this machine {what}: {cause}.", hint=log_in)
-
-
-def _login_file() -> Path:
-    """Return the file in which `gcloud auth application-default login` stores credentials."""
-    configured = os.environ.get("CLOUDSDK_CONFIG")  # noqa: TID251 - gcloud's own variable
-    # Without a home folder this path does not exist.
-    folder = Path(configured or os.path.expanduser("~/.config/gcloud"))  # noqa: PTH111
-    return folder / "application_default_credentials.json"
 
 
 class _MetadataRequest(Request):

@@ -17,14 +17,12 @@ from typing import Any, BinaryIO, Final, cast
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
-from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError
+from urllib3.exceptions import HTTPError, InvalidHeader, LocationValueError, SSLError
 
 from kinetic_payload.errors import KineticError
-from kinetic_payload.http.failures import cause_text, causes, is_untrusted
 from kinetic_payload.progress import Advance
 from kinetic_payload.proxies import proxy_headers, proxy_of_environment
-from kinetic_payload.queues import TimedQueue
-from kinetic_payload.threads import check_wanted
+from kinetic_payload.threads import TimedQueue, check_wanted
 
 CONNECT_LIMIT: Final = 15.0
 """The most seconds of opening a connection, and of sending one piece of a body."""
@@ -77,6 +75,11 @@ class Content:
     open: Callable[[], BinaryIO]
     advance: Advance
     """Counts the bytes that were sent, in the thread that sends them."""
+
+    @property
+    def commit(self) -> float:
+        """How many seconds the server gets to store it."""
+        return _COMMIT_LIMIT + self.size / _COMMIT_RATE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,20 +223,17 @@ class Pools:
             self._process, self._lock, self._pools = os.getpid(), threading.Lock(), {}
         with self._lock:
             if proxy not in self._pools:
-                self._pools[proxy] = self._new_pool(proxy)
+                if self._tls is None:
+                    self._tls = tls_context(self._environ, self._failure)
+                options: dict[str, Any] = {"maxsize": self._size, "ssl_context": self._tls}
+                self._pools[proxy] = (
+                    urllib3.PoolManager(16, **options)
+                    if proxy is None
+                    else urllib3.ProxyManager(
+                        proxy, 16, proxy_headers=proxy_headers(proxy), **options
+                    )
+                )
             return self._pools[proxy]
-
-    def _new_pool(self, proxy: str | None) -> urllib3.PoolManager:
-        if self._tls is None:
-            self._tls = tls_context(self._environ, self._failure)
-        options: dict[str, Any] = {
-            "num_pools": 16,
-            "maxsize": self._size,
-            "ssl_context": self._tls,
-        }
-        if proxy is None:
-            return urllib3.PoolManager(**options)
-        return urllib3.ProxyManager(proxy, proxy_headers=proxy_headers(proxy), **options)
 
 
 class Session:
@@ -302,26 +302,20 @@ class Session:
             exchange.abandon()
 
 
+@dataclass
 class _Exchange:
     """One request in a thread of its own, because nothing else ends every wait: DNS, TLS, slow bytes."""
 
-    def __init__(
-        self,
-        pool: urllib3.PoolManager,
-        request: Outgoing,
-        silence: float,
-        failure: type[KineticError],
-    ) -> None:
-        self._pool = pool
-        self._failure = failure
-        self._request = request
-        self._silence = silence
-        self._events: TimedQueue[Response | bytes | BaseException | None] = TimedQueue()
-        self._wanted: SimpleQueue[bool] = SimpleQueue()
-        self._abandoned = False
-        self._sent = 0
-        self._content_error: BaseException | None = None
-        """What reading or counting the content raised, which is no failure of the connection."""
+    _pool: urllib3.PoolManager
+    _request: Outgoing
+    _silence: float
+    _failure: type[KineticError]
+    _events: TimedQueue[Response | bytes | BaseException | None] = field(default_factory=TimedQueue)
+    _wanted: SimpleQueue[bool] = field(default_factory=SimpleQueue)
+    _abandoned: bool = False
+    _sent: int = 0
+    _content_error: BaseException | None = None
+    """What reading or counting the content raised, which is no failure of the connection."""
 
     def abandon(self) -> None:
         """Let the thread end as soon as it can."""
@@ -340,8 +334,7 @@ class _Exchange:
                 check_wanted()
                 if isinstance(body, Content) and self._sent != sent:
                     sent = self._sent
-                    commit = _COMMIT_LIMIT + body.size / _COMMIT_RATE
-                    until = monotonic() + (commit if sent >= body.size else SILENCE_LIMIT)
+                    until = monotonic() + (body.commit if sent >= body.size else SILENCE_LIMIT)
                 if monotonic() > until:
                     raise NoResponseError("there was no response in time") from None
                 continue
@@ -366,6 +359,7 @@ class _Exchange:
     def _run(self) -> None:
         request, body = self._request, self._request.body
         headers = {"Accept-Encoding": "identity", "User-Agent": "kinetic", **request.headers}
+        read_limit = body.commit if isinstance(body, Content) else self._silence
         if isinstance(body, Content):
             headers["Content-Length"] = str(body.size)
         elif request.method in ("POST", "PUT", "PATCH"):
@@ -375,7 +369,7 @@ class _Exchange:
             request.url,
             body=self._pieces(body) if isinstance(body, Content) else body,
             headers=headers,
-            timeout=urllib3.Timeout(connect=CONNECT_LIMIT, read=self._read_limit(body)),
+            timeout=urllib3.Timeout(connect=CONNECT_LIMIT, read=read_limit),
             retries=False,
             redirect=False,
             preload_content=False,
@@ -399,34 +393,26 @@ class _Exchange:
             if not response.closed:
                 response.close()
 
-    def _read_limit(self, body: bytes | Content | None) -> float:
-        if isinstance(body, Content):
-            return _COMMIT_LIMIT + body.size / _COMMIT_RATE
-        return self._silence
-
     def _pieces(self, content: Content) -> Iterator[bytes]:
         try:
-            yield from self._read(content)
+            with content.open() as file:
+                while self._sent < content.size:
+                    if self._abandoned:
+                        raise NoResponseError("the request was abandoned")
+                    piece = file.read(min(_PIECE, content.size - self._sent))
+                    if not piece:
+                        raise self._failure(
+                            f"The content to upload ended after {self._sent} of {content.size} bytes.",
+                            hint="It changed meanwhile. Start again.",
+                        )
+                    yield piece
+                    self._sent += len(piece)
+                    content.advance(len(piece))
         except GeneratorExit:
             raise
         except BaseException as error:
             self._content_error = error
             raise
-
-    def _read(self, content: Content) -> Iterator[bytes]:
-        with content.open() as file:
-            while self._sent < content.size:
-                if self._abandoned:
-                    raise NoResponseError("the request was abandoned")
-                piece = file.read(min(_PIECE, content.size - self._sent))
-                if not piece:
-                    raise self._failure(
-                        f"The content to upload ended after {self._sent} of {content.size} bytes.",
-                        hint="It changed meanwhile. Start again.",
-                    )
-                yield piece
-                self._sent += len(piece)
-                content.advance(len(piece))
 
 
 @contextmanager
@@ -456,3 +442,28 @@ def no_response(error: Exception) -> NoResponseError:
     return NoResponseError(
         text, transient=not (malformed or untrusted), untrusted=untrusted, sent=not untrusted
     )
+
+
+def is_untrusted(error: BaseException) -> bool:
+    """Return whether *error* means that a server's certificate is not trusted, which retries do not change."""
+    return any(
+        isinstance(cause, ssl.SSLCertVerificationError)
+        # urllib3 compares names itself where OpenSSL does not.
+        or (isinstance(cause, SSLError) and "doesn't match" in str(cause))
+        for cause in causes(error)
+    )
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Iterate over *error* and the errors that it wraps, as arguments, reasons or causes, outermost first."""
+    found: list[BaseException] = [error]
+    for each in found:
+        yield each
+        inner = (*each.args, getattr(each, "reason", None), each.__cause__)
+        found += [one for one in inner if isinstance(one, BaseException) and one not in found]
+
+
+def cause_text(error: BaseException) -> str:
+    """Return the innermost message, in one line, without what libraries wrap it in."""
+    *_, last = causes(error)
+    return (" ".join(str(last).split()) or type(last).__name__)[:300].rstrip(".")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kinetic_payload.digests import CHUNK, TreeEntry, encoded, open_regular
-from kinetic_payload.errors import DataError
+from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.progress import silent
 from kinetic_payload.project.stat_cache import Hashed, StatCache, is_old, stamp_of
-from kinetic_payload.threads import cores
+from kinetic_payload.threads import check_wanted, cores, parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, TrackProgress
@@ -39,6 +38,7 @@ def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) ->
             size += len(data)
             if advance is not None:
                 advance(len(data))
+            check_wanted()
         after = os.fstat(descriptor)
     finally:
         os.close(descriptor)
@@ -74,56 +74,6 @@ class FileCheck:
             raise self._otherwise
 
 
-def hash_files(
-    files: Sequence[tuple[str, str, int]],
-    *,
-    failed: Callable[[str, OSError], None],
-    advance: Advance | None = None,
-) -> Iterator[Hashed]:
-    """Hash many files on all cores; yields in no particular order.
-
-    Args:
-        files: Path, relative path and expected size of each; the size only balances the work.
-        failed: Called for every file that cannot be read; the other files are still read.
-        advance: Called for every piece that was read.
-
-    If the caller stops iterating, reading stops as well.
-    """
-    stopped = threading.Event()
-
-    def count(size: int) -> None:
-        if stopped.is_set():
-            from concurrent.futures import CancelledError
-
-            raise CancelledError
-        if advance is not None:
-            advance(size)
-
-    def run(batch: Sequence[tuple[str, str, int]]) -> list[Hashed]:
-        done = []
-        for path, relpath, _ in batch:
-            try:
-                done.append(hash_file(path, relpath, count))
-            except OSError as error:
-                failed(relpath, error)
-        return done
-
-    batches = list(_batches(files))
-    if len(batches) < 2 or cores() < 2:
-        for batch in batches:
-            yield from run(batch)
-        return
-    from concurrent.futures import ThreadPoolExecutor, as_completed
-
-    pool = ThreadPoolExecutor(cores(), thread_name_prefix="kinetic-hash")
-    try:
-        for future in as_completed([pool.submit(run, batch) for batch in batches]):
-            yield from future.result()
-    finally:
-        stopped.set()
-        pool.shutdown(cancel_futures=True)
-
-
 def _batches(files: Sequence[tuple[str, str, int]]) -> Iterator[list[tuple[str, str, int]]]:
     """Split *files* into pieces of work, the largest first, so that all cores end at about the same time."""
     batch: list[tuple[str, str, int]] = []
@@ -156,11 +106,10 @@ def content_hash(path: Path, cache: StatCache | None = None) -> str:
         try:
             files = [(str(path), path.name, path.stat())]
         except OSError as error:
-            message = unreadable("data", path, {path.name: error})
-            raise DataError(message, hint=UNREADABLE_HINT) from error
+            raise unreadable(DataError, "data", path, {path.name: error}) from error
     digests, problems = digests_of(files, cache)
     if problems:
-        raise DataError(unreadable("data", path, problems), hint=UNREADABLE_HINT)
+        raise unreadable(DataError, "data", path, problems)
     sha = hashlib.sha256(prefix)
     for _, relpath, _ in files:
         sha.update(bytes.fromhex(digests[relpath][0]))
@@ -186,27 +135,35 @@ def digests_of(
             unknown.append((path, relpath, status.st_size))
         else:
             found[relpath] = digest, status.st_size
+
+    def hash_batch(batch: Sequence[tuple[str, str, int]]) -> None:
+        for path, relpath, _ in batch:
+            try:
+                hashed = hash_file(path, relpath, advance)
+            except OSError as error:
+                problems[relpath] = error
+                continue
+            found[relpath] = hashed.digest, hashed.size
+            if cache is not None:
+                cache.put(hashed)
+
     try:
         if unknown:
             with track(doing, sum(size for _, _, size in unknown)) as advance:
-                for hashed in hash_files(unknown, failed=problems.__setitem__, advance=advance):
-                    found[hashed.relpath] = hashed.digest, hashed.size
-                    if cache is not None:
-                        cache.put(hashed)
+                parallel_map(hash_batch, list(_batches(unknown)), threads=cores())
     finally:  # Also if reading fails or is interrupted.
         if cache is not None:
             cache.save()
     return found, problems
 
 
-UNREADABLE_HINT: Final = "Make them readable, or leave them out."
-
-
-def unreadable(what: str, path: Path, problems: dict[str, OSError]) -> str:
-    """Return a message that names all *problems*."""
+def unreadable(
+    kind: type[KineticError], what: str, path: Path, problems: dict[str, OSError]
+) -> KineticError:
+    """Return the error of this *kind* that names all *problems*."""
     lines = [f"  {name!r}: {error.strerror or error}" for name, error in sorted(problems.items())]
     first = f"{len(lines)} of the files of the {what} in {path} cannot be read:"
-    return "\n".join([first, *lines])
+    return kind("\n".join([first, *lines]), hint="Make them readable, or leave them out.")
 
 
 def _walk(top: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -219,24 +219,16 @@ class Scope(NamedTuple):
         """Return the scope of the folder *name* in this one."""
         if not self.own and not self.git:
             return self
-        return Scope(
-            self.defaults,
-            tuple((rules, f"{folder}{name}/") for rules, folder in self.own),
-            tuple((rules, f"{folder}{name}/") for rules, folder in self.git),
-            self.ignore_case,
-            self.in_repository,
+        return self._replace(
+            own=tuple((rules, f"{folder}{name}/") for rules, folder in self.own),
+            git=tuple((rules, f"{folder}{name}/") for rules, folder in self.git),
         )
 
     def reading(self, *, own: RuleSet | None = None, git: RuleSet | None = None) -> Scope:
         """Return this scope with the ignore files of its folder."""
-        if own is None and git is None:
-            return self
-        return Scope(
-            self.defaults,
-            (*self.own, (own, "")) if own else self.own,
-            (*self.git, (git, "")) if git else self.git,
-            self.ignore_case,
-            self.in_repository,
+        return self._replace(
+            own=(*self.own, (own, "")) if own else self.own,
+            git=(*self.git, (git, "")) if git else self.git,
         )
 
     def leaves_out(self, name: str, *, is_folder: bool) -> Rule | None:

@@ -60,10 +60,10 @@ def entry_of(function: Any) -> Entry:
     function = _unwrapped(function)
     name = getattr(function, "__module__", None)
     main = main_namespace(function)
-    main_file = _file_of(main)
-    if main_file is not None and _is_installed(main_file):
+    if _is_of_program(main):
         # A program that runs the user's code, such as pytest or the prompt of Python 3.13, is not user code.
-        main, main_file = {}, None
+        main = {}
+    main_file = _file_of(main)
     kind = _kind_of(main)
     if name in _MAINS:
         return Entry(main_file, _module_name(main), kind, main_file)
@@ -120,8 +120,11 @@ def main_namespace(function: Any) -> dict[str, Any]:
 
 
 def _is_of_program(namespace: dict[str, Any]) -> bool:
+    """Return whether the entry script is a program of the environment rather than the user's."""
     file = _file_of(namespace)
-    return file is not None and _is_installed(file)
+    if file is None:
+        return False
+    return _is_third_party(file) or str(file.parent) == os.path.dirname(sys.executable)  # noqa: PTH120
 
 
 def _file_of(namespace: dict[str, Any]) -> Path | None:
@@ -234,9 +237,9 @@ def _find_root(base: Path, home: Path) -> Path | None:
     off_limits = {
         _identity(path)
         for known in (home, Path(os.path.realpath(home)))
-        for path in _upwards(known)
+        for path in (known, *known.parents)
     }
-    for folder in _upwards(base):
+    for folder in (base, *base.parents):
         if _identity(folder) in off_limits or folder == folder.parent:
             break
         if any((folder / marker).exists() for marker in MARKERS):
@@ -266,10 +269,6 @@ def _root_from_override(override: str, entry: Entry, cwd: Path, home: Path) -> P
             hint="Set it to a folder that contains the function's file, or unset it.",
         )
     return root
-
-
-def _upwards(path: Path) -> tuple[Path, ...]:
-    return (path, *path.parents)
 
 
 def _plain(path: Path) -> Path:
@@ -306,11 +305,6 @@ def _is_third_party(file: Path) -> bool:
     """Return whether *file* belongs to the interpreter or to something installed."""
     real = os.path.realpath(file)
     return not _THIRD_PARTY.isdisjoint(file.parts) or real.startswith(_STDLIB + os.sep)
-
-
-def _is_installed(main: Path) -> bool:
-    """Return whether the entry file *main* is a program of the environment rather than the user's."""
-    return _is_third_party(main) or str(main.parent) == os.path.dirname(sys.executable)  # noqa: PTH120
 
 
 def _is_environment(path: Path, root: Path) -> bool:

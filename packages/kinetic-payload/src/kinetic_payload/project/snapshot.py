@@ -1,10 +1,11 @@
-"""Snapshot of a folder: its files with their digests, what was left out, and its archive."""
+"""Snapshot of a folder: its files with their digests, what is left out, and its archive."""
 
 from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -15,11 +16,21 @@ from kinetic_payload.archives.write import write_archive
 from kinetic_payload.digests import TreeEntry, tree_digest
 from kinetic_payload.errors import DataError, DataNotFoundError, KineticError, PackagingError
 from kinetic_payload.progress import TrackProgress, silent, size_text
-from kinetic_payload.project.hashing import UNREADABLE_HINT, digests_of, unreadable
+from kinetic_payload.project.hashing import digests_of, unreadable
 from kinetic_payload.project.ignore import OWN_FILE, ignore_line
 from kinetic_payload.project.ignore_files import top_scope
 from kinetic_payload.project.roots import composed_path
-from kinetic_payload.project.tree import Exclusions, FoundFile, LeftOut, Tree, walk
+from kinetic_payload.project.tree import (
+    Exclusions,
+    Folder,
+    FoundFile,
+    LeftOut,
+    Place,
+    Tree,
+    Walker,
+    walk,
+    within,
+)
 
 if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import StatCache
@@ -59,18 +70,9 @@ class Snapshot:
 
     def contains(self, path: Path) -> bool:
         """Return whether the file *path* itself is in the snapshot."""
-        plain = os.path.abspath(path)  # noqa: PTH100
-        candidates = (
-            (plain, os.path.abspath(self.root)),  # noqa: PTH100
-            (os.path.realpath(plain), self._real_root),
-        )
-        for candidate, root in candidates:
-            if candidate.startswith(prefix := root.rstrip("/") + "/"):
-                inside = composed_path(root, candidate[len(prefix) :])
-                entry = self._by_path.get(inside)
-                if entry is not None and entry.kind == "file":
-                    return True
-        return False
+        places = _places_of(path, os.path.abspath(self.root), self._real_root)  # noqa: PTH100
+        entries = (self._by_path.get(place) for place in places)
+        return any(entry is not None and entry.kind == "file" for entry in entries)
 
     @cached_property
     def _real_root(self) -> str:
@@ -200,7 +202,7 @@ def _snapshot_of(
         if not isinstance(error, FileNotFoundError):  # It was deleted meanwhile.
             tree.problems[path] = error
     if tree.problems:
-        raise error_class(unreadable(what, root, tree.problems), hint=UNREADABLE_HINT)
+        raise unreadable(error_class, what, root, tree.problems)
     entries = tree.others
     for file in tree.files:
         if file.path in digests:
@@ -211,3 +213,83 @@ def _snapshot_of(
         tuple(sorted(entries, key=attrgetter("path"))),
         tuple(sorted(tree.left_out, key=attrgetter("path"))),
     )
+
+
+class Membership:
+    """Decide for single files whether a snapshot of *root* will contain them.
+
+    Only the folders on the way to these files are read, each once.
+    """
+
+    def __init__(
+        self, root: Path, *, exclude: Iterable[Path] = (), no_defaults: bool = False
+    ) -> None:
+        self._root = os.path.abspath(root)  # noqa: PTH100
+        self._real = os.path.realpath(self._root)
+        self._exclude = Exclusions(exclude)
+        self._scope = top_scope(Path(self._root), no_defaults=no_defaults)
+        self._walked: dict[str, Walker | None] = {}
+        """By path of a folder: what it holds; None if it is left out."""
+
+    def __call__(self, path: Path) -> bool:
+        """Return whether the file *path* itself will be in the snapshot."""
+        for place in _places_of(path, self._root, self._real):
+            walker = self._walk(place.rpartition("/")[0])
+            if walker is not None and any(file.path == place for file in walker.tree.files):
+                return True
+        return False
+
+    def _walk(self, path: str) -> Walker | None:
+        """Read the folder at *path* alone."""
+        if path not in self._walked:
+            if path:
+                above = self._walk(path.rpartition("/")[0])
+                found = above.todo if above is not None else ()
+                folder = next((inner for inner in found if inner.path == path), None)
+            else:
+                folder = Folder(self._real, "", self._scope, (Place(self._real, ""),))
+            walker = None
+            if folder is not None:
+                walker = Walker(everything=False, exclude=self._exclude)
+                walker.take(folder)
+            self._walked[path] = walker
+        return self._walked[path]
+
+
+def file_that_imports(snapshot: Snapshot, module: str) -> str | None:
+    """Return the first Python file of *snapshot*, relative to its root, that imports the top-level *module*.
+
+    Imports inside functions count. Files that cannot be read or parsed count as importing nothing.
+    """
+    for entry in snapshot.entries:
+        if entry.kind != "file" or not entry.path.endswith(".py"):
+            continue
+        with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            source = (snapshot.root / entry.path).read_bytes()
+            # Few files contain the name, so few are parsed.
+            if module.encode() in source and module in _imported_by(source):
+                return entry.path
+    return None
+
+
+def _imported_by(source: bytes) -> Iterator[str]:
+    """Iterate over the top-level modules that a file of Python imports."""
+    import ast
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield (node.module or "").partition(".")[0]
+
+
+def _places_of(path: Path, root: str, real_root: str) -> Iterator[str]:
+    """Iterate over the paths that the file *path* can have in a snapshot of *root*: as written, and without links."""
+    plain = os.path.abspath(path)  # noqa: PTH100
+    for candidate, top in ((plain, root), (os.path.realpath(plain), real_root)):
+        if place := within(candidate, Place(top, "")):
+            yield composed_path(top, place)

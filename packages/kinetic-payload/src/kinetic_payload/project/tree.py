@@ -48,38 +48,26 @@ class Exclusions:
             same = self._inodes.setdefault(status.st_ino, [])
             same.append((status.st_dev, _folded(path.rpartition("/")[2])))
 
-    def has(self, path: str, inode: int, status: Callable[[], os.stat_result]) -> bool:
-        """Return whether *path*, in a real folder, is excluded.
+    def has(self, path: str, inode: int | None = None) -> bool:
+        """Return whether *path*, which leads through no link, is excluded.
 
         Args:
-            inode: The inode that the folder lists, which costs nothing.
-            status: Called only if the inode is that of an excluded path.
+            inode: The inode that its folder lists, which costs nothing; None if it is not known.
         """
         if path in self._real:
             return True
-        candidates = self._inodes.get(inode)
-        if not candidates:
+        if not self._inodes or (inode is not None and inode not in self._inodes):
             return False
         try:
-            found = status()
+            found = os.lstat(path)
         except OSError:
             return False
         # Another hard link is a different file for the user: only the given name is left out.
         many = not stat.S_ISDIR(found.st_mode) and found.st_nlink > 1
         return any(
             device == found.st_dev and (not many or name == _folded(path.rpartition("/")[2]))
-            for device, name in candidates
+            for device, name in self._inodes.get(found.st_ino, ())
         )
-
-    def has_real(self, path: str) -> bool:
-        """Return whether the real path *path* is excluded."""
-        if not self._inodes:
-            return path in self._real
-        try:
-            status = os.stat(path)  # noqa: PTH116
-        except OSError:
-            return path in self._real
-        return self.has(path, status.st_ino, lambda: status)
 
 
 class LeftOut(NamedTuple):
@@ -162,7 +150,7 @@ class Walker:
             if path:
                 status = os.stat(folder.real)  # noqa: PTH116
                 # A directory entry of a mount point has the inode of the folder that it hides.
-                if self._exclude.has(folder.real, status.st_ino, lambda: status):
+                if self._exclude.has(folder.real, status.st_ino):
                     self._leave_out(path, EXCLUDED)
                     return
                 # Its owner keeps all rights: otherwise the worker could not remove it.
@@ -212,7 +200,7 @@ class Walker:
         is_link = entry.is_symlink()
         # Git treats a link as a file, whatever it leads to.
         is_folder = not is_link and entry.is_dir(follow_symlinks=False)
-        if self._exclude.has(entry.path, entry.inode(), lambda: entry.stat(follow_symlinks=False)):
+        if self._exclude.has(entry.path, entry.inode()):
             self._leave_out(path, EXCLUDED)
         elif not self._everything and (rule := scope.leaves_out(name, is_folder=is_folder)):
             self._leave_out(path, str(rule))
@@ -249,7 +237,7 @@ class Walker:
         if not (self._everything and leads_to_file):
             found = (within(goal, place) for place in reversed(places))
             inside = next((path for path in found if path is not None), None)
-        if self._exclude.has_real(goal):
+        if self._exclude.has(goal):
             self._leave_out(path, EXCLUDED)
         elif inside is not None:
             target = os.readlink(entry.path)  # noqa: PTH115

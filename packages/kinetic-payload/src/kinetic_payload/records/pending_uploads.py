@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from kinetic_payload.errors import (
-    IntegrityError,
-    PreconditionFailedError,
-    RecordError,
-    SignatureError,
-    StoreError,
-)
-from kinetic_payload.files.durability import flush_to_disk
-from kinetic_payload.files.private import make_folder, open_private
-from kinetic_payload.limits import read_record
+from kinetic_payload.errors import IntegrityError, PreconditionFailedError, StoreError
+from kinetic_payload.files.private import flush_to_disk, make_folder, open_private
 from kinetic_payload.records.encode import fields_of
+from kinetic_payload.records.signing import Signing
+from kinetic_payload.records.storage import write_once
 from kinetic_payload.stores.store import ABSENT, Store
 
 _HOST_OUTCOME: Final = ".json"
@@ -122,26 +116,22 @@ class PendingUploads:
                     times.append(self._path(name).stat().st_mtime)
         return min(times, default=None)
 
-    def store_all(self, store: Store, verify: Callable[[bytes, str], None]) -> None:
+    def store_all(self, store: Store, signer: Signing) -> None:
         """Store every host outcome in the folder, each after its value; remove the files that are stored.
 
-        *verify* raises for a host outcome that the job did not write. A file with another digest than the host
-        outcome names is not stored. A host outcome that the job has stored before is kept; an object that
-        *verify* refuses is replaced.
+        A file with another digest than the host outcome names is not stored. A host outcome that the job has stored
+        before is kept; an object that *signer* does not verify is replaced.
 
         Raises:
             StoreError: The store refused a file, which stays in the folder.
             IntegrityError: A file in the folder is not what the job wrote.
         """
         for name, data in self.host_outcomes().items():
-            verify(data, name)
+            signer.verify(data, name)
             for value, digest in _values_of(data):
                 if self.has(value):
                     self.store_value(store, value, digest)
-            try:
-                store.write(name, data, if_generation=ABSENT)
-            except PreconditionFailedError:
-                _replace_forged(store, name, data, verify)
+            write_once(store, signer, name, data)
             self.remove(name)
         self.remove_note()
 
@@ -189,25 +179,6 @@ class PendingUploads:
             place = Path(folder).relative_to(self.folder).as_posix()
             found += [f"{place}/{file}" for file in files if not file.startswith(".")]
         return sorted(found)
-
-
-def _replace_forged(
-    store: Store, name: str, data: bytes, verify: Callable[[bytes, str], None]
-) -> None:
-    """Write *data* as the host outcome *name* if *verify* refuses the object there.
-
-    Raises:
-        StoreError: It was not replaced, for instance because it was overwritten at that moment.
-    """
-    info = store.stat(name)  # Before reading: an object that is written afterwards is not replaced.
-    try:
-        stored = read_record(store, name)
-    except RecordError:
-        stored = b""  # Too large for a record: refused, unless records are not signed.
-    try:
-        verify(stored, name)
-    except SignatureError:
-        store.write(name, data, if_generation=info.generation if info is not None else ABSENT)
 
 
 def _create_private(part: Path) -> int:

@@ -220,14 +220,10 @@ def parse_location(text: str) -> Location:
                 hint=BUCKET_NAMES,
             )
         return Location("gs", path)
-    if text.startswith("gs:") or ("://" in text and not text.startswith("file://")):
+    path = text.removeprefix("file://")
+    if not path or text.startswith("gs:") or "://" in path:
         raise InvalidRequestError(
             f"{text!r} is not a location of a store.", hint="Use gs://BUCKET or a folder."
-        )
-    path = text.removeprefix("file://")
-    if not path:
-        raise InvalidRequestError(
-            "An empty string is not a location of a store.", hint="Use gs://BUCKET or a folder."
         )
     try:
         return Location("folder", str(Path(path).expanduser().absolute()))

@@ -102,7 +102,7 @@ def _outside(name: str, place: Path, project: Project | None) -> str:
             f"{lies}, outside the project that was shipped, {project.root}. To ship it, "
             f"{', '.join(ways)}, or {install}."
         )
-    from kinetic_payload.project.membership import Membership
+    from kinetic_payload.project.snapshot import Membership
 
     inside = place.relative_to(project.root).as_posix()
     if place.is_file() and not Membership(project.root)(place):

@@ -102,7 +102,7 @@ def store_kept(services: Services, job_id: str, folder: str) -> None:
     from kinetic_payload.records.pending_uploads import PendingUploads
 
     try:
-        PendingUploads(folder).store_all(services.store, services.verify)
+        PendingUploads(folder).store_all(services.store, services.signer)
     except (StoreError, IntegrityError) as error:
         raise type(error)(
             f"The result of job {job_id} could not be stored: {error.message}",

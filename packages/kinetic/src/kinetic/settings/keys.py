@@ -15,8 +15,13 @@ from pathlib import Path
 from typing import Protocol
 
 from kinetic.errors import ConfigurationError, SignatureError, SubmitError
-from kinetic_payload.files.durability import flush_to_disk
-from kinetic_payload.files.private import FILE_MODE, make_folder, open_private, others_may_write
+from kinetic_payload.files.private import (
+    FILE_MODE,
+    flush_to_disk,
+    make_folder,
+    open_private,
+    others_may_write,
+)
 from kinetic_payload.records.signing import KEY_SIZE, signed, verify
 
 log = logging.getLogger("kinetic")

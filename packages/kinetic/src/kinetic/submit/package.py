@@ -126,7 +126,7 @@ class Package:
             PayloadError: Something in the call does not pickle; the message names it.
             DataError: A `Data` of the call does not exist.
         """
-        from kinetic_payload.project.membership import Membership
+        from kinetic_payload.project.snapshot import Membership
 
         settings = self.request.settings
         queried: set[Path] = set()

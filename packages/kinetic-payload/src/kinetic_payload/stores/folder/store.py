@@ -25,9 +25,9 @@ from kinetic_payload.errors import (
     StoreError,
     StorePermissionError,
 )
-from kinetic_payload.files.durability import flush_to_disk
+from kinetic_payload.files.atomic import replacing
 from kinetic_payload.files.locks import locked
-from kinetic_payload.files.private import FULL_DISK, make_folder, open_private
+from kinetic_payload.files.private import FULL_DISK, flush_to_disk, make_folder
 from kinetic_payload.files.temporary import Temporary, collect_leftovers
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.folder.listing import folders, info_of, objects, records
@@ -131,20 +131,13 @@ class FolderStore:
         most: int | None = None,
     ) -> None:
         """Write the object into the file *path*, complete or not at all."""
-        part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
         with self.reader(name) as source, _translated("download", name, path):
             refuse_larger(name, os.fstat(source.fileno()).st_size, most)
-            fd = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-            try:
-                with open(fd, "wb") as target:  # noqa: PTH123 - a descriptor
-                    copied = _copy(source, target, progress)
-                    target.flush()
-                    if os.fstat(fd).st_size != copied:
-                        raise OSError(errno.EIO, "not all of it was written", str(path))
-                part.replace(path)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
+            with replacing(path) as target:
+                copied = _copy(source, target, progress)
+                target.flush()
+                if os.fstat(target.fileno()).st_size != copied:
+                    raise OSError(errno.EIO, "not all of it was written", str(path))
 
     def upload(
         self,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,11 +21,7 @@ from kinetic_payload.errors import StorePermissionError
 from kinetic_payload.http.session import NoResponseError
 from kinetic_payload.stores.gcs.checksums import decoded
 from kinetic_payload.stores.gcs.connection import Connection, connection_to
-from kinetic_payload.stores.gcs.errors import (
-    NotFoundError,
-    PreconditionError,
-    ResponseError,
-)
+from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError
 from kinetic_payload.stores.gcs.interception import intercepted
 from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.stores.gcs.service import Service
@@ -202,7 +197,8 @@ class Bucket:
             try:
                 response = self.send("DELETE", url)
                 # Google responds with 204. Emulators respond with other codes, and so does a captive portal.
-                if response.status != 204 and self._exists(name, if_generation):
+                found = None if response.status == 204 else self.look(name)
+                if found is not None and if_generation in (None, found.generation):
                     raise intercepted(response, "a deletion")
             except NotFoundError as error:
                 if is_no_bucket(error):
@@ -217,22 +213,20 @@ class Bucket:
 
         return self.run(f"delete {name!r}", act)
 
-    def _exists(self, name: str, generation: int | None) -> bool:
-        found = self.look(name)
-        return found is not None and generation in (None, found.generation)
-
     def renew(self, name: str, *, if_generation: int) -> BucketObject | None:
         """Copy the object onto itself, inside the service; return None if it does not exist."""
         began = self.now()
         token: str | None = None
+        place = self.connection.object_url(self.name, name)
+        query = f"ifSourceGenerationMatch={if_generation}&ifGenerationMatch={if_generation}"
+        url = f"{place}/rewriteTo{place.partition('/storage/v1')[2]}?{query}"
 
         def act(failed: int) -> BucketObject | None:
             nonlocal token
             try:
                 while True:
-                    done = json_object(
-                        self.send("POST", self._copy_url(name, if_generation, token))
-                    )
+                    more = f"&rewriteToken={token}" if token else ""
+                    done = json_object(self.send("POST", url + more))
                     if done.get("done"):
                         return BucketObject.of(done["resource"])
                     token = done.get("rewriteToken")
@@ -262,17 +256,6 @@ class Bucket:
         """Return the object if it was written with *nonce*; without retries."""
         found = self.look(name)
         return found if found is not None and found.metadata.get(NONCE) == nonce else None
-
-    def _copy_url(self, name: str, generation: int, token: str | None) -> str:
-        place = self.connection.object_url(self.name, name)
-        target = place.partition("/storage/v1")[2]
-        query = {
-            "ifSourceGenerationMatch": generation,
-            "ifGenerationMatch": generation,
-            "rewriteToken": token,
-        }
-        given = "&".join(f"{key}={value}" for key, value in query.items() if value is not None)
-        return f"{place}/rewriteTo{target}?{given}"
 
     def _pages(
         self, item: Callable[[Any], object] = lambda item: item, **query: Any
@@ -323,13 +306,3 @@ def _is_list(page: dict[str, Any]) -> bool:
         and isinstance(page.get("nextPageToken") or "", str)
         and all(isinstance(folder, str) for folder in folders)
     )
-
-
-def new_nonce() -> str:
-    """Return an identifier of one write."""
-    return secrets.token_hex(12)
-
-
-def is_gone(error: ResponseError) -> bool:
-    """Return whether an upload session has ended."""
-    return error.code in (404, 410)

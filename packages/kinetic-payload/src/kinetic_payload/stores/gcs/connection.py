@@ -24,11 +24,11 @@ from kinetic_payload.errors import StoreError
 from kinetic_payload.http.clock import ServiceClock
 from kinetic_payload.http.session import NoResponseError, Pools, connection_errors
 from kinetic_payload.proxies import proxy_of_environment
-from kinetic_payload.queues import TimedQueue
 from kinetic_payload.stores.gcs.errors import BY_CODE, ResponseError
 from kinetic_payload.stores.gcs.interception import TokenRequest, check_answer, described, is_page
 from kinetic_payload.stores.gcs.retry import is_transient
 from kinetic_payload.stores.gcs.service import Service
+from kinetic_payload.threads import TimedQueue
 
 CONCURRENCY: Final = 32
 _REACHABLE_FOR: Final = 5.0

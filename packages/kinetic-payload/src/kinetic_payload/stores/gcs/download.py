@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from kinetic_payload.errors import IntegrityError, StoreError
-from kinetic_payload.files.private import FULL_DISK, open_private
+from kinetic_payload.files.atomic import replacing
+from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.gcs.bucket import Bucket
 from kinetic_payload.stores.gcs.checksums import combined, extended
@@ -57,7 +58,7 @@ def open_all(bucket: Bucket, name: str) -> BinaryIO:
     """Return a stream of one generation, after all of it was downloaded."""
 
     def once() -> BinaryIO:
-        sink = _Spool()
+        sink = _Sink(name)
         try:
             _fill(bucket, name, sink)
         except BaseException:
@@ -89,17 +90,17 @@ def download(
     """
 
     def once() -> None:
-        part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
-        fd = open_private(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
-        sink = _File(os.fdopen(fd, "r+b", buffering=0), progress, name, most)
+        reported = 0
         try:
-            with sink.stream:
-                _fill(bucket, name, sink, generation)
-            part.replace(path)
-        except BaseException as error:
-            part.unlink(missing_ok=True)
-            if progress is not None and sink.reported and isinstance(error, Exception):
-                progress(-sink.reported)
+            with replacing(path) as stream:
+                sink = _Sink(name, stream, progress, most)
+                try:
+                    _fill(bucket, name, sink, generation)
+                finally:
+                    reported = sink.reported
+        except Exception:
+            if progress is not None and reported:
+                progress(-reported)
             raise
 
     with full_disk_translated(bucket, name, path):
@@ -142,7 +143,7 @@ def _retry(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool 
     raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
 
 
-def _fill(bucket: Bucket, name: str, target: _Target, generation: int | None = None) -> None:
+def _fill(bucket: Bucket, name: str, target: _Sink, generation: int | None = None) -> None:
     """Write a whole object to *target*, and verify it."""
     head, crc = _fetch_part(bucket, name, target, 0, generation, target.opened)
     if head.size > PART:
@@ -153,7 +154,7 @@ def _fill(bucket: Bucket, name: str, target: _Target, generation: int | None = N
 def _fetch_part(
     bucket: Bucket,
     name: str,
-    target: _Target,
+    target: _Sink,
     start: int,
     generation: int | None,
     opened: Callable[[Head], object] = lambda _: None,
@@ -171,9 +172,8 @@ def _fetch_part(
     return head, crc
 
 
-def _rest(bucket: Bucket, name: str, target: _Target, head: Head, crc: int) -> int:
+def _rest(bucket: Bucket, name: str, target: _Sink, head: Head, crc: int) -> int:
     """Fetch everything after the first part; return the checksum of the whole."""
-    target.expect(head.size)
     starts = range(PART, head.size, PART)
     sums: dict[int, int] = {}
 
@@ -192,27 +192,21 @@ def _verify(crc: int, head: Head) -> None:
         raise CorruptedError(f"its CRC32C is {head.crc32c:08x}, but the bytes have {crc:08x}.")
 
 
-class _Target:
-    """Receives parts of an object from several threads."""
+class _Sink:
+    """Receives the parts of an object, from several threads, in any order.
 
-    def opened(self, head: Head) -> None:
-        """Receive size, generation and checksum."""
-
-    def expect(self, size: int) -> None:
-        """Prepare for parts in any order."""
-
-    def put(self, offset: int, data: bytes) -> None:
-        """Receive a piece."""
-        raise NotImplementedError
-
-
-class _File(_Target):
-    """An open file. Once it is closed, late threads can write nothing to it."""
+    Without a *stream*, a small object is kept in memory, and a larger one in an unnamed temporary file. Once the
+    stream is closed, late threads can write nothing to it.
+    """
 
     def __init__(
-        self, stream: IO[bytes], progress: Advance | None, name: str, most: int | None
+        self,
+        name: str,
+        stream: BinaryIO | None = None,
+        progress: Advance | None = None,
+        most: int | None = None,
     ) -> None:
-        self.stream = stream
+        self.stream: BinaryIO = stream or io.BytesIO()
         self._name = name
         self._most = most
         self._progress = progress
@@ -220,50 +214,27 @@ class _File(_Target):
         self.reported = 0
 
     def opened(self, head: Head) -> None:
-        """Refuse an object that is too large before any of it arrives."""
+        """Prepare for an object before any of it arrives; refuse one that is too large."""
         refuse_larger(self._name, head.size, self._most)
-
-    def expect(self, size: int) -> None:
-        """Allocate the whole file, where the system supports it."""
-        if hasattr(os, "posix_fallocate"):
+        if isinstance(self.stream, io.BytesIO) and head.size > _IN_MEMORY:
+            self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+        if head.size > PART and hasattr(os, "posix_fallocate"):
             try:
-                os.posix_fallocate(self.stream.fileno(), 0, size)
+                os.posix_fallocate(self.stream.fileno(), 0, head.size)
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
 
     def put(self, offset: int, data: bytes) -> None:
         """Write a piece where it belongs."""
-        _write_at(self.stream.fileno(), data, offset)
+        if isinstance(self.stream, io.BytesIO):
+            self.stream.write(data)
+        else:
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(self.stream.fileno(), view, offset)
+                view, offset = view[written:], offset + written
         if self._progress is not None:
             with self._lock:
                 self.reported += len(data)
             self._progress(len(data))
-
-
-class _Spool(_Target):
-    """A small object in memory, or a larger one in an unnamed temporary file."""
-
-    stream: BinaryIO
-
-    def __init__(self) -> None:
-        self.stream = io.BytesIO()
-
-    def opened(self, head: Head) -> None:
-        """Choose memory or a file."""
-        if head.size > _IN_MEMORY:
-            self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-
-    def put(self, offset: int, data: bytes) -> None:
-        """Receive a piece."""
-        if isinstance(self.stream, io.BytesIO):
-            self.stream.write(data)
-        else:
-            _write_at(self.stream.fileno(), data, offset)
-
-
-def _write_at(fd: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, offset)
-        view, offset = view[written:], offset + written

@@ -96,32 +96,23 @@ def fetch(
     return bucket.run(action, transfer.attempt, progress=lambda: transfer.position)
 
 
+@dataclass
 class _Transfer:
-    def __init__(
-        self,
-        bucket: Bucket,
-        name: str,
-        put: Put,
-        start: int,
-        end: int | None,
-        generation: int | None,
-        opened: Callable[[Head], object],
-    ) -> None:
-        self._bucket = bucket
-        self._name = name
-        self._put = put
-        self._opened = opened
-        self.position = start
-        self._end = end
-        self._generation = generation
-        self._head: Head | None = None
+    bucket: Bucket
+    name: str
+    put: Put
+    position: int
+    end: int | None
+    generation: int | None
+    opened: Callable[[Head], object]
+    head: Head | None = None
 
     def attempt(self, _: int) -> Head:
         """Continue from the position."""
         try:
             response = self._request()
         except NotFoundError as error:
-            if self._generation is None or is_no_bucket(error):
+            if self.generation is None or is_no_bucket(error):
                 raise
             raise ReplacedError from error
         except ResponseError as error:
@@ -135,31 +126,31 @@ class _Transfer:
             response.close()
 
     def _request(self) -> urllib3.BaseHTTPResponse:
-        bucket = self._bucket
-        url = bucket.connection.media_url(bucket.name, self._name, generation=self._generation)
+        bucket = self.bucket
+        url = bucket.connection.media_url(bucket.name, self.name, generation=self.generation)
         headers = {}
-        if self.position or self._end is not None:
-            last = "" if self._end is None else self._end - 1
+        if self.position or self.end is not None:
+            last = "" if self.end is None else self.end - 1
             headers["Range"] = f"bytes={self.position}-{last}"
         return bucket.send("GET", url, headers=headers, stream=True)
 
     def _open(self, response: urllib3.BaseHTTPResponse) -> Head:
-        head = Head.of(response, self.position, self._generation)
-        if self._head is None:
-            self._head = head
-            self._opened(head)
-            self._generation = head.generation
-        return self._head
+        head = Head.of(response, self.position, self.generation)
+        if self.head is None:
+            self.head = head
+            self.opened(head)
+            self.generation = head.generation
+        return self.head
 
     def _receive(self, response: urllib3.BaseHTTPResponse) -> Head:
         if self.position and response.status == 200:
-            Head.of(response, 0, self._generation)
-            raise StoreError(f"The service does not support ranges: it sent all of {self._name!r}.")
+            Head.of(response, 0, self.generation)
+            raise StoreError(f"The service does not support ranges: it sent all of {self.name!r}.")
         head = self._open(response)
-        end = head.size if self._end is None else min(self._end, head.size)
+        end = head.size if self.end is None else min(self.end, head.size)
         for data in _blocks(response, end - self.position):
             check_wanted()
-            self._put(self.position, data)
+            self.put(self.position, data)
             self.position += len(data)
         if self.position < end:
             raise NoResponseError(f"{end - self.position} bytes are missing")

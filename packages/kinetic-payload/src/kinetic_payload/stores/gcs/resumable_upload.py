@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -17,15 +19,7 @@ import urllib3
 
 from kinetic_payload.errors import IntegrityError, KineticError, StoreError
 from kinetic_payload.http.session import NoResponseError
-from kinetic_payload.stores.gcs.bucket import (
-    FIELDS,
-    NONCE,
-    Bucket,
-    BucketObject,
-    is_gone,
-    json_object,
-    new_nonce,
-)
+from kinetic_payload.stores.gcs.bucket import FIELDS, NONCE, Bucket, BucketObject, json_object
 from kinetic_payload.stores.gcs.checksums import encoded
 from kinetic_payload.stores.gcs.errors import NotFoundError, ResponseError
 from kinetic_payload.stores.gcs.interception import intercepted
@@ -52,37 +46,30 @@ def upload_large(
     check: Check | None = None,
 ) -> BucketObject:
     """Write *content* as *name*."""
-    return _Upload(bucket, name, content, if_generation, progress, check).run()
+    count, checksum = progress or (lambda _: None), ContentChecksum(content, check)
+    return _Upload(bucket, name, content, if_generation, count, checksum).run()
 
 
+@dataclass
 class _Upload:
-    def __init__(
-        self,
-        bucket: Bucket,
-        name: str,
-        content: Content,
-        if_generation: int | None,
-        progress: Advance | None,
-        check: Check | None,
-    ) -> None:
-        self._bucket = bucket
-        self._name = name
-        self._content = content
-        self._if_generation = if_generation
-        self._progress = progress or (lambda _: None)
-        self._checksum = ContentChecksum(content, check)
-        self._url = ""
-        """The address of the session; empty if there is none."""
-        self._nonce = ""
-        """It is stored in the metadata of the object that the session writes."""
-        self._sessions = 0
-        self._reported = 0
-        """Bytes reported to *progress*."""
-        self._furthest = 0
-        """The furthest offset sent. Sent bytes count as progress once, so that a connection that breaks after an
-        hour does not exceed the deadline."""
-        self._confirmed = 0
-        """Bytes that the service confirmed, which may be fewer than were sent."""
+    _bucket: Bucket
+    _name: str
+    _content: Content
+    _if_generation: int | None
+    _progress: Advance
+    _checksum: ContentChecksum
+    _url: str = ""
+    """The address of the session; empty if there is none."""
+    _nonce: str = ""
+    """It is stored in the metadata of the object that the session writes."""
+    _sessions: int = 0
+    _reported: int = 0
+    """Bytes reported to *progress*."""
+    _furthest: int = 0
+    """The furthest offset sent. Sent bytes count as progress once, so that a connection that breaks after an
+    hour does not exceed the deadline."""
+    _confirmed: int = 0
+    """Bytes that the service confirmed, which may be fewer than were sent."""
 
     def run(self) -> BucketObject:
         written = self._bucket.run(
@@ -119,7 +106,7 @@ class _Upload:
 
     def _handle_refusal(self, error: ResponseError) -> BucketObject:
         """Return the object if it was written all the same, else begin a new session or raise the error."""
-        if not self._url or not is_gone(error):
+        if not self._url or error.code not in (404, 410):
             if not self._url and isinstance(error, NotFoundError):
                 raise not_written(self._bucket, error, self._if_generation) from error
             raise error
@@ -139,7 +126,7 @@ class _Upload:
             ifGenerationMatch=self._if_generation,
             fields=FIELDS,
         )
-        self._nonce = new_nonce()
+        self._nonce = secrets.token_hex(12)
         described = json.dumps({"metadata": {NONCE: self._nonce}}).encode()
         headers = {
             "Content-Type": "application/json; charset=UTF-8",

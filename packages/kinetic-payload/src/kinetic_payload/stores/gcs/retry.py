@@ -9,14 +9,13 @@ from typing import Final, TypeVar
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
 from kinetic_payload.http import retry as http_retry
-from kinetic_payload.http.failures import causes, is_untrusted
 from kinetic_payload.http.retry import (
     TRANSIENT_STATUSES,
     GaveUpError,
     TransientError,
     retry_after,
 )
-from kinetic_payload.http.session import NoResponseError
+from kinetic_payload.http.session import NoResponseError, causes, is_untrusted
 from kinetic_payload.stores.gcs.errors import ResponseError, RetryError
 from kinetic_payload.stores.outages import OutageLimit
 

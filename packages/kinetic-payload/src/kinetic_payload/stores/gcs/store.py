@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 from urllib.parse import quote, unquote_to_bytes
@@ -15,13 +17,12 @@ from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.checksums import extended
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
 from kinetic_payload.stores.gcs.download import download, full_disk_translated, open_all, read_all
-from kinetic_payload.stores.gcs.name_escaping import escaped, escaped_name, unescaped
 from kinetic_payload.stores.gcs.resumable_upload import upload_large
 from kinetic_payload.stores.gcs.retry import RetryPolicy
 from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.upload import SMALL, upload_small
 from kinetic_payload.stores.gcs.upload_content import Content
-from kinetic_payload.stores.names import check_name
+from kinetic_payload.stores.names import MAX_NAME, check_name
 from kinetic_payload.stores.store import Location, ObjectInfo
 
 if TYPE_CHECKING:
@@ -35,14 +36,15 @@ _MOST_METADATA: Final = 4096
 https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
 """
 _PLAIN_BYTES: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
-
-
-_IN_MEMORY = 1 << 20
+_IN_MEMORY: Final = 1 << 20
 _RECORDS: Final = f"*/{{{','.join(LISTED)}}}"
 _LARGE: Final = ("data/", "logs/", "outputs/")
 """Folders with any number of objects, which a search for records skips; in order."""
-LINK_TARGET = "gcsfuse_symlink_target"
+LINK_TARGET: Final = "gcsfuse_symlink_target"
 """The key of the metadata by which gcsfuse recognises a symbolic link."""
+_ESCAPES: Final = {"\n": "\x0b\x01", "\x0b": "\x0b\x02", "\r": "\x0e\x01", "\x0e": "\x0e\x02"}
+"""Names in a bucket have no line breaks. Escaping keeps the order of names, and their prefixes."""
+_UNESCAPED: Final = {escape: character for character, escape in _ESCAPES.items()}
 
 
 class GcsStore:
@@ -91,8 +93,7 @@ class GcsStore:
         """Return the bytes of *name* from *start* up to *end* (exclusive)."""
         if end is not None and end <= start:
             # HTTP has no empty range; read a byte to find out whether the object exists.
-            end, start = 1, 0
-            return read_all(self._bucket, self._full_name(name), start=start, end=end)[:0]
+            return read_all(self._bucket, self._full_name(name), end=1)[:0]
         return read_all(self._bucket, self._full_name(name), start=start, end=end)
 
     @contextmanager
@@ -103,14 +104,8 @@ class GcsStore:
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*."""
-        full, content = self._full_name(name), Content.of(data)
         metadata = metadata_of(data) if name.partition("/")[2] in LISTED else {}
-        if not metadata:
-            return self._put(full, content, if_generation)
-        written = upload_small(
-            self._bucket, full, content, if_generation=if_generation, metadata=metadata
-        )
-        return self._info(written)
+        return self._put(self._full_name(name), Content.of(data), if_generation, metadata=metadata)
 
     @contextmanager
     def writer(
@@ -208,8 +203,10 @@ class GcsStore:
         if_generation: int | None,
         progress: Advance | None = None,
         check: Check | None = None,
+        metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
-        put = upload_small if content.size <= SMALL else upload_large
+        small = partial(upload_small, metadata=metadata)  # Large objects have none.
+        put = small if content.size <= SMALL else upload_large
         written = put(
             self._bucket,
             full,
@@ -221,11 +218,27 @@ class GcsStore:
         return self._info(written)
 
     def _full_name(self, name: str) -> str:
-        return escaped_name(check_name(name), self._prefix)
+        full = self._prefix + escaped(check_name(name))
+        if len(full) > MAX_NAME // 4 and (size := len(full.encode())) > MAX_NAME:
+            raise InvalidRequestError(
+                f"The name {name[:200]!r} is too long: escaped, and with the store's prefix, it has {size} bytes "
+                f"and the limit is {MAX_NAME}."
+            )
+        return full
 
     def _info(self, found: BucketObject) -> ObjectInfo:
         name = unescaped(found.name[len(self._prefix) :])
         return ObjectInfo(name, found.size, found.generation, found.created)
+
+
+def escaped(text: str) -> str:
+    """Escape *text*, a name or the beginning of one, for a bucket."""
+    return re.sub("[\n\x0b\r\x0e]", lambda match: _ESCAPES[match[0]], text)
+
+
+def unescaped(text: str) -> str:
+    """Return the name that a bucket holds as *text*."""
+    return re.sub("\x0b[\x01\x02]|\x0e[\x01\x02]", lambda match: _UNESCAPED[match[0]], text)
 
 
 def _is_name(name: str) -> bool:

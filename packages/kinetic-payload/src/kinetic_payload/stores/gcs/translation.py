@@ -21,8 +21,7 @@ from kinetic_payload.errors import (
     StorePermissionError,
     StoreUnavailableError,
 )
-from kinetic_payload.http.failures import cause_text, causes, is_untrusted
-from kinetic_payload.http.session import NoResponseError
+from kinetic_payload.http.session import NoResponseError, cause_text, causes, is_untrusted
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
 from kinetic_payload.stores.gcs.service import LOGIN
 from kinetic_payload.stores.store import BUCKET_NAMES, is_bucket_name
@@ -123,9 +122,13 @@ def _denied(message: str, bucket: str, failed: str, principal: str) -> KineticEr
     permission = named[0] if named else ""
     who = match[1] if match and "@" in match[1] else principal
     role = "objectViewer" if permission in _READING else "objectUser"
+    member = who or "$(gcloud config get account)"
+    if ":" not in who:
+        kind = "serviceAccount" if who.endswith("gserviceaccount.com") else "user"
+        member = f"{kind}:{member}"
     grant = (
         f"Ask the bucket's owner to run: gcloud storage buckets add-iam-policy-binding gs://{bucket} "
-        f"--member={_member(who)} --role=roles/storage.{role}"
+        f"--member={member} --role=roles/storage.{role}"
     )
     if not permission:
         # No role is missing: an organisation's policy, a retention policy or a service perimeter forbids it.
@@ -134,14 +137,6 @@ def _denied(message: str, bucket: str, failed: str, principal: str) -> KineticEr
         f"{failed}: {who or 'your account'} does not have {permission} on gs://{bucket}.",
         hint=grant,
     )
-
-
-def _member(who: str) -> str:
-    if not who:
-        return "user:$(gcloud config get account)"
-    if ":" in who:
-        return who
-    return f"{'serviceAccount' if who.endswith('gserviceaccount.com') else 'user'}:{who}"
 
 
 def _unavailable(last: BaseException | None, bucket: str, action: str) -> StoreUnavailableError:

@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic_payload.stores.gcs.bucket import (
-    FIELDS,
-    NONCE,
-    Bucket,
-    BucketObject,
-    json_object,
-    new_nonce,
-)
+from kinetic_payload.stores.gcs.bucket import FIELDS, NONCE, Bucket, BucketObject, json_object
 from kinetic_payload.stores.gcs.checksums import encoded
 from kinetic_payload.stores.gcs.connection import Body
 from kinetic_payload.stores.gcs.errors import NotFoundError, PreconditionError
@@ -43,7 +36,7 @@ def upload_small(
     check: Check | None = None,
 ) -> BucketObject:
     """Write *content* as *name* in one request."""
-    nonce = new_nonce() if if_generation is not None else ""
+    nonce = secrets.token_hex(12) if if_generation is not None else ""
     described = {**(metadata or {}), **({NONCE: nonce} if nonce else {})}
     # With this checksum, the service refuses other bytes than those that were checked.
     resource: dict[str, Any] = {
@@ -53,7 +46,13 @@ def upload_small(
     if described:
         resource["metadata"] = described
     boundary = secrets.token_hex(16)
-    head, tail = _frame(resource, boundary.encode())
+    # The name is in the body, too; in the URL it appears in logs of requests.
+    text = json.dumps(resource, ensure_ascii=False, separators=(",", ":"))
+    head = (
+        f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{text}"
+        f"\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+    ).encode()
+    tail = f"\r\n--{boundary}--\r\n".encode()
     length = len(head) + content.size + len(tail)
     headers = {
         "Content-Type": f"multipart/related; boundary={boundary}",
@@ -76,7 +75,6 @@ def upload_small(
         url = bucket.connection.upload_url(
             bucket.name,
             uploadType="multipart",
-            # The name is in the body, too; in the URL it appears in logs of requests.
             name=name,
             ifGenerationMatch=if_generation,
             fields=FIELDS,
@@ -103,13 +101,3 @@ def not_written(bucket: Bucket, error: NotFoundError, if_generation: int | None)
     if if_generation and not is_no_bucket(error):
         return PreconditionError(412, "The object does not exist any more.")
     return no_bucket(bucket.name)
-
-
-def _frame(resource: Mapping[str, Any], boundary: bytes) -> tuple[bytes, bytes]:
-    """Return what comes before and after the bytes in a multipart request."""
-    described = json.dumps(resource, ensure_ascii=False, separators=(",", ":")).encode()
-    head = (
-        b"--" + boundary + b"\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
-        + described + b"\r\n--" + boundary + b"\r\nContent-Type: application/octet-stream\r\n\r\n"
-    )  # fmt: skip
-    return head, b"\r\n--" + boundary + b"--\r\n"

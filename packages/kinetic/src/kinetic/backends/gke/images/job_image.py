@@ -194,7 +194,7 @@ class ClusterImages:
         from kinetic_images.ensure import ImageRequest
         from kinetic_images.lock.own import own_wheels_of
         from kinetic_images.recipe import RUNNER_PATH
-        from kinetic_payload.project.imports import file_that_imports
+        from kinetic_payload.project.snapshot import file_that_imports
 
         settings, builders = request.settings, self.builders
         dependencies = find_dependencies(packaging.plan.root, environ=builders.environment)

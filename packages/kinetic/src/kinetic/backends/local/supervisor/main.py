@@ -242,7 +242,7 @@ class _Job:
         while True:
             try:
                 store = _open(spec)
-                self.pending_uploads.store_all(store, signer.verify)
+                self.pending_uploads.store_all(store, signer)
                 return report_attempt(
                     store,
                     spec.job_id,
