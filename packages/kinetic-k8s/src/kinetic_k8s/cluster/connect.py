@@ -153,22 +153,21 @@ def access_in_pod(
             f"This pod has no service account for the API server: {error}.",
             hint="Leave automountServiceAccountToken: false out of the pod and of its service account.",
         ) from error
+
+    def credentials() -> Credentials:
+        try:
+            token = (account / "token").read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise NotAuthenticatedError(
+                f"The token of this pod's service account cannot be read: {error}."
+            ) from error
+        headers = {"Authorization": f"Bearer {token}"}
+        return Credentials(headers=headers, renew_at=datetime.now(UTC) + _READ_AGAIN)
+
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        credentials=lambda: _pod_credentials(account / "token"),
+        credentials=credentials,
         namespace=namespace or own,
         ca=ca,
         title="the cluster of this pod",
-    )
-
-
-def _pod_credentials(path: Path) -> Credentials:
-    try:
-        token = path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise NotAuthenticatedError(
-            f"The token of this pod's service account cannot be read: {error}."
-        ) from error
-    return Credentials(
-        headers={"Authorization": f"Bearer {token}"}, renew_at=datetime.now(UTC) + _READ_AGAIN
     )
