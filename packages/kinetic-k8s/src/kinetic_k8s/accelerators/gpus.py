@@ -29,11 +29,6 @@ class GpuType:
             )
         )
 
-    @property
-    def default_count(self) -> int:
-        """The number of GPUs if only the name is written: the smallest that a machine has."""
-        return min(self.machines)
-
     def of(self, count: int) -> Gpu:
         """Return *count* GPUs of this type; *count* must be in `machines`."""
         return Gpu(

@@ -140,7 +140,7 @@ def _as_gpu(rest: str, written: str) -> Gpu | None:
 
 
 def _gpu(gpu_type: GpuType, count: int | None) -> Gpu:
-    count = gpu_type.default_count if count is None else count
+    count = min(gpu_type.machines) if count is None else count
     if count not in gpu_type.machines:
         raise UnknownAcceleratorError(
             f"No machine has {count} × {gpu_type.name}.",

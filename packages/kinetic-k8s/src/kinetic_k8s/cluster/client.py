@@ -287,7 +287,7 @@ class ApiServer:
         if marked:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         with self._stream(request, query) as response:
-            yield Events(response, request, self.identity)
+            yield Events(Lines(response, request, self.identity))
 
     @contextmanager
     def log(

@@ -129,16 +129,7 @@ def _shared(access: Access, key: tuple[object, ...], limit: float) -> ApiServer:
 def access_in_pod(
     environment: Mapping[str, str], *, namespace: str | None = None, account: Path = ACCOUNT
 ) -> Access:
-    """Return the address of the pod's own cluster, and how to authenticate as its service account.
-
-    Args:
-        environment: The pod's environment.
-        namespace: None: the pod's own.
-        account: The folder with the token, the certificates and the namespace of the service account.
-
-    Raises:
-        UnknownClusterError: This is no pod, or it has no service account.
-    """
+    """Return how the pod's own cluster is reached; see `connect_in_pod`. *account* is its folder of files."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
     if not host:

@@ -122,15 +122,7 @@ class GkeApi:
         self._found: dict[tuple[str, str, str], GkeCluster] = {}
 
     def cluster(self, project: str, location: str, name: str) -> GkeCluster:
-        """Return a cluster; the GKE API is asked only for the first time.
-
-        Raises:
-            UnknownClusterError: There is no such cluster; the hint names those that exist.
-            NotAuthenticatedError: There are no credentials, or they have expired.
-            NotPermittedError: The user may not see the cluster; the hint names the role.
-            ServiceDisabledError: The GKE API is not enabled in the project.
-            ClusterUnreachableError: The GKE API did not respond, or the cluster has no address yet.
-        """
+        """Return a cluster; the GKE API is asked only for the first time. See `connect_to_gke` for its errors."""
         found = self._found.get((project, location, name))
         return found or self.look_up(project, location, name)
 

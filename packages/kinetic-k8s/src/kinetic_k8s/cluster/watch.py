@@ -1,8 +1,8 @@
 """A watch on objects of a cluster: it reports that something changed, not what.
 
 Each kind has a thread with one request, which lists and watches at once. Whenever a request ends, for
-whatever reason, the next one begins with a fresh list, which counts as a change. A watch that continues
-from an old resource version might report nothing for ever, if the server was restored to an earlier state.
+whatever reason, the next one begins with a fresh list. A watch that continues from an old resource
+version might report nothing for ever, if the server was restored to an earlier state.
 """
 
 from __future__ import annotations
@@ -131,6 +131,8 @@ class _Follower:
         self._lock = threading.Lock()
         self._stream: Events | None = None
         self._error: KineticError | None = None
+        self._known: dict[str, str] | None = None
+        """The versions of the objects, by their uid; None before they are known."""
         self._marked = True
         """Whether the server marks the end of the list with which a watch begins."""
         self._settled = False
@@ -195,14 +197,26 @@ class _Follower:
         return None
 
     def _read(self, stream: Events) -> None:
-        listed = not self._marked  # Without the mark, each object of the list counts as a change.
-        if listed:
+        listed: dict[str, str] | None = {}
+        if not self._marked:
+            # The end of the list is not marked, so deletions since the last request cannot be found.
+            self._known, listed = {}, None
             self._settled = True
             self._report()
         for event in stream:
-            if event.type != "BOOKMARK":
-                if listed:
-                    self._report()
-            elif not listed and _LIST_END in (event.object["metadata"].get("annotations") or {}):
-                self._settled = listed = True
+            metadata = event.object["metadata"]
+            if event.type == "BOOKMARK":
+                if listed is not None and _LIST_END in (metadata.get("annotations") or {}):
+                    self._settled = True
+                    if listed != self._known:
+                        self._report()
+                    self._known, listed = listed, None
+            elif listed is not None:
+                listed[metadata["uid"]] = metadata["resourceVersion"]
+            else:
+                self._known = self._known or {}
+                if event.type == "DELETED":
+                    self._known.pop(metadata["uid"], None)
+                else:
+                    self._known[metadata["uid"]] = metadata["resourceVersion"]
                 self._report()
