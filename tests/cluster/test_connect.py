@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import select
-import socket
 import sys
-import threading
 import traceback
 from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +42,6 @@ def kubeconfig(bed: Any, tmp_path: Path) -> dict[str, Any]:
 def write(config: dict[str, Any], folder: Path) -> str:
     path = folder / "config"
     path.write_text(json.dumps(config))
-    path.chmod(0o400)
     return str(path)
 
 
@@ -127,7 +120,7 @@ def test_an_invalid_value_of_a_kubeconfig_is_reported_at_once(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[" * 2000, "maximum recursion depth"),
+        ("[" * 500, "maximum recursion depth"),
         ("users:\n- {user: {token: hunter2: 5}}", "it is no YAML in line 2"),
         ("users: [{user: {password: *hunter2}}]", "it is no YAML in line 1"),
         ("users: !!bool x", "it is no YAML"),
@@ -212,10 +205,8 @@ def test_a_kubeconfig_is_read_again_when_its_server_stops_responding(
 ) -> None:
     server = kubeconfig["clusters"][0]["cluster"]["server"]
     kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-    path = Path(write(kubeconfig, tmp_path))
-    cluster = connect(kubeconfig=str(path))
+    cluster = connect(kubeconfig=write(kubeconfig, tmp_path))
     kubeconfig["clusters"][0]["cluster"]["server"] = server
-    path.unlink()
     write(kubeconfig, tmp_path)
 
     assert cluster.get("Namespace", "default") is not None
@@ -253,7 +244,6 @@ def test_a_context_acts_as_the_user_whom_it_names(
     with pytest.raises(NotPermittedError, match="jäne"):
         connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
 
-    (tmp_path / "config").unlink()
     user["as-groups"] = ["system:masters", "others"]
     user["as-user-extra"] = {"example.com/Reason": ["a", "b"]}
     cluster = connect(kubeconfig=write(kubeconfig, tmp_path))
@@ -275,13 +265,12 @@ def test_certificates_may_have_comments_in_any_script(
 def test_a_plugin_gets_the_cluster_if_its_configuration_requests_it(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = Path(with_plugin(kubeconfig, tmp_path, "kube-bed-admin"))
+    with_plugin(kubeconfig, tmp_path, "kube-bed-admin")
     (tmp_path / "plugin.py").write_text(
         'import json, os\ncluster = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]["cluster"]\n'
         'assert cluster["certificate-authority-data"], cluster\n' + PLUGIN
     )
     kubeconfig["users"][0]["user"]["exec"]["provideClusterInfo"] = True
-    path.unlink()
 
     assert connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default") is not None
 
@@ -289,10 +278,9 @@ def test_a_plugin_gets_the_cluster_if_its_configuration_requests_it(
 def test_a_plugin_that_is_not_installed_is_named(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = Path(with_plugin(kubeconfig, tmp_path, ""))
+    with_plugin(kubeconfig, tmp_path, "")
     plugin = kubeconfig["users"][0]["user"]["exec"]
     plugin |= {"command": "no-such-plugin", "installHint": "apt-get install it"}
-    path.unlink()
 
     with pytest.raises(NotAuthenticatedError, match="'no-such-plugin' is not installed") as caught:
         connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
@@ -311,50 +299,12 @@ def test_a_plugin_that_fails_is_quoted_and_no_logging_is_set_up(
     assert logging.getLogger().handlers == handlers
 
 
-class Proxy(ThreadingHTTPServer):
-    """A proxy that connects, and records the addresses."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _ProxyHandler)
-        self.asked: list[str] = []
-
-
-class _ProxyHandler(BaseHTTPRequestHandler):
-    server: Proxy
-
-    def do_CONNECT(self) -> None:
-        self.server.asked.append(self.path)
-        host, _, port = self.path.rpartition(":")
-        with socket.create_connection((host, int(port))) as other, suppress(OSError):
-            self.send_response(200)
-            self.end_headers()
-            while True:
-                for ready in select.select([self.connection, other], [], [])[0]:
-                    data = ready.recv(65536)
-                    if not data:
-                        return
-                    (other if ready is self.connection else self.connection).sendall(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    with Proxy() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
-def test_the_proxy_of_a_context_is_used(
-    bed: Any, kubeconfig: dict[str, Any], tmp_path: Path, proxy: Proxy
+def test_the_proxy_of_a_context_is_that_of_its_requests(
+    kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
-    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{proxy.server_port}"
+    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = "http://127.0.0.1:8080"
 
-    found = connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
-
-    assert found is not None
-    assert proxy.asked == [bed.environment["KUBE_BED_SERVER"].removeprefix("https://")]
+    assert (
+        access_of("kube-bed", kubeconfig=write(kubeconfig, tmp_path)).proxy
+        == "http://127.0.0.1:8080"
+    )
