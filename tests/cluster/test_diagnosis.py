@@ -6,8 +6,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.watch import Watch, Watched
@@ -116,26 +114,3 @@ def test_each_cause_is_reported_with_the_message_of_the_cluster_and_a_remedy(
         assert diagnosis is not None
         assert reason in diagnosis.reason
         assert remedy in diagnosis.remedy, diagnosis
-
-
-def test_a_policy_that_forbids_pods_is_named(
-    bed: Any, cluster: ApiServer, a_job: Make, request: pytest.FixtureRequest
-) -> None:
-    spec = a_job("pass")
-    name = spec.name
-    policy = {"pod-security.kubernetes.io/enforce": "restricted"}
-    namespaces = "api/v1/namespaces"
-    bed.ask("POST", namespaces, body={"metadata": {"name": name, "labels": policy}})
-    request.addfinalizer(lambda: bed.ask("DELETE", f"{namespaces}/{name}"))
-    own = cluster.in_namespace(name)
-    own.create(job_manifest(spec))
-
-    found: Diagnosis | None = None
-    with Watch(own, [Watched(kind="Event")]) as watch:
-        while found is None or found.cause in ("pod-creation", "service-account"):
-            assert watch.wait(60), found
-            found = diagnose(own, spec)
-
-    assert found.cause == "pod-security"
-    assert 'violates PodSecurity "restricted:latest"' in found.reason
-    assert found.remedy

@@ -1,4 +1,4 @@
-"""Jobs on a real cluster: their status from beginning to end, and their log."""
+"""Jobs on a real cluster: their removal, and their log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.errors import StillThereError
 from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.labels import of_job
-from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.status import State, WorkloadStatus, status_of
 
 Make = Callable[..., JobSpec]
@@ -40,20 +39,6 @@ def watched(spec: JobSpec) -> list[Watched]:
     ]
 
 
-def follow(
-    cluster: ApiServer, spec: JobSpec, until: Callable[[WorkloadStatus], bool], attempts: int = 0
-) -> list[WorkloadStatus]:
-    """Return what the status was each time that the watch reported a change, up to *until*."""
-    seen: list[WorkloadStatus] = []
-    with Watch(cluster, watched(spec)) as watch:
-        while not (seen and until(seen[-1])):
-            assert watch.wait(120), seen
-            job = cluster.get("Job", spec.name)
-            pods = cluster.list("Pod", labels=of_job(spec.pod.job_id))
-            seen.append(status_of(job, pods, attempts=attempts))
-    return seen
-
-
 def pod_of(cluster: ApiServer, spec: JobSpec) -> str:
     """Return the name of a job's pod as soon as there is one."""
     with Watch(cluster, watched(spec)) as watch:
@@ -68,63 +53,6 @@ def ready_pod(cluster: ApiServer, spec: JobSpec) -> str:
     with PodLog(cluster, name) as log:
         assert next(iter(log)) == "ready"
     return name
-
-
-def test_a_successful_job_is_pending_then_running_then_over(
-    cluster: ApiServer, a_job: Make
-) -> None:
-    spec = a_job("import time; time.sleep(2)")
-    create_workload(cluster, spec)
-
-    seen = follow(cluster, spec, lambda status: status.over)
-
-    states = [status.state for status in seen]
-    assert states[-1] is State.SUCCEEDED
-    assert states == sorted(states, key=list(State).index), "no state comes back"
-    assert State.RUNNING in states
-
-
-@pytest.mark.parametrize(
-    ("code", "retries", "pods", "reason"),
-    [
-        (1, 0, 1, "BackoffLimitExceeded"),
-        # An exit with 2 is final, whatever retries are left.
-        (2, 5, 1, "PodFailurePolicy"),
-    ],
-)
-def test_a_failed_job_has_its_exit_code_and_its_last_line(
-    cluster: ApiServer, a_job: Make, look: Any, code: int, retries: int, pods: int, reason: str
-) -> None:
-    spec = a_job(f"import sys; print('the last line'); sys.exit({code})", retries=retries)
-    create_workload(cluster, spec)
-
-    ended = follow(cluster, spec, lambda status: status.over)[-1]
-
-    found = look.pods(spec)
-    diagnosis = diagnosis_of(cluster.get("Job", spec.name), found)
-    assert ended.state is State.FAILED
-    assert ended.reason.startswith(reason)
-    assert diagnosis.reason == f"The container ended with exit code {code}: the last line"
-    assert len(found) == pods
-
-
-def test_a_job_whose_pod_is_evicted_keeps_running_with_another_pod(
-    cluster: ApiServer, a_job: Make, look: Any
-) -> None:
-    spec = a_job(UNTIL_TERM.format(slow=1), grace=timedelta(seconds=5))
-    create_workload(cluster, spec)
-    first = ready_pod(cluster, spec)
-    look.evict(first)
-
-    def replaced(status: WorkloadStatus) -> bool:
-        names = [pod["metadata"]["name"] for pod in look.pods(spec)]
-        return bool(names) and first not in names and not status.reason
-
-    seen = follow(cluster, spec, replaced, attempts=1)
-
-    assert {status.state for status in seen} == {State.RUNNING}
-    assert "It waits for another pod to replace the last one." in {each.reason for each in seen}
-    cluster.delete("Job", spec.name)
 
 
 def test_a_removed_job_is_gone_only_when_its_pod_has_ended(
@@ -146,15 +74,6 @@ def test_a_removed_job_is_gone_only_when_its_pod_has_ended(
         assert list(log) == ["ready", "stopped"]
     remove_workload(cluster, "Job", spec.name, pods=selector, timeout=60)
     assert status_of(None, cluster.list("Pod", labels=selector)).state is State.ABSENT
-
-
-def test_a_pod_that_has_not_started_has_no_grace_period(cluster: ApiServer, a_job: Make) -> None:
-    # It gets SIGTERM while Python starts, and would ignore it for two minutes.
-    spec = a_job("import time; time.sleep(600)", grace=timedelta(seconds=120))
-    create_workload(cluster, spec)
-    pod_of(cluster, spec)
-
-    remove_workload(cluster, "Job", spec.name, pods=of_job(spec.pod.job_id), timeout=90)
 
 
 def test_a_log_is_followed_from_before_the_start_to_the_last_line(
@@ -215,25 +134,15 @@ def test_a_log_of_a_pod_that_is_gone_has_no_lines(cluster: ApiServer) -> None:
         assert list(log) == []
 
 
-def test_a_log_of_a_pod_that_was_deleted_before_it_started_has_no_lines(
-    cluster: ApiServer, a_job: Make, look: Any
+def test_a_log_of_a_container_that_ended_without_a_start_has_no_lines(
+    cluster: ApiServer, relay: Any, relayed: ApiServer, a_job: Make
 ) -> None:
     spec = a_job("pass", image="kinetic.test/no-such-image")
     create_workload(cluster, spec)
     name = pod_of(cluster, spec)
+    refusal = f'container "kinetic" in pod "{name}" is terminated'
+    relay.fail("/log?", 400, refusal, reason="BadRequest")
 
-    def wait(field: str, value: str) -> None:
-        jsonpath = f"--for=jsonpath={{.status.{field}}}={value}"
-        look.bed.kubectl("wait", f"pod/{name}", jsonpath, "-n", look.namespace, "--timeout=120s")
-
-    held = {"metadata": {"finalizers": ["example.com/held"]}}
-    cluster.patch("Pod", name, held)
-    wait("containerStatuses[0].state.waiting.reason", "ImagePullBackOff")
-    cluster.delete("Pod", name)
-    wait("phase", "Failed")
-
-    for follow in (True, False):
-        with PodLog(cluster, name, follow=follow) as log:
-            assert list(log) == []
-    cluster.patch("Pod", name, {"metadata": {"finalizers": None}}, merge="plain")
+    with PodLog(relayed, name, follow=False) as log:
+        assert list(log) == []
     cluster.delete("Job", spec.name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +16,7 @@ import pytest
 
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access, Credentials
-from kinetic_k8s.cluster.port_forward import PortForward, leader_of
+from kinetic_k8s.cluster.port_forward import PortForward
 from kinetic_k8s.errors import (
     ClusterUnreachableError,
     NotAuthenticatedError,
@@ -209,55 +207,15 @@ def test_an_expired_token_is_renewed(bed: Any, namespace: str, served: JobSpec) 
     assert stream.receive() == b""
 
 
-TUNNEL = """
-import socket, sys, threading
-listener = socket.create_server(("127.0.0.1", 0))
-print(listener.getsockname()[1], flush=True)
-def pump(source, sink):
-    while data := source.recv(65536):
-        sink.sendall(data)
-while True:
-    client, _ = listener.accept()
-    head = b""
-    while b"\\r\\n\\r\\n" not in head:
-        head += client.recv(1)
-    print(head.split(b"\\r\\n")[0].decode(), flush=True)
-    host, port = head.split()[1].decode().rsplit(":", 1)
-    server = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-    client.sendall(b"HTTP/1.1 200 Connection established\\r\\n\\r\\n")
-    threading.Thread(target=pump, args=(client, server), daemon=True).start()
-    threading.Thread(target=pump, args=(server, client), daemon=True).start()
-"""
-
-
-def test_a_forward_uses_the_proxy_and_the_server_name_of_its_access(
-    bed: Any, namespace: str, served: JobSpec
-) -> None:
-    port = bed.environment["KUBE_BED_SERVER"].rpartition(":")[2]
-    command = [sys.executable, "-c", TUNNEL, port]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as proxy:
-        assert proxy.stdout is not None
-        access = replace(
-            bed.access(namespace),
-            server="https://cluster.invalid:6443",
-            server_name="kubernetes.default.svc",
-            proxy=f"http://127.0.0.1:{proxy.stdout.readline().strip()}",
-        )
-        try:
-            with forwarding(ApiServer(access), of_job(served.pod.job_id)) as forwarded:
-                assert forwarded.ask(b"hello") == b"hello"
-            tunnels = [proxy.stdout.readline().rpartition(" ")[0] for _ in range(2)]
-            assert tunnels == ["CONNECT cluster.invalid:6443"] * 2
-        finally:
-            proxy.kill()
-
-
 class TcpRelay:
-    """Passes connections on to the API server, until it is cut."""
+    """Passes connections on to the API server, until it is cut; *tunnel*: as a proxy, which is asked for that."""
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, bed: Any, *, tunnel: bool = False) -> None:
+        self._target = int(bed.environment["KUBE_BED_SERVER"].rpartition(":")[2])
+        self._tunnel = tunnel
         self.port = 0
+        self.asked: list[str] = []
+        """The first line of each request for a tunnel."""
         self._sockets: list[socket.socket] = []
 
     def start(self) -> None:
@@ -276,6 +234,12 @@ class TcpRelay:
         with suppress(OSError):
             while True:
                 near, _ = listener.accept()
+                if self._tunnel:
+                    head = b""
+                    while b"\r\n\r\n" not in head:
+                        head += near.recv(1)
+                    self.asked.append(head.split(b" HTTP")[0].decode())
+                    near.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 far = socket.create_connection(("127.0.0.1", self._target))
                 self._sockets += [near, far]
                 for ends in ((near, far), (far, near)):
@@ -288,10 +252,28 @@ class TcpRelay:
             sink.shutdown(socket.SHUT_RDWR)
 
 
+def test_a_forward_uses_the_proxy_and_the_server_name_of_its_access(
+    bed: Any, namespace: str, served: JobSpec
+) -> None:
+    proxy = TcpRelay(bed, tunnel=True)
+    proxy.start()
+    access = replace(
+        bed.access(namespace),
+        server="https://cluster.invalid:6443",
+        server_name="kubernetes.default.svc",
+        proxy=f"http://127.0.0.1:{proxy.port}",
+    )
+    with forwarding(ApiServer(access), of_job(served.pod.job_id)) as forwarded:
+        assert forwarded.ask(b"hello") == b"hello"
+    proxy.cut()
+
+    assert proxy.asked == ["CONNECT cluster.invalid:6443"] * 2
+
+
 def test_after_an_interruption_of_the_network_the_next_client_is_connected(
     bed: Any, namespace: str, served: JobSpec
 ) -> None:
-    relay = TcpRelay(int(bed.environment["KUBE_BED_SERVER"].rpartition(":")[2]))
+    relay = TcpRelay(bed)
     relay.start()
     access = replace(bed.access(namespace), server=f"https://127.0.0.1:{relay.port}")
     cluster = ApiServer(access, limit=1)
@@ -327,21 +309,4 @@ def test_after_an_eviction_the_next_client_reaches_the_next_pod(
 
     assert second != first.name
     assert any("the job's leader does not run now" in text for text in forwarded.reports)
-    cluster.delete("Job", spec.name)
-
-
-def test_of_several_hosts_the_leader_is_reached(
-    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
-) -> None:
-    spec = a_job(SERVER)
-    manifest = job_manifest(spec)
-    manifest["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
-    cluster.create(manifest)
-    hosts = wait_for_pods(cluster, spec, 2)
-    leader = next(pod for pod in hosts if pod.host == 0)
-
-    with forwarding(cluster, of_job(spec.pod.job_id)) as forwarded:
-        assert leader.name.startswith(forwarded.ask(b"who").decode())
-
-    assert leader_of(reversed(hosts)) == leader
     cluster.delete("Job", spec.name)

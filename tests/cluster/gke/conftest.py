@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,6 @@ import pods
 import pytest
 import urllib3
 from container_programs import Engine, find_program, running_engine
-from encryption import cluster_at, encrypt
 from images import REQUIREMENTS, image_of, image_with_file
 from standins import PROXY, SCRATCH, SERVER, push
 
@@ -230,106 +226,6 @@ def faults(project: Project, bucket_here: GcsServer) -> Iterator[Faults]:
     project.bucket = bucket_here
     yield bucket_here.faults
     bucket_here.faults.clear()
-
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing: clients that are stopped break their connections."""
-
-
-class Proxy:
-    """The API server behind another address, where requests can be held, and lead to another namespace."""
-
-    def __init__(self, bed: Any, folder: Path) -> None:
-        self._bed = bed
-        self._folder = folder
-        self.namespaces: dict[str, str] = {}
-        """In place of which namespace another one is shown."""
-        self.hold: tuple[str, str] | None = None
-        """Method and last part of the path of requests that are forwarded, and whose response never comes."""
-        self.held = threading.Event()
-        self.hidden: set[str] = set()
-        """Groups of the API that are not served here."""
-        self.change: Callable[[Any], None] | None = None
-        """Changes the objects that are created."""
-        upstream = urllib3.PoolManager(ca_certs=bed.environment["KUBE_BED_CA"])
-        proxy = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def forward(self) -> None:
-                path = self.path
-                for shown, real in proxy.namespaces.items():
-                    path = path.replace(f"/namespaces/{shown}/", f"/namespaces/{real}/")
-                if proxy.hidden.intersection(path.split("/")):
-                    self.send_error(404)
-                    return
-                size = int(self.headers.get("Content-Length") or 0)
-                body = self.rfile.read(size) if size else None
-                if proxy.change is not None and body and self.command == "POST":
-                    created = json.loads(body)
-                    proxy.change(created)
-                    body = json.dumps(created).encode()
-                kept = ("Authorization", "Accept", "Content-Type")
-                response = upstream.request(
-                    self.command,
-                    f"{bed.environment['KUBE_BED_SERVER']}{path}",
-                    body=body,
-                    headers={name: self.headers[name] for name in kept if self.headers[name]},
-                    preload_content=False,
-                    retries=False,
-                )
-                where, _, query = path.partition("?")
-                held = (self.command, where.rpartition("/")[2]) == proxy.hold
-                if held and "dryRun" not in query:
-                    proxy.held.set()
-                    proxy.released.wait(300)
-                    return
-                self.send_response(response.status)
-                self.send_header("Content-Type", response.headers["Content-Type"])
-                self.end_headers()
-                if path == "/apis":
-                    found = json.loads(response.data)
-                    groups = [one for one in found["groups"] if one["name"] not in proxy.hidden]
-                    self.wfile.write(json.dumps({**found, "groups": groups}).encode())
-                    return
-                while data := response.read1(65536):
-                    self.wfile.write(data)
-                    self.wfile.flush()
-
-            do_GET = do_POST = do_PATCH = do_DELETE = forward
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.released = threading.Event()
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._url = encrypt(self._server)
-
-    def __enter__(self) -> Proxy:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def kubeconfig(self) -> str:
-        """A kubeconfig whose context has the name of the real one, and leads here."""
-        config = json.loads(Path(self._bed.kubeconfig).read_text())
-        config["clusters"][0]["cluster"] = cluster_at(self._url)
-        path = self._folder / "kubeconfig"
-        path.write_text(json.dumps(config))
-        return str(path)
-
-
-@pytest.fixture
-def proxy(bed: Any, tmp_path: Path) -> Iterator[Proxy]:
-    with Proxy(bed, tmp_path) as running:
-        yield running
 
 
 @pytest.fixture

@@ -144,11 +144,8 @@ if __name__ == "__main__":
 def test_forgeries_and_replays_of_a_job_on_a_cluster_are_refused(
     project: Any, attacker: Attacker, wait_for: Any
 ) -> None:
-    (project.root / "main.py").write_text(ALONE)
     held = [attacker.holding("objects.get.media", name) for name in ("*/payload.pkl", "contexts/*")]
-    done = project.run("main.py")
-    assert done.returncode == 0, done.stderr
-    older, running, call, files = (JobObjects(job_id) for job_id in done.stdout.split())
+    older, running, call, files = (JobObjects(job_id) for job_id in project.script(ALONE).split())
 
     # Before the pods have read them.
     header = attacker.read(call.payload).partition(b"\n")[0]
@@ -227,12 +224,11 @@ def test_forgeries_between_the_hosts_of_a_job_are_ignored(
     on_slice: Any, attacker: Attacker, wait_for: Any
 ) -> None:
     project = on_slice
-    (project.root / "main.py").write_text(HOSTS)
     held = [
         attacker.holding("objects.insert*", f"*/attempts/{attempt}/host-0.claim", times=1)
         for attempt in (1, 2)
     ]
-    job = JobObjects(project.run("main.py").stdout.strip())
+    job = JobObjects(project.script(HOSTS).strip())
 
     # The leader is about to claim the first attempt.
     wait_for(lambda: held[0].hits)

@@ -22,6 +22,7 @@ from pods import small
     capture_env_vars=["JAX_*"], pod_overrides=small(),
 )
 def function(fails=False):
+    print("in the function", flush=True)
     if fails:
         raise ValueError("the words of the function")
     return "value"
@@ -118,8 +119,7 @@ def test_a_jobset_is_kept_after_a_failure_or_on_request_and_removed_in_parts(
 def test_a_list_of_jobs_ends_a_job_whose_cancel_was_killed(
     project: Any, faults: Faults, wait_for: Any
 ) -> None:
-    (project.root / "main.py").write_text(WAITS)
-    job_id = project.run("main.py").stdout.strip()
+    job_id = project.script(WAITS).strip()
     project.await_gate("waits")
     outcome = {"method": "POST", "name": f"{job_id}/outcome.json"}
     faults.add(**outcome, reset="after", times=1)
@@ -160,14 +160,18 @@ def test_a_list_omits_a_job_without_a_record_and_warns_once_how_to_delete_it(
 def test_a_leaderworkerset_ends_with_its_outcome_and_its_objects_stay_on_request(
     on_slice: Any,
     components: dict[str, str],
-    proxy: Any,
+    relay: Any,
     monkeypatch: pytest.MonkeyPatch,
     wait_for: Any,
 ) -> None:
     project, kind = on_slice, "leaderworkerset"
-    project.variables |= {**components, "KINETIC_BACKEND": "", "KUBECONFIG": proxy.kubeconfig}
+    project.variables |= {
+        **components,
+        "KINETIC_BACKEND": "",
+        "KUBECONFIG": relay.kubeconfig(project.root.parent),
+    }
     del project.variables["JAX_PLATFORMS"]
-    proxy.hidden |= {"jobset.x-k8s.io"}
+    relay.hidden |= {"jobset.x-k8s.io"}
     # One slice fits, and is held until a client ends the job.
     (ended,) = submitted(project, monkeypatch, 0)
     assert ended.result(cleanup=False) == "value"
@@ -178,6 +182,7 @@ def test_a_leaderworkerset_ends_with_its_outcome_and_its_objects_stay_on_request
         wait_for(lambda job=job: not project.objects(f"{kind},pod,secret", job.job_id))
     kept = [left(project, job, kind) for job in (ended, failed)]
     statuses = ended.status(), failed.status()
+    assert "in the function" in project.kinetic("jobs", "logs", ended.job_id)
     ended.cleanup(k8s=False)
     failed.cleanup()
 

@@ -180,16 +180,6 @@ def test_of_several_hosts_the_leader_is_debugged(
     debugged.kinetic("jobs", "cleanup", job_id)
 
 
-def test_an_image_without_debugpy_is_an_error(debugged: Any) -> None:
-    (debugged.root / "debugpy.py").write_text("raise ImportError('hidden')")
-
-    process = debugged.run("main.py", "call", KINETIC_NO_TTY_DEBUG="1")
-
-    assert process.returncode == 1
-    assert "debugpy is not installed where it runs" in process.stderr
-    assert "or to the image" in process.stderr
-
-
 def forwarders(project: Any) -> list[int]:
     """Return the forwarders that processes in the project's folder started."""
     return [

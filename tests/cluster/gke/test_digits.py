@@ -28,25 +28,6 @@ def digits(project: Any, image_with_jax: str) -> Any:
     return project
 
 
-def test_the_example_trains_on_one_host(digits: Any) -> None:
-    image, place = digits.variables["IMAGE"], "gs://jobs/one-host"
-    done = digits.run(
-        *("training.py", "--accelerator", "cpu", "--image", image, "--cpu", "700m"),
-        *("--memory", "700Mi", "--output-dir", place, "--run", "mine"),
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    *log, value = done.stdout.splitlines()
-    found = eval(value, {"Trained": dict})
-    assert found["accuracy"] > 0.95
-    assert (found["attempt"], found["began_at"], found["processes"]) == (1, 0, 1)
-    assert log[0] == "attempt 1 begins after epoch 0"
-    saved = digits.bucket.names("jobs", "one-host/mine/")
-    assert [name for name in saved if name.endswith("complete")] == [
-        f"one-host/mine/{epoch:06d}/complete" for epoch in range(10, 61, 10)
-    ]
-
-
 def test_two_hosts_that_are_preempted_resume_together_from_their_last_complete_checkpoint(
     on_slice: Any, digits: Any, look: Any, copy_project: Any
 ) -> None:

@@ -26,10 +26,7 @@ if __name__ == "__main__":
 
 
 def submit(project: Any, function: str, **environment: str) -> str:
-    (project.root / "main.py").write_text(HEAD + function + SUBMIT)
-    done = project.run("main.py", **environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.split()[-1])
+    return str(project.script(HEAD + function + SUBMIT, **environment).split()[-1])
 
 
 def test_two_hosts_restart_together_after_each_eviction_and_the_value_is_the_leaders(
@@ -89,41 +86,12 @@ def function():
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
 
 
-def test_a_failed_host_is_named_and_its_job_is_kept_until_its_cleanup(
-    on_slice: Any, wait_for: Any
-) -> None:
-    project = on_slice
-    job_id = submit(
-        project,
-        """
-@on_slice
-def function():
-    if os.environ["KINETIC_HOST_INDEX"] == "1":
-        raise ValueError("the words of host 1")
-    gate("never")
-""",
-    )
-    result = project.run("-m", "kinetic_cli", "jobs", "result", job_id)
-    kept = project.objects("jobset", job_id)
-    status = project.kinetic("jobs", "status", job_id)
-    log = project.kinetic("jobs", "logs", job_id)
-    project.kinetic("jobs", "cleanup", job_id)
-
-    assert "the words of host 1" in result.stderr
-    assert "host 1" in result.stderr
-    assert len(kept) == 1
-    assert "FAILED" in status
-    assert isinstance(log, str)
-    assert project.kept(job_id) == []
-    wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
-
-
 def test_without_jobsets_two_hosts_run_as_an_indexed_job_and_the_user_is_warned(
-    on_slice: Any, proxy: Any
+    on_slice: Any, relay: Any
 ) -> None:
     project = on_slice
-    proxy.hidden |= {"jobset.x-k8s.io"}
-    project.variables["KUBECONFIG"] = proxy.kubeconfig
+    relay.hidden |= {"jobset.x-k8s.io"}
+    project.variables["KUBECONFIG"] = relay.kubeconfig(project.root.parent)
     (project.root / "main.py").write_text(
         HEAD
         + """

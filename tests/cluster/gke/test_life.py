@@ -32,10 +32,9 @@ TOKEN = "a-secret-value"
 
 def submit(project: Any, function: str, **environment: str) -> str:
     """Submit what *function* defines from a process of its own, and return the job's id."""
-    (project.root / "main.py").write_text(HEAD + function + SUBMIT)
-    done = project.run("main.py", **{"TOKEN": TOKEN, **environment})
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.split()[-1])
+    return str(
+        project.script(HEAD + function + SUBMIT, **{"TOKEN": TOKEN, **environment}).split()[-1]
+    )
 
 
 def test_a_job_is_followed_and_collected_from_another_home_and_leaves_only_its_log(
@@ -91,62 +90,6 @@ print(job.status().value, value["token"], len(value["large"]), value["devices"])
     assert project.kinetic("jobs", "logs", job_id) == "first line\nlast line\n"
 
 
-def test_the_log_of_a_pod_on_the_network_of_its_node_is_that_of_its_attempt(project: Any) -> None:
-    network = """
-over = small()
-over["spec"] |= {"hostNetwork": True}
-on_cluster = kinetic.run("cpu", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=over)
-
-@on_cluster
-def function():
-    print("here", flush=True)
-    gate("network")
-"""
-    job_id = submit(project, network)
-    project.await_gate("network")
-    line = json.loads(project.kinetic("jobs", "logs", job_id, "--json"))
-    project.pass_gate("network")
-
-    assert (line["attempt"], line["text"]) == (1, "here")
-    project.kinetic("jobs", "cancel", job_id)
-
-
-def test_an_exception_is_raised_and_a_failed_job_is_kept_until_its_cleanup(
-    project: Any, wait_for: Any
-) -> None:
-    (project.root / "problems.py").write_text("class Broken(Exception):\n    pass\n")
-    (project.root / "main.py").write_text(
-        HEAD
-        + """
-from problems import Broken
-
-@on_cluster
-def function():
-    print("before", flush=True)
-    raise Broken("the message")
-
-if __name__ == "__main__":
-    job = function.run_async()
-    try:
-        job.result(stream_logs=True)
-    except Broken as error:
-        notes = "".join(error.__notes__)
-        print("caught", error, "raise Broken" in notes, "attempt 1" in notes)
-    print(job.job_id)
-"""
-    )
-    done = project.run("main.py", TOKEN=TOKEN)
-    *shown, job_id = done.stdout.splitlines()
-    kept = project.kinetic("jobs", "status", job_id), project.objects("job", job_id)
-    project.kinetic("jobs", "cleanup", job_id)
-
-    assert (shown[0], shown[-1]) == ("before", "caught the message True True"), done.stderr
-    assert "Broken: the message" in kept[0]
-    assert len(kept[1]) == 1
-    assert project.kept(job_id) == []
-    wait_for(lambda: not project.objects("job,pod,secret", job_id))
-
-
 def test_a_function_out_of_memory_fails_with_its_limit_and_what_to_try(
     project: Any,
 ) -> None:
@@ -187,7 +130,7 @@ def without_delete(project: Any, tmp_path: Path) -> str:
 
 
 def test_only_a_permitted_user_of_the_right_cluster_cancels_a_job(
-    project: Any, proxy: Any, without_delete: str
+    project: Any, relay: Any, without_delete: str
 ) -> None:
     job_id = submit(
         project,
@@ -209,8 +152,10 @@ for call in (job.status, lambda: job.result(timeout=30), job.cancel, job.cleanup
 '''
     (project.root / "ask.py").write_text(ask)
     # The same name of a context, and a cluster that has no such job.
-    proxy.namespaces[project.namespace] = "default"
-    elsewhere = project.run("ask.py", KUBECONFIG=proxy.kubeconfig, KINETIC_TRUST_BUCKET="1")
+    relay.namespaces[project.namespace] = "default"
+    elsewhere = project.run(
+        "ask.py", KUBECONFIG=relay.kubeconfig(project.root.parent), KINETIC_TRUST_BUCKET="1"
+    )
     forbidden = project.run(
         "ask.py",
         KUBECONFIG=project.bed.environment["KUBE_BED_USER_KUBECONFIG"],
@@ -260,21 +205,22 @@ def test_a_disruption_costs_no_retry_and_the_log_continues(
 def function():
     attempt = int(os.environ["KINETIC_ATTEMPT"])
     print("attempt", attempt, flush=True)
-    if attempt == 1:
-        gate("evicted")
+    if attempt < 3:
+        gate(f"attempt-{attempt}")
     if attempt == 2:
         raise ValueError("the only failure")
     return attempt
 """,
     )
     follow = project.start("-m", "kinetic_cli", "jobs", "logs", job_id, "--follow")
-    project.await_gate("evicted")
+    project.await_gate("attempt-1")
     first = follow.stdout.readline()  # It follows the first attempt.
     (pod,) = project.objects("pod", job_id)
     look.evict(pod["metadata"]["name"])
     # Between two pods the cluster shows nothing of a job that ran.
     wait_for(lambda: not project.objects("pod", job_id))
     between = project.kinetic("jobs", "status", job_id)
+    project.pass_gate("attempt-2")
     value = project.kinetic("jobs", "result", job_id)
     out, err = follow.communicate()
 
@@ -352,32 +298,8 @@ def function():
     assert reason in err
 
 
-def test_a_missing_image_is_the_reason_of_a_waiting_job(project: Any, wait_for: Any) -> None:
-    job_id = submit(
-        project,
-        """
-@on_cluster
-def function():
-    pass
-""",
-        # The client cannot query that registry; the node looks for its images in the test bed's.
-        IMAGE="registry.kinetic.test/no/such:image",
-    )
-    status = wait_for(
-        lambda: (
-            text if "no/such:image" in (text := project.kinetic("jobs", "status", job_id)) else None
-        )
-    )
-    project.kinetic("jobs", "cleanup", job_id)
-
-    assert "PENDING" in status
-    assert "not found" in status
-    assert project.kept(job_id) == []
-    assert project.objects("job,pod", job_id) == []
-
-
 def test_ctrl_c_during_the_creation_of_a_job_leaves_nothing(
-    project: Any, proxy: Any, wait_for: Any
+    project: Any, relay: Any, wait_for: Any
 ) -> None:
     def jobs() -> set[str]:
         """The names of Jobs that are there, or of which pods are."""
@@ -387,7 +309,7 @@ def test_ctrl_c_during_the_creation_of_a_job_leaves_nothing(
 
     # Failed jobs of tests that ran before in this namespace are still there.
     before, jobs_before = set(project.bucket.names("jobs")), jobs()
-    proxy.hold = ("POST", "secrets")
+    relay.hold = ("POST", "secrets")
     # Its key is made before: what is held is the Secret of the captured values.
     project.kinetic("jobs", "list")
     (project.root / "main.py").write_text(
@@ -399,8 +321,10 @@ def function():
 """
         + SUBMIT
     )
-    process = project.start("main.py", environment={"KUBECONFIG": proxy.kubeconfig, "TOKEN": TOKEN})
-    assert proxy.held.wait(240)
+    process = project.start(
+        "main.py", environment={"KUBECONFIG": relay.kubeconfig(project.root.parent), "TOKEN": TOKEN}
+    )
+    assert relay.held.wait(240)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 import threading
 from pathlib import Path
 from typing import Any
-
-from encryption import cluster_at
 
 from kinetic_servers.gke import GkeServer
 
@@ -36,26 +33,23 @@ print(json.dumps({"apiVersion": "client.authentication.k8s.io/v1", "kind": "Exec
 
 
 def test_a_blocking_call_survives_an_expired_login_and_asks_for_it_once(
-    project: Any, bed: Any, relay: Any, tmp_path: Path, wait_for: Any
+    project: Any, relay: Any, tmp_path: Path, wait_for: Any
 ) -> None:
     session = tmp_path / "session"
     session.touch()
     (tmp_path / "plugin.py").write_text(PLUGIN)
-    config = json.loads(Path(bed.kubeconfig).read_text())
-    config["clusters"][0]["cluster"] = cluster_at(relay.url)
-    config["users"][0]["user"] = {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1",
-            "command": sys.executable,
-            "args": [str(tmp_path / "plugin.py"), str(session)],
-            "interactiveMode": "Never",
-        }
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": sys.executable,
+        "args": [str(tmp_path / "plugin.py"), str(session)],
+        "interactiveMode": "Never",
     }
-    (tmp_path / "config").write_text(json.dumps(config))
     (project.root / "main.py").write_text(
         SCRIPT + "\nif __name__ == '__main__':\n    print('value', function('login'), flush=True)\n"
     )
-    process = project.start("main.py", environment={"KUBECONFIG": str(tmp_path / "config")})
+    process = project.start(
+        "main.py", environment={"KUBECONFIG": relay.kubeconfig(tmp_path, exec=plugin)}
+    )
     errors: list[str] = []
     reader = threading.Thread(target=lambda: errors.extend(iter(process.stderr.readline, "")))
     reader.start()

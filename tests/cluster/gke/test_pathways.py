@@ -18,13 +18,15 @@ from workers import workers
 @kinetic.run(
     os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small(),
 )
-def function(fails=False, evicted=""):
+def function(evicted):
     print("on the head", flush=True)
-    if fails:
-        raise ValueError("the words of the head")
-    if evicted and os.environ["KINETIC_ATTEMPT"] == "1":
+    if os.environ["KINETIC_ATTEMPT"] == "1":
         gate(evicted)
     return workers(), os.environ["KINETIC_HOST_COUNT"], os.environ["KINETIC_PATHWAYS"], os.environ["JAX_PLATFORMS"]
+
+if __name__ == "__main__":
+    job = function.run_async(os.environ["GATE"])
+    print(job.job_id, job.backend)
 """
 WORKERS = """
 import socket, time
@@ -43,14 +45,6 @@ def workers():
 """
 
 
-def prepared(project: Any, components: dict[str, str], main: str) -> Any:
-    project.variables |= {**components, "KINETIC_BACKEND": ""}
-    del project.variables["JAX_PLATFORMS"]
-    (project.root / "workers.py").write_text(WORKERS)
-    (project.root / "main.py").write_text(MAIN + main)
-    return project
-
-
 def share_the_node_pool(created: Any) -> None:
     """Let workers run beside their head: the test cluster has one node, so one node pool."""
     if created["kind"] == "JobSet":
@@ -59,18 +53,16 @@ def share_the_node_pool(created: Any) -> None:
 
 
 def test_the_function_runs_on_the_head_sees_the_whole_slice_and_outlives_a_preemption(
-    on_slice: Any, components: dict[str, str], proxy: Any, wait_for: Any
+    on_slice: Any, components: dict[str, str], relay: Any, wait_for: Any
 ) -> None:
-    mark = f"head-{secrets.token_hex(3)}"
-    project = prepared(on_slice, components, f"""
-if __name__ == "__main__":
-    job = function.run_async(evicted="{mark}")
-    print(job.job_id, job.backend)
-""")  # fmt: skip
-    proxy.change = share_the_node_pool
-    project.variables["KUBECONFIG"] = proxy.kubeconfig
+    project, mark = on_slice, f"head-{secrets.token_hex(3)}"
+    project.variables |= {**components, "KINETIC_BACKEND": ""}
+    project.variables["KUBECONFIG"] = relay.kubeconfig(project.root.parent)
+    del project.variables["JAX_PLATFORMS"]
+    (project.root / "workers.py").write_text(WORKERS)
+    relay.change = share_the_node_pool
 
-    job_id, backend = project.run("main.py").stdout.split()
+    job_id, backend = project.script(MAIN, GATE=mark).split()
     (workload,) = wait_for(lambda: project.objects("jobset", job_id))
     follow = project.start("-m", "kinetic_cli", "jobs", "logs", job_id, "--follow")
     listed = json.loads(project.kinetic("jobs", "list", "--json"))
@@ -89,45 +81,3 @@ if __name__ == "__main__":
     assert lines == ["on the head"] * 2, err
     assert project.kept(job_id) == []
     wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
-
-
-def test_a_waiting_client_ends_a_leaderworkerset(
-    on_slice: Any, components: dict[str, str], proxy: Any, wait_for: Any
-) -> None:
-    project = prepared(on_slice, components, """
-if __name__ == "__main__":
-    job = function.run_async()
-    print(job.result(cleanup=False))
-    failing = function.run_async(fails=True)  # One slice fits, and is held until a client ends the job.
-    try:
-        failing.result()
-    except ValueError as error:
-        print(error)
-    print(job.status().value, failing.status().value, job.job_id, failing.job_id)
-""")  # fmt: skip
-    proxy.hidden |= {"jobset.x-k8s.io"}
-    project.variables["KUBECONFIG"] = proxy.kubeconfig
-
-    done = project.run("main.py")
-
-    assert "('2', '1'," in done.stdout, done.stderr
-    assert "the words of the head" in done.stdout
-    *_, status, other, job_id, failing = done.stdout.split()
-    assert (status, other) == ("SUCCEEDED", "FAILED")
-    for each in (job_id, failing):
-        wait_for(lambda each=each: not project.objects("leaderworkerset,pod,secret", each))
-    assert "on the head" in project.kinetic("jobs", "logs", job_id)
-
-
-def test_a_cluster_without_either_names_the_missing_add_on(
-    on_slice: Any, components: dict[str, str], proxy: Any
-) -> None:
-    project = prepared(on_slice, components, "function()\n")
-    proxy.hidden |= {"jobset.x-k8s.io", "leaderworkerset.x-k8s.io"}
-    project.variables["KUBECONFIG"] = proxy.kubeconfig
-
-    done = project.run("main.py")
-
-    assert done.returncode != 0
-    assert "JobSet" in done.stderr
-    assert "install" in done.stderr

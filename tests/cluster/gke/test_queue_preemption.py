@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from queues import queue_for_one_job
 
+KUEUE = "kueue.x-k8s.io/v1beta2"
 JOBS = """
 import os, sys
 import kinetic
@@ -37,15 +37,32 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def queue(bed: Any, project: Any) -> Iterator[str]:
-    """A queue for one job, which a job of the priority `high` takes from one of the priority `low`."""
-    name = f"kn-queue-{secrets.token_hex(3)}"
-    preemption = {"withinClusterQueue": "LowerPriority"}
-    priorities = {"low": 1, "high": 2}
-    with queue_for_one_job(
-        bed, project.namespace, name, preemption=preemption, priorities=priorities
-    ):
-        project.variables["QUEUE"] = name
-        yield name
+    """A queue for one job of 50m of cpu, which a job of the priority `high` takes from one of the priority `low`."""
+    name, namespaced = f"kn-queue-{secrets.token_hex(3)}", f"namespaces/{project.namespace}/"
+    quota = {"cpu": "80m", "memory": "10Gi"}
+    resources = [{"name": kind, "nominalQuota": amount} for kind, amount in quota.items()]
+    groups = [{"coveredResources": [*quota], "flavors": [{"name": name, "resources": resources}]}]
+    spec = {
+        "namespaceSelector": {},
+        "resourceGroups": groups,
+        "preemption": {"withinClusterQueue": "LowerPriority"},
+    }
+    parts: dict[str, Any] = {
+        f"resourceflavors/{name}": {"kind": "ResourceFlavor", "spec": {}},
+        f"workloadpriorityclasses/{name}-low": {"kind": "WorkloadPriorityClass", "value": 1},
+        f"workloadpriorityclasses/{name}-high": {"kind": "WorkloadPriorityClass", "value": 2},
+        f"clusterqueues/{name}": {"kind": "ClusterQueue", "spec": spec},
+        f"{namespaced}localqueues/{name}": {"kind": "LocalQueue", "spec": {"clusterQueue": name}},
+    }
+    bed.run("up", "--kueue")
+    for path, part in parts.items():
+        place, _, own = path.rpartition("/")
+        body = {"apiVersion": KUEUE, "metadata": {"name": own}, **part}
+        bed.ask("POST", f"apis/{KUEUE}/{place}", body=body)
+    project.variables["QUEUE"] = name
+    yield name
+    for path in reversed(parts):
+        bed.ask("DELETE", f"apis/{KUEUE}/{path}")
 
 
 def test_a_job_that_kueue_suspends_for_another_one_resumes_and_costs_no_retry(
@@ -79,6 +96,7 @@ job.cleanup()
     assert "It was suspended while it ran" in waits
     assert f"in the queue '{queue}', at position 1 of 1" in waits
     assert "Preempted to accommodate a workload" in waits
+    assert "The quota is held by kn-function-" in waits
     assert (listed[low], listed[high]) == ("PENDING", "RUNNING")
     assert "('high', 1)" in first
     value, message, *log = done.stdout.splitlines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from encryption import cluster_at
 from pods import small
 
 import kinetic
@@ -27,7 +25,6 @@ from kinetic_servers.gcs import GcsProcess
 
 @pytest.fixture
 def client(
-    bed: Any,
     relay: Any,
     namespace: str,
     image: str,
@@ -39,12 +36,9 @@ def client(
     priority: str,
 ) -> Iterator[ServicesClient]:
     """A client whose requests to the API server are counted, and can fail."""
-    config = json.loads(Path(bed.kubeconfig).read_text())
-    config["clusters"][0]["cluster"] = cluster_at(relay.url)
-    (tmp_path / "kubeconfig").write_text(json.dumps(config))
     variables = {
         **bucket.environment,
-        "KUBECONFIG": str(tmp_path / "kubeconfig"),
+        "KUBECONFIG": relay.kubeconfig(tmp_path),
         "KINETIC_HOME": str(warm(tmp_path / "home")),
         "KINETIC_KUBE_CONTEXT": "kube-bed",
         "KINETIC_NAMESPACE": namespace,

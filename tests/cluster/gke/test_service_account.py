@@ -26,13 +26,20 @@ def fresh(relayed_access: Access, own_namespace: str) -> ApiServer:
     return ApiServer(replace(relayed_access, namespace=own_namespace), pause=lambda _: None)
 
 
-def test_pods_run_as_kinetic_if_it_exists_and_a_process_looks_once(
+def test_pods_run_as_an_account_that_exists_which_a_process_looks_up_once(
     bed: Any, fresh: ApiServer, relay: Any, own_namespace: str
 ) -> None:
-    bed.kubectl("create", "serviceaccount", "kinetic", "-n", own_namespace)
+    named = service_account_of(fresh, "default")
+    assert (named.name, named.warning, relay.requests) == (None, None, [])
+    with pytest.raises(ConfigurationError, match="no service account 'trainer'") as caught:
+        service_account_of(fresh, "trainer")
+    assert f"kubectl create serviceaccount trainer --namespace={own_namespace}" in str(caught.value)
 
+    for name in ("trainer", "kinetic"):
+        bed.kubectl("create", "serviceaccount", name, "-n", own_namespace)
+    assert service_account_of(fresh, "trainer").name == "trainer"
+    relay.requests.clear()
     found = [service_account_of(fresh, None) for _ in range(2)]
-
     assert {(one.name, one.warning) for one in found} == {("kinetic", None)}
     assert len(relay.requests) == 1
 
@@ -45,25 +52,6 @@ def test_without_that_account_pods_run_as_the_default_and_a_warning_says_so(
     assert found.name is None
     assert "'default', because 'kinetic' does not exist in the namespace" in str(found.warning)
     assert own_namespace in str(found.warning)
-
-
-def test_an_account_of_the_settings_must_exist(
-    bed: Any, fresh: ApiServer, own_namespace: str
-) -> None:
-    with pytest.raises(ConfigurationError, match="no service account 'trainer'") as caught:
-        service_account_of(fresh, "trainer")
-    assert f"kubectl create serviceaccount trainer --namespace={own_namespace}" in str(caught.value)
-
-    bed.kubectl("create", "serviceaccount", "trainer", "-n", own_namespace)
-    assert service_account_of(fresh, "trainer").name == "trainer"
-
-
-def test_the_default_in_the_settings_is_neither_looked_up_nor_reported(
-    fresh: ApiServer, relay: Any
-) -> None:
-    found = service_account_of(fresh, "default")
-
-    assert (found.name, found.warning, relay.requests) == (None, None, [])
 
 
 def test_a_user_who_may_not_look_up_accounts_gets_the_default_or_that_of_the_settings(

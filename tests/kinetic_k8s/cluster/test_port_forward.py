@@ -33,3 +33,19 @@ def test_the_leader_is_the_first_host_that_runs_the_function_now(
     found = leader_of(reversed(pods))
 
     assert (found and found.name) == leader
+
+
+def test_of_several_hosts_that_run_the_leader_is_the_first() -> None:
+    index = "batch.kubernetes.io/job-completion-index"
+    pods = [
+        {
+            "metadata": {"name": f"p{n}", "creationTimestamp": str(n), "labels": {index: str(n)}},
+            "spec": {"nodeName": "node"},
+        }
+        for n in (0, 1)
+    ]
+
+    leader = leader_of(views(pods))
+
+    assert leader is not None
+    assert leader.name == "p0"

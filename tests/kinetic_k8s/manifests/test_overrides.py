@@ -11,7 +11,7 @@ from kinetic_k8s.manifests.overrides import check_overrides
 from kinetic_k8s.manifests.pod import pod_template
 from kinetic_payload.errors import InvalidRequestError
 
-from .test_job import FULL
+from .test_workload import FULL
 
 
 def with_overrides(overrides: dict[str, Any]) -> dict[str, Any]:

@@ -75,18 +75,10 @@ def test_uploaded_data_is_mounted_from_below_the_prefix_of_the_jobs() -> None:
     assert "only-dir=team/jobs/data/" in attributes["mountOptions"]
 
 
-@pytest.mark.parametrize(
-    ("directory", "why"),
-    [
-        ("a,b", "comma"),
-        ("run:1", "colon"),
-        ("a//b", "empty part"),
-        (" a", "space"),
-    ],
-)
-def test_folders_that_mount_options_cannot_contain_are_refused(directory: str, why: str) -> None:
+@pytest.mark.parametrize("directory", ["a,b", "run:1", "a//b", " a", "a\x07"])
+def test_folders_that_mount_options_cannot_contain_are_refused(directory: str) -> None:
     source = f"gs://sets/{directory}/"
-    with pytest.raises(InvalidRequestError, match=why) as raised:
+    with pytest.raises(InvalidRequestError, match="cannot be mounted: its folder has") as raised:
         fuse_volumes([a_ref(source=source)], JOBS)
 
     assert repr(source) in str(raised.value)

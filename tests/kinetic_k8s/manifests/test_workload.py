@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,62 @@ from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import environment_secret_name
 from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
 from kinetic_k8s.manifests.placement import accelerator_environment
-from kinetic_k8s.manifests.pod import PodSpec, Resources
+from kinetic_k8s.manifests.pod import MountedFile, PodSpec, Resources, SecretVariable
 from kinetic_k8s.manifests.spec import WorkloadSpec
+from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.manifests.workload import (
     checked_job,
     form_of,
     workload_manifest,
 )
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import InvalidRequestError
+from kinetic_payload.stores.store import Location
 
 RECORDED = Path(__file__).with_name("workloads.json")
 NAME = "kn-trainstep12-0a1b2c3"
 VERSIONS = ("1.33", "1.34", "1.35", "1.37")
+JOB_ID = "gpu-l4-train-20261122-101500-0a1b2c3"
+DIGEST = "0123456789abcdef" * 4
+
+SMALL = JobSpec(
+    name="kn-train-0a1b2c3",
+    pod=PodSpec(
+        job_id=JOB_ID,
+        accelerator=parse_accelerator("cpu"),
+        image="python:3.11",
+        command=("python3", "train.py"),
+    ),
+)
+SETS = DataRef(
+    key="d0", kind="gcs", source="gs://sets/", is_dir=True, name="", fuse=True, mount="/data"
+)
+FULL = JobSpec(
+    name="kn-train-0a1b2c3",
+    retries=3,
+    keep_for=timedelta(hours=1),
+    suspended=True,
+    pod=PodSpec(
+        job_id=JOB_ID,
+        accelerator=parse_accelerator("l4x2:spot"),
+        image=f"europe-docker.pkg.dev/p/kn/bundled@sha256:{DIGEST}",
+        command=("python3", "-u", "/app/remote_runner.py", "--job", JOB_ID),
+        environment={"KERAS_BACKEND": "jax", "PRICE": "5$(each)"},
+        environment_secret="kn-train-0a1b2c3-env",
+        secret_variables=(
+            SecretVariable(variable="KINETIC_SIGNING_KEY", secret="kinetic-key", key="key"),
+        ),
+        files=(
+            MountedFile(config_map="kn-runner-0123", key="runner.py", path="/app/remote_runner.py"),
+        ),
+        resources=Resources(cpu="4", memory="16Gi", shared_memory="8Gi"),
+        grace=timedelta(minutes=1),
+        service_account="kinetic",
+        volumes=fuse_volumes([SETS], Location("gs", "jobs")),
+        labels={"team": "vision", "kueue.x-k8s.io/queue-name": "research"},
+        about={"function": "train", "source": "train:main.<locals>.step"},
+    ),
+)
 POD = PodSpec(
     job_id="tpu-v6e-16-train-20261122-101500-0a1b2c3",
     accelerator=parse_accelerator("v6e-16:spot"),
@@ -65,6 +110,7 @@ OTHER_COMPONENTS = PathwaysComponents(
 )
 ONE_HOST = replace(POD, accelerator=parse_accelerator("v5litepod-2x4"), overrides={})
 SPECS: dict[str, WorkloadSpec] = {
+    "job": FULL,
     "indexed job": IndexedJobSpec(name=NAME, pod=POD),
     "jobset": JobSetSpec(name=NAME, pod=POD),
     "jobset, suspended, older, on any nodes": JobSetSpec(
@@ -83,7 +129,7 @@ SPECS: dict[str, WorkloadSpec] = {
 
 
 def rendered() -> dict[str, Manifest]:
-    return {name: workload_manifest(spec) for name, spec in SPECS.items()}
+    return {name: workload_manifest(each) for name, each in {"small job": SMALL, **SPECS}.items()}
 
 
 def core_parts(manifest: Manifest) -> Iterator[Manifest]:
@@ -184,17 +230,17 @@ RESTART = "RestartJobSetAndIgnoreMaxRestarts"
 def test_disruptions_are_not_counted_and_failures_of_preparation_are_not_retried(
     form: str, disrupted: str, failed: str, not_prepared: str, bad_node: str
 ) -> None:
-    specs = {"job": JobSpec(name=NAME, pod=ONE_HOST), **SPECS}
-    manifest = workload_manifest(specs[form])
+    manifest = workload_manifest(SPECS[form])
 
     assert after(manifest, 143, disrupted=True) == disrupted
     assert [after(manifest, code) for code in (1, 2, 4)] == [failed, not_prepared, bad_node]
 
 
 def test_a_finished_workload_is_removed_after_a_week() -> None:
-    for spec in (JobSpec(name=NAME, pod=ONE_HOST), *SPECS.values()):
+    for spec in (SMALL, *SPECS.values()):
         if not isinstance(spec, LeaderWorkerSetSpec):  # It has no end.
-            assert workload_manifest(spec)["spec"]["ttlSecondsAfterFinished"] == 7 * 24 * 3600
+            kept = 3600 if spec is FULL else 7 * 24 * 3600
+            assert workload_manifest(spec)["spec"]["ttlSecondsAfterFinished"] == kept
 
 
 @pytest.mark.parametrize(

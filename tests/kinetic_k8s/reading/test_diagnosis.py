@@ -92,6 +92,7 @@ TPU = "0/3 nodes are available: 3 Insufficient google.com/tpu."
 ROOM = "0/1 nodes are available: 1 Insufficient ephemeral-storage."
 NO_TAG = PULL % "NotFound" + ' "europe-docker.pkg.dev/p/r/i:v403": not found'
 TAINT = "0/1 nodes are available: 1 node(s) had untolerated taint {team: other}."
+POLICY = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
 NO_OBJECT = "CreateContainerConfigError"
 SUBMIT_AGAIN = "Submit the job again"
 CREATE = "Create it, or correct its name in pod_overrides."
@@ -120,6 +121,7 @@ DISRUPTED = {
          "imminent node shutdown", ""),
         (a_job("DeadlineExceeded", message="Job was active longer than specified deadline"), None, [], "deadline",
          "active longer than", ""),
+        (a_job(), None, [an_event("job", "FailedCreate", f"Error creating: {POLICY}")], "pod-security", POLICY, "another namespace"),
         # By a user, or by a submit that was killed before it had created all.
         (a_job(suspend=True), None, [], "suspended", "It is suspended.", "submit it again"),
         (a_job(suspend=True, **QUEUED), None,

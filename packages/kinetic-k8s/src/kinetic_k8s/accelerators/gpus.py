@@ -29,11 +29,6 @@ class GpuType:
             )
         )
 
-    @property
-    def default_count(self) -> int:
-        """The number of GPUs if only the name is written: the smallest that a machine has."""
-        return min(self.machines)
-
     def of(self, count: int) -> Gpu:
         """Return *count* GPUs of this type; *count* must be in `machines`."""
         return Gpu(
@@ -82,9 +77,7 @@ GPU_TYPES: Final = (
     ),
     *(
         GpuType(
-            name=name,
-            label=f"nvidia-tesla-{name}",
-            machines={1: _n1(4), 2: _n1(8), 4: _n1(16)},
+            name=name, label=f"nvidia-tesla-{name}", machines={1: _n1(4), 2: _n1(8), 4: _n1(16)}
         )
         for name in ("p100", "p4")
     ),
@@ -109,33 +102,11 @@ GPU_TYPES: Final = (
         # According to Google, fewer than eight are available as Spot or Flex-start only.
         machines={count: (f"a3-highgpu-{count}g",) for count in (1, 2, 4, 8)},
     ),
-    GpuType(
-        name="h100-mega",
-        label="nvidia-h100-mega-80gb",
-        machines={8: ("a3-megagpu-8g",)},
-    ),
-    GpuType(
-        name="h200",
-        label="nvidia-h200-141gb",
-        machines={8: ("a3-ultragpu-8g",)},
-    ),
-    GpuType(
-        name="b200",
-        label="nvidia-b200",
-        machines={8: ("a4-highgpu-8g",)},
-    ),
-    GpuType(
-        name="gb200",
-        label="nvidia-gb200",
-        machines={4: ("a4x-highgpu-4g",)},
-        arm64=True,
-    ),
-    GpuType(
-        name="gb300",
-        label="nvidia-gb300",
-        machines={4: ("a4x-maxgpu-4g-metal",)},
-        arm64=True,
-    ),
+    GpuType(name="h100-mega", label="nvidia-h100-mega-80gb", machines={8: ("a3-megagpu-8g",)}),
+    GpuType(name="h200", label="nvidia-h200-141gb", machines={8: ("a3-ultragpu-8g",)}),
+    GpuType(name="b200", label="nvidia-b200", machines={8: ("a4-highgpu-8g",)}),
+    GpuType(name="gb200", label="nvidia-gb200", machines={4: ("a4x-highgpu-4g",)}, arm64=True),
+    GpuType(name="gb300", label="nvidia-gb300", machines={4: ("a4x-maxgpu-4g-metal",)}, arm64=True),
     GpuType(
         name="rtx-pro-6000",
         label="nvidia-rtx-pro-6000",

@@ -83,28 +83,29 @@ def _parse(name: str, written: str) -> Accelerator:
             count = int(rest)
             return _most_capable_tpu(count) if family == "tpu" else _most_capable_gpu(count)
     found: Accelerator | None = None
-    if family != "gpu":
-        found = _as_tpu(rest, written)
+    generation, _, size = rest.rpartition("-")
+    if family != "gpu" and rest in TPU_BY_NAME:
+        found = _tpu(TPU_BY_NAME[rest], None, written)
+    elif family != "gpu" and generation in TPU_BY_NAME:
+        found = _tpu(TPU_BY_NAME[generation], size, written)
     if found is None and family != "tpu":
         found = _as_gpu(rest, written)
     return found or _refuse_name(family, rest, written)
-
-
-def _as_tpu(rest: str, written: str) -> Tpu | None:
-    if generation := TPU_BY_NAME.get(rest):
-        return _tpu(generation, None, written)
-    name, dash, size = rest.rpartition("-")
-    if dash and (generation := TPU_BY_NAME.get(name)):
-        return _tpu(generation, size, written)
-    return None
 
 
 def _tpu(generation: TpuGeneration, size: str | None, written: str) -> Tpu:
     if size is None:
         return slices_by_chips(generation.name)[generation.default_chips]
     if _TOPOLOGY.fullmatch(size):
-        return all_slices(generation.name).get(size) or _refuse_topology(
-            generation, dimensions(size), written
+        shapes = all_slices(generation.name)
+        if size in shapes:
+            return shapes[size]
+        sides = sorted(dimensions(size))
+        turned = [tpu for tpu in shapes.values() if sorted(dimensions(tpu.topology)) == sides]
+        same_size = [tpu for tpu in shapes.values() if tpu.chips == prod(sides)]
+        raise UnknownAcceleratorError(
+            f"TPU {generation.name} has no slice of topology {size}.",
+            hint=_there_are(turned or same_size or _nearest(prod(sides), shapes.values())),
         )
     if _COUNT.fullmatch(size):
         chips = int(size)
@@ -125,17 +126,6 @@ def _tpu(generation: TpuGeneration, size: str | None, written: str) -> Tpu:
     )
 
 
-def _refuse_topology(generation: TpuGeneration, sides: tuple[int, ...], written: str) -> NoReturn:
-    slices = all_slices(generation.name)
-    chips = prod(sides)
-    turned = [tpu for tpu in slices.values() if sorted(dimensions(tpu.topology)) == sorted(sides)]
-    same_size = [tpu for tpu in slices.values() if tpu.chips == chips]
-    raise UnknownAcceleratorError(
-        f"TPU {generation.name} has no slice of topology {written.lower().rpartition('-')[2]}.",
-        hint=_there_are(turned or same_size or _nearest(chips, slices.values())),
-    )
-
-
 def _as_gpu(rest: str, written: str) -> Gpu | None:
     if gpu_type := GPU_BY_NAME.get(rest):
         return _gpu(gpu_type, None)
@@ -150,7 +140,7 @@ def _as_gpu(rest: str, written: str) -> Gpu | None:
 
 
 def _gpu(gpu_type: GpuType, count: int | None) -> Gpu:
-    count = gpu_type.default_count if count is None else count
+    count = min(gpu_type.machines) if count is None else count
     if count not in gpu_type.machines:
         raise UnknownAcceleratorError(
             f"No machine has {count} × {gpu_type.name}.",

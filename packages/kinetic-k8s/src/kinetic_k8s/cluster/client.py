@@ -15,9 +15,9 @@ from urllib.parse import quote, urlencode
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from kinetic_k8s.cluster.connection import Access, Connection, Opened
+from kinetic_k8s.cluster.connection import Access, Connection
 from kinetic_k8s.cluster.port_stream import PortStream, open_port
-from kinetic_k8s.cluster.resources import ResourceKind, kind_of
+from kinetic_k8s.cluster.resources import kind_of
 from kinetic_k8s.cluster.streams import Events, Lines
 from kinetic_k8s.cluster.translation import Identity, Refusal, Request, error_of
 from kinetic_k8s.errors import ClusterChangedError, ClusterError, ClusterUnreachableError
@@ -94,21 +94,15 @@ class ApiServer:
 
     def within(self, seconds: float) -> Self:
         """Return the same cluster with a time limit of *seconds* for each call, retries included."""
-        return self._copy(limit=seconds)
+        return self._copy(self._access, limit=seconds)
 
     def in_namespace(self, namespace: str) -> Self:
         """Return another namespace of the same cluster."""
-        return self._copy(access=replace(self._access, namespace=namespace))
+        return self._copy(replace(self._access, namespace=namespace), limit=self._limit)
 
-    def _copy(self, *, limit: float | None = None, access: Access | None = None) -> Self:
-        return type(self)(
-            access or self._access,
-            limit=self._limit if limit is None else limit,
-            page=self._page,
-            clock=self._clock,
-            pause=self._pause,
-            connection=self._connection,
-        )
+    def _copy(self, access: Access, *, limit: float) -> Self:
+        options: dict[str, Any] = {"page": self._page, "clock": self._clock, "pause": self._pause}
+        return type(self)(access, limit=limit, connection=self._connection, **options)
 
     def serves(self, kind: str) -> bool:
         """Return whether the cluster serves *kind*, such as `JobSet`.
@@ -123,8 +117,8 @@ class ApiServer:
         if served is None or (
             found.api not in served and self._clock() >= self._connection.ask_again_at
         ):
-            request = Request(verb="list", resource="apis", kind="API")
-            answer = self._send("GET", request, "/apis")
+            request = Request(verb="list", resource="apis", kind="API", path="/apis")
+            answer = self._send("GET", request)
             if answer.refusal is not None:
                 raise error_of(answer.refusal, request, self.identity)
             groups = answer.manifest().get("groups")
@@ -148,40 +142,37 @@ class ApiServer:
             RefusedError: A quota or a policy of the cluster refused it.
             NamespaceNotFoundError: The namespace does not exist.
         """
-        kind = kind_of(manifest["kind"])
-        request = self._request("create", kind, manifest["metadata"].get("name", ""))
+        request = self._request("create", manifest["kind"])
+        request = replace(request, name=manifest["metadata"].get("name", ""))
         query = {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
-        answer = self._send("POST", request, self._path(kind), query, body=manifest)
+        answer = self._send("POST", request, query, body=manifest)
         if answer.refusal is None:
             return answer.manifest()
         if answer.refusal.reason == "AlreadyExists" and answer.repeated:
             # An earlier try of this request may have succeeded although its response was lost.
-            found = self.get(kind.kind, request.name)
+            found = self.get(request.kind, request.name)
             if found is not None and _covers(found["metadata"], manifest["metadata"]):
                 return found
         raise error_of(answer.refusal, request, self.identity)
 
     def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
         """Return an object, or None if it does not exist; *brief*: its metadata only."""
-        found = kind_of(kind)
-        request = self._request("get", found, name)
-        answer = self._send("GET", request, self._path(found, name), brief=brief)
+        request = self._request("get", kind, name)
+        answer = self._send("GET", request, brief=brief)
         return self._manifest_or_none(answer, request)
 
     def list(
         self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
     ) -> list[Manifest]:
         """Return the objects that match the selectors; *everywhere*: of all namespaces."""
-        found = kind_of(kind)
-        request = self._request("list", found, everywhere=everywhere)
-        path = self._path(found, everywhere=everywhere)
+        request = self._request("list", kind, everywhere=everywhere)
         query = {**_selectors(labels, fields), "limit": str(self._page)}
         deadline = self._clock() + self._limit
         items: list[Manifest] = []
         page = ""
         while True:
             more = {"continue": page} if page else {}
-            answer = self._send("GET", request, path, query | more, deadline=deadline)
+            answer = self._send("GET", request, query | more, deadline=deadline)
             if answer.status == 410 and page:
                 # The next page has expired: list again from the start.
                 items, page = [], ""
@@ -194,8 +185,8 @@ class ApiServer:
             if not page:
                 break
         for item in items:  # Items of a list do not name their kind.
-            item.setdefault("apiVersion", found.api)
-            item.setdefault("kind", found.kind)
+            item.setdefault("apiVersion", kind_of(kind).api)
+            item.setdefault("kind", kind)
         return items
 
     def patch(
@@ -215,12 +206,10 @@ class ApiServer:
             ConflictError: *change* names a resource version that is no longer the object's.
             InvalidManifestError: The change is not accepted.
         """
-        found = kind_of(kind)
-        request = self._request("patch", found, name)
+        request = self._request("patch", kind, name)
         answer = self._send(
             "PATCH",
             request,
-            self._path(found, name),
             {"fieldValidation": "Strict"},
             body=change,
             content_type=_MERGE[merge],
@@ -251,8 +240,7 @@ class ApiServer:
         Raises:
             ConflictError: The object has another *uid*.
         """
-        found = kind_of(kind)
-        request = self._request("delete", found, name)
+        request = self._request("delete", kind, name)
         body: Manifest = {"propagationPolicy": propagation}
         if grace is not None:
             body["gracePeriodSeconds"] = grace
@@ -262,7 +250,7 @@ class ApiServer:
             body["dryRun"] = ["All"]
         # What is on the way may drop the body of a DELETE.
         query = {"dryRun": "All"} if dry_run else {}
-        answer = self._send("DELETE", request, self._path(found, name), query, body=body)
+        answer = self._send("DELETE", request, query, body=body)
         # If the object is absent after a retry, an earlier try may have deleted it.
         return self._manifest_or_none(answer, request) is not None or answer.repeated
 
@@ -289,8 +277,7 @@ class ApiServer:
         Raises:
             InvalidManifestError: The server does not support *marked*, as before Kubernetes 1.34.
         """
-        found = kind_of(kind)
-        request = self._request("watch", found)
+        request = self._request("watch", kind)
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -299,8 +286,8 @@ class ApiServer:
         }
         if marked:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        with self._stream(request, self._path(found), query) as response:
-            yield Events(response, request, self.identity)
+        with self._stream(request, query) as response:
+            yield Events(Lines(response, request, self.identity))
 
     @contextmanager
     def log(
@@ -325,8 +312,8 @@ class ApiServer:
             LogNotReadyError: The container has not started yet.
             ObjectGoneError: The pod does not exist.
         """
-        found = kind_of("Pod")
-        request = replace(self._request("get", found, pod), resource="pods/log")
+        request = self._request("get", "Pod", pod)
+        request = replace(request, resource="pods/log", path=f"{request.path}/log")
         query = {"container": container, "timestamps": "true"}
         if follow:
             query["follow"] = "true"
@@ -336,8 +323,7 @@ class ApiServer:
             query["tailLines"] = str(tail)
         # A program may print nothing for hours, and a log has no bookmarks.
         silence = None if follow else SILENCE_LIMIT
-        path = f"{self._path(found, pod)}/log"
-        with self._stream(request, path, query, silence=silence) as response:
+        with self._stream(request, query, silence=silence) as response:
             yield Lines(response, request, self.identity)
 
     def open_port(self, pod: str, port: int) -> PortStream:
@@ -348,17 +334,15 @@ class ApiServer:
         Raises:
             ObjectGoneError: The pod does not exist.
         """
-        found = kind_of("Pod")
+        request = self._request("get", "Pod", pod)
+        path = f"{request.path}/portforward?ports={port}"
         request = replace(
-            self._request("get", found, pod),
-            resource="pods/portforward",
-            kind=f"port {port} of Pod",
+            request, resource="pods/portforward", kind=f"port {port} of Pod", path=path
         )
-        path = _with_query(f"{self._path(found, pod)}/portforward", {"ports": str(port)})
         limit = min(CONNECT_LIMIT, self._limit)
         for last in (False, True):
             opened = self._connection.opened()
-            answer = open_port(opened, path, request, self.identity, limit=limit)
+            answer = open_port(opened, request, self.identity, limit=limit)
             if isinstance(answer, PortStream):
                 return answer
             if answer.status != 401 or last:
@@ -367,26 +351,20 @@ class ApiServer:
         raise AssertionError
 
     def _request(
-        self, verb: str, kind: ResourceKind, name: str = "", *, everywhere: bool = False
+        self, verb: str, kind: str, name: str = "", *, everywhere: bool = False
     ) -> Request:
-        namespace = self._access.namespace if kind.namespaced and not everywhere else ""
+        found = kind_of(kind)
+        namespace = self._access.namespace if found.namespaced and not everywhere else ""
+        parts = [found.root, *(("namespaces", namespace) if namespace else ()), found.plural]
         return Request(
             verb=verb,
-            resource=kind.in_roles,
-            kind=kind.kind,
+            resource=found.in_roles,
+            kind=kind,
+            path="/".join((*parts, quote(name, safe="")) if name else parts),
             name=name,
             namespace=namespace,
             everywhere=everywhere,
         )
-
-    def _path(self, kind: ResourceKind, name: str = "", *, everywhere: bool = False) -> str:
-        parts = [kind.root]
-        if kind.namespaced and not everywhere:
-            parts += ["namespaces", quote(self._access.namespace, safe="")]
-        parts.append(kind.plural)
-        if name:
-            parts.append(quote(name, safe=""))
-        return "/".join(parts)
 
     def _manifest_or_none(self, answer: _Answer, request: Request) -> Manifest | None:
         if answer.refusal is None:
@@ -399,7 +377,6 @@ class ApiServer:
         self,
         method: str,
         request: Request,
-        path: str,
         query: Mapping[str, str] | None = None,
         *,
         body: Manifest | None = None,
@@ -409,6 +386,7 @@ class ApiServer:
     ) -> _Answer:
         """Send a request; retry after transient failures until the time limit."""
         deadline = self._clock() + self._limit if deadline is None else deadline
+        url = f"{request.path}?{urlencode(query)}" if query else request.path
         headers = {"Accept": _BRIEF if brief else "application/json"}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -424,7 +402,7 @@ class ApiServer:
             try:
                 response = opened.request(
                     method,
-                    _with_query(path, query),
+                    url,
                     body=None if body is None else json.dumps(body).encode(),
                     headers=headers,
                     timeout=urllib3.Timeout(
@@ -435,11 +413,13 @@ class ApiServer:
                 self._connection.clock.note(response.headers.get("Date"), sent, time.time())
             except HTTPError as error:
                 if not moved:
-                    moved, found = True, self._looked_up(opened, left)
-                    if found is True:
-                        repeated = True
-                        continue
-                    changed = found or None
+                    moved = True
+                    try:
+                        if self._connection.moved(opened, limit=left):
+                            repeated = True
+                            continue
+                    except ClusterChangedError as found:  # The first cluster may respond again.
+                        changed = found
                 if is_untrusted(error):
                     raise changed or self._no_connection(request, error) from error
                 problem, cause = cause_text(error), error
@@ -475,16 +455,6 @@ class ApiServer:
                 ) from cause
             self._pause(wait)
 
-    def _looked_up(self, failed: Opened, limit: float) -> bool | ClusterChangedError:
-        """Return whether the cluster has moved, or the error if there is another one in its place.
-
-        The error is not raised, because the first cluster may respond again.
-        """
-        try:
-            return self._connection.moved(failed, limit=limit)
-        except ClusterChangedError as error:
-            return error
-
     def _retries_of_rejection(self, status: int, request: Request) -> int:
         """Return how often a rejected request is retried, `_RBAC_LOAD_SECONDS` apart."""
         if request.right not in self._connection.permitted:
@@ -496,7 +466,6 @@ class ApiServer:
     def _stream(
         self,
         request: Request,
-        path: str,
         query: Mapping[str, str],
         *,
         silence: float | None = STREAM_SILENCE_LIMIT,
@@ -508,7 +477,7 @@ class ApiServer:
             try:
                 response = opened.request(
                     "GET",
-                    _with_query(path, query),
+                    f"{request.path}?{urlencode(query)}",
                     timeout=urllib3.Timeout(connect=min(CONNECT_LIMIT, self._limit), read=silence),
                     stream=True,
                 )
@@ -573,10 +542,6 @@ class _Answer:
                 hint="Log in to the network, or check the address.",
             )
         return found
-
-
-def _with_query(path: str, query: Mapping[str, str] | None) -> str:
-    return f"{path}?{urlencode(query)}" if query else path
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:

@@ -129,16 +129,7 @@ def _shared(access: Access, key: tuple[object, ...], limit: float) -> ApiServer:
 def access_in_pod(
     environment: Mapping[str, str], *, namespace: str | None = None, account: Path = ACCOUNT
 ) -> Access:
-    """Return the address of the pod's own cluster, and how to authenticate as its service account.
-
-    Args:
-        environment: The pod's environment.
-        namespace: None: the pod's own.
-        account: The folder with the token, the certificates and the namespace of the service account.
-
-    Raises:
-        UnknownClusterError: This is no pod, or it has no service account.
-    """
+    """Return how the pod's own cluster is reached; see `connect_in_pod`. *account* is its folder of files."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     port = environment.get("KUBERNETES_SERVICE_PORT") or "443"
     if not host:
@@ -153,22 +144,21 @@ def access_in_pod(
             f"This pod has no service account for the API server: {error}.",
             hint="Leave automountServiceAccountToken: false out of the pod and of its service account.",
         ) from error
+
+    def credentials() -> Credentials:
+        try:
+            token = (account / "token").read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise NotAuthenticatedError(
+                f"The token of this pod's service account cannot be read: {error}."
+            ) from error
+        headers = {"Authorization": f"Bearer {token}"}
+        return Credentials(headers=headers, renew_at=datetime.now(UTC) + _READ_AGAIN)
+
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        credentials=lambda: _pod_credentials(account / "token"),
+        credentials=credentials,
         namespace=namespace or own,
         ca=ca,
         title="the cluster of this pod",
-    )
-
-
-def _pod_credentials(path: Path) -> Credentials:
-    try:
-        token = path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise NotAuthenticatedError(
-            f"The token of this pod's service account cannot be read: {error}."
-        ) from error
-    return Credentials(
-        headers={"Authorization": f"Bearer {token}"}, renew_at=datetime.now(UTC) + _READ_AGAIN
     )

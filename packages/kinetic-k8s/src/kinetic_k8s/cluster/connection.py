@@ -7,10 +7,9 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -88,7 +87,8 @@ class Access:
 
     def is_at(self, other: Access) -> bool:
         """Return whether *other* has the same address and the same certificates."""
-        return self._address == other._address
+        address = (self.server, self.ca, self.server_name)
+        return address == (other.server, other.ca, other.server_name)
 
     def check_same_cluster(self, found: Access) -> None:
         """Raise an error unless *found*, to which the same context or name leads now, is this cluster.
@@ -116,10 +116,6 @@ class Access:
             hint="What runs in the first cluster is still there, and may cost money. To reach it, let the "
             "context or the name lead to it again; to use the other cluster, start a new process.",
         )
-
-    @property
-    def _address(self) -> tuple[str, str | None, str | None]:
-        return self.server, self.ca, self.server_name
 
     @property
     def _authority(self) -> tuple[str | None, str | None, str]:
@@ -191,8 +187,8 @@ class Connection:
         """The API versions that the server serves, such as `batch/v1`; None: not asked yet."""
         self.ask_again_at = 0.0
         """When the server is asked again for a kind that it did not serve, by the clock of `ApiServer`."""
-        self._certificate: tuple[bytes, ...] | None = None
-        """The contents of the client certificate's files; empty without a certificate."""
+        self._certified = False
+        """Whether the connections use a client certificate, whose files may be written anew in place."""
         self._renew_at: datetime | None = None
         self._authenticated = False
         """Whether the latest credentials were not anonymous."""
@@ -329,43 +325,26 @@ class Connection:
         return found
 
     def _open(self, credentials: Credentials) -> Opened:
-        access = self._access
-        server, headers = access.server.rstrip("/"), HTTPHeaderDict(credentials.headers)
-        certificate = _contents(credentials.certificate or ())
-        if (
-            self._opened is not None
-            and certificate is not None
-            and certificate == self._certificate
-        ):
+        access, headers = self._access, HTTPHeaderDict(credentials.headers)
+        certified = credentials.certificate is not None
+        if self._opened is not None and not certified and not self._certified:
             return replace(self._opened, headers=headers)
-        self._certificate = certificate
+        self._certified = certified
         context = _tls(access, credentials)
-        name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
         options: dict[str, Any] = {
             "maxsize": 16,
             "ssl_context": context,
+            "server_hostname": access.server_name,
+            "assert_hostname": access.server_name,
             "socket_options": [*HTTPConnection.default_socket_options, *_KEEPALIVE],
-            **(name if access.server_name else {}),
         }
         pool = (
             urllib3.ProxyManager(access.proxy, proxy_headers=proxy_headers(access.proxy), **options)
             if access.proxy
             else urllib3.PoolManager(**options)
         )
-        return Opened(
-            pool,
-            server,
-            headers,
-            dial=lambda timeout: _dial(access, context, timeout),
-        )
-
-
-def _contents(paths: Iterable[str]) -> tuple[bytes, ...] | None:
-    """Return what the files contain, which may be written anew in place; None if one cannot be read."""
-    try:
-        return tuple(Path(path).read_bytes() for path in paths)
-    except OSError:
-        return None
+        server = access.server.rstrip("/")
+        return Opened(pool, server, headers, lambda timeout: _dial(access, context, timeout))
 
 
 def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.socket:
@@ -380,8 +359,8 @@ def _dial(access: Access, context: ssl.SSLContext, timeout: float) -> socket.soc
         "proxy": proxy,
     }
     if secure:
-        name = {"server_hostname": access.server_name, "assert_hostname": access.server_name}
-        options |= {"ssl_context": context, **(name if access.server_name else {})}
+        options["ssl_context"] = context
+        options["server_hostname"] = options["assert_hostname"] = access.server_name
     kind = HTTPSConnection if secure else HTTPConnection
     if access.proxy is None or proxy is None:
         connection = kind(host, port, **options)
@@ -426,13 +405,12 @@ def _tls(access: Access, credentials: Credentials) -> ssl.SSLContext:
     return context
 
 
-def _keepalive() -> list[tuple[int, int, int]]:
-    """Return socket options that detect a lost peer within two minutes."""
-    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):  # macOS has other names.
-            options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
-    return options
-
-
-_KEEPALIVE: Final = _keepalive()
+_KEEPALIVE: Final = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+        if hasattr(socket, name)  # macOS has other names.
+    ),
+]
+"""Socket options that detect a lost peer within two minutes."""

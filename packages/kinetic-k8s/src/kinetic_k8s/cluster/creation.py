@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
@@ -100,7 +100,12 @@ def check_workload(
         InvalidRequestError: It cannot be rendered.
     """
     manifest = workload_manifest(spec)
-    drafts = list(_drafts(spec, environment=environment, runner=runner))
+    needed = {
+        "Service": isinstance(spec, IndexedJobSpec),
+        "Secret": environment,
+        "ConfigMap": runner,
+    }
+    drafts = [_draft(kind, spec.name) for kind, needs in needed.items() if needs]
     alike = json.dumps([manifest, drafts], sort_keys=True).replace(spec.pod.job_id, "")
     checked = (cluster.identity, hashlib.sha256(alike.encode()).digest())
     if checked in _ACCEPTED:
@@ -125,23 +130,14 @@ def check_secret(cluster: ApiServer) -> None:
     """
     checked = (cluster.identity, b"Secret")
     if checked not in _ACCEPTED:
-        cluster.create({**_draft("kn-check"), "kind": "Secret"}, dry_run=True)
+        cluster.create(_draft("Secret", "kn-check"), dry_run=True)
         _ACCEPTED.add(checked)
 
 
-def _draft(name: str) -> Manifest:
-    return {"apiVersion": "v1", "metadata": {"name": name}}
-
-
-def _drafts(spec: WorkloadSpec, *, environment: bool, runner: bool) -> Iterator[Manifest]:
-    """Iterate over minimal objects of the kinds that `create_workload` creates beside the workload."""
-    draft = _draft(spec.name)
-    if isinstance(spec, IndexedJobSpec):
-        yield {**draft, "kind": "Service", "spec": {"clusterIP": "None"}}
-    if environment:
-        yield {**draft, "kind": "Secret"}
-    if runner:
-        yield {**draft, "kind": "ConfigMap"}
+def _draft(kind: str, name: str) -> Manifest:
+    """Return a minimal object of a kind that `create_workload` creates beside the workload."""
+    draft: Manifest = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+    return draft | ({"spec": {"clusterIP": "None"}} if kind == "Service" else {})
 
 
 def create_workload(
@@ -182,7 +178,12 @@ def create_workload(
         if runner is not None:
             _ensure_runner(cluster, runner, job)
         if hold:
-            job = _resume(cluster, spec, queued=QUEUE in job["metadata"]["labels"])
+            change: Manifest = {"metadata": {"annotations": {HELD: None}}}
+            if QUEUE not in job["metadata"]["labels"]:  # A webhook may have queued it.
+                resumed = {"replicas": 1} if spec.kind == "LeaderWorkerSet" else {"suspend": False}
+                change["spec"] = resumed
+            # Custom resources accept no strategic merge patch.
+            job = cluster.patch(spec.kind, spec.name, change, merge="plain")
         elif clock() - started > LONG:
             job = cluster.get(spec.kind, spec.name)
         if job is None:
@@ -191,10 +192,14 @@ def create_workload(
                 hint="Another client took the submit for an interrupted one, or somebody deleted it. Submit it again.",
             )
     except BaseException as error:
-        # A Job that existed before was not created here. If `_undo` fails too, the first error matters.
+        # A Job that existed before was not created here. If its deletion fails too, the first error matters.
         if job is not None or not isinstance(error, AlreadyExistsError):
             with suppress(ClusterError):
-                _undo(cluster.within(UNDO_LIMIT), spec)
+                undo = cluster.within(UNDO_LIMIT)
+                # Its creation is uncertain. Its other objects are deleted with it.
+                found = undo.get(spec.kind, spec.name, brief=True) or {"metadata": {}}
+                if (found["metadata"].get("labels") or {}).get(JOB_ID) == spec.pod.job_id:
+                    undo.delete(spec.kind, spec.name, uid=found["metadata"]["uid"])
         raise
     return job
 
@@ -209,17 +214,22 @@ def _create(
 ) -> Manifest:
     """Create the workload, *held* with that annotation; if it is a JobSet of an older version, without the rules that this lacks."""
     server = cluster.identity.server
-    if not isinstance(spec, JobSetSpec) or not spec.distinguishes_exit_codes:
-        return cluster.create(_manifest(spec, held=held), dry_run=dry_run)
+
+    def create(spec: WorkloadSpec) -> Manifest:
+        manifest = workload_manifest(spec)
+        if held:
+            manifest["metadata"].setdefault("annotations", {})[HELD] = "true"
+        return cluster.create(manifest, dry_run=dry_run)
+
+    if not isinstance(spec, JobSetSpec):
+        return create(spec)
     older = replace(spec, distinguishes_exit_codes=False)
-    if server in _OLDER_JOBSETS:
-        return cluster.create(_manifest(older, held=held), dry_run=dry_run)
     try:
-        return cluster.create(_manifest(spec, held=held), dry_run=dry_run)
+        return create(older if server in _OLDER_JOBSETS else spec)
     except InvalidManifestError as error:
         if MESSAGE_PATTERNS not in error.message:
             raise
-    found = cluster.create(_manifest(older, held=held), dry_run=dry_run)
+    found = create(older)
     if server not in _OLDER_JOBSETS:
         _OLDER_JOBSETS.add(server)
         notify(
@@ -227,30 +237,6 @@ def _create(
             "0.12 has: a job that could not be prepared uses up its retries before it fails."
         )
     return found
-
-
-def _manifest(spec: WorkloadSpec, *, held: bool) -> Manifest:
-    manifest = workload_manifest(spec)
-    if held:
-        manifest["metadata"].setdefault("annotations", {})[HELD] = "true"
-    return manifest
-
-
-def _resume(cluster: ApiServer, spec: WorkloadSpec, *, queued: bool) -> Manifest | None:
-    """Resume the workload, unless a webhook has *queued* it; return None if it does not exist any more."""
-    change: Manifest = {"metadata": {"annotations": {HELD: None}}}
-    if not queued:
-        change["spec"] = {"replicas": 1} if spec.kind == "LeaderWorkerSet" else {"suspend": False}
-    # Custom resources accept no strategic merge patch.
-    return cluster.patch(spec.kind, spec.name, change, merge="plain")
-
-
-def _undo(cluster: ApiServer, spec: WorkloadSpec) -> None:
-    """Delete the workload of *spec*, even if its creation is uncertain; its other objects are deleted with it."""
-    found = cluster.get(spec.kind, spec.name, brief=True)
-    if found is None or (found["metadata"].get("labels") or {}).get(JOB_ID) != spec.pod.job_id:
-        return
-    cluster.delete(spec.kind, spec.name, uid=found["metadata"]["uid"])
 
 
 def _ensure_runner(cluster: ApiServer, runner: Runner, job: Manifest) -> None:

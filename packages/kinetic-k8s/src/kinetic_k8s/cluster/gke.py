@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import threading
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
@@ -87,10 +86,19 @@ class GkeCluster:
 
     def access(self, namespace: str) -> Access:
         """Return how its API server is reached, as the user of the Application Default Credentials."""
+        first = iter([self.credentials])
+
+        def credentials() -> Credentials:
+            # Later ones are those of that moment, so that a login during a wait is noticed.
+            known = next(first, None)
+            with _google_errors():
+                found = known if known is not None and known.valid else fresh_credentials(SCOPES)
+            headers = {"Authorization": f"Bearer {found.token}"}
+            return Credentials(headers=headers, renew_at=renewal_time(found))
 
         return Access(
             server=self.server,
-            credentials=GoogleCredentials(self.credentials),
+            credentials=credentials,
             namespace=namespace,
             ca=self.ca,
             proxy=proxy_of_environment(self.server),
@@ -111,21 +119,11 @@ class GkeApi:
 
     def __init__(self, endpoint: str | None = None) -> None:
         self._endpoint = endpoint
-        self._lock = threading.Lock()
         self._found: dict[tuple[str, str, str], GkeCluster] = {}
 
     def cluster(self, project: str, location: str, name: str) -> GkeCluster:
-        """Return a cluster; the GKE API is asked only for the first time.
-
-        Raises:
-            UnknownClusterError: There is no such cluster; the hint names those that exist.
-            NotAuthenticatedError: There are no credentials, or they have expired.
-            NotPermittedError: The user may not see the cluster; the hint names the role.
-            ServiceDisabledError: The GKE API is not enabled in the project.
-            ClusterUnreachableError: The GKE API did not respond, or the cluster has no address yet.
-        """
-        with self._lock:
-            found = self._found.get((project, location, name))
+        """Return a cluster; the GKE API is asked only for the first time. See `connect_to_gke` for its errors."""
+        found = self._found.get((project, location, name))
         return found or self.look_up(project, location, name)
 
     def look_up(self, project: str, location: str, name: str, limit: float = _LIMIT) -> GkeCluster:
@@ -145,8 +143,7 @@ class GkeApi:
             ):
                 described = client.get_cluster(name=path, **_within(end))
             if described is None:
-                with self._lock:
-                    self._found.pop((project, location, name), None)
+                self._found.pop((project, location, name), None)
                 raise UnknownClusterError(
                     f"There is no GKE cluster {name!r} in {location} of the project {project!r}.",
                     hint=_others(client, project, name, end),
@@ -154,8 +151,7 @@ class GkeApi:
         found = cluster_of(
             described, project, credentials, partial(self.look_up, project, location, name)
         )
-        with self._lock:
-            self._found[project, location, name] = found
+        self._found[project, location, name] = found
         return found
 
 
@@ -213,16 +209,9 @@ def _address(described: Any) -> tuple[str, str | None]:
         return f"https://{dns.endpoint}", None
     if not address or not ca:
         return "", None
-    return f"https://{_with_port(address)}", b64decode(ca).decode("ascii")
-
-
-def _with_port(address: str) -> str:
-    """Return *address* as `HOST:PORT`; an IPv6 address gets brackets."""
-    if address.startswith("["):
-        return address if "]:" in address else f"{address}:443"
-    if address.count(":") > 1:
-        return f"[{address}]:443"
-    return address if ":" in address else f"{address}:443"
+    if address.count(":") != 1:  # Otherwise it has a port.
+        address = f"[{address}]:443" if ":" in address else f"{address}:443"
+    return f"https://{address}", b64decode(ca).decode("ascii")
 
 
 def _pool_of(pool: Any, described: Any) -> NodePool:
@@ -337,31 +326,6 @@ def _message(error: Exception) -> str:
     cause = error.__cause__ if isinstance(error.__cause__, GoogleAuthError) else error
     text = getattr(cause, "message", None) or str(cause)
     return " ".join(str(text).split())[:500].rstrip(".")
-
-
-class GoogleCredentials:
-    """Returns a new token at each call, with the Application Default Credentials of that moment.
-
-    So a login during a wait is noticed. The first call returns the token of *known*, if it is still valid.
-    """
-
-    def __init__(self, known: Any = None) -> None:
-        self._lock = threading.Lock()
-        self._known = known
-
-    def __call__(self) -> Credentials:
-        """Return a token with the time of its renewal.
-
-        Raises:
-            NotAuthenticatedError: There are no credentials, or they have expired.
-            ClusterUnreachableError: The token service did not respond.
-        """
-        with self._lock:
-            known, self._known = self._known, None
-        with _google_errors():
-            found = known if known is not None and known.valid else fresh_credentials(SCOPES)
-        headers = {"Authorization": f"Bearer {found.token}"}
-        return Credentials(headers=headers, renew_at=renewal_time(found))
 
 
 def _google_errors() -> AbstractContextManager[None]:

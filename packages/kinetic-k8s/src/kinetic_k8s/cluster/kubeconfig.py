@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import ssl
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,54 +24,38 @@ _LOADED: Final = ("username", "client-certificate", "client-certificate-data")
 """Fields of a user that `kubernetes` understands for us; importing it takes 0.2 s. A token is sent as it is."""
 _IN_HEADER_NAMES: Final = "!#$&'*+^`|"
 """Characters of the names of headers that `quote` would escape."""
-_TEXT: Final = re.compile("[^\0\ud800-\udfff]*")
-_LINE: Final = re.compile("[^\0-\x1f\x7f\ud800-\udfff]*")
-_BASE64: Final = re.compile(
-    r"\s*(([\w+/]\s*){4})*(([\w+/]\s*){2}=\s*=\s*|([\w+/]\s*){3}=\s*)?", re.ASCII
-)
-_ANY: Final = object()
-_SHAPES: Final[dict[Any, str]] = {
-    _TEXT: "text",
-    _LINE: "text of one line",
-    _BASE64: "text in base64",
-    bool: "boolean",
-    list: "list",
-    dict: "object",
-}
-"""What a field may be, and how messages call it."""
-_CONTEXT: Final = {"cluster": _LINE, "user": _LINE, "namespace": _LINE}
+_KINDS: Final = {str: "text", bool: "boolean", list: "list", dict: "object"}
+"""How messages call the types of fields."""
+_ANY: Final = object
 _CLUSTER: Final = {
-    **dict.fromkeys(("server", "proxy-url", "tls-server-name"), _LINE),
+    **dict.fromkeys(("server", "proxy-url", "tls-server-name"), str),
     **dict.fromkeys(("insecure-skip-tls-verify", "disable-compression"), bool),
-    "certificate-authority": _TEXT,
-    "certificate-authority-data": _BASE64,
-    "extensions": [{"name": _LINE, "extension": _ANY}],
+    **dict.fromkeys(("certificate-authority", "certificate-authority-data"), str),
+    "extensions": [{"name": str, "extension": _ANY}],
 }
 _PLUGIN: Final = {
-    **dict.fromkeys(("apiVersion", "command", "installHint"), _TEXT),
-    "args": [_TEXT],
-    "env": [{"name": _TEXT, "value": _TEXT}],
+    **dict.fromkeys(("apiVersion", "command", "installHint"), str),
+    "args": [str],
+    "env": [{"name": str, "value": str}],
     "provideClusterInfo": bool,
 }
 _USER: Final = {
-    **dict.fromkeys((*_LOADED, "password", "client-key", "token", "tokenFile"), _TEXT),
-    **dict.fromkeys(("client-certificate-data", "client-key-data"), _BASE64),
+    **dict.fromkeys((*_LOADED, "password", "client-key", "client-key-data"), str),
+    **dict.fromkeys(("token", "tokenFile", "as", "as-uid"), str),
     "exec": _PLUGIN,
-    "auth-provider": {"name": _LINE, "config": {"id-token": _TEXT}},
-    "as": _LINE,
-    "as-uid": _LINE,
-    "as-groups": [_LINE],
-    "as-user-extra": {_LINE: [_LINE]},
+    "auth-provider": {"name": str, "config": {"id-token": str}},
+    "as-groups": [str],
+    "as-user-extra": {_ANY: [str]},
 }
 _FILE: Final = {
-    "current-context": _LINE,
-    "contexts": [{"name": _LINE, "context": _CONTEXT}],
-    "clusters": [{"name": _LINE, "cluster": _CLUSTER}],
-    "users": [{"name": _LINE, "user": _USER}],
+    "current-context": str,
+    "contexts": [{"name": str, "context": dict.fromkeys(("cluster", "user", "namespace"), str)}],
+    "clusters": [{"name": str, "cluster": _CLUSTER}],
+    "users": [{"name": str, "user": _USER}],
 }
-"""The fields that are read. As for `kubectl`, one of another shape makes the file invalid."""
+"""The fields that are read. As for `kubectl`, one of another type makes the file invalid."""
 _STATUS: Final = dict.fromkeys(
-    ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp"), _TEXT
+    ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp"), str
 )
 """The fields of a plugin's answer that are read."""
 
@@ -187,27 +169,24 @@ class _Kubeconfig:
             if name := file.fields.get("current-context"):
                 return str(name)
         raise UnknownContextError(
-            f"The kubeconfig {self.paths} has no current context.", hint=self._contexts_hint()
+            f"The kubeconfig {self.paths} has no current context.", hint=self._hint("")
         )
 
     def entry(self, kind: str, name: str) -> _Entry:
         """Return the *kind* of that name."""
-        for each, file in self._entries(kind):
-            if each.get("name") == name:
-                return _Entry(each.get(kind, {}), file)
-        raise UnknownContextError(
-            f"The kubeconfig {self.paths} has no {kind} {name!r}.",
-            hint=self._contexts_hint(name if kind == "context" else ""),
-        )
-
-    def _entries(self, kind: str) -> Iterator[tuple[dict[str, Any], Path]]:
         for file in self.files:
             for each in file.fields.get(f"{kind}s", ()):
-                yield each, file.file
+                if each.get("name") == name:
+                    return _Entry(each.get(kind, {}), file.file)
+        raise UnknownContextError(
+            f"The kubeconfig {self.paths} has no {kind} {name!r}.",
+            hint=self._hint(name if kind == "context" else ""),
+        )
 
-    def _contexts_hint(self, wanted: str = "") -> str:
+    def _hint(self, wanted: str) -> str:
         """Return a hint with the contexts that are similar to *wanted*, or else with all."""
-        names = sorted({str(each.get("name")) for each, _ in self._entries("context")})
+        contexts = [each for file in self.files for each in file.fields.get("contexts", ())]
+        names = sorted({each.get("name", "") for each in contexts})
         if near := difflib.get_close_matches(wanted, names, n=3):
             return f"Did you mean {' or '.join(map(repr, near))}?"
         return f"Its contexts are: {', '.join(names) or 'none'}."
@@ -217,28 +196,25 @@ def _checked(value: Any, shape: Any, name: str = "") -> Any:
     """Return what *shape* has of *value*; null counts as absent.
 
     Raises:
-        InvalidRequestError: *name*, or a part of it, has another shape. Its value may be a secret, and is not shown.
+        InvalidRequestError: *name*, or a part of it, has another type. Its value may be a secret, and is not shown.
     """
-    if isinstance(shape, dict) and isinstance(value, dict):
-        if _LINE in shape:
-            shape = {_checked(each, _LINE, f"{name}.{each!r}"): shape[_LINE] for each in value}
+    kind: Any = type(shape) if isinstance(shape, (dict, list)) else shape
+    if not isinstance(value, kind):
+        raise InvalidRequestError(f"{f'`{name}`' if name else 'it'} is no {_KINDS[kind]}")
+    if isinstance(shape, dict):
+        fields = dict.fromkeys(value, shape[_ANY]) if _ANY in shape else shape
         return {
             key: _checked(value[key], each, f"{name}.{key}".lstrip("."))
-            for key, each in shape.items()
+            for key, each in fields.items()
             if value.get(key) is not None
         }
-    if isinstance(shape, list) and isinstance(value, list):
+    if isinstance(shape, list):
         return [
             _checked(each, shape[0], f"{name}[{i}]")
             for i, each in enumerate(value)
             if each is not None
         ]
-    if isinstance(shape, re.Pattern) and isinstance(value, str) and shape.fullmatch(value):
-        return value
-    if shape is _ANY or (shape is bool and isinstance(value, bool)):
-        return value
-    kind = type(shape) if isinstance(shape, (dict, list)) else shape
-    raise InvalidRequestError(f"{f'`{name}`' if name else 'it'} is no {_SHAPES[kind]}")
+    return value
 
 
 def _server_of(cluster: _Entry) -> str:
@@ -250,7 +226,8 @@ def _server_of(cluster: _Entry) -> str:
 def _is_address(server: str) -> bool:
     try:
         parts = urlsplit(server)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        named = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return named and server.isprintable()
     except ValueError:  # The port is too large.
         return False
 
@@ -286,9 +263,6 @@ def _credentials(paths: str, context: str) -> Credentials:
         user = config.entry("user", found.get("user") or "")
     except UnknownContextError:
         return Credentials()  # The server may accept requests of nobody.
-    if _server_of(cluster).startswith("http:"):
-        # As `kubectl`, send no secret without encryption; `kubectl proxy` adds credentials itself.
-        return Credentials(headers=_impersonation(user.fields))
     log_in = f"Log in again; `kubectl --context {context} get pods` then succeeds as well."
     try:
         return _credentials_of(user, cluster)
@@ -308,31 +282,48 @@ def _credentials(paths: str, context: str) -> Credentials:
 
 
 def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
+    headers = _impersonation(user.fields)
+    if _server_of(cluster).startswith("http:"):
+        # As `kubectl`, send no secret without encryption; `kubectl proxy` adds credentials itself.
+        return Credentials(headers=headers)
     fields = {name: value for name, value in user.fields.items() if value != ""}
     if path := fields.pop("tokenFile", None):
         fields["token"] = (user.folder / path).read_text(encoding="utf-8").strip()
     renew_at = None
     if (plugin := fields.pop("exec", None)) and "token" not in fields:
         status = _ask_plugin(plugin, user.folder, cluster)
-        fields |= _from_plugin(status)
+        if token := status.get("token"):
+            fields["token"] = token
+        certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
+        if certificate and key:
+            fields["client-certificate-data"] = b64encode(certificate.encode()).decode()
+            fields["client-key-data"] = b64encode(key.encode()).decode()
+        elif not token:
+            raise ValueError("the plugin returned neither a token nor a certificate with its key")
         if expiry := status.get("expirationTimestamp"):
             try:
                 renew_at = datetime.fromisoformat(expiry).astimezone(UTC)
             except (ValueError, OverflowError):
                 raise ValueError("the `expirationTimestamp` of its plugin is no time") from None
     if provider := fields.pop("auth-provider", None):
-        fields["token"] = _from_provider(provider)
+        if provider.get("name") != "oidc":
+            raise ValueError(
+                f"the auth provider {provider.get('name')!r} is not supported, as by kubectl"
+            )
+        # The server decides whether it has expired. It is not renewed here: the new refresh token would have
+        # to be written to the file, as kubectl does it.
+        if not (token := provider.get("config", {}).get("id-token")):
+            raise ValueError("its auth provider has no id-token")
+        fields["token"] = token
     if any(name in fields for name in _LOADED):
-        authorization, certificate = _load(fields, user.folder)
+        authorization, certificates = _load(fields, user.folder)
     else:
-        token = fields.get("token")
-        authorization, certificate = f"Bearer {token}" if token else "", None
-    headers = _impersonation(user.fields)
+        authorization, certificates = f"Bearer {fields['token']}" if "token" in fields else "", None
     if authorization:
         if not (authorization.isascii() and authorization.isprintable()):
             raise ValueError("the token has characters that cannot be sent, such as a line break")
         headers["Authorization"] = authorization
-    return Credentials(headers=headers, certificate=certificate, renew_at=renew_at)
+    return Credentials(headers=headers, certificate=certificates, renew_at=renew_at)
 
 
 def _load(fields: dict[str, Any], folder: Path) -> tuple[str, tuple[str, str] | None]:
@@ -375,10 +366,8 @@ def _ask_plugin(plugin: dict[str, Any], folder: Path, cluster: _Entry) -> dict[s
     from kubernetes.config.exec_provider import ExecProvider
     from kubernetes.config.kube_config import ConfigNode
 
-    about = {**cluster.fields}
-    about.pop(
-        "certificate-authority", None
-    )  # It is relative to a file that the plugin does not know.
+    # A path would be relative to a file that the plugin does not know.
+    about = {name: each for name, each in cluster.fields.items() if name != "certificate-authority"}
     if (certificates := _certificates(cluster)) is not None:
         about["certificate-authority-data"] = b64encode(certificates.encode()).decode()
     settings = {**plugin, "command": _command_of(plugin, folder)}
@@ -404,33 +393,6 @@ def _command_of(plugin: dict[str, Any], folder: Path) -> str:
     return str(folder / command) if os.sep in command else command
 
 
-def _from_plugin(status: dict[str, Any]) -> dict[str, str]:
-    """Return the fields of a user for what a plugin returned."""
-    found = {}
-    if token := status.get("token"):
-        found["token"] = token
-    certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
-    if certificate and key:
-        found["client-certificate-data"] = b64encode(certificate.encode()).decode()
-        found["client-key-data"] = b64encode(key.encode()).decode()
-    if not found:
-        raise ValueError("the plugin returned neither a token nor a certificate with its key")
-    return found
-
-
-def _from_provider(provider: dict[str, Any]) -> str:
-    """Return the token of an auth provider, as it is in the file.
-
-    The server decides whether it has expired. It is not renewed here: the new refresh token would have to be
-    written to the file, as kubectl does it.
-    """
-    if (name := provider.get("name")) != "oidc":
-        raise ValueError(f"the auth provider {name!r} is not supported, as by kubectl")
-    if token := provider.get("config", {}).get("id-token"):
-        return str(token)
-    raise ValueError("its auth provider has no id-token")
-
-
 def _impersonation(user: dict[str, Any]) -> HTTPHeaderDict:
     """Return the headers by which requests are those of another user.
 
@@ -439,9 +401,13 @@ def _impersonation(user: dict[str, Any]) -> HTTPHeaderDict:
     values = [("User", user.get("as")), ("Uid", user.get("as-uid"))]
     values += [("Group", group) for group in user.get("as-groups", ())]
     for name, texts in user.get("as-user-extra", {}).items():
-        values += [(f"Extra-{quote(name.lower(), safe=_IN_HEADER_NAMES)}", text) for text in texts]
+        values += [
+            (f"Extra-{quote(str(name).lower(), safe=_IN_HEADER_NAMES)}", text) for text in texts
+        ]
     headers = HTTPHeaderDict()
     for name, value in values:
+        if value and not value.isprintable():
+            raise ValueError(f"{value!r}, as whom its user acts, cannot be sent")
         if value:
             headers.add(f"Impersonate-{name}", value.encode().decode("latin-1"))
     return headers

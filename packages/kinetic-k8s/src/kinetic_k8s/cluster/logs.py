@@ -229,7 +229,9 @@ class _Seen:
         if second not in self._lines:
             if not _TIME.fullmatch(written):  # The kubelet reports that it no longer has the log.
                 return False
-            self._forget(second)
+            # No request returns lines again that are so much older.
+            oldest = (datetime.fromisoformat(second) - KEPT).isoformat()
+            self._lines = {each: kept for each, kept in self._lines.items() if each >= oldest}
         lines = self._lines.setdefault(second, set())
         if self._again and line in lines:
             self._joined = self._joined or line == self._last
@@ -240,9 +242,3 @@ class _Seen:
         self._last = line
         self._latest = max(self._latest, written)
         return True
-
-    def _forget(self, second: str) -> None:
-        """Forget the lines that are so much older than *second* that no request returns them again."""
-        oldest = (datetime.fromisoformat(second) - KEPT).isoformat()
-        for old in [each for each in self._lines if each < oldest]:
-            del self._lines[old]

@@ -60,7 +60,12 @@ class PortForward:
     ) -> None:
         with client:
             try:
-                with closing(self._open(port)) as stream:
+                leader = leader_of(views(self._cluster.list("Pod", labels=self._labels)))
+                if leader is None:
+                    raise ObjectGoneError(
+                        f"The connection to port {port} was closed: the job's leader does not run now."
+                    )
+                with closing(self._cluster.open_port(leader.name, port)) as stream:
                     sender = threading.Thread(target=_send, args=(client, stream), daemon=True)
                     sender.start()
                     _receive(client, stream)
@@ -69,14 +74,6 @@ class PortForward:
             finally:
                 with suppress(OSError):
                     client.shutdown(socket.SHUT_RDWR)
-
-    def _open(self, port: int) -> PortStream:
-        leader = leader_of(views(self._cluster.list("Pod", labels=self._labels)))
-        if leader is None:
-            raise ObjectGoneError(
-                f"The connection to port {port} was closed: the job's leader does not run now."
-            )
-        return self._cluster.open_port(leader.name, port)
 
 
 def _receive(client: socket.socket, stream: PortStream) -> None:

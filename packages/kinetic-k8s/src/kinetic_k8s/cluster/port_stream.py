@@ -26,9 +26,9 @@ _REFUSED: Final = "connection refused"
 
 
 def open_port(
-    opened: Opened, path: str, request: Request, where: Identity, *, limit: float
+    opened: Opened, request: Request, where: Identity, *, limit: float
 ) -> PortStream | Refusal:
-    """Connect to the port of the pod that *path* names; return the refusal if the server refuses.
+    """Connect to the port of the pod that *request* names; return the refusal if the server refuses.
 
     *limit* is the time for the connection to the server, in seconds.
 
@@ -43,7 +43,7 @@ def open_port(
         connection.settimeout(_HANDSHAKE_LIMIT)
         stream = WebSocket(enable_multithread=True, skip_utf8_validation=True)
         stream.connect(  # type: ignore[no-untyped-call]
-            f"{opened.server}{path}".replace("http", "ws", 1),
+            f"{opened.server}{request.path}".replace("http", "ws", 1),
             socket=connection,
             header=[f"{name}: {value}" for name, value in opened.headers.iteritems()],
             subprotocols=[_PROTOCOL],
@@ -105,22 +105,18 @@ class PortStream:
                 raise self._broken(error) from error
             if kind == ABNF.OPCODE_CLOSE:
                 return b""
-            if data := self._data_of(frame):
-                return data
-
-    def _data_of(self, frame: bytes) -> bytes:
-        channel, content = frame[0] if frame else _DATA, frame[1:]
-        if channel not in self._announced:
-            self._announced.add(channel)
-            content = content[_PORT_SIZE:]
-        if channel == _ERROR and content:
-            text = content.decode(errors="replace").strip()
-            if _REFUSED in text:
-                raise PortRefusedError(
-                    f"Could not {self._request} in {self._where}: nothing listens on it."
-                )
-            raise ClusterUnreachableError(f"Could not {self._request} in {self._where}: {text}.")
-        return content if channel == _DATA else b""
+            channel, content = frame[0] if frame else _DATA, bytes(frame[1:])
+            if channel not in self._announced:
+                self._announced.add(channel)
+                content = content[_PORT_SIZE:]
+            if channel == _DATA and content:
+                return content
+            if channel == _ERROR and content:
+                text = content.decode(errors="replace").strip()
+                what = f"Could not {self._request} in {self._where}"
+                if _REFUSED in text:
+                    raise PortRefusedError(f"{what}: nothing listens on it.")
+                raise ClusterUnreachableError(f"{what}: {text}.")
 
     def close(self) -> None:
         """End the connection at once, from any thread."""

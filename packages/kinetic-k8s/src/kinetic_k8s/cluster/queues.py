@@ -32,16 +32,12 @@ class Queues:
             return None
         for everywhere in self._scopes:
             try:
-                return _place(cluster, workload, everywhere=everywhere)
+                workloads = cluster.list("Workload", everywhere=everywhere)
+                place = place_of(workload, workloads)
+                if place is None or place.admitted:
+                    return place  # LocalQueues would not change it.
+                queues = cluster.list("LocalQueue", everywhere=everywhere)
+                return place_of(workload, workloads, local_queues=queues, complete=everywhere)
             except NotPermittedError:
                 self._scopes = tuple(each for each in self._scopes if each is not everywhere)
         return None
-
-
-def _place(cluster: ApiServer, workload: Manifest, *, everywhere: bool) -> QueuePlace | None:
-    workloads = cluster.list("Workload", everywhere=everywhere)
-    place = place_of(workload, workloads)
-    if place is None or place.admitted:
-        return place  # LocalQueues would not change it.
-    local_queues = cluster.list("LocalQueue", everywhere=everywhere)
-    return place_of(workload, workloads, local_queues=local_queues, complete=everywhere)

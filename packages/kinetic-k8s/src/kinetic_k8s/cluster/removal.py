@@ -58,8 +58,9 @@ def remove_workload(
         ClusterError: The workload or a pod cannot be deleted, so pods may continue to run.
     """
     deadline = clock() + timeout
-    at_once = _is_gone_at_once(kind)
-    cluster.delete(kind, name, propagation=_propagation(kind))
+    propagation = _propagation(kind)
+    at_once = propagation == "Background"
+    cluster.delete(kind, name, propagation=propagation)
     watched = [Watched(kind=each, labels=pods) for each in ("Pod", *(() if at_once else (kind,)))]
     with Watch(cluster, watched) as watch:
         while True:
@@ -98,17 +99,13 @@ def check_removal(cluster: ApiServer, kind: str, name: str, *, uid: str) -> None
         log.debug("A dry run of the deletion of %s %s failed: %s", kind, name, error)
 
 
-def _is_gone_at_once(kind: str) -> bool:
-    """Return whether a workload makes no more pods as soon as it is deleted.
-
-    Other kinds than a Job have children that replace pods until they are deleted themselves, which only a deletion in
-    the foreground waits for.
-    """
-    return kind == "Job"
-
-
 def _propagation(kind: str) -> Propagation:
-    return "Background" if _is_gone_at_once(kind) else "Foreground"
+    """Return how a workload is deleted. A Job makes no more pods as soon as it is deleted.
+
+    Other kinds have children that replace pods until they are deleted themselves, which only a deletion in the
+    foreground waits for.
+    """
+    return "Background" if kind == "Job" else "Foreground"
 
 
 def _delete(cluster: ApiServer, pods: Iterable[Manifest]) -> None:

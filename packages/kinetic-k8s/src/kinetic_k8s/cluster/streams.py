@@ -34,8 +34,8 @@ class Lines:
         self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
     ) -> None:
         self._response = response
-        self._request = request
-        self._where = where
+        self.request = request
+        self.where = where
         self._closed = False
 
     def close(self) -> None:
@@ -67,19 +67,15 @@ class Lines:
             if not isinstance(error, HTTPError | OSError):
                 raise
             raise ClusterUnreachableError(
-                f"Could not {self._request} in {self._where}: the stream broke: {error}."
+                f"Could not {self.request} in {self.where}: the stream broke: {error}."
             ) from error
 
 
 class Events:
     """The events of a watch."""
 
-    def __init__(
-        self, response: urllib3.BaseHTTPResponse, request: Request, where: Identity
-    ) -> None:
-        self._lines = Lines(response, request, where)
-        self._request = request
-        self._where = where
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
 
     def close(self) -> None:
         """End the stream at once, from any thread."""
@@ -94,5 +90,5 @@ class Events:
             if event["type"] == "ERROR":
                 status = event["object"]
                 refusal = Refusal.of(int(status.get("code") or 0), json.dumps(status).encode())
-                raise error_of(refusal, self._request, self._where)
+                raise error_of(refusal, self._lines.request, self._lines.where)
             yield WatchEvent(type=event["type"], object=event["object"])

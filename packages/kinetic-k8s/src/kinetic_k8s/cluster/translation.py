@@ -61,6 +61,8 @@ class Request:
     resource: str
     """As a role names it: `jobs.batch`, `pods/log`."""
     kind: str
+    path: str = ""
+    """On the server, quoted."""
     name: str = ""
     namespace: str = ""
     """Empty: all namespaces, or none."""

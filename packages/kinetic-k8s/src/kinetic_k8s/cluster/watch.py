@@ -21,7 +21,6 @@ from kinetic_k8s.errors import (
     NotAuthenticatedError,
     NotPermittedError,
 )
-from kinetic_k8s.manifests import Manifest
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import KineticError
 
@@ -215,12 +214,9 @@ class _Follower:
             elif listed is not None:
                 listed[metadata["uid"]] = metadata["resourceVersion"]
             else:
-                self._update(event.type, metadata)
-
-    def _update(self, change: str, metadata: Manifest) -> None:
-        known = self._known = {} if self._known is None else self._known
-        if change == "DELETED":
-            known.pop(metadata["uid"], None)
-        else:
-            known[metadata["uid"]] = metadata["resourceVersion"]
-        self._report()
+                self._known = self._known or {}
+                if event.type == "DELETED":
+                    self._known.pop(metadata["uid"], None)
+                else:
+                    self._known[metadata["uid"]] = metadata["resourceVersion"]
+                self._report()

@@ -5,23 +5,22 @@ https://cloud.google.com/ai-hypercomputer/docs/workloads/pathways-on-cloud.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from kinetic_k8s.accelerators.types import Accelerator, Tpu, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import PATHWAYS_VALUE, ROLE
+from kinetic_k8s.manifests.labels import PATHWAYS_VALUE
 from kinetic_k8s.manifests.overrides import check_places, merged, of_workers
 from kinetic_k8s.manifests.placement import Placement, placement_of
 from kinetic_k8s.manifests.pod import (
-    POD_SECURITY,
     PodSpec,
     Resources,
+    common_fields,
     literal,
-    pod_annotations,
-    pod_labels,
+    pod_metadata,
     pod_template,
 )
 from kinetic_payload.layout import Env
@@ -54,6 +53,8 @@ _PREFIXES: Final = {
     "tpu7x-standard-4t": "tpu7x",
 }
 """Machine type → the name of its chips in an instance type of Pathways."""
+
+
 _MANAGER: Final = Resources(cpu="8", memory="32G")
 _PROXY: Final = Resources(cpu="16", memory="100G")
 _FUNCTION: Final = Resources(cpu="24", memory="100G")
@@ -129,7 +130,7 @@ def head_template(
         placement=Placement(
             selector=dict(components.head_selector), tolerations=list(components.head_tolerations)
         ),
-        sidecars=[_manager_container(pod, components, head), _proxy_container(components, head)],
+        sidecars=list(_sidecars(pod, components, head)),
         restart=restart,
     )
 
@@ -153,27 +154,21 @@ def worker_template(
         resources=components.worker,
         accelerator=placement.resources,
     )
-    template: Manifest = {
-        "metadata": {"labels": {**pod_labels(pod), ROLE: WORKER}},
-        "spec": {
-            "restartPolicy": restart,
-            "terminationGracePeriodSeconds": 30,
-            "enableServiceLinks": False,
-            "securityContext": POD_SECURITY,
-            "nodeSelector": {**components.worker_selector, **placement.selector},
-            "tolerations": [*placement.tolerations, *components.worker_tolerations],
-            "containers": [container],
-        },
+    spec = {
+        **common_fields(pod, restart),
+        "terminationGracePeriodSeconds": 30,
+        "nodeSelector": {**components.worker_selector, **placement.selector},
+        "tolerations": [*placement.tolerations, *components.worker_tolerations],
+        "containers": [container],
     }
-    if annotations := pod_annotations(pod):
-        template["metadata"]["annotations"] = annotations
-    if pod.service_account is not None:
-        template["spec"]["serviceAccountName"] = pod.service_account
+    template = {"metadata": pod_metadata(pod, WORKER), "spec": spec}
     return merged(template, of_workers(pod.overrides))
 
 
-def _manager_container(pod: PodSpec, components: PathwaysComponents, head: Manifest) -> Manifest:
-    return _sidecar(
+def _sidecars(pod: PodSpec, components: PathwaysComponents, head: Manifest) -> Iterator[Manifest]:
+    """Render the components beside the function, as native sidecars: they start before it, and are stopped after it."""
+    name, scratch = {"name": HEAD_VARIABLE, **head}, literal(components.scratch)
+    manager = _component(
         RESOURCE_MANAGER,
         components.server_image,
         [
@@ -181,35 +176,26 @@ def _manager_container(pod: PodSpec, components: PathwaysComponents, head: Manif
             "--node_type=resource_manager",
             "--instance_count=1",
             f"--instance_type={instance_type(pod.accelerator)}",
-            f"--gcs_scratch_location={literal(components.scratch)}",
+            f"--gcs_scratch_location={scratch}",
         ],
         ports=(_MANAGER_PORT,),
-        env=[{"name": HEAD_VARIABLE, **head}, {"name": "TPU_SKIP_MDS_QUERY", "value": "true"}],
+        env=[name, {"name": "TPU_SKIP_MDS_QUERY", "value": "true"}],
         resources=components.manager,
     )
-
-
-def _proxy_container(components: PathwaysComponents, head: Manifest) -> Manifest:
-    return _sidecar(
+    proxy = _component(
         PROXY,
         components.proxy_image,
         [
             f"--server_port={_PROXY_PORT}",
             f"--resource_manager_address=$({HEAD_VARIABLE}):{_MANAGER_PORT}",
-            f"--gcs_scratch_location={literal(components.scratch)}",
+            f"--gcs_scratch_location={scratch}",
         ],
         ports=(_PROXY_PORT,),
-        env=[
-            {"name": HEAD_VARIABLE, **head},
-            {"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"},
-        ],
+        env=[name, {"name": "IFRT_PROXY_USE_INSECURE_GRPC_CREDENTIALS", "value": "true"}],
         resources=components.proxy,
     )
-
-
-def _sidecar(name: str, image: str, arguments: list[str], **rest: Any) -> Manifest:
-    """Render a native sidecar: it starts before the function, and is stopped after it."""
-    return {**_component(name, image, arguments, **rest), "restartPolicy": "Always"}
+    yield {**manager, "restartPolicy": "Always"}
+    yield {**proxy, "restartPolicy": "Always"}
 
 
 def _component(
@@ -220,16 +206,10 @@ def _component(
     ports: tuple[int, ...],
     env: list[Manifest],
     resources: Resources,
-    accelerator: Mapping[str, str] | None = None,
+    accelerator: dict[str, str] | None = None,
 ) -> Manifest:
-    amounts = {
-        **{
-            key: text
-            for key, text in (("cpu", resources.cpu), ("memory", resources.memory))
-            if text is not None
-        },
-        **(accelerator or {}),
-    }
+    given = {"cpu": resources.cpu, "memory": resources.memory}
+    amounts = {key: text for key, text in given.items() if text is not None} | (accelerator or {})
     return {
         "name": name,
         "image": image,

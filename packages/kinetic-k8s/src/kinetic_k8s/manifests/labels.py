@@ -41,14 +41,9 @@ def standard_labels(job_id: str, accelerator: str, app: str = APP_VALUE) -> dict
     return {APP: app, JOB_ID: job_id, ACCELERATOR: accelerator}
 
 
-def selector(labels: Mapping[str, str]) -> str:
-    """Return the selector of objects that have all these *labels*."""
-    return ",".join(f"{key}={value}" for key, value in labels.items())
-
-
 def of_job(job_id: str) -> str:
     """Return the selector of the objects of one job."""
-    return selector({JOB_ID: job_id})
+    return f"{JOB_ID}={job_id}"
 
 
 def of_jobs(job_ids: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ template. Names and values of all other fields are checked by the server, in the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from posixpath import normpath
 from typing import Any, Final, Never
 
@@ -247,22 +247,15 @@ def _merged_objects(ours: Manifest, theirs: Mapping[str, Any], place: str) -> Ma
             result[name] = _merged_objects(own if isinstance(own, dict) else {}, value, below)
         elif _LISTS.get(below) == _APPENDED:
             result[name] = [*(own or ()), *(each for each in value if each not in (own or ()))]
-        elif below in _LISTS:
-            result[name] = _merged_lists(own or (), value, below)
+        elif key := _LISTS.get(below):
+            items = {_identity(each, key): each for each in own or ()}
+            for each in value:
+                identity = _identity(each, key)
+                items[identity] = _merged_objects(items.get(identity, {}), each, below)
+            result[name] = list(items.values())
         else:
             result[name] = value
     return result
-
-
-def _merged_lists(
-    ours: Iterable[Manifest], theirs: Iterable[Mapping[str, Any]], place: str
-) -> list[Manifest]:
-    key = _LISTS[place]
-    result = {_identity(each, key): each for each in ours}
-    for each in theirs:
-        name = _identity(each, key)
-        result[name] = _merged_objects(result.get(name, {}), each, place)
-    return list(result.values())
 
 
 def _identity(item: Mapping[str, Any], key: str) -> str:

@@ -31,8 +31,6 @@ _DEFAULT_MEMORY: Final = "2Gi"
 _LEAST: Final = {"cpu": "100m", "memory": "256Mi"}
 """The requests of a job with an accelerator, whose machine is its own. Without any, its pod would be the first
 that the node evicts."""
-POD_SECURITY: Final[Manifest] = {"seccompProfile": {"type": "RuntimeDefault"}}
-"""The security context of every pod. It names no user: an image may need root."""
 _CAPABILITIES: Final[Manifest] = {
     "drop": ["ALL"],
     # What root needs to change owners and users: `tar`, `chown`, `apt-get` and `su` fail without them.
@@ -144,18 +142,29 @@ class PodSpec:
     """The user's own fields of the pod template, merged into it last; see `manifests.overrides`."""
 
 
-def pod_labels(pod: PodSpec) -> dict[str, str]:
-    """Return the labels of the pod, and of everything else that belongs to its job."""
-    return {
-        **pod.labels,
-        **labels_and_annotations(pod.about)[0],
-        **standard_labels(pod.job_id, pod.accelerator.slug, pod.app),
+def pod_metadata(pod: PodSpec, role: str | None = None) -> Manifest:
+    """Render the metadata of everything that belongs to the job of *pod*; *role*: of a pod with this role.
+
+    The entries of `about` that cannot be labels are annotations.
+    """
+    labels, annotations = labels_and_annotations(pod.about)
+    labels = {**pod.labels, **labels}
+    labels |= standard_labels(pod.job_id, pod.accelerator.slug, pod.app)
+    metadata: Manifest = {"labels": labels if role is None else {**labels, ROLE: role}}
+    return metadata | ({"annotations": annotations} if annotations else {})
+
+
+def common_fields(pod: PodSpec, restart: Literal["Never", "Always"]) -> Manifest:
+    """Render what the pods of a job have in common, whether they run the function or not."""
+    fields = {
+        "restartPolicy": restart,
+        # Otherwise the container gets environment variables for every Service of the namespace.
+        "enableServiceLinks": False,
+        # It names no user: an image may need root.
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
     }
-
-
-def pod_annotations(pod: PodSpec) -> dict[str, str]:
-    """Return the annotations of the job: the entries of `about` that cannot be labels."""
-    return labels_and_annotations(pod.about)[1]
+    account = pod.service_account
+    return fields | ({} if account is None else {"serviceAccountName": account})
 
 
 def pod_template(
@@ -178,18 +187,13 @@ def pod_template(
     """
     placement = placement or placement_of(pod.accelerator)
     spec: Manifest = {
-        "restartPolicy": restart,
+        **common_fields(pod, restart),
         "terminationGracePeriodSeconds": int(pod.grace.total_seconds()),
-        # Otherwise the container gets environment variables for every Service of the namespace.
-        "enableServiceLinks": False,
-        "securityContext": POD_SECURITY,
         "containers": [_container(pod, placement.resources)],
         "volumes": list(_volumes(pod)),
     }
     if sidecars:
         spec["initContainers"] = list(sidecars)
-    if pod.service_account is not None:
-        spec["serviceAccountName"] = pod.service_account
     if pod.subdomain is not None:
         spec["subdomain"] = pod.subdomain
     if placement.selector:
@@ -202,10 +206,9 @@ def pod_template(
         term = {**same_job, "topologyKey": pod.topology}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         spec["affinity"] = {"podAffinity": required}
-    metadata: Manifest = {"labels": {**pod_labels(pod), ROLE: HOST_ROLE}}
-    annotations = pod_annotations(pod) | ({ANNOTATION: "true"} if pod.volumes else {})
-    if annotations:
-        metadata["annotations"] = annotations
+    metadata = pod_metadata(pod, HOST_ROLE)
+    if pod.volumes:
+        metadata.setdefault("annotations", {})[ANNOTATION] = "true"
     return merged({"metadata": metadata, "spec": spec}, pod.overrides)
 
 

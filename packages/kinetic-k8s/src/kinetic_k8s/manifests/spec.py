@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Literal
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.names import CONTAINER
-from kinetic_k8s.manifests.pod import PodSpec, pod_annotations, pod_labels
+from kinetic_k8s.manifests.pod import PodSpec, pod_metadata
 
 Kind = Literal["Job", "JobSet", "LeaderWorkerSet"]
 """The kind of the Kubernetes object that runs a job."""
@@ -42,10 +42,7 @@ class WorkloadSpec:
 
 def metadata_of(spec: WorkloadSpec) -> Manifest:
     """Return the metadata of the workload. It names no namespace: the cluster that creates it adds its own."""
-    metadata: Manifest = {"name": spec.name, "labels": pod_labels(spec.pod)}
-    if annotations := pod_annotations(spec.pod):
-        metadata["annotations"] = annotations
-    return metadata
+    return {"name": spec.name, **pod_metadata(spec.pod)}
 
 
 def on_exit_codes(action: Literal["FailJob", "Ignore"], codes: Iterable[int]) -> list[Manifest]:

@@ -64,7 +64,19 @@ def fuse_volumes(refs: Iterable[DataRef], jobs: Location) -> PodVolumes | None:
                 hint="Use an absolute path without colons.",
             )
         directory = name.removesuffix("/") if name.endswith("/") else name.rpartition("/")[0]
-        _check_directory(directory, ref.source)
+        # Mount options have no quoting: they are split at commas, and drivers take colons for settings.
+        parts = directory.split("/") if directory else []
+        if (
+            any(each in directory for each in ",:")
+            or not directory.isprintable()
+            or directory != directory.strip()
+            or "" in parts
+        ):
+            raise InvalidRequestError(
+                f"{ref.source!r} cannot be mounted: its folder has ',', ':', a space at its beginning or end, "
+                "a character that cannot be printed, or an empty part.",
+                hint="Leave fuse=True out, or use a folder of another name.",
+            )
         # In a bucket, folders exist only as parts of objects' names. Uploaded data never changes.
         options = f"implicit-dirs,only-dir={directory}" if directory else "implicit-dirs"
         attributes = {
@@ -76,23 +88,3 @@ def fuse_volumes(refs: Iterable[DataRef], jobs: Location) -> PodVolumes | None:
         volume = volumes.setdefault((bucket, directory), {"name": f"data-{ref.key}", "csi": csi})
         mounts.append({"name": volume["name"], "mountPath": ref.mounted_at, "readOnly": True})
     return PodVolumes(volumes=list(volumes.values()), volume_mounts=mounts) if mounts else None
-
-
-def _check_directory(directory: str, source: str) -> None:
-    """Refuse a folder with characters that mount options cannot contain, since they have no quoting."""
-    why = None
-    if "," in directory:
-        why = "mount options are split at every comma"
-    elif ":" in directory:
-        why = "drivers read a mount option with a colon as a setting"
-    elif not directory.isprintable():
-        why = "it contains characters that cannot be printed"
-    elif directory != directory.strip():
-        why = "it begins or ends with a space"
-    elif directory and any(part in ("", ".", "..") for part in directory.split("/")):
-        why = "it has an empty part, '.' or '..'"
-    if why is not None:
-        raise InvalidRequestError(
-            f"{source!r} cannot be mounted: {why}.",
-            hint="Leave fuse=True out, or use a folder of another name.",
-        )

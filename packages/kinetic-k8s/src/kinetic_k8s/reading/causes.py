@@ -198,11 +198,7 @@ EVICTED: Final = (
         "evicted",
         "Use less shared memory, or set a larger shared_memory=.",
     ),
-    (
-        r"low on resource: memory",
-        "evicted",
-        "Request the memory that the job needs: set memory=.",
-    ),
+    (r"low on resource: memory", "evicted", "Request the memory that the job needs: set memory=."),
     (
         r"storage|EmptyDir|disk|inodes",
         "evicted",

@@ -95,14 +95,10 @@ def _creator_of_missing(
     workload: WorkloadView, hosts: Sequence[PodView], components: Sequence[PodView]
 ) -> tuple[str, str] | None:
     """Return kind and name of what is to create a pod that does not exist; None if all exist."""
-    workers = {(pod.role, pod.host) for pod in components}
+    exist = {True: len(hosts), False: len({(pod.role, pod.host) for pod in components})}
+    expected = {True: workload.hosts, False: workload.components}
     for group in sorted(workload.groups, key=lambda group: not group.runs_function):
-        expected, exist = (
-            (workload.hosts, len(hosts))
-            if group.runs_function
-            else (workload.components, len(workers))
-        )
-        if exist < expected:
+        if exist[group.runs_function] < expected[group.runs_function]:
             return group.kind, group.name
     return None
 
@@ -191,6 +187,7 @@ def _suspended(
             "If the submit was interrupted, clean it up and submit it again. A list of jobs removes it after an hour.",
         )
     if name is None:
+        resumed = '"replicas":1' if workload.kind == "LeaderWorkerSet" else '"suspend":false'
         return Diagnosis(
             "suspended",
             "It is suspended.",
@@ -198,7 +195,7 @@ def _suspended(
             # objects that the pod needs are missing, so resuming the Job would not help.
             "If its submit was interrupted, clean it up and submit it again. If it was suspended on purpose, "
             f"resume it: kubectl patch {workload.kind.lower()} {workload.name}{workload.in_namespace} "
-            f"--type merge -p '{workload.resume_patch}'",
+            f"--type merge -p '{{\"spec\":{{{resumed}}}}}'",
         )
     about = events_about(workload.controllers, events)
     stopped = [message_of(event) for event in about if event.get("reason") == "Stopped"]

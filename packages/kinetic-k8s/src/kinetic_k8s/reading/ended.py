@@ -49,7 +49,12 @@ def ending_of(pod: PodView) -> Diagnosis | None:
         return Diagnosis("never-started", f"The pod {what} before its container started.")
     code = ended.get("exitCode")
     if not code:
-        return _failed_beside(pod) if pod.phase == "Failed" else None
+        for each in pod.status.get("containerStatuses") or ():
+            beside = (each.get("state") or {}).get("terminated") or {}
+            if beside.get("exitCode") and pod.phase == "Failed":
+                how = f"The container {each['name']} ended with {exit_of(beside)}"
+                return Diagnosis("other-container", how)
+        return None
     # If a child of the command ran out of memory, the exit code is the command's own, even 0.
     if ended.get("reason") == "OOMKilled":
         return _out_of_memory(pod)
@@ -83,17 +88,6 @@ def failed_init(pod: PodView) -> Diagnosis | None:
             return Diagnosis(
                 "init",
                 f"The init container {init['name']} failed with {exit_of(ended)}",
-            )
-    return None
-
-
-def _failed_beside(pod: PodView) -> Diagnosis | None:
-    """Return which further container of *pod* failed, although that of the command did not."""
-    for each in pod.status.get("containerStatuses") or ():
-        ended = (each.get("state") or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            return Diagnosis(
-                "other-container", f"The container {each['name']} ended with {exit_of(ended)}"
             )
     return None
 

@@ -89,21 +89,17 @@ def needed(accelerator: Accelerator) -> str:
 
 
 def _nearest(accelerator: Accelerator, pools: Sequence[NodePool]) -> list[NodePool]:
-    """Return *pools*; first those with the machine, then those with its kind of accelerator."""
-
-    def distance(pool: NodePool) -> int:
-        match accelerator:
-            case Cpu():
-                return 0
-            case Gpu():
-                return 0 if accelerator.label in pool.accelerators else 2
-            case Tpu():
-                family = accelerator.machine_type.partition("-")[0]
-                if pool.machine_type == accelerator.machine_type:
-                    return 0
-                return 1 if pool.machine_type.partition("-")[0] == family else 2
-
-    return sorted((pool for pool in pools if distance(pool) < 2), key=distance)
+    """Return those of *pools* with the kind of accelerator; first those with the same machine."""
+    match accelerator:
+        case Cpu():
+            return list(pools)
+        case Gpu():
+            return [pool for pool in pools if accelerator.label in pool.accelerators]
+        case Tpu():
+            wanted = accelerator.machine_type
+            family = f"{wanted.partition('-')[0]}-"
+            alike = [pool for pool in pools if pool.machine_type.startswith(family)]
+            return sorted(alike, key=lambda pool: pool.machine_type != wanted)
 
 
 def _obstacle(accelerator: Accelerator, pool: NodePool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -64,9 +64,16 @@ def place_of(
         local_queues: LocalQueues of the same namespaces. Without the job's own, there is no position.
         complete: Whether the objects are those of all namespaces, so that nobody else waits.
     """
-    own = _workload_of(job, workloads)
-    if own is None:
+    job_uid = job["metadata"].get("uid")
+    found = [
+        each
+        for each in workloads
+        if (each["metadata"].get("labels") or {}).get(_JOB_UID) == job_uid
+        or any(one.get("uid") == job_uid for one in each["metadata"].get("ownerReferences") or ())
+    ]
+    if not found:
         return None
+    own = max(found, key=_created)  # Kueue replaces it when the job's pods change.
     name = str(own["spec"].get("queueName") or "")
     leads_to = {
         (each["metadata"].get("namespace"), each["metadata"]["name"]): each["spec"]["clusterQueue"]
@@ -146,18 +153,6 @@ def queued(place: QueuePlace) -> Diagnosis | None:
         f"{where}{position}{why}.{evicted}{held}",
         remedy if place.position is not None or place.reason else "",
     )
-
-
-def _workload_of(job: Manifest, workloads: Iterable[Manifest]) -> Manifest | None:
-    """Return the newest Workload of *job*, which Kueue replaces when the job's pods change."""
-    uid = job["metadata"].get("uid")
-    found = [
-        each
-        for each in workloads
-        if (each["metadata"].get("labels") or {}).get(_JOB_UID) == uid
-        or any(owner.get("uid") == uid for owner in each["metadata"].get("ownerReferences") or ())
-    ]
-    return max(found, key=_created, default=None)
 
 
 def _order(workload: Manifest) -> tuple[int, str, str]:

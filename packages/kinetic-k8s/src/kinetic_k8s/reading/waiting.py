@@ -53,25 +53,24 @@ def events_about(
             return about.get("uid") == what
         return (about.get("kind"), about.get("name")) in what
 
+    def last_seen(event: Manifest) -> datetime:
+        found = (
+            # Events of the scheduler have no count and no lastTimestamp.
+            (event.get("series") or {}).get("lastObservedTime")
+            or event.get("lastTimestamp")
+            or event.get("eventTime")
+            or event["metadata"].get("creationTimestamp")
+        )
+        # Some times have fractions of a second, others have none.
+        return datetime.fromisoformat(str(found)) if found else datetime.min.replace(tzinfo=UTC)
+
     found = [event for event in events if concerns(event.get("involvedObject") or {})]
-    return sorted(found, key=_time_of)
+    return sorted(found, key=last_seen)
 
 
 def message_of(event: Manifest) -> str:
     """Return the event's message."""
     return str(event.get("message") or "").strip()
-
-
-def _time_of(event: Manifest) -> datetime:
-    """Return when the event was last seen. Some of its times have fractions of a second, others have none."""
-    found = (
-        # Events of the scheduler have no count and no lastTimestamp.
-        (event.get("series") or {}).get("lastObservedTime")
-        or event.get("lastTimestamp")
-        or event.get("eventTime")
-        or event["metadata"].get("creationTimestamp")
-    )
-    return datetime.fromisoformat(str(found)) if found else datetime.min.replace(tzinfo=UTC)
 
 
 def _unresolved(
@@ -156,11 +155,8 @@ def unscheduled(
 
 def crash_of(pod: PodView) -> Diagnosis | None:
     """Return which container of *pod* ends again and again, instead of running."""
-    for container, status, sidecar in _containers(pod):
-        crash = _crash(container, status, sidecar=sidecar)
-        if crash is not None:
-            return crash
-    return None
+    found = (_crash(*each, sidecar=sidecar) for *each, sidecar in _containers(pod))
+    return next(filter(None, found), None)
 
 
 def _containers(pod: PodView) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], bool]]:

@@ -117,13 +117,6 @@ class WorkloadView:
         return self.suspended and HELD in (self.manifest["metadata"].get("annotations") or {})
 
     @property
-    def resume_patch(self) -> str:
-        """The merge patch that ends the suspension, in JSON."""
-        if self.kind == "LeaderWorkerSet":
-            return '{"spec":{"replicas":1}}'
-        return '{"spec":{"suspend":false}}'
-
-    @property
     def restarts(self) -> int:
         """How many times a JobSet has restarted all of its hosts; 0 for other kinds."""
         return int(self._status.get("restarts") or 0)
