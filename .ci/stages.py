@@ -170,16 +170,18 @@ def stages() -> list[list[Stage]]:
                 pytest="-n 8 --dist=load --maxschedchunk=1",
             )
         ],
+        # The README's command has run `test_life.py`.
         [
             Stage(
-                "local, wire, servers",
-                f"{uv_run} pytest -q tests/local tests/wire tests/servers",
+                "local",
+                f"{uv_run} pytest -q tests/local --ignore=tests/local/test_life.py",
                 pytest="",
             )
         ],
         [
-            # The engine and the registry are shared by all tests of a process.
+            # The engine and the registry are shared by all tests of a process. Beside it there is a processor left.
             Stage("images", f"{sys.executable} {ROOT}/.ci/image_tests.py {UV}", pytest="-n 0"),
+            Stage("wire, servers", f"{uv_run} pytest -q tests/wire tests/servers", pytest="-n 2"),
             on_3_14(),
             *(
                 Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 0")
