@@ -150,6 +150,7 @@ def stages() -> list[list[Stage]]:
     quickstart, tests = readme_commands()
     uv_run = f"{UV} run --no-sync"
     alone = f"{sys.executable} {ROOT}/.ci/alone.py"
+    tier = f"{sys.executable} {ROOT}/.ci/tiers.py {UV}"
     return [
         [Stage("quickstart (README)", quickstart)],  # It creates the environment for the others.
         [
@@ -166,7 +167,7 @@ def stages() -> list[list[Stage]]:
             # Their order matters: a worker that got tests in advance would keep the last ones waiting.
             Stage(
                 "cluster",
-                f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}",
+                f"{tier} cluster",
                 pytest="-n 8 --dist=load --maxschedchunk=1",
             )
         ],
@@ -180,7 +181,7 @@ def stages() -> list[list[Stage]]:
         ],
         [
             # The engine and the registry are shared by all tests of a process. Beside it there is a processor left.
-            Stage("images", f"{sys.executable} {ROOT}/.ci/image_tests.py {UV}", pytest="-n 0"),
+            Stage("images", f"{tier} images", pytest="-n 0"),
             Stage("wire, servers", f"{uv_run} pytest -q tests/wire tests/servers", pytest="-n 2"),
             on_3_14(),
             *(
