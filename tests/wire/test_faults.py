@@ -163,7 +163,7 @@ def test_a_submit_fails_with_one_error_and_leaves_nothing_if_a_step_keeps_failin
         desk.server.faults.clear()
 
 
-def test_a_failed_submit_names_what_it_could_not_delete(
+def test_a_failed_submit_names_objects_that_it_could_not_delete(
     desk: Any,
     client: Client,
     call: Callable[[Client], JobHandle],

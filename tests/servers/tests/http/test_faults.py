@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +15,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from google.cloud import storage
 
 from kinetic_servers.gcs import Fault, Faults, GcsProcess, GcsServer
 from kinetic_servers.registry import RegistryServer
@@ -66,22 +63,6 @@ def test_a_registrys_fault_hits_one_request_and_has_the_registrys_form(ask_of: A
         "registry/2.0",
         "registry/2.0",
     ]
-
-
-def test_googles_client_recovers_from_brief_failures(
-    server: GcsServer, bucket: storage.Bucket
-) -> None:
-    server.faults.add(operation="objects.insert*", status=503, times=1)
-    server.faults.add(operation="objects.insert.chunk", reset="request", times=1)
-    server.faults.add(operation="objects.get.media", reset="response", times=1)
-    data = os.urandom(QUANTUM * 3)
-    blob = bucket.blob("o", chunk_size=QUANTUM)
-
-    blob.upload_from_file(io.BytesIO(data))
-
-    assert blob.download_as_bytes() == data
-    assert server.requests.count(operation="objects.insert.start") == 2
-    assert server.requests.count(operation="objects.insert.status") >= 1
 
 
 def test_a_connection_breaks_where_the_fault_says(server: GcsServer, ask: Ask) -> None:
