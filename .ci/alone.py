@@ -70,18 +70,20 @@ def main(arguments: list[str]) -> int:
     """Create the environment, run the tests, remove the environment; return the exit code."""
     version, uv, *tests = arguments
     python = python_of(version)
+    root = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    testing = root["dependency-groups"]["test"]
     if tests[0] in PACKAGES:
         (distribution,) = tests
         python = python or sys.executable  # A package's dependencies are the same on each Python.
         wanted, tested = needed(distribution), [distribution]
         imported = distribution.replace("-", "_")
-        tests = [f"tests/{imported}/test_readme.py"]
+        testing = [each for each in testing if each.startswith("pytest")]
+        tests = ["--override-ini=addopts=", f"tests/{imported}/test_readme.py"]
     elif python:
         wanted, tested, imported = PACKAGES, PACKAGES, "kinetic"
     else:
         print(f"Skipped: this machine has no Python {version}.")
         return 0
-    root = tomllib.loads((ROOT / "pyproject.toml").read_text())
     # In dist/, so that the next `.ci/run` removes it if this run is killed, or if a process still writes there.
     with tempfile.TemporaryDirectory(
         prefix="alone-", dir=ROOT / "dist", ignore_cleanup_errors=True
@@ -89,17 +91,13 @@ def main(arguments: list[str]) -> int:
         constraints = Path(folder, "constraints.txt")
         constraints.write_text("\n".join(root["tool"]["uv"]["constraint-dependencies"]))
         interpreter = f"{folder}/env/bin/python"
-        install = f"{uv} pip install -q --compile-bytecode --python {interpreter} -c {constraints}"
-        pytest = f"{interpreter} -m pytest -q"
+        install = f"{uv} pip install -q --python {interpreter} -c {constraints}"
+        wheels = [wheel(name, extras=name in tested) for name in wanted]
         for command in (
             [uv, "venv", "-q", "--python", python, f"{folder}/env"],
-            [
-                *install.split(),
-                *(wheel(name, extras=name in tested) for name in wanted),
-                *root["dependency-groups"]["test"],
-            ],
+            [*install.split(), *wheels, *testing],
             [interpreter, "-c", IMPORT_ALL, imported],
-            [*pytest.split(), *tests],
+            [interpreter, "-m", "pytest", "-q", *tests],
         ):
             code = subprocess.call(command, env=ENVIRONMENT, cwd=ROOT)
             if code:

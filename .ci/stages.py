@@ -150,6 +150,7 @@ def stages() -> list[list[Stage]]:
     quickstart, tests = readme_commands()
     uv_run = f"{UV} run --no-sync"
     alone = f"{sys.executable} {ROOT}/.ci/alone.py"
+    tier = f"{sys.executable} {ROOT}/.ci/tiers.py {UV}"
     return [
         [Stage("quickstart (README)", quickstart)],  # It creates the environment for the others.
         [
@@ -166,20 +167,22 @@ def stages() -> list[list[Stage]]:
             # Their order matters: a worker that got tests in advance would keep the last ones waiting.
             Stage(
                 "cluster",
-                f"{sys.executable} {ROOT}/.ci/cluster_tests.py {UV}",
+                f"{tier} cluster",
                 pytest="-n 8 --dist=load --maxschedchunk=1",
             )
         ],
+        # The README's command has run `test_life.py`.
         [
             Stage(
-                "local, wire, servers",
-                f"{uv_run} pytest -q tests/local tests/wire tests/servers",
+                "local",
+                f"{uv_run} pytest -q tests/local --ignore=tests/local/test_life.py",
                 pytest="",
             )
         ],
         [
-            # The engine and the registry are shared by all tests of a process.
-            Stage("images", f"{sys.executable} {ROOT}/.ci/image_tests.py {UV}", pytest="-n 0"),
+            # The engine and the registry are shared by all tests of a process. Beside it there is a processor left.
+            Stage("images", f"{tier} images", pytest="-n 0"),
+            Stage("wire, servers", f"{uv_run} pytest -q tests/wire tests/servers", pytest="-n 2"),
             on_3_14(),
             *(
                 Stage(f"alone {name}", f"{alone} {NEWEST} {UV} {name}", pytest="-n 0")

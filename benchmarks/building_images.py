@@ -42,8 +42,8 @@ from container_programs import (  # noqa: E402
     running_engine,
     running_registry,
 )
-from image_tests import obstacle  # noqa: E402 - what CI asks as well
 from testcloud import VARIABLE, testcloud  # noqa: E402
+from tiers import obstacle  # noqa: E402 - what CI asks as well
 
 ENVIRONMENT = ("jax", "keras", "scipy")
 SMALL = ("humanize", "toolz", "tabulate", "wrapt", "colorama")
@@ -66,9 +66,7 @@ def left_out() -> str | None:
     if sys.version_info[:2] != (3, 11):
         return "the base image has Python 3.11"
     missing = [name for name in ("docker-registry", "dockerd") if find_program(name) is None]
-    return (
-        f"{' and '.join(missing)} missing (.ci/image_tests.py installs them)" if missing else None
-    )
+    return f"{' and '.join(missing)} missing (.ci/tiers.py installs them)" if missing else None
 
 
 def figures(bench: Bench) -> Iterator[Figure]:

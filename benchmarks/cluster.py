@@ -19,10 +19,10 @@ ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / ".ci"), str(ROOT / "tests" / "cluster")]
 
 from bed import Bed, start  # noqa: E402
-from cluster_tests import obstacle  # noqa: E402 - what CI asks as well
 from images import REQUIREMENTS, image_of  # noqa: E402
 from pods import small  # noqa: E402
 from testcloud import testcloud  # noqa: E402
+from tiers import obstacle  # noqa: E402 - what CI asks as well
 
 FILES = 50
 JOBS = 1_000

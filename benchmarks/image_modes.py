@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / folder) for folder in (".ci", "tests/cluster", "tests/tools")]
 
 from bed import Bed, start  # noqa: E402
-from cluster_tests import obstacle  # noqa: E402 - what CI asks as well
 from images import Registry  # noqa: E402
 from pods import small  # noqa: E402
+from tiers import obstacle  # noqa: E402 - what CI asks as well
 from wheel_maker import make_wheel  # noqa: E402
 
 BUCKET = "bench-modes"

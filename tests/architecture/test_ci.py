@@ -39,12 +39,9 @@ def project(tmp_path: Path) -> Path:
     """A project with our `.ci`, whose README names pytest as its tests."""
     shutil.copytree(CI, tmp_path / ".ci", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "README.md").write_text(
-        f"```sh\ntrue\n{sys.executable} -m pytest test_project.py\n```\n"
+        f"```sh\ntrue\n{sys.executable} -m pytest -p xdist.plugin test_project.py\n```\n"
     )
     return tmp_path
-
-
-WORKERS = '[tool.pytest.ini_options]\naddopts = ["-n=2"]\n'
 
 
 def run_ci(project: Path, **failures: int) -> subprocess.CompletedProcess[str]:
@@ -57,7 +54,7 @@ def run_stage(project: Path, name: str, **variables: str) -> subprocess.Complete
     """Run the stage *name*."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "KINETIC_"))}  # noqa: TID251
     path = f"{Path(sys.executable).parent}:{kept['PATH']}"  # Where `python3` is this one.
-    environment = {**kept, "PATH": path, **variables}
+    environment = {**kept, "PATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
     return subprocess.run(
         [str(project / ".ci" / "run"), name],
         capture_output=True,
@@ -67,15 +64,16 @@ def run_stage(project: Path, name: str, **variables: str) -> subprocess.Complete
     )
 
 
-def test_a_test_that_fails_once_is_shown_with_both_outputs_and_fails_nothing(
+def test_two_tests_that_fail_once_are_shown_with_both_outputs_and_fail_nothing(
     project: Path,
 ) -> None:
-    (project / "pyproject.toml").write_text(WORKERS)  # As ours are run.
+    # Several processes, as our tests are run.
+    (project / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = ["-n=2"]\n')
 
-    ran = run_ci(project, unlucky=1, good=0)
+    ran = run_ci(project, unlucky=1, second=1, good=0)
 
     assert ran.returncode == 0, ran.stdout
-    unsteady = ran.stdout.partition("UNSTEADY")[2]
+    unsteady = ran.stdout.partition("UNSTEADY (2,")[2]
     assert "test_it[unlucky]" in unsteady
     assert "unlucky fails in run 1" in unsteady
     assert "run 1 of unlucky" in unsteady
@@ -85,25 +83,15 @@ def test_a_test_that_fails_once_is_shown_with_both_outputs_and_fails_nothing(
     assert (project / "whole").read_text() == "x", "only what failed runs again"
 
 
-def test_a_third_unsteady_test_fails_the_run(project: Path) -> None:
-    assert run_ci(project, one=1, two=1).returncode == 0
-    shutil.rmtree(project / "runs")
-
-    ran = run_ci(project, one=1, two=1, three=1)
+def test_a_third_unsteady_test_fails_the_run_as_does_one_that_fails_twice(project: Path) -> None:
+    ran = run_ci(project, one=1, two=1, three=1, broken=9)
 
     assert ran.returncode == 1
-    assert "FAILED: 3 unsteady tests" in ran.stdout
-
-
-def test_a_test_that_fails_twice_fails_the_run(project: Path) -> None:
-    ran = run_ci(project, unlucky=1, broken=9)
-
-    assert ran.returncode == 1
-    assert "FAILED: tests (README)" in ran.stdout
+    assert "FAILED: tests (README), 3 unsteady tests" in ran.stdout
     assert (project / "runs" / "broken").read_text() == "xx", "it had its second chance"
 
 
-def test_what_fails_in_another_way_than_by_a_test_is_not_run_again(project: Path) -> None:
+def test_a_stage_that_fails_although_no_test_does_is_not_run_again(project: Path) -> None:
     (project / "conftest.py").write_text(
         "def pytest_sessionfinish(session): session.exitstatus = 3\n"
     )

@@ -37,7 +37,7 @@ def table(path: Path) -> dict[str, object]:
     return tomllib.loads(path.read_text())
 
 
-def test_everything_says_what_the_table_says() -> None:
+def test_all_files_agree_with_the_table_of_names() -> None:
     done = run("--check")
     assert done.returncode == 0, f"run: python dev/distributions.py --write\n{done.stdout}"
 

@@ -1,4 +1,4 @@
-"""Every Python block of docs/ that is marked `runnable` runs as a script and prints what it says."""
+"""What the documents say is so: their examples run, and the commands, modules, errors and messages exist."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
+
+from kinetic_cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python runnable\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -21,10 +25,17 @@ EXAMPLES = [
     for text in [path.read_text(encoding="utf-8")]
     for block in BLOCK.finditer(text)
 ]
+COMMAND = re.compile(r"(?<![\w./@-])kinetic ((?:[a-z][\w-]*[ \t]?)+)")
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("packages/*/README.md")]
+MODULES = {
+    ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+    for folder in [*ROOT.glob("packages/*/src"), *ROOT.glob("tests/*/src")]
+    for path in folder.rglob("*.py")
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_example_runs_and_prints_what_stands_beside_it(
+def test_a_runnable_example_prints_its_expected_lines(
     example: str, tmp_path: Path, warm: Callable[[Path], Path]
 ) -> None:
     project = tmp_path / "project"
@@ -50,7 +61,7 @@ def test_the_example_runs_and_prints_what_stands_beside_it(
         assert expected in lines, f"{expected!r} is not (or too late) in:\n{done.stdout}"
 
 
-def test_every_error_is_told() -> None:
+def test_every_error_class_is_in_the_document_of_errors() -> None:
     told = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     ours = {
         name
@@ -81,7 +92,7 @@ def test_the_guide_for_beginners_is_made_of_examples_that_run() -> None:
         re.DOTALL | re.MULTILINE,
     ),
 )
-def test_what_does_not_run_by_itself_is_python_all_the_same(block: str) -> None:
+def test_other_examples_are_valid_python(block: str) -> None:
     compile(block, "docs", "exec")
 
 
@@ -109,3 +120,79 @@ def test_the_dockerfile_in_the_docs_is_the_example_that_is_built() -> None:
     (block,) = re.findall(r"^```dockerfile\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
     assert block == (ROOT / "examples/custom_image/Dockerfile").read_text(encoding="utf-8")
+
+
+def test_messages_name_commands_that_exist() -> None:
+    missing = [
+        f"{path.name}: kinetic {words}"
+        for path in sorted(ROOT.glob("packages/*/src/**/*.py"))
+        for text in messages(path)
+        for words in COMMAND.findall(text)
+        if not exists(words)
+    ]
+
+    assert missing == []
+
+
+def test_documents_name_commands_that_exist() -> None:
+    missing = [
+        f"{path.name}: kinetic {words}"
+        for path in DOCUMENTS
+        for code in re.findall(r"```.*?```|`[^`]+`", path.read_text(encoding="utf-8"), re.DOTALL)
+        for words in COMMAND.findall(code)
+        if not exists(words)
+    ]
+
+    assert missing == []
+
+
+def exists(words: str) -> bool:
+    command: click.Command | None = cli
+    context = click.Context(cli)
+    for word in words.split():
+        if not isinstance(command, click.Group):
+            return True  # The rest is arguments.
+        command = command.get_command(context, word)
+        if command is None:
+            return False
+    return True
+
+
+def messages(path: Path) -> Iterator[str]:
+    """Iterate over the strings of a module that are not docstrings."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    yield from (
+        text.value for text in texts if isinstance(text.value, str) and id(text) not in docstrings
+    )
+
+
+def test_modules_that_answer_questions_exist() -> None:
+    document = (ROOT / "docs" / "where.md").read_text(encoding="utf-8")
+    questions = document.partition("## Import rules")[0]
+    named = set(re.findall(r"`(kinetic\w*(?:\.\w+)+)`", questions)) - {"kinetic.run"}
+
+    assert len(named) > 20
+    assert named - MODULES == set()
+
+
+def test_the_walk_through_a_call_names_modules_that_are_there_and_each_once() -> None:
+    concepts = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8")
+    walk = concepts.partition("## A walk through")[2].partition("\n## ")[0]
+    packages = {
+        "payload": "kinetic_payload",
+        "runner": "kinetic_runner",
+        "kinetic_k8s": "kinetic_k8s",
+    }
+    named = [
+        f"{packages[name.split('.')[0]]}.{name.partition('.')[2]}"
+        if name.split(".")[0] in packages
+        else f"kinetic.{name}"
+        for name in re.findall(r"`([a-z]\w*(?:\.\w+)*)`", walk)
+        if name not in ("train", "run", "kinetic", "kinetic_payload", "kinetic_runner")
+    ]
+
+    assert len(named) > 100
+    assert set(named) - MODULES == set()
+    assert [name for name, times in Counter(named).items() if times > 1] == []

@@ -5,25 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 import grimp
 import pytest
 
-HEAVY = {
-    "google",
-    "kubernetes",
-    "grpc",
-    "jax",
-    "numpy",
-    "msgspec",
-    "psutil",
-    "rich",
-    "asyncio",
-    "cloudpickle",
-}
+CLOUD = {"google", "kubernetes", "grpc", "jax", "numpy"}
+HEAVY = CLOUD | {"msgspec", "psutil", "rich", "asyncio", "cloudpickle"}
+CLIENTS = {"kubernetes", "urllib3", "yaml", "ssl"}
+DECORATE = "import kinetic\n@kinetic.run(accelerator='tpu-v5litepod-4')\ndef f(): pass"
 
 
+@cache
 def modules_after(code: str) -> set[str]:
     program = f"{code}\nimport sys, json\nprint(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
@@ -33,34 +27,20 @@ def modules_after(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "code",
+    ("code", "unwanted"),
     [
-        "import kinetic",
-        "import kinetic; kinetic.Data('x')",
-        "import kinetic_cli.main",
+        ("import kinetic", HEAVY),
+        ("import kinetic; kinetic.Data('x')", HEAVY),
+        ("import kinetic_cli.main", HEAVY),
+        (DECORATE, CLOUD),
+        ("import kinetic_k8s.accelerators", CLIENTS),
+        ("import kinetic_k8s.manifests.job", CLIENTS),
+        ("import kinetic_k8s.manifests.volumes", CLIENTS),
+        ("import kinetic_k8s.reading.diagnosis", CLIENTS),
     ],
 )
-def test_importing_drags_in_nothing_heavy(code: str) -> None:
-    loaded = modules_after(code) & (HEAVY - modules_after("pass"))
-
-    assert loaded == set()
-
-
-@pytest.mark.parametrize(
-    "module", ["accelerators", "manifests.job", "reading.diagnosis", "manifests.volumes"]
-)
-def test_what_is_pure_of_clusters_drags_in_nothing_that_speaks_to_one(module: str) -> None:
-    loaded = modules_after(f"import kinetic_k8s.{module}")
-
-    assert loaded & {"kubernetes", "urllib3", "yaml", "ssl"} == set()
-
-
-def test_decorating_drags_in_no_cloud_sdk_and_no_jax() -> None:
-    code = "import kinetic\n@kinetic.run(accelerator='tpu-v5litepod-4')\ndef f(): pass"
-
-    loaded = modules_after(code) & {"google", "kubernetes", "grpc", "jax", "numpy"}
-
-    assert loaded == set()
+def test_an_import_loads_no_library_that_it_does_not_need(code: str, unwanted: set[str]) -> None:
+    assert modules_after(code) & (unwanted - modules_after("pass")) == set()
 
 
 def test_no_module_imports_itself_through_others_at_run_time() -> None:

@@ -6,9 +6,9 @@ import ast
 import difflib
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -196,63 +196,45 @@ HANDLE = (
 )
 DELETION = (("cleanup_timeout", 180), ("cleanup_poll_interval", 2))
 
-PROMISED: dict[str, tuple[Callable[..., Any], tuple[tuple[str, object], ...]]] = {
-    "kinetic.run": (kinetic.run, RUN),
-    "kinetic.Data": (
-        kinetic.Data,
-        (("path", NEEDED), ("fuse", False), ("hf_trust_remote_code", False)),
+SELF = ("self", NEEDED)
+
+PROMISED: dict[str, tuple[tuple[str, object], ...]] = {
+    "run": RUN,
+    "Data": (("path", NEEDED), ("fuse", False), ("hf_trust_remote_code", False)),
+    "JobHandle": HANDLE,
+    "JobHandle.from_job_context": tuple(
+        (name, NEEDED) for name in ("ctx", "backend_name", "namespace", "k8s_name")
     ),
-    "kinetic.JobHandle": (kinetic.JobHandle, HANDLE),
-    "JobHandle.from_job_context": (
-        kinetic.JobHandle.from_job_context,
-        (("ctx", NEEDED), ("backend_name", NEEDED), ("namespace", NEEDED), ("k8s_name", NEEDED)),
-    ),
-    "JobHandle.from_dict": (kinetic.JobHandle.from_dict, (("d", NEEDED),)),
-    "JobHandle.to_dict": (kinetic.JobHandle.to_dict, (("self", NEEDED),)),
-    "JobHandle.status": (kinetic.JobHandle.status, (("self", NEEDED),)),
-    "JobHandle.logs": (kinetic.JobHandle.logs, (("self", NEEDED), ("follow", False))),
-    "JobHandle.tail": (kinetic.JobHandle.tail, (("self", NEEDED), ("n", 100))),
-    "JobHandle.debug_attach": (
-        kinetic.JobHandle.debug_attach,
-        (("self", NEEDED), ("local_port", 5678), ("working_dir", None)),
-    ),
+    "JobHandle.from_dict": (("d", NEEDED),),
+    "JobHandle.to_dict": (SELF,),
+    "JobHandle.status": (SELF,),
+    "JobHandle.logs": (SELF, ("follow", False)),
+    "JobHandle.tail": (SELF, ("n", 100)),
+    "JobHandle.debug_attach": (SELF, ("local_port", 5678), ("working_dir", None)),
     "JobHandle.result": (
-        kinetic.JobHandle.result,
-        (
-            ("self", NEEDED),
-            ("timeout", None),
-            ("cleanup", None),
-            *DELETION,
-            ("stream_logs", None),
-            ("on_status_change", None),
-        ),
+        SELF,
+        ("timeout", None),
+        ("cleanup", None),
+        *DELETION,
+        ("stream_logs", None),
+        ("on_status_change", None),
     ),
-    "JobHandle.cancel": (kinetic.JobHandle.cancel, (("self", NEEDED), *DELETION)),
-    "JobHandle.cleanup": (
-        kinetic.JobHandle.cleanup,
-        (("self", NEEDED), ("k8s", True), ("gcs", True), *DELETION),
-    ),
-    "kinetic.attach": (
-        kinetic.attach,
-        (("job_id", NEEDED), ("project", None), ("cluster", None)),
-    ),
-    "kinetic.list_jobs": (
-        kinetic.list_jobs,
-        (("project", None), ("zone", None), ("cluster", None), ("namespace", None)),
-    ),
+    "JobHandle.cancel": (SELF, *DELETION),
+    "JobHandle.cleanup": (SELF, ("k8s", True), ("gcs", True), *DELETION),
+    "attach": (("job_id", NEEDED), ("project", None), ("cluster", None)),
+    "list_jobs": (("project", None), ("zone", None), ("cluster", None), ("namespace", None)),
 }
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_what_was_promised_is_there_in_that_order_and_with_those_defaults(name: str) -> None:
-    function, promised = PROMISED[name]
-    parameters = inspect.signature(function).parameters.values()
+def test_promised_parameters_have_their_order_and_defaults(name: str) -> None:
+    parameters = inspect.signature(attrgetter(name)(kinetic)).parameters.values()
     positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
-    assert tuple((p.name, p.default) for p in positional) == promised
+    assert tuple((p.name, p.default) for p in positional) == PROMISED[name]
 
 
-def test_what_was_not_promised_can_only_be_given_by_name_and_may_be_left_out() -> None:
+def test_further_parameters_are_keywords_with_defaults() -> None:
     parameters = inspect.signature(kinetic.run).parameters.values()
     more = [p for p in parameters if p.name not in dict(RUN)]
 
@@ -297,7 +279,7 @@ def test_an_error_is_also_the_builtin_one_that_was_promised(
     assert issubclass(error, kinetic.KineticError)
 
 
-def test_what_debug_attach_returns_is_given_to_cleanup_port_forward() -> None:
+def test_cleanup_port_forward_takes_the_result_of_debug_attach() -> None:
     assert next(iter(inspect.signature(cleanup_port_forward).parameters)) == "proc"
 
 

@@ -164,7 +164,7 @@ def stored(name: str, version: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_record_of_version_1_means_what_it_meant(name: str) -> None:
+def test_a_record_of_version_1_is_decoded_as_before(name: str) -> None:
     expected = RECORDS[name]
 
     assert decode(type(expected), stored(name), name=name) == expected
@@ -172,7 +172,7 @@ def test_a_record_of_version_1_means_what_it_meant(name: str) -> None:
 
 @pytest.mark.skipif(WIRE_VERSION != 1, reason="version 1 is not what is written any more")
 @pytest.mark.parametrize("name", RECORDS)
-def test_what_is_written_today_is_what_version_1_looks_like(name: str) -> None:
+def test_records_are_encoded_as_in_version_1(name: str) -> None:
     assert encode(RECORDS[name]) == stored(name), "raise WIRE_VERSION and keep reading version 1"
 
 
@@ -185,7 +185,7 @@ def test_keys_that_a_later_writer_added_are_ignored(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_record_of_a_later_version_is_told_apart_from_a_broken_one(name: str) -> None:
+def test_a_record_of_a_later_version_is_another_error_than_a_broken_one(name: str) -> None:
     later = json.loads(stored(name)) | {"version": WIRE_VERSION + 1}
     broken = {key: 7 for key in json.loads(stored(name)) if key != "version"}
     kind = type(RECORDS[name])
@@ -197,7 +197,7 @@ def test_a_record_of_a_later_version_is_told_apart_from_a_broken_one(name: str) 
     assert not isinstance(caught.value, FutureRecordError)
 
 
-def test_a_record_that_lacks_what_may_be_left_out_takes_the_defaults() -> None:
+def test_a_record_without_optional_fields_takes_the_defaults() -> None:
     least = {
         key: value
         for key, value in json.loads(stored("handle.json")).items()
@@ -220,7 +220,7 @@ def test_a_payload_of_version_1_is_read_and_loaded() -> None:
 
 
 @pytest.mark.skipif(WIRE_VERSION != 1, reason="version 1 is not what is written any more")
-def test_the_header_that_is_written_today_is_what_version_1_looks_like() -> None:
+def test_headers_are_encoded_as_in_version_1() -> None:
     assert HEADER.encode() == stored("payload.pkl").partition(b"\n")[0]
 
 
@@ -233,7 +233,7 @@ def test_a_header_with_more_keys_is_read_and_one_of_a_later_format_is_refused_in
         CallHeader.decode(json.dumps(written | {"format": WIRE_VERSION + 1}).encode())
 
 
-def test_a_handle_that_was_kept_as_a_dict_is_one_again_whatever_else_the_dict_holds() -> None:
+def test_a_handle_is_restored_from_a_dict_with_unknown_keys() -> None:
     kept = json.loads(stored("handle.json"))
 
     handle = JobHandle.from_dict(kept)

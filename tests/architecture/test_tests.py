@@ -7,8 +7,6 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parents[1]
 LONGEST_SCRIPT = 30
 """Lines of Python in a string. What is longer is a fixture project: a file below `projects`, beside the test."""
@@ -52,18 +50,3 @@ def test_long_scripts_are_fixture_projects() -> None:
     ]
 
     assert found == [], "make it a file below `projects`, and have the test copy it"
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ('S = """\nx = 1\ny = 2\n"""', [(1, 2)]),
-        ('S = f"""\n    x = {1}\n    y = {2}\n    """', [(1, 2)]),
-        ('S = """\n[table]\nkey: value: 3\n"""', []),
-        ('S = "x = 1"', []),
-    ],
-)
-def test_scripts_are_found_where_they_are_python(
-    source: str, expected: list[tuple[int, int]]
-) -> None:
-    assert list(scripts(source, 1)) == expected

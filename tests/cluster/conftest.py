@@ -37,10 +37,10 @@ HERE = Path(__file__).parent
 sys.path += [str(ROOT / ".ci"), str(HERE)]
 
 from bed import Bed, start  # noqa: E402
-from cluster_tests import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
 from encryption import CERTIFICATES, cluster_at, encrypt  # noqa: E402
 from locks import locked  # noqa: E402
 from pods import small  # noqa: E402
+from tiers import REQUIRED, obstacle  # noqa: E402 - what CI asks as well
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -72,7 +72,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _required() -> bool:
-    return os.environ.get(REQUIRED) == "required"  # noqa: TID251 - these tests' own
+    return os.environ.get(REQUIRED["cluster"]) == "required"  # noqa: TID251 - these tests' own
 
 
 def _turn(item: pytest.Item) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_server import KEY, StandIn, running_api_server
+from api_server import KEY, StandIn
 from container_programs import DOCKER
 
 import kinetic
@@ -73,7 +73,7 @@ def example(engine: Any, docker_registry: str, python: str) -> str:
 
 @pytest.fixture
 def cluster() -> Iterator[StandIn]:
-    with running_api_server() as running:
+    with StandIn() as running:
         yield running
 
 

@@ -1,16 +1,14 @@
-"""A stand-in for the API server of a cluster: it accepts dry runs, has a key that signs jobs, and notes writes."""
+"""A stand-in for the API server of a cluster: it accepts dry runs, has a key that signs jobs, and records writes."""
 
 from __future__ import annotations
 
 import json
-import threading
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from kinetic_servers.http.messages import Answer, Call, Service, json_answer
+from kinetic_servers.http.server import HttpServer
 
 MISSING = {
     "kind": "Status",
@@ -22,17 +20,20 @@ MISSING = {
 KEY = {"data": {"key": b64encode(b"6b" * 32).decode()}}
 
 
-@dataclass
-class StandIn:
-    """A running stand-in."""
+class StandIn(HttpServer, Service):
+    """A stand-in. Use it in a `with` block."""
 
-    port: int
-    writes: list[str] = field(default_factory=list)
-    """Method and path of each request that would have changed something."""
-    forbidden: set[str] = field(default_factory=set)
-    """Resources (`secrets`) that the user may not create."""
-    objects: dict[str, Any] = field(default_factory=dict)
-    """What was created, by path."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+        """Method and path of each request that would have changed something."""
+        self.forbidden: set[str] = set()
+        """Resources (`secrets`) that the user may not create."""
+        self.objects: dict[str, Any] = {}
+        """What was created, by path."""
+
+    def service(self, folder: Path) -> Service:
+        return self
 
     def created(self, kind: str) -> Any:
         """Return the only object of *kind* that was created."""
@@ -42,77 +43,38 @@ class StandIn:
     def kubeconfig(self, folder: Path) -> Path:
         """Write a kubeconfig whose only context, `standin`, leads here."""
         path = folder / "kubeconfig"
-        cluster = {"name": "standin", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
+        cluster = {"name": "standin", "cluster": {"server": self.endpoint}}
         context = {"name": "standin", "context": {"cluster": "standin", "user": "me"}}
         user = {"name": "me", "user": {"token": "token"}}
         path.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "users": [user]}))
         return path
 
+    async def perform(self, call: Call) -> Answer:
+        name = call.path.rpartition("/")[2]
+        if call.method == "GET":
+            known = {
+                "kinetic-key": {"kind": "Secret", "metadata": {"name": name}, **KEY},
+                "default": {"kind": "ServiceAccount", "metadata": {"name": name}},
+            }
+            return _answer(known.get(name) or self.objects.get(call.path))
+        if call.method == "PATCH":
+            self.writes.append(f"{call.method} {call.path}")
+            return _answer(self.objects.get(call.path))
+        if name in self.forbidden:
+            message = (
+                f'{name} is forbidden: User "me" cannot create resource "{name}" in API group ""'
+            )
+            refused = {**MISSING, "code": 403, "reason": "Forbidden", "message": message}
+            return json_answer(refused, status=403)
+        created = json.loads(await call.read() or b"{}")
+        metadata = created.setdefault("metadata", {})
+        metadata["uid"] = "1"
+        if call.arg("dryRun") != "All":
+            self.writes.append(f"{call.method} {call.path}")
+            if call.method == "POST":
+                self.objects[f"{call.path}/{metadata['name']}"] = created
+        return json_answer(created, status=201)
 
-@contextmanager
-def running_api_server() -> Iterator[StandIn]:
-    """Run a stand-in."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            name = path.rpartition("/")[2]
-            if name == "kinetic-key":
-                self.answer(200, {"kind": "Secret", "metadata": {"name": name}, **KEY})
-            elif name == "default":
-                self.answer(200, {"kind": "ServiceAccount", "metadata": {"name": name}})
-            elif path in found.objects:
-                self.answer(200, found.objects[path])
-            else:
-                self.answer(404, MISSING)
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            path = self.path.partition("?")[0]
-            if self.command == "PATCH":
-                found.writes.append(f"{self.command} {path}")
-                known = found.objects.get(path)
-                self.answer(200 if known else 404, known or MISSING)
-                return
-            resource = path.rpartition("/")[2]
-            if resource in found.forbidden:
-                message = f'{resource} is forbidden: User "me" cannot create resource "{resource}" in API group ""'
-                self.answer(
-                    403, {**MISSING, "code": 403, "reason": "Forbidden", "message": message}
-                )
-                return
-            created = json.loads(body or b"{}")
-            metadata = created.setdefault("metadata", {})
-            metadata["uid"] = "1"
-            if "dryRun=All" not in self.path:
-                found.writes.append(f"{self.command} {self.path}")
-                if self.command == "POST":
-                    found.objects[f"{path}/{metadata['name']}"] = created
-            self.answer(201, created)
-
-        do_PATCH = do_PUT = do_DELETE = do_POST
-
-        def answer(self, status: int, content: Any) -> None:
-            data = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    found = StandIn(server.server_port)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield found
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def _answer(found: Any) -> Answer:
+    return json_answer(found or MISSING, status=200 if found else 404)

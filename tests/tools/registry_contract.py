@@ -55,7 +55,7 @@ class RegistryContract:
 
         assert repository.digest("1") is None
 
-    def test_what_was_pushed_is_found_and_read(self) -> None:
+    def test_a_pushed_image_is_found_and_read(self) -> None:
         for docker in (False, True):
             repository = self.repository()
             assert repository.digest("1") is None
@@ -120,7 +120,7 @@ class RegistryContract:
         assert target.blob(digest) == b"mounted"
         assert not target.mount(_ABSENT, source)
 
-    def test_what_is_not_there_is_not_found(self) -> None:
+    def test_missing_objects_are_not_found(self) -> None:
         repository = self.repository()
         for wanted in ("1", _ABSENT):
             assert repository.digest(wanted) is None
@@ -157,7 +157,7 @@ class RegistryContract:
         )
         assert repository.digest("1") is None
 
-    def test_a_manifest_is_absent_for_who_does_not_accept_its_type(self) -> None:
+    def test_a_manifest_of_a_type_that_is_not_accepted_is_absent(self) -> None:
         repository = self.repository()
         push_image(repository, "1")
         path = f"/v2/{repository.reference.path}/manifests/1"

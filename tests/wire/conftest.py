@@ -21,7 +21,11 @@ from kinetic.home.liveness import wait_for_death
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
+from kinetic.jobs.services import Services
 from kinetic.settings.settings import Settings
+from kinetic.submit.options import check_options
+from kinetic.submit.request import request_of
+from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.calls.call import CallHeader
 from kinetic_payload.calls.unpickle import python_version
@@ -160,6 +164,14 @@ def call_header(function: str, module: str) -> CallHeader:
         function=function, module=module, context_digest=None, paths=(), cwd="", main=None,
         main_kind="interactive",
     )  # fmt: skip
+
+
+def submit_to(services: Services, folder: Path, function: Any, *args: Any) -> JobHandle:
+    """Submit a call on one CPU from *folder* with these *services*, not with those of the settings."""
+    settings = Settings.from_environment()
+    options = check_options(accelerator="cpu")
+    request = request_of(options, function, settings, environ={}, cwd=folder)
+    return submit(request, function, args, {}, services=services)
 
 
 def ended(handle: JobHandle) -> JobHandle:

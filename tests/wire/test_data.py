@@ -20,7 +20,7 @@ from kinetic_payload.data.marker import Sizes
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.errors import DataError
-from kinetic_payload.layout import data_marker, data_prefix
+from kinetic_payload.layout import data_marker
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy, Service
@@ -118,19 +118,6 @@ def test_thousands_of_small_files_cost_a_handful_of_requests(
     assert len(gcs.requests) <= 4, asked(gcs)
 
 
-def test_each_file_costs_one_request_if_it_is_to_be_mounted(
-    gcs: GcsServer, store: GcsStore, tmp_path: Path
-) -> None:
-    folder = many_files(tmp_path / "files", 1010, size=100)
-    digest = ensure_data(store, folder, mounted=True)
-    assert len(gcs.names("bucket", f"data/{digest}/files/")) == 1010
-    assert len(gcs.requests) == 1010 + 3, asked(gcs)
-
-    gcs.requests.clear()
-    ensure_data(store, folder, mounted=True)
-    assert asked(gcs) == {"objects.get.media": 1, "objects.list": 2}, "a page has a thousand names"
-
-
 def test_large_and_small_files_come_back_identical(
     gcs: GcsServer, store: GcsStore, tmp_path: Path
 ) -> None:
@@ -189,60 +176,6 @@ def test_a_killed_upload_of_data_sends_no_complete_object_again(
     assert data_marker(digest) in after
     arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
     assert tree_of(arrived).digest == digest
-
-
-def test_two_processes_that_upload_the_same_data_agree(
-    gcs: GcsServer, store: GcsStore, tmp_path: Path
-) -> None:
-    folder = many_files(tmp_path / "files", 600)
-    sizes = Sizes(large=16 * MIB, pack=300_000)
-    with uploading(gcs, folder, sizes) as one, uploading(gcs, folder, sizes) as other:
-        go(one)
-        go(other)
-        printed = {process.communicate()[0] for process in (one, other)}
-    [digest] = {text.strip() for text in printed}
-    assert digest == tree_of(folder).digest
-    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
-    assert tree_of(arrived).digest == digest
-    gcs.requests.clear()
-    ensure_data(store, folder, sizes=sizes)
-    assert len(gcs.requests) == 2, "the marker is right, whoever wrote it"
-
-
-@pytest.mark.parametrize("mounted", [False, True])
-def test_the_age_of_old_data_is_reset_without_sending_it_again(
-    gcs: GcsServer, store: GcsStore, tmp_path: Path, mounted: bool
-) -> None:
-    folder = many_files(tmp_path / "files", 50)
-    (folder / "empty").mkdir()
-    (folder / "link").symlink_to("000")
-    digest = ensure_data(store, folder, mounted=mounted, sizes=Sizes(pack=50_000))
-    gcs.age("bucket", "data", OLD)
-    before = {one.name: one for one in gcs.objects("bucket")}
-    gcs.requests.clear()
-
-    assert ensure_data(store, folder, mounted=mounted, sizes=Sizes(pack=50_000)) == digest
-
-    after = {one.name: one for one in gcs.objects("bucket")}
-    assert after.keys() == before.keys()
-    assert min(one.created for one in after.values()) > time.time() - 3600
-    for name in before:
-        if name.startswith("data/"):
-            assert after[name].size == before[name].size
-    assert gcs.requests.bytes_in < 20_000, "the files were not sent again"
-
-
-def test_data_whose_objects_expired_is_an_error_and_uploaded_again(
-    gcs: GcsServer, store: GcsStore, tmp_path: Path
-) -> None:
-    folder = many_files(tmp_path / "files", 50)
-    digest = ensure_data(store, folder, sizes=Sizes(pack=50_000))
-    for name in gcs.names("bucket", data_prefix(digest)):
-        store.delete(name)
-    with pytest.raises(DataError, match="any more"):
-        download_data(store, ref_to(folder, digest), tmp_path / "out")
-    ensure_data(store, folder, sizes=Sizes(pack=50_000))
-    download_data(store, ref_to(folder, digest), tmp_path / "out")
 
 
 def test_data_arrives_over_a_network_with_random_faults(

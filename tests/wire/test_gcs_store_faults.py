@@ -296,15 +296,6 @@ def test_a_list_whose_pages_never_end_is_an_error(gcs: GcsServer) -> None:
             list(lists(open_it(gcs, hasty())))
 
 
-def test_a_retry_waits_as_long_as_the_service_asks(gcs: GcsServer, store: GcsStore) -> None:
-    gcs.faults.add(status=429, times=1, retry_after=0.3)
-
-    store.stat("o")
-
-    first, second = gcs.requests
-    assert second.time - first.time >= 0.3
-
-
 def test_a_requested_wait_beyond_the_deadline_leaves_one_last_attempt(gcs: GcsServer) -> None:
     gcs.faults.add(status=503, retry_after=3600)
     steps, asked = Steps(), list[float]()
@@ -318,15 +309,6 @@ def test_a_requested_wait_beyond_the_deadline_leaves_one_last_attempt(gcs: GcsSe
 
     assert asked == [0.3]
     assert len(gcs.requests) == 2
-
-
-def test_a_requested_wait_that_is_no_number_is_ignored(gcs: GcsServer) -> None:
-    gcs.faults.add(status=503, times=1, retry_after=float("nan"))
-    steps, asked = Steps(), list[float]()
-
-    open_it(gcs, replace(steps.retry(100), pause=asked.append)).stat("o")
-
-    assert [seconds < 1 for seconds in asked] == [True]
 
 
 def test_the_check_after_a_lost_create_shares_its_deadline(gcs: GcsServer) -> None:
@@ -449,16 +431,6 @@ def test_an_outage_is_reported_however_the_pauses_before_the_limit_fall(gcs: Gcs
         ):
             open_it(gcs, time.retry(150)).stat("o")
         assert len(reported) == 1
-
-
-def test_half_a_minute_of_outage_fits_the_limit_of_a_submit(gcs: GcsServer) -> None:
-    gcs.faults.add(status=503)
-    time = Passing(30, gcs.faults.clear)
-
-    with limited(OutageLimit(50, clock=lambda: time.now)):
-        open_it(gcs, time.retry(150)).write("new", b"")
-
-    assert gcs.names("bucket") == ["new"]
 
 
 def test_an_upload_that_makes_progress_may_exceed_a_limit(gcs: GcsServer, tmp_path: Path) -> None:

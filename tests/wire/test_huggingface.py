@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, unquote
 
 import pytest
-from aiohttp import web
 
 from kinetic_payload.errors import DataError
 from kinetic_runner.data import huggingface
+from kinetic_servers.http.messages import Answer, Call, Service, json_answer
+from kinetic_servers.http.server import HttpServer
 
 COMMIT, OLDER = "a" * 40, "b" * 40
 TOKEN = "hf_reader"
@@ -48,10 +48,11 @@ DIGITS = {
 PLAIN = {"train.jsonl": rows(7, 8)}
 
 
-class Hub:
+class Hub(HttpServer, Service):
     """Data sets by name and commit, with the API, the files and the errors of the Hub."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.sets: dict[str, dict[str, dict[str, bytes]]] = {
             "org/digits": {COMMIT: DIGITS, OLDER: {**DIGITS, "small/train.jsonl": rows(0)}},
             "org/plain": {COMMIT: PLAIN},
@@ -59,36 +60,28 @@ class Hub:
             "org/script": {COMMIT: {"script.py": b"import datasets\n"}},
         }
         self.tokens: list[str | None] = []
-        self.outage = 0
-        self.portal: tuple[str, int, str] | None = None
-        """Requests that a captive portal responds to, by the beginning of method and path; its status and page."""
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        path = request.path
-        if self.outage:
-            self.outage -= 1
-            return web.Response(status=503)
-        if self.portal is not None and f"{request.method} {path}".startswith(self.portal[0]):
-            _, status, page = self.portal
-            return web.Response(status=status, text=page, content_type="text/html")
-        self.tokens.append(request.headers.get("Authorization"))
+    def service(self, folder: Path) -> Service:
+        return self
+
+    async def perform(self, call: Call) -> Answer:
+        path = unquote(call.path)
+        self.tokens.append(call.headers.get("authorization"))
         if "/old-name" in path:  # A set without an organisation that was moved into one.
-            raise web.HTTPTemporaryRedirect(path.replace("/old-name", "/org/plain"))
+            return Answer(307, headers={"Location": path.replace("/old-name", "/org/plain")})
         for name, commits in self.sets.items():
             api, files = f"/api/datasets/{name}", f"/datasets/{name}/resolve/"
             if path == api or path.startswith((f"{api}/", files)):
                 if name == "org/gated" and self.tokens[-1] != f"Bearer {TOKEN}":
                     return self.refused(401 if self.tokens[-1] is None else 403, "GatedRepo")
                 if path.startswith(files):
-                    return self.file(request, commits, path.removeprefix(files))
-                return await self.api(request, name, commits, path.removeprefix(api))
+                    return self.file(commits, path.removeprefix(files))
+                return await self.api(call, name, commits, path.removeprefix(api))
         if path.startswith(("/api/datasets/", "/datasets/")):
             return self.refused(401, "RepoNotFound")
-        return web.Response(status=404)
+        return Answer(404)
 
-    def file(
-        self, request: web.Request, commits: dict[str, dict[str, bytes]], rest: str
-    ) -> web.Response:
+    def file(self, commits: dict[str, dict[str, bytes]], rest: str) -> Answer:
         revision, _, name = rest.partition("/")
         commit = self.commit(commits, revision)
         if commit is None:
@@ -98,11 +91,11 @@ class Hub:
         if data is None:
             return self.refused(404, "EntryNotFound", headers)
         etag = hashlib.sha1(data).hexdigest()
-        return web.Response(body=data, headers={**headers, "ETag": f'"{etag}"'})
+        return Answer(200, data, {**headers, "ETag": f'"{etag}"'})
 
     async def api(
-        self, request: web.Request, name: str, commits: dict[str, dict[str, bytes]], rest: str
-    ) -> web.Response:
+        self, call: Call, name: str, commits: dict[str, dict[str, bytes]], rest: str
+    ) -> Answer:
         parts = rest.strip("/").split("/")
         revision = parts[1] if len(parts) > 1 else "main"
         commit = self.commit(commits, revision)
@@ -112,15 +105,15 @@ class Hub:
         if parts[0] in ("", "revision"):
             siblings = [{"rfilename": one} for one in files]
             found = {"id": name, "sha": commit, "private": False, "tags": [], "siblings": siblings}
-            return web.json_response({**found, "lastModified": "2026-01-01T00:00:00.000Z"})
+            return json_answer({**found, "lastModified": "2026-01-01T00:00:00.000Z"})
         if parts[0] == "paths-info":
-            form = await request.post()
-            wanted = form.getall("paths") if "paths" in form else (await request.json())["paths"]
-            entries = [self.entry(files, str(one)) for one in wanted]
-            return web.json_response([one for one in entries if one])
+            sent = (await call.read()).decode()
+            wanted = json.loads(sent)["paths"] if sent[:1] == "{" else parse_qs(sent)["paths"]
+            entries = [self.entry(files, one) for one in wanted]
+            return json_answer([one for one in entries if one])
         assert parts[0] == "tree", rest
         below = "".join(f"{part}/" for part in parts[2:])
-        deep = request.query.get("recursive", "").lower() in ("true", "1")
+        deep = call.arg("recursive").lower() in ("true", "1")
         names = {one for one in files if one.startswith(below)}
         folders = {
             below + one[len(below) :].split("/")[0] for one in names if "/" in one[len(below) :]
@@ -129,7 +122,7 @@ class Hub:
             names = {one for one in names if "/" not in one[len(below) :]}
         if below and not names | folders:
             return self.refused(404, "EntryNotFound")
-        return web.json_response([self.entry(files, one) for one in sorted(names | folders)])
+        return json_answer([self.entry(files, one) for one in sorted(names | folders)])
 
     def entry(self, files: dict[str, bytes], name: str) -> dict[str, object] | None:
         if name in files:
@@ -145,44 +138,24 @@ class Hub:
             revision, revision if revision in commits else None
         )
 
-    def refused(
-        self, status: int, code: str, headers: dict[str, str] | None = None
-    ) -> web.Response:
+    def refused(self, status: int, code: str, headers: dict[str, str] | None = None) -> Answer:
         error = {"X-Error-Code": code, "X-Error-Message": code, **(headers or {})}
-        return web.json_response({"error": code}, status=status, headers=error)
+        return json_answer({"error": code}, status=status, headers=error)
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    serving, ready, done = Hub(), threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-    ports: list[int] = []
-
-    async def serve() -> None:
-        runner = web.ServerRunner(web.Server(serving.answer))  # type: ignore[arg-type]
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        ports.append(runner.addresses[0][1])
-        ready.set()
-        await done.wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
-    thread.start()
-    ready.wait()
     # Importing the library takes six times as long without bytecode.
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     for name in list(os.environ):  # noqa: TID251
         if name.startswith(("HF_", "HUGGING")):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{ports[0]}")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf-home"))
     for name in ("HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT"):
         monkeypatch.setenv(name, "100")
-    yield serving
-    loop.call_soon_threadsafe(done.set)
-    thread.join()
-    loop.close()
+    with Hub() as serving:
+        monkeypatch.setenv("HF_ENDPOINT", serving.endpoint)
+        yield serving
 
 
 def read(folder: Path) -> dict[str, list[int]]:
@@ -270,18 +243,19 @@ def test_a_token_file_of_the_machine_is_not_used(
 
 
 def test_a_captive_portal_is_an_error_and_its_page_is_never_a_row(hub: Hub, tmp_path: Path) -> None:
-    for portal in (
-        ("GET /api/", 200, "<html><title>Sign in to the hotel</title></html>"),
-        ("HEAD /datasets/", 401, "<html></html>"),
-        ("GET /datasets/", 200, ""),
+    for method, path, status, page in (
+        ("GET", "/api/*", 200, "<html><title>Sign in to the hotel</title></html>"),
+        ("HEAD", "/datasets/*", 401, "<html></html>"),
+        ("GET", "/datasets/*", 200, ""),
     ):
-        hub.portal = portal
+        hub.faults.clear()
+        hub.faults.add(method=method, path=path, status=status, page=page)
         with pytest.raises(DataError, match="a response did not come from the Hub") as raised:
             huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
         assert "captive portal" in (raised.value.hint or "")
         assert os.listdir(tmp_path / "in") == []
 
-    hub.portal = None
+    hub.faults.clear()
     huggingface.load("hf://org/plain", tmp_path / "in" / "set", print_line=lambda _: None)
     assert read(tmp_path / "in" / "set") == {"train": [7, 8]}
 
@@ -315,7 +289,7 @@ def test_a_project_with_a_folder_called_datasets_does_not_hide_the_library(
 def test_a_transient_failure_of_the_hub_is_retried_and_the_log_has_no_progress_bars(
     hub: Hub, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    hub.outage = 1
+    hub.faults.add(status=503, times=1)
 
     huggingface.load("hf://org/digits", tmp_path / "set")
 

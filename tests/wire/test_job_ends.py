@@ -26,13 +26,11 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services, open_at
 from kinetic.settings.keys import KeyFile, KeySigner
-from kinetic.settings.settings import Settings
-from kinetic.submit.options import check_options
-from kinetic.submit.request import request_of
-from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.layout import REPORT_SECONDS, JobObjects
 from kinetic_payload.stores.store import parse_location
+
+from .conftest import submit_to
 
 WORK = """
     import pathlib, random, time
@@ -87,15 +85,7 @@ class Desk:
         return Services(store, backend, key_signer=key_signer)
 
     def submit(self, name: str, *args: object) -> JobHandle:
-        function = getattr(self.module, name)
-        request = request_of(
-            check_options(accelerator="cpu"),
-            function,
-            Settings.from_environment(),
-            environ={},
-            cwd=self.desk.project,
-        )
-        return submit(request, function, args, {}, services=self.services)
+        return submit_to(self.services, self.desk.project, getattr(self.module, name), *args)
 
     def found(self, handle: JobHandle) -> JobHandle:
         """Return the job as a process of its own would find it."""

@@ -24,14 +24,11 @@ from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services, key_signer_of, open_at
 from kinetic.settings.keys import KeyFile
 from kinetic.settings.settings import Settings
-from kinetic.submit.options import check_options
-from kinetic.submit.request import request_of
-from kinetic.submit.submit import submit
 from kinetic.testing import eventually
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store, parse_location
 
-from .conftest import RecordingBackend, ended
+from .conftest import RecordingBackend, ended, submit_to
 
 JOBS = """
     import kinetic, os, pathlib, time
@@ -162,7 +159,7 @@ def test_a_list_costs_its_pages_and_requests_for_unfinished_and_old_jobs(desk, j
     )
     assert key_signer is not None
     stem = job_id.rpartition("-")[0]
-    ids = [f"{stem}-{number:07x}" for number in range(520)]
+    ids = [f"{stem}-{number:07x}" for number in range(26)]
     early, unfinished = ids[0], ids[1]
 
     def copy(one: str) -> None:
@@ -180,6 +177,7 @@ def test_a_list_costs_its_pages_and_requests_for_unfinished_and_old_jobs(desk, j
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(copy, ids))
     kinetic.list_jobs()
+    desk.server.limit_pages(50)
     desk.server.requests.clear()
 
     found = kinetic.list_jobs()
@@ -199,19 +197,11 @@ def test_a_list_costs_its_pages_and_requests_for_unfinished_and_old_jobs(desk, j
 
 def submitted(desk, function: Any, *args: Any) -> list[Any]:
     """Submit a call, and return the requests that it took."""
-    settings = Settings.from_environment()
-    request = request_of(
-        check_options(accelerator="cpu"), function, settings, environ={}, cwd=desk.project
-    )
-    home = Path(settings.home.value)
-    location = parse_location(desk.store)
-    services = Services(
-        open_at(location),
-        cast("Any", RecordingBackend()),
-        key_signer=key_signer_of(location, KeyFile(home)),
-    )
+    location, key = parse_location(desk.store), KeyFile(desk.folder / "here")
+    key_signer = key_signer_of(location, key)
+    services = Services(open_at(location), cast("Any", RecordingBackend()), key_signer=key_signer)
     desk.server.requests.clear()
-    submit(request, function, args, {}, services=services)
+    submit_to(services, desk.project, function, *args)
     return list(desk.server.requests)
 
 

@@ -148,11 +148,20 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"PYTHON": os.path.realpath(sys.executable), "PYTHONHOME": str(folder)}
 
 
-@pytest.fixture(params=["environment", "image"])
+@pytest.fixture
 def pod(request: pytest.FixtureRequest, bundle: Path, tmp_path: Path) -> Iterator[Pod]:
     with running_file_server() as index:
-        variables = request.getfixturevalue(request.param)
+        variables = request.getfixturevalue(getattr(request, "param", "environment"))
         yield Pod(variables, bundle, tmp_path, index)
+
+
+in_both = pytest.mark.parametrize("pod", ["environment", "image"], indirect=True)
+
+
+def show() -> None:
+    import alpha
+
+    print("found", alpha.NAME, {**os.environ})  # noqa: TID251
 
 
 def work() -> None:
@@ -173,6 +182,7 @@ def work() -> None:
     print("kept", [name for name in ("KINETIC_INDEX_NETRC",) if name in os.environ])  # noqa: TID251
 
 
+@in_both
 def test_packages_are_installed_and_take_precedence_over_those_of_the_image(
     pod: Pod,
 ) -> None:
@@ -214,6 +224,7 @@ def test_packages_are_installed_and_take_precedence_over_those_of_the_image(
     assert not (pod.folder / "work" / "installing").exists()
 
 
+@in_both
 def test_a_second_attempt_installs_packages_again(pod: Pod) -> None:
     def spoil() -> None:
         from pathlib import Path
@@ -243,11 +254,6 @@ def test_a_file_with_another_digest_is_not_installed(pod: Pod) -> None:
 
 
 def test_index_credentials_are_used_and_neither_printed_nor_stored(pod: Pod) -> None:
-    def show() -> None:
-        import alpha
-
-        print("found", alpha.NAME, {**os.environ})  # noqa: TID251
-
     pod.index.required = LOGIN
     pod.offer("alpha", "1.0", {"alpha.py": "NAME = 'one'"})
     index = f"http://me:{quote(PASSWORD)}@127.0.0.1:{pod.index.port}/"
@@ -299,11 +305,6 @@ def test_a_stop_during_the_installation_ends_it(pod: Pod) -> None:
 
 
 def test_pods_of_a_node_download_a_package_once(pod: Pod, tmp_path: Path) -> None:
-    def show() -> None:
-        import alpha
-
-        print("found", alpha.NAME)
-
     shared = tmp_path / "shared"
     shared.mkdir()
     pod.index.lasting = True
@@ -317,11 +318,6 @@ def test_pods_of_a_node_download_a_package_once(pod: Pod, tmp_path: Path) -> Non
 
 
 def test_a_shared_cache_that_cannot_be_written_is_not_used(pod: Pod, tmp_path: Path) -> None:
-    def show() -> None:
-        import alpha
-
-        print("found", alpha.NAME)
-
     (tmp_path / "shared").write_text("a file")
     pod.variables[Env.PACKAGE_CACHE] = str(tmp_path / "shared")
     pod.offer("alpha", "1.0", {"alpha.py": "NAME = 'one'"})

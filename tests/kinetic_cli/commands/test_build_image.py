@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_server import StandIn, running_api_server
+from api_server import StandIn
 from click.testing import Result
 from file_server import FileServer, running_file_server
 from locked_project import write_wheel
@@ -307,7 +307,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cluster(world: World, runner: Path) -> Iterator[Cluster]:
     (world.folder / "kinetic" / "cache").mkdir(mode=0o700, parents=True)
     shutil.copy2(runner, world.folder / "kinetic" / "cache")
-    with running_api_server() as api, GcsServer() as buckets:
+    with StandIn() as api, GcsServer() as buckets:
         yield Cluster(world, api, buckets)
         sys.modules.pop("job_of_image", None)
 

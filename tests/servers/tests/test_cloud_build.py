@@ -186,30 +186,6 @@ def test_missing_sources_and_secrets_fail_the_build_as_the_service_does(buckets:
     assert "PermissionDenied" in second.status_detail
 
 
-def test_at_most_so_many_builds_run_at_once(buckets: GcsServer) -> None:
-    running, most = set[str](), []
-    lock, goes_on = threading.Lock(), threading.Event()
-
-    def tool(step: Step) -> int:
-        with lock:
-            running.add(str(step.folder))
-            most.append(len(running))
-        goes_on.wait(0.2)
-        with lock:
-            running.discard(str(step.folder))
-        return 0
-
-    with CloudBuildServer(buckets.endpoint, PythonSteps({"tool": tool}), concurrency=2) as server:
-        client = client_of(server)
-        operations = [
-            client.create_build(project_id="test-project", build=a_build()) for _ in "1234"
-        ]
-        for operation in operations:
-            operation.result(timeout=20)
-
-    assert max(most) == 2
-
-
 def test_steps_with_docker_run_its_program_and_report_its_failures(tmp_path: Path) -> None:
     program = tmp_path / "docker"
     program.write_text(

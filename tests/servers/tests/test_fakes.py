@@ -30,7 +30,7 @@ class TestFakeStore(StoreContract):
 
 
 @pytest.mark.parametrize("missing", ["handle", "payload"])
-def test_a_fake_job_needs_what_a_real_one_needs(missing: str) -> None:
+def test_a_fake_job_without_its_objects_cannot_start(missing: str) -> None:
     services = FakeServices.make()
     launch = a_launch(services.store, "pass")
     services.store.delete(getattr(JobObjects(launch.record.job_id), missing))
@@ -40,7 +40,7 @@ def test_a_fake_job_needs_what_a_real_one_needs(missing: str) -> None:
 
 
 @pytest.mark.parametrize("error", [None, ValueError("no")])
-def test_a_fake_job_may_be_cleaned_up_before_its_resource_is_told_how_it_ended(
+def test_a_fake_job_can_be_removed_as_soon_as_its_outcome_is_written(
     error: Exception | None,
 ) -> None:
     services = FakeServices.make()
@@ -75,7 +75,7 @@ def test_following_a_fake_job_ends_with_it_and_loses_no_line() -> None:
     assert [x.text for x in services.backend.log_lines(launch.record, tail=1)] == ["three"]
 
 
-def test_what_was_planned_happens_once_and_in_order() -> None:
+def test_planned_acts_happen_once_and_in_order() -> None:
     services, seen = FakeServices.make(), []
     services.journal.before("write x", lambda: seen.append("first"), lambda: seen.append("second"))
     services.journal.refuse("delete *", ValueError("no"))

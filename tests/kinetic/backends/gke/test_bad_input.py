@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_server import StandIn, running_api_server
+from api_server import StandIn
 from file_server import FileServer, running_file_server
 from locked_project import Project as Packages
 from small_images import push_image
@@ -58,7 +58,7 @@ class World:
     def __init__(self, folder: Path, running: ExitStack) -> None:
         self.packages = Packages(folder)
         self.root = self.packages.root
-        self.api: StandIn = running.enter_context(running_api_server())
+        self.api: StandIn = running.enter_context(StandIn())
         self.index: FileServer = running.enter_context(running_file_server())
         self.other: FileServer = running.enter_context(running_file_server())
         self.bucket = running.enter_context(GcsServer())

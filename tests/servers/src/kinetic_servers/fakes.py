@@ -107,27 +107,22 @@ class FakeStore(MemoryStore):
 
     @property
     def concurrency(self) -> int:
-        """How many requests to make in parallel."""
         return 8 if self._remote else 1
 
     def read(self, name: str, *, start: int = 0, end: int | None = None) -> bytes:
-        """Return the bytes of *name* from *start* up to *end* (exclusive)."""
         with self.journal.noting(f"read {name}"):
             return super().read(name, start=start, end=end)
 
     @contextmanager
     def reader(self, name: str) -> Iterator[BinaryIO]:
-        """Open *name* for streaming."""
         with self.journal.noting(f"read {name}"), super().reader(name) as stream:
             yield stream
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
-        """Write *data* as *name*."""
         with self.journal.noting(f"write {name}"):
             return super().write(name, data, if_generation=if_generation)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
-        """Delete *name*; return whether it was there."""
         with self.journal.noting(f"delete {name}"):
             return super().delete(name, if_generation=if_generation)
 
@@ -216,13 +211,11 @@ class FakeBackend:
         return Observation(found.status, found.reason, attempts if began else (), ending)
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:
-        """Return the reason of the observation."""
         with self.journal.noting(f"explain {record.job_id}"):
             return Explanation(seen.reason)
 
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
-        """Watch changes of jobs, and their outcomes."""
         yield _FakeWatch(self, [record.job_id for record in records])
 
     def log_lines(
@@ -302,11 +295,9 @@ class FakeBackend:
         """Do nothing: a resource that has ended holds nothing."""
 
     def launch_of(self, job_id: str) -> Launch:
-        """Return the launch of the job."""
         return self._resources[job_id].launch
 
     def runs(self, job_id: str) -> None:
-        """Set the job running."""
         self._change(self._resources[job_id], JobStatus.RUNNING, "")
 
     def prints(self, job_id: str, *lines: str, host: int = 0) -> None:

@@ -25,7 +25,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.store import Store
-from kinetic_servers.fakes import a_request
+from kinetic_servers.fakes import a_record, a_request
 
 
 def fake_runner_source() -> bytes:
@@ -58,10 +58,8 @@ def a_launch(
     payload = code.encode()
     # Unique: tests run in parallel, and processes are found by the id of their job.
     job_id = job_id or f"cpu-f-20260101-000000-{os.urandom(4).hex()[:7]}"
-    record = JobRecord(
-        job_id=job_id, backend="local", project="local", cluster_name="", zone="", namespace="",
-        bucket_name=str(store.location), k8s_name="", image_uri="", accelerator="cpu",
-        func_name="f", display_name="f", created_at="2026-01-01T00:00:00+00:00", hosts=hosts,
+    record = a_record(
+        job_id=job_id, backend="local", bucket_name=str(store.location), hosts=hosts,
         retries=retries, timeout=timeout, debug=debug,
         payload_digest=hashlib.sha256(payload).hexdigest(),
     )  # fmt: skip

@@ -52,24 +52,20 @@ class StubJob(JobHandle):
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
 
     def status(self) -> JobStatus:
-        """Return the given state, or raise the given exception."""
         if self.raises is not None:
             raise self.raises
         return self.state
 
     def outcome(self) -> JobOutcome:
-        """Return the given outcome."""
         return self.reported or JobOutcome(self.job_id, self.state, "", None, ())
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
-        """Iterate over the given lines, then raise the given exception."""
         self.calls.append(("log_lines", {"follow": follow, "tail": tail}))
         yield from self.lines if tail is None else self.lines[max(len(self.lines) - tail, 0) :]
         if self.raises is not None:
             raise self.raises
 
     def result(self, *_: Any, **options: Any) -> Any:
-        """Return the given value, or raise the given exception."""
         options.pop("on_status_change")(self.state)
         self.calls.append(("result", options))
         if self.raises is not None:
@@ -107,15 +103,12 @@ class StubJob(JobHandle):
         )
 
     def cancel(self, *_: Any, **options: Any) -> None:
-        """Record the call."""
         self.calls.append(("cancel", options))
 
     def cleanup(self, *_: Any, **options: Any) -> None:
-        """Record the call."""
         self.calls.append(("cleanup", options))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields of a handle."""
         return JobHandle(**{name: getattr(self, name) for name in _FIELDS}).to_dict()
 
 
@@ -150,7 +143,6 @@ class StubApp(App):
         self.asked: Where | None = None
 
     def attach(self, job_id: str) -> JobHandle:
-        """Return the given job of that id."""
         for job in self.jobs:
             if job.job_id == job_id:
                 return job
@@ -159,6 +151,5 @@ class StubApp(App):
         )
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
-        """Return the given jobs."""
         self.asked = where
         return list(self.jobs)

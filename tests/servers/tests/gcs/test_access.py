@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -66,36 +63,6 @@ def test_a_service_account_gets_a_token_and_a_new_one_when_it_expired(
     assert {one.headers["authorization"] for one in server.requests.matching(name="o")} == {
         "Bearer"
     }
-
-
-POD = """
-import google.auth, sys
-from google.cloud import storage
-
-credentials, project = google.auth.default()
-client = storage.Client(project, credentials, client_options={"api_endpoint": sys.argv[1]})
-blob = client.bucket("bucket").blob("o")
-blob.upload_from_string(b"data")
-try:
-    blob.download_as_bytes()
-except Exception as error:
-    print(project, error)
-"""
-
-
-def test_a_pod_gets_its_token_from_the_metadata_server(server: GcsServer, tmp_path: Path) -> None:
-    assert server.tokens is not None
-    server.allow("bucket", {server.tokens.machine: ["storage.objects.create"]})
-    done = subprocess.run(
-        [sys.executable, "-c", POD, server.endpoint],
-        env={"PATH": os.defpath, "HOME": str(tmp_path), **server.machine_environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert done.stdout.startswith("test-project 403 ")
-    assert f"{server.tokens.machine} does not have storage.objects.get access" in done.stdout
 
 
 def test_an_invalid_or_expired_token_is_refused(server: GcsServer, tmp_path: Path) -> None:
@@ -190,21 +157,6 @@ def test_a_missing_bucket_is_not_found_with_a_token_only(server: GcsServer) -> N
     nobody = client_of(server, AnonymousCredentials()).bucket("nothing")
     with pytest.raises(InvalidOperation):
         nobody.blob("o").download_as_bytes()
-
-
-def test_without_billing_every_operation_is_forbidden(server: GcsServer) -> None:
-    bucket = bucket_of(server, "owner")
-    bucket.blob("o").upload_from_string(b"data")
-    server.disable_billing("bucket")
-
-    for act in (
-        bucket.blob("o").download_as_bytes,
-        lambda: bucket.blob("o").upload_from_string(b"data"),
-        lambda: list(bucket.list_blobs()),
-        bucket.blob("o").delete,
-    ):
-        with pytest.raises(exceptions.Forbidden, match=r"billing account .* is disabled"):
-            act()
 
 
 def test_the_environment_makes_clients_send_tokens(server: GcsServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable
 from http.client import HTTPConnection
 from typing import Any
@@ -12,12 +11,11 @@ import google_crc32c
 import pytest
 from google.api_core import exceptions
 from google.cloud import storage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinetic_servers.gcs import GcsServer
 from kinetic_servers.gcs.listing import Listing, page_of
-from kinetic_servers.gcs.resources import OBJECT_FIELDS
 
 Ask = Callable[..., Any]
 OBJECTS = "/storage/v1/b/bucket/o"
@@ -87,15 +85,6 @@ def test_an_invalid_name_of_an_object_is_refused(bucket: storage.Bucket, name: s
         put(bucket, name)
     with pytest.raises(exceptions.BadRequest):
         bucket.blob(name).create_resumable_upload_session()
-
-
-@pytest.mark.parametrize("name", ["ü" * 512, "a//b", "/", "%2F", "a?b#c&d=e+f", "\t", "\U0001f600"])
-def test_an_unusual_name_is_kept(bucket: storage.Bucket, name: str) -> None:
-    put(bucket, name, name.encode())
-
-    assert [blob.name for blob in bucket.list_blobs()] == [name]
-    assert bucket.blob(name).download_as_bytes() == name.encode()
-    bucket.blob(name).delete()
 
 
 def test_generations_rise_and_an_old_one_is_gone(bucket: storage.Bucket) -> None:
@@ -284,7 +273,7 @@ NAMES = st.lists(st.text(ALPHABET, min_size=1, max_size=5), unique=True, max_siz
     end=st.text(ALPHABET, max_size=2),
     limit=st.integers(1, 4),
 )
-def test_pages_together_contain_what_the_rules_say(
+def test_pages_together_list_every_selected_name_once(
     names: list[str], prefix: str, delimiter: str, start: str, end: str, limit: int
 ) -> None:
     items, groups = [], []
@@ -320,39 +309,3 @@ def test_unknown_paths_are_not_found(ask: Ask) -> None:
     for path in ("/storage/v1/b/bucket/o/raw/slash", "/storage/v2/b", "/nothing"):
         assert ask("GET", path).status == 404
     assert ask("GET", "/storage/v1/b/bucket/o/%ff").status == 400
-
-
-HOSTILE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
-    ),
-    max_leaves=4,
-)
-FIELDS = st.sampled_from([*OBJECT_FIELDS, "name", "crc32c", "md5Hash"])
-
-
-def test_no_wrong_body_is_an_internal_error(server: GcsServer, bucket: storage.Bucket) -> None:
-    put(bucket, "o")
-    connection = HTTPConnection(server.host, timeout=100)
-
-    @settings(max_examples=100, deadline=None)
-    @given(
-        body=st.dictionaries(FIELDS, HOSTILE, max_size=3) | HOSTILE,
-        call=st.sampled_from(
-            [
-                ("POST", "/storage/v1/b?project=p"),
-                ("PATCH", "/storage/v1/b/bucket/o/o"),
-                ("POST", "/storage/v1/b/bucket/o/o/rewriteTo/b/bucket/o/p"),
-                ("POST", "/upload/storage/v1/b/bucket/o?uploadType=resumable&name=q"),
-            ]
-        ),
-    )
-    def answers(body: Any, call: tuple[str, str]) -> None:
-        connection.request(*call, json.dumps(body).encode())
-        answer = connection.getresponse()
-        answer.read()
-        assert answer.status < 500, (call, body)
-
-    answers()
-    connection.close()

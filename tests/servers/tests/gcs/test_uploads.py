@@ -231,16 +231,6 @@ def test_bytes_of_a_broken_connection_are_kept(server: GcsServer, ask: Ask) -> N
     assert server.read("bucket", "o") == CONTENT
 
 
-def test_a_client_that_follows_no_308_gets_200(ask: Ask) -> None:
-    session = Session(ask)
-    answer = session.put(CONTENT[:QUANTUM], f"0-{QUANTUM - 1}/*", X_GUploader_No_308="yes")
-
-    assert answer.status == 200
-    assert answer.headers["x-http-status-code-override"] == "308"
-    assert answer.headers["range"] == f"bytes=0-{QUANTUM - 1}"
-    assert answer.body == b""
-
-
 def test_an_expired_or_unknown_upload_is_not_found(server: GcsServer, ask: Ask) -> None:
     for status in (404, 410):
         session = Session(ask)

@@ -66,11 +66,3 @@ def test_a_login_is_a_user_anybody_or_wrong(
 ) -> None:
     access.direct["direct"] = "me"
     assert access.log_in(header) == expected
-
-
-def test_secrets_are_not_in_the_text_of_access() -> None:
-    users = {"me": User(password="hunter2")}
-    access = Access(users, refresh={"hunter2": "me"}, direct={"hunter2": "me"})
-    access.issue("me", ())
-
-    assert "hunter2" not in repr(access)

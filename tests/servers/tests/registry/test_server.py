@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,16 +25,6 @@ def ask(server: RegistryServer, method: str, path: str, **more: Any) -> urllib3.
 
 def codes(answer: urllib3.BaseHTTPResponse) -> list[str]:
     return [each["code"] for each in answer.json()["errors"]]
-
-
-def test_it_stores_below_its_folder_until_it_stops(tmp_path: Path) -> None:
-    with RegistryServer(folder=tmp_path) as server:
-        digest = server.storage.add_blob("kn/image", b"content")
-        path = server.storage.blob("kn/image", digest)
-
-        assert path is not None
-        assert tmp_path in path.parents
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_older_address_of_an_upload_is_refused(server: RegistryServer) -> None:

@@ -78,18 +78,15 @@ class Execution:
             self._write("TIMEOUT\nERROR: context deadline exceeded\n")
         elif status is _Status.CANCELLED:
             self._write("CANCELLED\nERROR: context canceled\n")
-        self._end(status)
+        self.end(status)
         flushing.join()
 
     def queued_too_long(self) -> bool:
         """Return whether the build has waited in the queue for too long."""
         return monotonic() - self._began > (self.build.queue_ttl.total_seconds() or 3600)
 
-    def end_unstarted(self, status: Any) -> None:
-        """End a build that was still in the queue."""
-        self._end(status)
-
-    def _end(self, status: Any) -> None:
+    def end(self, status: Any) -> None:
+        """End the build, which may have been in the queue until now."""
         self._flush()  # The log is complete before the status is.
         self.build.finish_time = datetime.now(UTC)
         self.build.status = status

@@ -33,8 +33,8 @@ _CODES: Final = {
 class CloudBuildServer(RpcServer):
     """Cloud Build for one project. Use it in a `with` block.
 
-    *buckets* is the address of the bucket server (`http://HOST:PORT`), *steps* runs the steps. At most
-    *concurrency* builds run at once; others wait. `requests` are the methods that were called.
+    *buckets* is the address of the bucket server (`http://HOST:PORT`), *steps* runs the steps. Two builds run at
+    once; others wait. `requests` are the methods that were called.
     """
 
     domain = "cloudbuild.googleapis.com"
@@ -45,7 +45,6 @@ class CloudBuildServer(RpcServer):
         steps: Steps,
         *,
         project: str = "test-project",
-        concurrency: int = 2,
         credentials: grpc.ServerCredentials | None = None,
     ) -> None:
         super().__init__(credentials)
@@ -61,13 +60,12 @@ class CloudBuildServer(RpcServer):
         self._executions: dict[str, Execution] = {}
         self._queue: deque[Execution] = deque()
         self._changed = threading.Condition()
-        self._concurrency = concurrency
         self._held = False
         self._closed = False
 
     def __enter__(self) -> Self:
         super().__enter__()
-        for number in range(self._concurrency):
+        for number in range(2):
             threading.Thread(target=self._work, name=f"cloud-build-{number}", daemon=True).start()
         return self
 
@@ -100,7 +98,7 @@ class CloudBuildServer(RpcServer):
                     return
                 execution = self._queue.popleft()
             if execution.cancelled.is_set():
-                execution.end_unstarted(_Status.CANCELLED)
+                execution.end(_Status.CANCELLED)
             else:
                 execution.run()
 
@@ -108,7 +106,7 @@ class CloudBuildServer(RpcServer):
         for waiting in list(self._queue):
             if waiting.queued_too_long():
                 self._queue.remove(waiting)
-                waiting.end_unstarted(_Status.EXPIRED)
+                waiting.end(_Status.EXPIRED)
 
     # Requests.
 
@@ -175,7 +173,7 @@ class CloudBuildServer(RpcServer):
         with self._changed:
             if execution in self._queue:
                 self._queue.remove(execution)
-                execution.end_unstarted(_Status.CANCELLED)
+                execution.end(_Status.CANCELLED)
         execution.over.wait(15)
         return execution.build
 

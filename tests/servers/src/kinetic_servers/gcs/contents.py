@@ -46,13 +46,7 @@ class Content:
 
     def md5_of_all(self) -> str:
         """Return the MD5; compute it now if necessary."""
-        if self.md5 is not None:
-            return self.md5
-        whole = hashlib.md5(self.data if isinstance(self.data, bytes) else b"")
-        if isinstance(self.data, Path):
-            with self.data.open("rb") as file:
-                whole = hashlib.file_digest(file, "md5")
-        return base64.b64encode(whole.digest()).decode()
+        return self.md5 or base64.b64encode(hashlib.md5(self.read()).digest()).decode()
 
 
 class Incoming:

@@ -19,7 +19,6 @@ from kinetic_servers.gcs.resources import (
 from kinetic_servers.gcs.state import State, StoredObject, check_generation
 from kinetic_servers.http.messages import Answer, Call, RefusedError, json_answer
 
-LARGEST_PAGE: Final = 1000
 _RANGE: Final = re.compile(r"bytes\s*=\s*(\d*)\s*-\s*(\d*)\s*")
 
 
@@ -62,7 +61,7 @@ class ObjectCalls:
         glob = call.arg("matchGlob")
         if glob and call.arg("delimiter"):
             raise invalid("This server does not support matchGlob with a delimiter.")
-        limit = number(call, "maxResults") or LARGEST_PAGE
+        limit = number(call, "maxResults") or self._state.largest_page
         if limit < 0:
             raise invalid(f"Invalid value for maxResults: '{limit}'.")
         wanted = Listing(
@@ -71,7 +70,7 @@ class ObjectCalls:
             start=call.arg("startOffset"),
             end=call.arg("endOffset"),
             match=pattern_of(glob) if glob else None,
-            limit=min(limit, LARGEST_PAGE),
+            limit=min(limit, self._state.largest_page),
             token=call.arg("pageToken"),
         )
         page = page_of(home.names, wanted)

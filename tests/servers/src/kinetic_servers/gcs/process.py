@@ -15,10 +15,7 @@ from kinetic_servers.http.requests import Logged
 
 
 class GcsProcess:
-    """A server in a child process; *arguments* are those of its command line.
-
-    Its faults are named by value, so that no test can wait in the middle of a request; `GcsServer` can.
-    """
+    """A server in a child process; *arguments* are those of its command line. It has no faults but `--delay`."""
 
     def __init__(self, *buckets: str, arguments: Sequence[str] = ()) -> None:
         named = [part for bucket in buckets for part in ("--bucket", bucket)]
@@ -69,13 +66,6 @@ class GcsProcess:
 
     def clear_requests(self) -> None:
         self._ask("DELETE", "_kinetic/requests")
-
-    def add_fault(self, **what: Any) -> None:
-        """Add a fault with the arguments of `Fault`."""
-        self._ask("POST", "_kinetic/faults", what)
-
-    def clear_faults(self) -> None:
-        self._ask("DELETE", "_kinetic/faults")
 
     def _ask(self, method: str, what: str, data: Any = None) -> bytes:
         body = None if data is None else json.dumps(data).encode()

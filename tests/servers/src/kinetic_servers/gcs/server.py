@@ -102,6 +102,10 @@ class GcsServer(HttpServer):
         only = policy and {who: frozenset(what) for who, what in policy.items()}
         self._do(lambda state: setattr(state.buckets[bucket], "policy", only))
 
+    def limit_pages(self, size: int) -> None:
+        """Let a page of a list have at most *size* objects and prefixes, instead of 1,000."""
+        self._do(lambda state: setattr(state, "largest_page", size))
+
     def disable_billing(self, bucket: str) -> None:
         """Disable billing for the project of a bucket."""
         self._do(lambda state: setattr(state.buckets[bucket], "billing", False))

@@ -96,6 +96,7 @@ class State:
         self._md5 = md5
         self.buckets: dict[str, Bucket] = {}
         self.uploads: dict[str, Upload] = {}
+        self.largest_page = 1000
         self._last_generation = 0
 
     def incoming(self) -> Incoming:

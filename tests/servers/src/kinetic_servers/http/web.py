@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import struct
 import time
@@ -64,7 +63,7 @@ class Web:
         base = f"{self._scheme}://{headers.get('host', 'localhost')}"
         call = Call(request.method, path, {}, headers, body.chunks, base)
         if path.startswith("/_kinetic/"):
-            return await _send(request, await self._control(call), Plan())
+            return await _send(request, self._control(call), Plan())
         try:
             call.query = parse_qs(query, keep_blank_values=True, errors="strict")
             self._service.route(call)
@@ -131,29 +130,18 @@ class Web:
         except RefusedError as error:
             return self._service.refuse(call, error)
 
-    async def _control(self, call: Call) -> Answer:
+    def _control(self, call: Call) -> Answer:
         """Handle a request that controls the server, from a test in another process.
 
-        `/_kinetic/faults`: POST adds one (arguments of `Fault`, as JSON), DELETE removes all.
-        `/_kinetic/requests`: GET lists, DELETE clears. `/_kinetic/health`: GET.
+        `/_kinetic/requests`: GET lists the requests, DELETE forgets them.
         """
         match call.method, call.path:
-            case "GET", "/_kinetic/health":
-                return json_answer({"status": "ok"})
-            case "POST", "/_kinetic/faults":
-                try:
-                    self._faults.add(**json.loads(await call.read()))
-                except (TypeError, ValueError) as error:
-                    return Answer(400, f"Invalid fault: {error}".encode())
-            case "DELETE", "/_kinetic/faults":
-                self._faults.clear()
             case "GET", "/_kinetic/requests":
                 return json_answer(self._requests.described())
             case "DELETE", "/_kinetic/requests":
                 self._requests.clear()
-            case _:
-                return Answer(400, b"Unknown control request.")
-        return Answer(204)
+                return Answer(204)
+        return Answer(400, b"Unknown control request.")
 
 
 class _NoAnswer(web.StreamResponse):

@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +58,9 @@ def small_image(
     layers: Sequence[Mapping[str, bytes]],
     *,
     docker: bool = False,
+    damaged: Callable[[bytes], bytes] = bytes,
 ) -> SmallImage:
-    """Return an image with these *settings* in its configuration."""
+    """Return an image with these *settings* in its configuration; *damaged* changes its compressed layers."""
     config_type, layer_type, manifest_type, _ = _DOCKER if docker else _OCI
     made = [layer_of(files) for files in layers]
     config = {
@@ -69,7 +70,7 @@ def small_image(
         "rootfs": {"type": "layers", "diff_ids": [diff_id for _, diff_id in made]},
         "history": [{"created_by": "small_image"} for _ in made],
     }
-    blobs = (json.dumps(config).encode(), *(content for content, _ in made))
+    blobs = (json.dumps(config).encode(), *(damaged(content) for content, _ in made))
     described = [
         Descriptor(media_type=kind, digest=digest_of(data), size=len(data))
         for kind, data in zip((config_type, *[layer_type] * len(made)), blobs, strict=True)

@@ -9,19 +9,15 @@ from typing import Any
 from kinetic_servers.http.faults import Faults
 from kinetic_servers.http.server import HttpServer
 from kinetic_servers.registry.access import Access
-from kinetic_servers.registry.api import Api
 from kinetic_servers.registry.images import add_image
-from kinetic_servers.registry.service import RegistryService
+from kinetic_servers.registry.service import Options, RegistryService
 from kinetic_servers.registry.storage import Storage
 
 
 class RegistryServer(HttpServer):
     """A registry of images. Its faults hit one request unless they say how many.
 
-    Without *access*, everybody may do everything. Of the options, *mounts* are blobs from other
-    repositories, *chunked* allows uploads by PATCH, *digest_header* is `Docker-Content-Digest`, and *absolute*
-    gives addresses with scheme and host. *redirect_blobs* sends readers of blobs to `localhost`: the same
-    server under another name, which must not get credentials.
+    Without *access*, everybody may do everything. *options* are those of `Options`.
     """
 
     def __init__(
@@ -32,27 +28,17 @@ class RegistryServer(HttpServer):
         host: str = "127.0.0.1",
         port: int = 0,
         tls: ssl.SSLContext | None = None,
-        mounts: bool = True,
-        chunked: bool = True,
-        digest_header: bool = True,
-        absolute: bool = True,
-        redirect_blobs: bool = False,
+        **options: bool,
     ) -> None:
         super().__init__(folder=folder, host=host, port=port, tls=tls)
         self.faults = Faults(times=1)
         self.access = access
-        self._options = {
-            "mounts": mounts,
-            "chunked": chunked,
-            "digest_header": digest_header,
-            "absolute": absolute,
-            "redirect_blobs": redirect_blobs,
-        }
+        self._options = Options(**options)
         self._storage: Storage | None = None
 
     def service(self, folder: Path) -> RegistryService:
         self._storage = Storage(folder)
-        return RegistryService(Api(self._storage, **self._options), self.access)
+        return RegistryService(self._storage, self.access, self._options)
 
     def add_image(self, repository: str, tag: str, **image: Any) -> str:
         """Store an image without a request, and return its digest; see `images.add_image`."""

@@ -1,9 +1,9 @@
-"""Run the tests that need a registry and a container engine: Debian's, which the tests start themselves.
+"""Run the tests of `tests/images`, which need a registry and a container engine, or `tests/cluster`: a Kubernetes.
 
-    image_tests.py UV
+    tiers.py UV images|cluster
 
-Missing packages are installed. If this machine cannot have them, no test runs; otherwise a test that skips is
-a failure.
+Debian's packages that are missing are installed. A cluster that already runs is used, and not stopped. If this
+machine cannot have these parts, no test runs; otherwise a test that skips is a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 from testcloud import VARIABLE, testcloud
 
 ROOT = Path(__file__).resolve().parent.parent
-REQUIRED = "KINETIC_TEST_IMAGES"
+REQUIRED = {"images": "KINETIC_TEST_IMAGES", "cluster": "KINETIC_TEST_CLUSTER"}
+"""Tier → the variable by which its tests must not skip."""
 PROGRAMS = {"docker-registry": "docker-registry", "dockerd": "docker.io"}
 """Programs → Debian's packages that contain them."""
 
@@ -27,9 +28,9 @@ def obstacle() -> str | None:
     if testcloud() is None:
         return "this machine has no test cloud (.ci/testcloud.py), which contains the base image"
     if os.geteuid() != 0:
-        return "only root can start a container engine"
+        return "only root can start a container engine or the test cluster"
     if not Path("/etc/debian_version").is_file():
-        return "the registry and the engine are packages of Debian"
+        return "the registry and the engine are packages of Debian, which the test cluster needs as well"
     return None
 
 
@@ -48,18 +49,26 @@ def install() -> None:
         subprocess.check_call(command, env=environ, stdout=subprocess.DEVNULL)
 
 
-def main(uv: str) -> int:
+def main(uv: str, tier: str) -> int:
     """Run the tests; return pytest's exit code."""
-    why = obstacle()
-    if why is not None:
+    why, folder = obstacle(), testcloud()
+    if why is not None or folder is None:
         print(f"Skipped: {why}.")
         return 0
     install()
-    return subprocess.call(
-        [uv, "run", "--no-sync", "pytest", "-q", "tests/images"],
-        env={**os.environ, REQUIRED: "required", VARIABLE: str(testcloud())},
-        cwd=ROOT,
+    kube = folder / "kube"
+    starts = (
+        tier == "cluster" and subprocess.call([kube / "status"], stdout=subprocess.DEVNULL) != 0
     )
+    try:
+        return subprocess.call(
+            [uv, "run", "--no-sync", "pytest", "-q", f"tests/{tier}"],
+            env={**os.environ, REQUIRED[tier]: "required", VARIABLE: str(folder)},
+            cwd=ROOT,
+        )
+    finally:
+        if starts:
+            subprocess.call([kube / "down"])
 
 
 if __name__ == "__main__":
