@@ -1,0 +1,35 @@
+import os
+
+batch, cfg, width = 12, None, int(os.environ.get("NO_SUCH_NAME", 3))
+
+
+class Config:
+    lr = 1
+
+    def __init__(self):
+        self.depth = 1
+
+
+CONFIG = Config()
+
+
+def train():
+    return batch, cfg, width, Config.lr, CONFIG.depth
+
+
+def set_width(value):
+    global width
+    width = value
+
+
+class Trainer:
+    @property
+    def batch(self):
+        return batch
+
+    def train(self):
+        return train()
+
+
+def nested():
+    return lambda: train()
