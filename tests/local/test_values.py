@@ -57,6 +57,14 @@ def test_ends_without_a_value_are_told_apart(ends: Ends) -> None:
     assert "SIGTERM" in ends["terminated"]["text"]
 
 
+def test_classes_with_decorated_methods_can_be_returned_as_they_can_be_sent(project: Any) -> None:
+    project.copy("decorated.py")
+
+    done = project.run("decorated.py")
+
+    assert (done.returncode, done.stdout.strip()) == (0, "on purpose"), done.stderr
+
+
 def test_a_job_may_open_more_files_than_the_shell_that_submits_it(ends: Ends) -> None:
     assert ends["limits"]["value"] == [9000, 9000]
 

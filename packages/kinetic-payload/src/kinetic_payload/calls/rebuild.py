@@ -68,7 +68,10 @@ def wrappings(found: Any) -> Iterator[Any]:
 
 def wraps(obj: Any) -> bool:
     """Tell whether *obj* wraps another object, without asking a `__getattr__`."""
-    own = getattr(obj, "__dict__", None)
+    try:
+        own = getattr(obj, "__dict__", None)
+    except Exception:  # noqa: BLE001 - a proxy may have no object yet
+        return False
     return (isinstance(own, dict) and "__wrapped__" in own) or hasattr(type(obj), "__wrapped__")
 
 

@@ -38,11 +38,11 @@ _MISSING: Final = object()
 
 def is_mutable(value: Any) -> bool:
     """Tell whether *value* can be changed without an assignment to its name."""
-    if isinstance(value, tuple | frozenset):
+    kind = type(value)  # `isinstance` would ask the object, and a proxy may have none yet.
+    if issubclass(kind, tuple | frozenset):
         return any(map(is_mutable, value))
-    if isinstance(value, _FIXED) or type(value) is object or wraps(value):
-        return False
-    return not isinstance(value, getattr(sys.modules.get("jax"), "Array", ()))
+    fixed = (*_FIXED, getattr(sys.modules.get("jax"), "Array", type))
+    return not (kind is object or issubclass(kind, fixed) or wraps(value))
 
 
 def dump_globals(pickler: CallPickler) -> tuple[list[Global], list[str]]:
@@ -223,7 +223,7 @@ def _changes(
         origin, part = source.imported_within[first]
         found = getattr(sys.modules.get(origin), part, None) if part else sys.modules.get(origin)
     for index, name in enumerate(rest):
-        if not isinstance(found, ModuleType | type):
+        if not issubclass(type(found), ModuleType | type):
             break
         if change.assigns and index == len(rest) - 1:
             owner, _, last = used.name.rpartition(".")

@@ -46,24 +46,26 @@ class Reach:
         """Follow all that waits, and return what was found."""
         while self._waiting:
             obj = self._waiting.pop()
-            if isinstance(obj, FunctionType | type):
+            # `isinstance` would ask the object, and a proxy may have none yet.
+            kind = type(obj)
+            if issubclass(kind, FunctionType | type):
                 if id(obj) not in self._seen and self._is_of_project(obj):
                     self._seen[id(obj)] = obj
-                    if isinstance(obj, type):
-                        self._waiting += (*obj.__bases__, *vars(obj).values())
-                    else:
+                    if kind is FunctionType:
                         self.read(obj, by_value=False)
-            elif isinstance(obj, staticmethod | classmethod | MethodType):
+                    else:
+                        self._waiting += (*obj.__bases__, *vars(obj).values())
+            elif issubclass(kind, staticmethod | classmethod | MethodType):
                 self.follow(obj.__func__)
-            elif isinstance(obj, property):
+            elif issubclass(kind, property):
                 self._waiting += (obj.fget, obj.fset, obj.fdel)
-            elif isinstance(obj, partial):
+            elif issubclass(kind, partial):
                 self.follow(obj.func)
-            elif isinstance(obj, dict | list | tuple):
-                parts = list(obj.values() if isinstance(obj, dict) else obj)[:_LARGEST]
-                self._waiting += filter(callable, parts)
+            elif kind in (dict, list, tuple):
+                parts = list(obj.values() if kind is dict else obj)[:_LARGEST]
+                self._waiting += [part for part in parts if hasattr(type(part), "__call__")]  # noqa: B004
             else:
-                self.follow(type(obj))
+                self.follow(kind)
             if wraps(obj):
                 self.follow(obj.__wrapped__)
         return self.found
@@ -102,14 +104,14 @@ class Reach:
 
     def _attributes(self, holder: Any, names: list[str], by_value: bool) -> None:
         """Note the global at the end of the path *names* in *holder*, a module or a class."""
-        if isinstance(holder, ModuleType) and names:
+        if issubclass(type(holder), ModuleType) and names:
             name, *rest = names
             if not self._is_of_project(holder) or name.startswith("__"):
                 return
             value = vars(holder).get(name)
             self._note(UsedGlobal(holder, name), value, by_value)
             self._attributes(value, rest, by_value)
-        elif isinstance(holder, type) and not isinstance(holder, EnumMeta) and names:
+        elif issubclass(type(holder), type) and not isinstance(holder, EnumMeta) and names:
             owner = next((base for base in holder.__mro__ if names[0] in vars(base)), None)
             if owner is not None and self._is_of_project(owner) and not names[0].startswith("__"):
                 value = vars(owner)[names[0]]
