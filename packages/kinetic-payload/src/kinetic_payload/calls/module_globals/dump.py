@@ -75,7 +75,7 @@ def _dump_global(
         if source is not None and used.name in source.imported:
             pickler.reach.follow_import(*source.imported[used.name], by_value)
         return None
-    if isinstance(value, pickler.data_type) and not by_value:
+    if issubclass(type(value), pickler.data_type) and not by_value:
         return None  # The function that needs its path gets it as an argument.
     mutable, program = is_mutable(value), pickler.program
     # A module may fill a container, and complete an object, while it is imported.
@@ -97,7 +97,7 @@ def _dump_global(
                 hint="Pass it as an argument, create it inside the function, or set it where the module is "
                 "imported.",
             )
-    elif why and by_value and isinstance(value, dict | list | set):
+    elif why and by_value and issubclass(type(value), dict | list | set):
         warnings.append(
             f"{used.module.__name__}.{used.name}, {kind_of(value)}, {why}, so the job has what its own import "
             "of the module makes. If the program has changed it, pass it as an argument."
@@ -125,7 +125,7 @@ def _initial(used: UsedGlobal, value: Any, source: Source | None) -> tuple[Any, 
         return _MISSING, False
     if used.name not in source.bound:
         submodule = f"{used.module.__name__}.{used.name}"
-        if isinstance(value, ModuleType) and value.__name__ == submodule:
+        if type(value) is ModuleType and value.__name__ == submodule:
             return value, True
         return _MISSING, "__getattr__" not in source.bound and "." not in used.name
     if len(source.bound[used.name]) > 1:

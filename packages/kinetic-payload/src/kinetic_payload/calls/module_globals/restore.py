@@ -102,24 +102,27 @@ def _is_plain(kind: type) -> bool:
     return builtin_base(kind) is object and defined.isdisjoint(_STATE)
 
 
-def kind_of(value: object) -> str:
+def kind_of(value: Any) -> str:
     """Describe *value* in words."""
-    if value is None or isinstance(value, bool | int | float):
+    kind = type(value)  # `isinstance` would ask the object, and a proxy may have none yet.
+    if kind in (bool, int, float, type(None)):
         return repr(value)
-    if isinstance(value, ModuleType):
+    if issubclass(kind, ModuleType):
         return f"the module {value.__name__}"
-    name = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
-    size = f" of {len(value)}" if isinstance(value, dict | list | set | tuple | str | bytes) else ""
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    sized = issubclass(kind, dict | list | set | tuple | str | bytes)
+    size = f" of {len(value)}" if sized else ""
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}{size}"
 
 
-def shown(value: object, project: Sequence[str]) -> str:
+def shown(value: Any, project: Sequence[str]) -> str:
     """Return *value* as a text that is the same for equal values, with the place of the *project* left out."""
-    if isinstance(value, tuple) and len(value) < _FEW:
+    kind = type(value)
+    if kind is tuple and len(value) < _FEW:
         return f"({', '.join(shown(part, project) for part in value)})"
-    text = repr(value) if isinstance(value, int | float | complex | PurePath | None) else ""
-    if isinstance(value, str | bytes) and len(value) < _FEW:
-        text = repr(value)
+    short = kind in (str, bytes) and len(value) < _FEW
+    plain = short or kind in (int, float, complex) or issubclass(kind, PurePath)
+    text = repr(value) if plain else ""
     for root in project:
         text = text.replace(root, "<project>")
     return text or kind_of(value)

@@ -19,7 +19,7 @@ def main():
         other.imports,
         other.reads,
         by_value,
-        lambda: (tm.batch, tm.cfg, tm.width, tm.Config.lr, tm.CONFIG.depth),
+        lambda: tm.current and (tm.batch, tm.cfg, tm.width, tm.Config.lr, tm.CONFIG.depth),
     ):
         print(ship(function) == function() == (64, {"a": 1}, 7, 2, 5), end=" ")
     print(ship(getattr, tm.Trainer(), "batch"))

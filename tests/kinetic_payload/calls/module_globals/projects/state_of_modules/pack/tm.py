@@ -14,6 +14,7 @@ CONFIG = Config()
 
 
 def train():
+    assert type(current) is Proxy
     return batch, cfg, width, Config.lr, CONFIG.depth
 
 
@@ -33,3 +34,14 @@ class Trainer:
 
 def nested():
     return lambda: train()
+
+
+class Proxy:
+    @property
+    def __class__(self):
+        raise RuntimeError("there is no object yet")
+
+    __dict__ = __class__
+
+
+current = Proxy()
