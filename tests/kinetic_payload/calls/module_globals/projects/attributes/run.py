@@ -20,7 +20,7 @@ def count():
     return config.rate()
 
 
-exec("def many():" + "".join(f"\\n if 0: n{i}.a{i}" for i in range(300)) + "\\n return config.RATE")
+exec("def many():" + "".join(f"\n if 0: n{i}.a{i}" for i in range(300)) + "\n return config.RATE")
 
 
 def read():
