@@ -65,6 +65,15 @@ def test_classes_with_decorated_methods_can_be_returned_as_they_can_be_sent(proj
     assert (done.returncode, done.stdout.strip()) == (0, "on purpose"), done.stderr
 
 
+def test_settings_of_jax_and_logging_hold_in_the_job(project: Any) -> None:
+    project.copy("settings.py")
+
+    done = project.run("settings.py")
+
+    # Without the setting, JAX adds 32-bit numbers: 15.0858736038208.
+    assert done.stdout.strip() == "15.085873653425732 True", done.stderr
+
+
 def test_a_job_may_open_more_files_than_the_shell_that_submits_it(ends: Ends) -> None:
     assert ends["limits"]["value"] == [9000, 9000]
 
