@@ -57,6 +57,24 @@ def test_ends_without_a_value_are_told_apart(ends: Ends) -> None:
     assert "SIGTERM" in ends["terminated"]["text"]
 
 
+def test_classes_with_decorated_methods_can_be_returned_as_they_can_be_sent(project: Any) -> None:
+    project.copy("decorated.py")
+
+    done = project.run("decorated.py")
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "on purpose"
+
+
+def test_settings_of_jax_and_logging_hold_in_the_job(project: Any) -> None:
+    project.copy("settings.py")
+
+    done = project.run("settings.py")
+
+    # Without the setting, JAX adds 32-bit numbers: 15.0858736038208.
+    assert done.stdout.strip() == "15.085873653425732 True", done.stderr
+
+
 def test_a_job_may_open_more_files_than_the_shell_that_submits_it(ends: Ends) -> None:
     assert ends["limits"]["value"] == [9000, 9000]
 

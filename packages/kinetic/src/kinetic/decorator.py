@@ -246,6 +246,7 @@ class RemoteCallable(Generic[P, R]):
         return self._name if "__qualname__" in vars(self) else _by_value(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        _register_with_cloudpickle()  # A job may return it, or a class that has it.
         self.__init__(state["function"], None)  # type: ignore[misc]
 
     def __copy__(self) -> Self:
@@ -258,7 +259,7 @@ class RemoteCallable(Generic[P, R]):
 def _register_with_cloudpickle() -> None:
     """Let cloudpickle, and no other pickler, pickle decorated functions by value.
 
-    The pickler of calls uses this only for functions that cannot be imported in the job.
+    The picklers of calls and values use this only for functions that the other side cannot import.
     """
     import cloudpickle
 

@@ -66,6 +66,15 @@ def wrappings(found: Any) -> Iterator[Any]:
             return
 
 
+def wraps(obj: Any) -> bool:
+    """Tell whether *obj* wraps another object, without asking a `__getattr__`."""
+    try:
+        own = getattr(obj, "__dict__", None)
+    except Exception:  # noqa: BLE001 - a proxy may have no object yet
+        return False
+    return (isinstance(own, dict) and "__wrapped__" in own) or hasattr(type(obj), "__wrapped__")
+
+
 def leads_to(obj: Any, module: str, qualname: str) -> bool:
     """Tell whether *obj* is the object *qualname* of *module*, or wrapped by it."""
     if "<locals>" in qualname:
@@ -94,6 +103,11 @@ def resolve(module: str, qualname: str, inner: int) -> Any:
 
     chain = list(wrappings(lookup(import_module(module), qualname)))
     return chain[max(0, len(chain) - 1 - inner)]
+
+
+def global_of(module: str, name: str) -> Any:
+    """Return the global *name* of *module*: the object itself, which other modules may have, too."""
+    return vars(imported(module))[name]
 
 
 def code_in_project(path: str, arguments: tuple[Any, ...]) -> CodeType:

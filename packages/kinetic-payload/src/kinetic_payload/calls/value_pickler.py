@@ -35,20 +35,23 @@ class ValuePickler(ClassPickler):
             return self.reduce_bare_function(obj)
         if issubclass(kind, BaseException):
             return reduce_error(obj)
-        if kind is rebuild.CACHED:
-            return self._reduce_cached(obj)
+        if kind is not FunctionType and not isinstance(obj, type) and rebuild.wraps(obj):
+            return self._reduce_wrapper(obj)
         reduced = super().reducer_override(obj)
         if kind is FunctionType and reduced is not NotImplemented:
             return self.bared(obj, reduced)
         return reduced
 
-    def _reduce_cached(self, cached: Any) -> Any:
-        module, name = cached.__module__, cached.__qualname__
-        if rebuild.leads_plainly_to(cached, module, name):
-            return NotImplemented
-        if module != "__main__" and rebuild.leads_to(cached, module, name):
-            return rebuild.resolve, (module, name, len([*rebuild.wrappings(cached)]) - 1)
-        return rebuild.cached_function, (cached.__wrapped__, cached.cache_parameters())
+    def _reduce_wrapper(self, wrapper: Any) -> Any:
+        module, name = getattr(wrapper, "__module__", None), getattr(wrapper, "__qualname__", None)
+        if isinstance(module, str) and isinstance(name, str):
+            if rebuild.leads_plainly_to(wrapper, module, name):
+                return name
+            if module != "__main__" and rebuild.leads_to(wrapper, module, name):
+                return rebuild.resolve, (module, name, len([*rebuild.wrappings(wrapper)]) - 1)
+        if type(wrapper) is rebuild.CACHED:
+            return rebuild.cached_function, (wrapper.__wrapped__, wrapper.cache_parameters())
+        return super().reducer_override(wrapper)
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is rebuilt on the client rather than imported."""

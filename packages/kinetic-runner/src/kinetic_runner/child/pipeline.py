@@ -27,6 +27,7 @@ from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
+from kinetic_payload.process_settings import apply_settings
 from kinetic_payload.project.context import fetch_context, named_if_damaged
 from kinetic_payload.records.attempt_result import is_error_of_lost_peer
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
@@ -271,6 +272,7 @@ class _Host:
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         main_module.rebuild(header, space.project)
         self.devices.install()
+        apply_settings(task.record.settings, os.environ)  # noqa: TID251 - what JAX reads
         self.prepare_libraries(header.cwd)
         return header, decided
 

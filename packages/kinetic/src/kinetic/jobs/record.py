@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ def record_of(
     created_at: datetime,
     store: Location,
     environment: Environment,
+    settings: Mapping[str, str],
     payload_digest: str,
     context_digest: str | None,
 ) -> JobRecord:
@@ -35,6 +37,7 @@ def record_of(
         created_at: The time of the submit, in UTC.
         store: Where the job's objects are.
         environment: The environment in which the function runs.
+        settings: Settings of libraries in this process, which the job applies.
         payload_digest: The digest of the call.
         context_digest: The digest of the project; None if no files are shipped.
     """
@@ -66,6 +69,7 @@ def record_of(
         timeout=request.timeout,
         output_dir=request.output_dir,
         captured_env=tuple(request.captured_env),
+        settings=dict(settings),
         labels=dict(request.labels),
         client=f"kinetic {kinetic.__version__}, Python {sys.version.split()[0]}",
     )

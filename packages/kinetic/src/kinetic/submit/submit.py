@@ -21,7 +21,7 @@ from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic.settings.home import make_home
-from kinetic.settings.settings import working_folder
+from kinetic.settings.settings import environment, working_folder
 from kinetic.submit.data_checks import check_data
 from kinetic.submit.package import Package, Packaging
 from kinetic.submit.rollback import Rollback, rollback_share
@@ -32,6 +32,7 @@ from kinetic.submit.warnings import (
 )
 from kinetic.user_warnings import warn_caller, warn_once
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.process_settings import jax_defaults, read_settings
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.outages import OutageLimit, limited
@@ -191,6 +192,7 @@ def _start(
             created_at=now,
             store=store.location,
             environment=prepared,
+            settings=_process_settings(request),
             payload_digest=call.payload_digest,
             context_digest=call.context_digest,
         )
@@ -227,6 +229,12 @@ def _start(
         if reason is error:
             raise
         raise reason from error
+
+
+def _process_settings(request: JobRequest) -> dict[str, str]:
+    variables = environment()
+    defaults = jax_defaults(variables, Path(request.settings.home.value) / "defaults")
+    return read_settings(variables, defaults)
 
 
 def _renew_payload(job_id: str, store: Store) -> None:

@@ -489,6 +489,7 @@ def _draft(request: JobRequest, store: Location, image: str) -> JobRecord:
         created_at=now,
         store=store,
         environment=Environment(image),
+        settings={},
         payload_digest="0" * 64,
         context_digest="0" * 64,
     )

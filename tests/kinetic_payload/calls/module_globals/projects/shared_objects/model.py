@@ -1,0 +1,5 @@
+from config import CFG, NAMES, settings
+
+
+def build():
+    return CFG["lr"], NAMES, settings.rate

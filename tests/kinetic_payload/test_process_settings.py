@@ -1,0 +1,104 @@
+"""Settings of libraries: read in one process, and applied in another one, with the real libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+READ = """
+import json, os
+from pathlib import Path
+from kinetic_payload.process_settings import jax_defaults, read_settings
+print(json.dumps(read_settings(os.environ, jax_defaults(os.environ, Path("cache")))))
+"""
+APPLY = """
+import json, os, sys
+from kinetic_payload.process_settings import apply_settings
+apply_settings(json.loads(sys.argv[1]), os.environ)
+"""
+
+ROWS = [
+    pytest.param(
+        "import jax; jax.config.update('jax_enable_x64', True)",
+        {"JAX_ENABLE_X64": "True"},
+        "import jax.numpy; print(jax.numpy.ones(1).dtype)",
+        "float64",
+        id="an option of JAX",
+    ),
+    pytest.param(
+        "import jax; jax.config.update('jax_numpy_dtype_promotion', 'strict')",
+        {"JAX_NUMPY_DTYPE_PROMOTION": "strict"},
+        "import jax; print(jax.config.jax_numpy_dtype_promotion.value)",
+        "strict",
+        id="an option of JAX with names",
+    ),
+    pytest.param(
+        "import jax; jax.config.update('jax_platforms', 'cpu')",
+        {},
+        "import os; print('JAX_PLATFORMS' in os.environ)",
+        "False",
+        id="the platform is the job's own",
+    ),
+    pytest.param(
+        "import keras",
+        {"KERAS_BACKEND": "jax"},
+        "import keras; print(keras.config.backend())",
+        "jax",
+        id="the backend of Keras",
+    ),
+    pytest.param(
+        "import keras; keras.config.set_floatx('float16')",
+        {"KERAS_BACKEND": "jax", "keras.floatx": "float16"},
+        "import keras; print(keras.config.floatx(), keras.config.dtype_policy().name)",
+        "float16 float16",
+        id="floatx of Keras",
+    ),
+    pytest.param(
+        "import keras; keras.mixed_precision.set_global_policy('mixed_bfloat16')",
+        {"KERAS_BACKEND": "jax", "keras.dtype_policy": "mixed_bfloat16"},
+        "import keras; print(keras.mixed_precision.global_policy().name)",
+        "mixed_bfloat16",
+        id="the dtype policy of Keras",
+    ),
+    pytest.param(
+        "import logging; logging.basicConfig(level='INFO', format='%(name)s says %(message)s')",
+        {"logging.level": "20", "logging.format": "%(name)s says %(message)s"},
+        "import logging; logging.getLogger('mine').info('this')",
+        "mine says this",
+        id="level and format of the root logger",
+    ),
+    pytest.param("", {}, "import logging; print(logging.getLogger().handlers)", "[]", id="none"),
+]
+
+
+def run(script: str, *arguments: str, folder: Path, backend: str = "") -> str:
+    environ = {**os.environ, **({"KERAS_BACKEND": backend} if backend else {})}  # noqa: TID251 - a child's
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return (done.stdout + done.stderr).strip()
+
+
+@pytest.mark.parametrize(("submit", "expected", "job", "printed"), ROWS)
+def test_a_setting_of_the_submitting_process_holds_in_the_job(
+    tmp_path: Path, submit: str, expected: dict[str, str], job: str, printed: str
+) -> None:
+    read = run(submit + READ, folder=tmp_path, backend="jax" if "keras" in submit else "")
+
+    assert json.loads(read) == expected
+    assert run(APPLY + job, read, folder=tmp_path).splitlines()[-1] == printed
+
+
+def test_variables_of_the_environment_count_if_jax_is_not_imported_and_win_in_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+
+    assert json.loads(run(READ, folder=tmp_path)) == {"JAX_ENABLE_X64": "1"}
+    job = f"{APPLY}\nprint(os.environ['JAX_ENABLE_X64'])"
+    assert run(job, '{"JAX_ENABLE_X64": "0"}', folder=tmp_path) == "1"
