@@ -62,6 +62,15 @@ def store_record(store: Path, job: str, **fields: Any) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def store_call(store: Path, header: CallHeader, function: Any, *args: Any, **fields: Any) -> str:
+    """Write a job that calls *function*, and its record, into a folder; return the record's digest."""
+    payload = header.encode() + b"\n" + cloudpickle.dumps((function, args, {}))
+    fields["payload_digest"] = hashlib.sha256(payload).hexdigest()
+    digest = store_record(store, "job", **fields)
+    (store / "job" / "payload.pkl").write_bytes(payload)
+    return digest
+
+
 @dataclass(frozen=True)
 class Finished:
     """What a runner left behind."""
@@ -221,6 +230,11 @@ def own_signals() -> Iterator[None]:
 @pytest.fixture
 def stored_record() -> Callable[..., str]:
     return store_record
+
+
+@pytest.fixture
+def stored_call() -> Callable[..., str]:
+    return store_call
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Supervisors over a bucket, seen from their own home and from another machine: deaths and outages."""
+"""Supervisors over a bucket: deaths and outages."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import sys
 import textwrap
 import venv
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,7 +14,7 @@ import pytest
 from kinetic.backends.backend import Ending
 from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.bucket_access import client_folders
-from kinetic.backends.local.observation import Unreachable, keeper_of
+from kinetic.backends.local.observation import Unreachable
 from kinetic.backends.local.other_homes import OtherHome
 from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
 from kinetic.errors import (
@@ -26,7 +25,6 @@ from kinetic.errors import (
     SubmitError,
 )
 from kinetic.home.detached import bucket_environment
-from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services
 from kinetic.jobs.wait import wait_for_outcome
@@ -48,7 +46,7 @@ SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 
 
 class Machines:
-    """Jobs over one bucket run here, and are looked at from another machine as well."""
+    """Jobs over one bucket, and the backend that runs them here."""
 
     def __init__(self, folder: Path, server: GcsServer, store: Store) -> None:
         self.server = server
@@ -57,7 +55,6 @@ class Machines:
         self.here = LocalBackend(self.home, store)
         self.brief = LocalBackend(self.home, store, report_seconds=0.1)
         """Gives up at once if the bucket refuses a report."""
-        self.elsewhere = LocalBackend(folder / "other", store)
         self.records: list[JobRecord] = []
 
     def start(self, code: str, *, brief: bool = False, **options: object) -> JobRecord:
@@ -76,11 +73,6 @@ class Machines:
     def supervisor(self, record: JobRecord) -> psutil.Process:
         state = json.loads(self.state(record).read_bytes())
         return psutil.Process(psutil.Process(state["attempts"][-1]["pids"][0]).ppid())
-
-    def seen_from_elsewhere(self, record: JobRecord) -> JobRecord:
-        """Return the record as it would be if another machine had submitted the job."""
-        keeper = keeper_of(Home(str(self.home)))
-        return replace(record, keeper=replace(keeper, machine="gpu-box", boot="another"))
 
     def processes(self, record: JobRecord) -> list[int]:
         return marked(f"{Env.JOB_ID}={record.job_id}")
@@ -105,33 +97,6 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
                 kill_hard(pid)
 
 
-def test_a_job_of_another_machine_can_be_awaited_and_not_stopped(
-    machines: Machines, tmp_path: Path
-) -> None:
-    end = tmp_path / "end"
-    record = machines.start(
-        f"import os, time\nprint('up', flush=True)\nwhile not os.path.exists({str(end)!r}): time.sleep(0.01)"
-    )
-    away = machines.seen_from_elsewhere(record)
-    machines.until_up(record)
-    seen = machines.elsewhere.observe(away)
-    assert seen.status in (JobStatus.PENDING, JobStatus.RUNNING)
-    assert f"{machines.home} on gpu-box" in seen.reason
-    assert job_ids_of(machines.elsewhere) == []
-    assert machines.here.forward(record) is None
-    with pytest.raises(JobError, match="does not run on this machine"):
-        machines.elsewhere.forward(away)
-    for remove in (False, True):
-        with pytest.raises(JobError, match="cannot be stopped from here"):
-            machines.elsewhere.stop(away, timeout=1, poll_interval=0.1, remove=remove)
-
-    end.touch()
-    services = Services(machines.store, machines.elsewhere)
-    ended = wait_for_outcome(away, services, Deadline(60), warn=print)
-    assert ended.status is JobStatus.SUCCEEDED
-    machines.elsewhere.stop(away, timeout=1, poll_interval=0.1)  # There is nothing to stop.
-
-
 def test_a_forged_outcome_does_not_show_that_a_job_elsewhere_has_ended() -> None:
     store, keeper = MemoryStore(), Keeper(home="/home", machine="gpu-box", boot="b", inode="1:1")
     record = a_launch(store, SLEEP).record
@@ -143,20 +108,6 @@ def test_a_forged_outcome_does_not_show_that_a_job_elsewhere_has_ended() -> None
     seen = OtherHome(store, keeper, Unreachable.AWAY, verify=refuse, kill=lambda _: None)
     with pytest.raises(JobError, match="cannot be stopped from here"):
         seen.refuse_to_stop(record)
-
-
-def test_a_killed_supervisor_is_noticed_where_it_ran(machines: Machines) -> None:
-    record = machines.start(SLEEP)
-    machines.until_up(record)
-    machines.supervisor(record).kill()
-
-    eventually(lambda: machines.here.observe(record).ending is Ending.VANISHED)
-    seen = machines.elsewhere.observe(machines.seen_from_elsewhere(record))
-    assert seen.ending is Ending.UNREACHABLE
-    eventually(lambda: not machines.processes(record))
-
-    machines.here.stop(record, timeout=60, poll_interval=0.1, remove=True)
-    assert job_ids_of(machines.here) == []
 
 
 def test_no_attempt_follows_once_the_job_was_cancelled() -> None:
@@ -251,18 +202,6 @@ def test_a_supervisor_gets_the_variables_that_lead_to_the_bucket_only(
         "CLOUDSDK_CONFIG": "/config",
         "STORAGE_EMULATOR_HOST": "http://127.0.0.1:1",
     }
-
-
-def test_jobs_over_a_folder_get_no_variables_of_buckets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
-    store = open_store(Location("folder", str(tmp_path / "store")))
-    backend = LocalBackend(tmp_path / "home", store)
-    launch = a_launch(store, "import os; assert 'STORAGE_EMULATOR_HOST' not in os.environ")
-    backend.start(launch)
-    assert await_outcome(backend, store, launch.record).status == "succeeded"
-    backend.stop(launch.record, timeout=60, poll_interval=0.1, remove=True)
 
 
 def test_the_client_of_buckets_can_be_imported_from_its_folders_alone() -> None:

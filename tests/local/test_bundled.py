@@ -71,22 +71,3 @@ def test_jobs_share_one_environment_that_holds_only_what_the_project_requires(
         assert (one["stranger"], one["refused"], one["more"]) == ("1.0", True, [])
         # The distribution's package of that name is not ours.
         assert "/light/kinetic/__init__.py" in one["kinetic"]
-
-
-def test_code_typed_in_the_home_folder_requires_nothing_of_the_files_there(project: Any) -> None:
-    project.write("requirements.txt", "no-such-package-anywhere==1")
-    code = """
-import kinetic, os
-
-@kinetic.run(accelerator="cpu", container_image="bundled")
-def work():
-    return os.listdir()
-
-job = work.run_async()
-print(job.result(), job.image_uri.partition(":")[0])
-"""
-
-    done = project.run("-c", code, HOME=str(project.root))
-
-    assert done.stdout == "[] environment\n", done.stderr
-    assert len([line for line in done.stderr.splitlines() if "no files are shipped" in line]) == 1

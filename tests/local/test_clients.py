@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -174,20 +173,6 @@ def test_a_user_without_a_home_folder_is_advised_what_to_set(nobody) -> None:
     assert done.stdout.count("Set KINETIC_HOME") + done.stdout.count("without ~") == 3
 
 
-def test_from_the_root_and_from_a_deleted_folder(project) -> None:
-    project.write("main.py", WHERE)
-    assert project.run("main.py", cwd=Path("/")).stdout == "['host-0', 'project']\n"
-    gone = project.root.parent / "gone"
-    gone.mkdir()
-    script = str(project.root / "main.py")
-    code = f"import os, runpy; os.rmdir({str(gone)!r}); runpy.run_path({script!r}, run_name='__main__')"
-
-    done = project.execute(sys.executable, "-c", code, cwd=gone)
-
-    assert "ConfigurationError: The working directory of this process was deleted" in done.stderr
-    assert "Change to a folder that is there" in done.stderr
-
-
 # Without permissions.
 
 
@@ -206,21 +191,6 @@ def test_a_read_only_project_is_shipped_and_an_unreadable_file_is_named(project)
     assert readable.stdout == "['host-0', 'project']\n", readable.stderr
     assert "PackagingError" in unreadable.stderr
     assert "'secret.txt': Permission denied" in unreadable.stderr
-
-
-def test_a_home_that_cannot_be_written_is_refused_with_advice(project) -> None:
-    project.write("main.py", WHERE)
-    project.home.chmod(0o555)
-    locked = project.execute(
-        *unprivileged(sys.executable, "main.py"), KINETIC_HOME=str(project.home / "below")
-    )
-    in_the_way = project.run("main.py", KINETIC_HOME=str(project.root / "main.py"))
-
-    assert "Permission denied" in locked.stderr
-    assert "main.py" in in_the_way.stderr.splitlines()[-2]
-    for done in (locked, in_the_way):
-        assert "another folder" in done.stderr.splitlines()[-1]
-        assert "KINETIC_HOME" in done.stderr.splitlines()[-1]
 
 
 # Killed, hung up, interrupted.

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -166,37 +165,6 @@ def test_leftovers_of_a_killed_submit_are_removed(tmp_path: Path) -> None:
     submitting.close()
 
 
-def test_leftovers_of_a_submitter_killed_before_the_record_are_removed_after_a_day(
-    project: Any, bucket: GcsServer
-) -> None:
-    project.write(
-        "submit.py",
-        "import kinetic\n"
-        "@kinetic.run(accelerator='cpu')\n"
-        "def work(): pass\n"
-        "if __name__ == '__main__': work()\n",
-    )
-    fault = bucket.faults.add(method="POST", name="*/handle.json", times=1, held=True, status=503)
-    submitter = project.start("submit.py", **bucket.environment, KINETIC_STORE="gs://jobs")
-    eventually(lambda: fault.hits)
-    submitter.kill()
-    submitter.communicate()
-    fault.release()
-    home, store = Home(str(project.home)), open_store(Location("gs", "jobs"))
-    now = time.time()
-
-    def left() -> tuple[list[str], list[str]]:
-        payloads = [name for name in bucket.names("jobs") if name.endswith("/payload.pkl")]
-        return payloads, [name for name in os.listdir(home.jobs) if name.startswith(".")]
-
-    assert [len(names) for names in left()] == [1, 1]
-    collect(home, store, now + 80_000)
-    assert [len(names) for names in left()] == [1, 1]
-    collect(home, store, now + 90_000)
-    assert left() == ([], [])
-    assert bucket.names("jobs", "contexts/") != []
-
-
 def test_the_clock_of_the_store_decides_which_payload_is_old(tmp_path: Path) -> None:
     store = MemoryStore()
     store.write(JobObjects(a_job("left")).payload, b"")
@@ -278,18 +246,6 @@ def test_files_that_are_not_ours_are_kept_however_old(tmp_path: Path) -> None:
     collect(home, store, NOW)
 
     assert [name for name in theirs if not (tmp_path / name).exists()] == []
-
-
-def test_a_folder_that_cannot_be_read_does_not_end_the_collection(tmp_path: Path) -> None:
-    home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
-    left = JobObjects(a_job("left")).payload
-    store.write(left, b"")
-    age(tmp_path / "store" / left)
-    Path(home.bundles).write_text("A file in the place of a folder.")
-
-    collect(home, store, NOW)
-
-    assert store.stat(left) is None
 
 
 @pytest.mark.skipif(

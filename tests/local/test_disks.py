@@ -83,29 +83,3 @@ def test_a_value_that_is_too_large_for_the_disk_waits_for_room(project) -> None:
 
     assert "no space is left on the disk" in shown.partition("result:")[0]
     assert "whole True 4000000" in shown
-
-
-def test_a_state_can_be_replaced_on_a_full_disk(project) -> None:
-    project.write(
-        "main.py",
-        """
-        import os
-        from kinetic.backends.local.supervisor.state import read_state, write_state
-
-        path = os.environ["FULL"] + "/state.json"
-        for words in ("first", "a longer second one", "third"):
-            state = {"status": "running", "reason": words, "attempts": []}
-            write_state(path, state)
-            print(read_state(path) == state)
-            try:
-                with open(os.environ["FULL"] + "/filler", "ab", buffering=0) as filler:
-                    while True:
-                        filler.write(bytes(4096))
-            except OSError as error:
-                print(error.strerror)
-        """,
-    )
-
-    shown = on_a_small_disk(project, project.home, script="main.py")
-
-    assert shown.splitlines() == ["True", "No space left on device"] * 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import tarfile
 import traceback
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from kinetic.home.environments import (
     ensure_environment,
     remove_environment,
 )
-from kinetic_images.errors import DependencyError, InstallError
+from kinetic_images.errors import InstallError
 from kinetic_images.uv import find_uv
 
 from .conftest import write_wheel
@@ -208,47 +206,6 @@ def test_for_a_bucket_an_environment_has_a_client_of_buckets_too(project: Projec
     environment = project.ensure(bucket=True)
     assert environment == project.ensure()
     assert version(environment, "google_cloud_storage") == "2.9"
-
-
-def test_settings_of_uv_decide_which_version_is_installed(project: Project) -> None:
-    project.require("alpha")
-    before = project.ensure()
-    (project.root / "pyproject.toml").write_text(
-        "[tool.uv]\nconstraint-dependencies = ['alpha<2']\n"
-    )
-    made = project.ensure()
-    assert made.digest != before.digest
-    assert (version(before, "alpha"), version(made, "alpha")) == ("2.0", "1.0")
-
-
-@pytest.mark.parametrize(
-    ("line", "settings", "message"),
-    [
-        ("alpha", "[pip]\ntarget = 'x'\n", r"setting target"),
-        ("-e ../library", "", r"requirements\.txt:3: '-e \.\./library'"),
-    ],
-)
-def test_declarations_that_cannot_be_used_are_refused_before_uv_runs(
-    project: Project, line: str, settings: str, message: str
-) -> None:
-    project.require(line)
-    (project.root / "uv.toml").write_text(settings)
-    with pytest.raises(DependencyError, match=message):
-        project.ensure()
-    assert project.runs() == []
-
-
-def test_hashes_are_required_of_the_projects_own_lines_only(project: Project) -> None:
-    project.wheel("google_cloud_storage", version="3.4")
-    wheel = (project.wheels / "alpha-1.0-py3-none-any.whl").read_bytes()
-    digest = hashlib.sha256(wheel).hexdigest()
-    project.require("--require-hashes", f"alpha==1.0 --hash=sha256:{digest}")
-    made = project.ensure(bucket=True)
-    assert (version(made, "alpha"), version(made, "google_cloud_storage")) == ("1.0", "3.4")
-
-    project.require("--require-hashes", f"alpha==1.0 --hash=sha256:{'0' * 64}")
-    with pytest.raises(DependencyError, match=r"requirements\.txt:4: the SHA-256 of alpha-1.0"):
-        project.ensure()
 
 
 def test_packages_of_ours_are_the_clients_copies_and_never_from_an_index(project: Project) -> None:

@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.observation import Unreachable, home_of, keeper_of
+from kinetic.errors import JobError
 from kinetic.home.paths import Home
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
@@ -82,12 +84,16 @@ class Homes:
     def written(self) -> bool:
         return self.store.stat(self.names.outcome) is not None
 
+    @property
+    def record(self) -> JobRecord:
+        return decode(JobRecord, self.store.read(self.names.handle), name=self.names.handle)
+
     def rewrite(self, change: Callable[[Keeper], Keeper]) -> None:
         """Let the job's record name another keeper."""
-        name = self.names.handle
-        record = decode(JobRecord, self.store.read(name), name=name)
+        record = self.record
         assert record.keeper is not None
-        self.store.write(name, encode(replace(record, keeper=change(record.keeper))))
+        changed = replace(record, keeper=change(record.keeper))
+        self.store.write(self.names.handle, encode(changed))
 
     def move_to_another_machine(self) -> None:
         self.rewrite(lambda keeper: replace(keeper, machine="gpu-box", boot="another"))
@@ -160,6 +166,9 @@ def test_a_job_on_another_machine_is_running_and_only_its_store_is_asked(
         assert done.returncode == 1
         assert f"{homes.first} on gpu-box" in done.stderr
         assert f"remove {homes.store.location}/{homes.job_id}" in done.stderr.replace("\n", " ")
+    backend = LocalBackend(getattr(homes, home), homes.store)
+    with pytest.raises(JobError, match="does not run on this machine"):
+        backend.forward(homes.record)
     assert not homes.written()
 
     collecting = homes.project.start("collect.py", homes.job_id, **homes.sharing(homes.second))

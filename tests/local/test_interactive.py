@@ -281,12 +281,3 @@ def test_kinetic_in_a_job_is_the_installed_one_and_calls_simply_run(project) -> 
 
     assert printed.startswith("True\nNotInsideJobError")
     assert "DataError Data('digits.csv') was not shipped with this call" in printed
-
-
-def test_process_pools_find_the_functions_of_the_script(project) -> None:
-    pytest.importorskip("joblib")
-    project.copy("pools.py")
-    project.write("near.py", "def triple(x): return 3 * x")
-
-    methods = {method: [True, 9, 0] for method in ("fork", "spawn", "forkserver")}
-    assert project.json("pools.py") == {**methods, "joblib": True}

@@ -6,32 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from kinetic.backends.local.launch import ensure_bundle
 from kinetic.home.paths import Home
 
 BUNDLE = b"a runner" * 10_000
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: b"",
-        lambda data: data[:-1],
-        lambda data: data[:-1] + b"?",
-        lambda data: data + b"?",
-    ],
-)
-def test_a_bundle_that_does_not_have_its_digest_is_replaced(tmp_path: Path, damage) -> None:
-    home = Home(str(tmp_path))
-    path = Path(ensure_bundle(home, BUNDLE))
-    path.write_bytes(damage(BUNDLE))
-
-    assert ensure_bundle(home, BUNDLE) == str(path)
-
-    assert path.read_bytes() == BUNDLE
-    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_whole_bundle_is_kept(tmp_path: Path) -> None:

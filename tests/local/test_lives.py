@@ -1,6 +1,5 @@
 """Local jobs with the real runner: whatever is killed, the status is true and no process is left."""
 
-import gc
 import json
 import os
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 
 from kinetic.backends.backend import Ending
 from kinetic.backends.local.backend import LocalBackend
-from kinetic.backends.local.launch import ensure_bundle, spec_of
 from kinetic.home.liveness import Pipes
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
@@ -30,9 +28,7 @@ from kinetic_servers.fakes import a_record
 from kinetic_servers.launches import (
     a_launch,
     await_outcome,
-    fake_runner_source,
     kill_hard,
-    outcome_of,
 )
 
 SCRIPT = """
@@ -57,16 +53,6 @@ def backend(tmp_path: Path) -> LocalBackend:
     return LocalBackend(tmp_path, FolderStore(tmp_path / "store"))
 
 
-def test_other_files_beside_the_folders_of_jobs_are_not_listed(
-    tmp_path: Path, backend: LocalBackend
-) -> None:
-    jobs = Path(Home(str(tmp_path)).jobs)
-    jobs.mkdir()
-    (jobs / "notes.txt").touch()
-
-    assert list(backend.list()) == []
-
-
 def test_a_wait_for_an_announced_job_ends_when_the_job_will_not_start(
     tmp_path: Path, backend: LocalBackend
 ) -> None:
@@ -81,16 +67,6 @@ def test_a_wait_for_an_announced_job_ends_when_the_job_will_not_start(
             waiting.start()
             waiting.join(60)
             assert not waiting.is_alive()
-
-
-def test_watching_many_jobs_takes_no_descriptors(backend: LocalBackend) -> None:
-    this = psutil.Process()
-    gc.collect()  # What earlier tests have left may be closed at any time.
-    before = this.num_fds()
-    with ExitStack() as stack:
-        for number in range(100):
-            stack.enter_context(backend.watch([a_record(job_id=f"job-{number}")]))
-        assert this.num_fds() <= before
 
 
 def test_a_job_runs_from_its_first_attempt_on_until_its_supervisor_has_died(
@@ -168,28 +144,3 @@ def test_kills_of_runner_and_function_are_reported_and_a_stop_leaves_time_to_sav
     assert await_outcome(backend, store, record).status == "cancelled"
     assert [line.text for line in backend.log_lines(record)][:2] == ["up", "saved"]
     assert marked(f"KINETIC_JOB_ID={record.job_id}") == []
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_supervisor_that_can_write_neither_its_state_nor_why_goes_on(tmp_path: Path) -> None:
-    home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
-    launch = a_launch(store, "pass")
-    spec = spec_of(launch, store, home, ensure_bundle(home, fake_runner_source()), {})
-    folder = home.job(launch.record.job_id)
-    Path(f"{folder.state}.new").mkdir(parents=True)
-    pipes = Pipes(folder)
-    main = "from kinetic.backends.local.supervisor.main import main; main()"
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            # Unbuffered: Python's own end would fail where stderr takes nothing.
-            [sys.executable, "-u", "-c", main, *map(str, pipes.for_supervisor)],
-            input=spec.encode(),
-            stderr=full,
-            pass_fds=pipes.for_supervisor,
-            check=False,
-        )
-    pipes.close()
-    assert done.returncode == 0
-    outcome = outcome_of(store, launch.record.job_id)
-    assert outcome is not None
-    assert outcome.status == "succeeded"

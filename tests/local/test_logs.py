@@ -33,15 +33,6 @@ def texts(lines: object) -> list[str]:
     return [line.text for line in lines]  # type: ignore[attr-defined]
 
 
-def test_the_tail_of_a_large_log_is_read_from_its_end(tmp_path: Path) -> None:
-    folder = a_folder(tmp_path, b"")
-    with open(folder.log(1, 0), "wb") as stream:
-        stream.truncate(1 << 30)  # A hole: to read all of it takes seconds.
-        stream.seek(0, 2)
-        stream.write("\nlast but one\nlast é".encode())
-    assert texts(read_lines(folder, 1, tail=2)) == ["last but one", "last é"]
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_the_tail_is_the_end_of_all_lines_however_the_log_is_read(seed: int) -> None:
     rand = random.Random(seed)

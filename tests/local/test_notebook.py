@@ -131,25 +131,6 @@ def test_cells_share_functions_and_the_value_is_of_the_cells_own_class(notebook)
     assert redefined == "101\n"
 
 
-def test_a_notebook_in_the_home_directory_ships_no_files_with_one_notice(notebook) -> None:
-    cell = notebook.cell("""
-        home, os.environ["HOME"] = os.environ["HOME"], os.getcwd()
-
-        def shifted(x):
-            return x + 1
-
-        @kinetic.run(accelerator="cpu")
-        def without_files(x):
-            return shifted(x), os.listdir()
-
-        print(without_files(1))
-        os.environ["HOME"] = home
-    """)
-
-    assert "(2, [])" in output_of(cell, "stdout")
-    assert output_of(cell, "stderr").count("no files are shipped") == 1
-
-
 def test_progress_and_the_log_are_the_output_of_the_cell(notebook, shared_project) -> None:
     go = shared_project.home / "go on"
     cell = notebook.cell(
@@ -174,29 +155,6 @@ def test_progress_and_the_log_are_the_output_of_the_cell(notebook, shared_projec
     assert "kinetic: running\n" in output_of(cell, "stderr")
     assert "\x1b" not in output_of(cell)
     assert cell.outputs[-1].data["text/plain"] == "1"
-
-
-def test_an_exception_class_of_a_cell_is_caught_as_that_class(notebook) -> None:
-    printed = notebook.stdout("""
-        class Sad(Exception):
-            def __init__(self, a, b):
-                super().__init__(f"{a} and {b}")
-                self.b = b
-
-        @kinetic.run(accelerator="cpu")
-        def fail():
-            raise Sad(1, 2)
-
-        try:
-            fail()
-        except Sad as error:
-            print("caught", error.b)
-            print(*error.__notes__)
-        kinetic.list_jobs()[0].cleanup()
-    """)
-
-    assert "caught 2" in printed
-    assert "raise Sad(1, 2)" in printed  # the line of the cell, though the job has no such file
 
 
 def test_a_cell_awaits_handles_and_their_jobs_find_modules_and_pools(
@@ -265,30 +223,3 @@ def test_an_interrupted_call_prints_how_to_come_back_and_the_job_goes_on(
 
     go.touch()
     assert notebook.stdout(f"print(kinetic.attach({job_id!r}).result())") == "went on\n"
-
-
-def test_an_uncaught_interrupt_ends_the_cell_and_the_job_can_be_cancelled(notebook) -> None:
-    with pytest.raises(nbclient.exceptions.CellExecutionError, match="KeyboardInterrupt"):
-        notebook.cell(
-            """
-            @kinetic.run(accelerator="cpu")
-            def sleep():
-                print("asleep", flush=True)
-                time.sleep(600)
-
-            sleep()
-            """,
-            when=lambda text: "asleep\n" in text,
-        )
-
-    printed = notebook.stdout("""
-        job, = kinetic.list_jobs()
-        job.cancel()
-        try:
-            job.result()
-        except kinetic.JobCancelledError:
-            print("cancelled")
-        job.cleanup()
-    """)
-
-    assert printed.endswith("cancelled\n")

@@ -92,23 +92,3 @@ def test_a_value_is_returned_although_the_output_cannot_be_shown(
     project.execute("sh", "-c", command, PYTHONIOENCODING=encoding)
 
     assert (project.root / "value").read_text() == "42"
-
-
-def test_a_terminal_that_cannot_show_a_character_shows_an_escape(project: Any) -> None:
-    printed = project.script(
-        """
-        import kinetic
-
-        @kinetic.run(accelerator="cpu")
-        def work():
-            print("é")
-
-        if __name__ == "__main__":
-            job = work.run_async()
-            job.logs(follow=True)
-            job.result(stream_logs=True)
-    """,
-        PYTHONIOENCODING="ascii",
-    )
-
-    assert printed == "\\xe9\n" * 2

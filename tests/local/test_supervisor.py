@@ -124,51 +124,6 @@ def test_a_killed_supervisor_is_a_failed_job_of_which_no_process_is_left(machine
     eventually(lambda: not machine.processes(record))
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.03, 0.1])
-def test_a_killed_submitter_leaves_jobs_with_a_truthful_status(
-    tmp_path: Path, delay: float
-) -> None:
-    machine = Machine(tmp_path)
-    code = textwrap.dedent(
-        f"""
-        import sys
-        from pathlib import Path
-        from kinetic.backends.local.backend import LocalBackend
-        from kinetic_servers.launches import a_launch
-        from kinetic_payload.stores.folder.store import FolderStore
-        home = Path({str(machine.home)!r})
-        store = FolderStore(home / "store")
-        backend = LocalBackend(home, store)
-        for n in range(100):
-            launch = a_launch(store, "pass")
-            if n == 0:
-                print("ready", flush=True)
-            backend.start(launch)
-        """
-    )
-    submitter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert submitter.stdout is not None
-    assert submitter.stdout.readline() == b"ready\n"
-    threading.Event().wait(delay)
-    submitter.kill()
-    submitter.communicate()
-    seen = set()
-    for folder in machine.store.folders():
-        if not folder.startswith("cpu-"):
-            continue
-        record = a_launch(FolderStore(tmp_path / "x"), "", job_id=folder.rstrip("/")).record
-        # Without a folder, the client decides whether this record is of a removed job.
-        if machine.backend.observe(record).status is JobStatus.NOT_FOUND:
-            seen.add("not started")
-            continue
-        outcome = machine.outcome(record)
-        seen.add(outcome.status)
-        if outcome.status == "failed":
-            assert "before the job was started" in outcome.message
-    assert seen <= {"succeeded", "failed", "not started"}
-    assert seen
-
-
 def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
     import pty
 
@@ -196,16 +151,6 @@ def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
     gate.touch()
     assert machine.outcome(record).status == "succeeded"
     assert machine.texts(record) == ["done"]
-
-
-def test_a_terminated_supervisor_names_the_signal(machine: Machine) -> None:
-    record = machine.start(SLEEP)
-    machine.until_up(record)
-    machine.supervisor(record).terminate()
-    outcome = machine.outcome(record)
-    assert outcome.status == "failed"
-    assert "SIGTERM" in outcome.message
-    eventually(lambda: not machine.processes(record))
 
 
 STUBBORN = """\
@@ -447,18 +392,6 @@ def test_only_a_mac_has_to_be_kept_awake(
     assert awake_command(allow_sleep=allow_sleep, platform=platform) == expected
 
 
-def test_the_signal_mask_of_the_submitter_is_not_inherited(machine: Machine) -> None:
-    blocked = {signal.SIGTERM, signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
-    try:
-        record = machine.start(SLEEP)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    machine.until_up(record)
-    machine.backend.stop(record, timeout=60, poll_interval=0.05)
-    assert machine.outcome(record).status == "cancelled"
-
-
 IGNORED = (signal.SIGCHLD, signal.SIGINT, signal.SIGUSR1, signal.SIGALRM)
 
 
@@ -469,17 +402,6 @@ def ignoring() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("ignoring")
-def test_a_runner_that_ends_at_once_is_noticed_although_the_submitter_ignores_sigchld(
-    machine: Machine,
-) -> None:
-    launch = a_launch(machine.store, "pass", interpreter="/bin/false")
-    machine.records.append(launch.record)
-    machine.backend.start(launch)
-    outcome = machine.outcome(launch.record)
-    assert "exit code 1" in outcome.message
 
 
 @pytest.mark.usefixtures("ignoring")

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import venv
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
-import cloudpickle
 import pytest
 
-from kinetic_payload.calls.call import CallHeader
 from kinetic_runner.bundle import SIZE_LIMIT, bundle_for
 
 
@@ -25,19 +24,13 @@ def for_clusters(bundle: Path, light: dict[str, bytes]) -> Path:
 class Job:
     """A job that is one call, and its runs from a bundle."""
 
-    def __init__(self, folder: Path, header: CallHeader) -> None:
+    def __init__(self, folder: Path, store: Callable[[object], str]) -> None:
         self.folder = folder
-        self.header = header
+        self.store = store
 
     def run(self, function: object, bundle: Path | str, python=sys.executable, *flags, cwd=None):
-        payload = self.header.encode() + b"\n" + cloudpickle.dumps((function, (), {}))
-        (self.folder / "store/job").mkdir(parents=True)
-        (self.folder / "store/job/payload.pkl").write_bytes(payload)
-        record = {"job_id": "job", "payload_digest": hashlib.sha256(payload).hexdigest()}
-        data = json.dumps(record).encode()
-        (self.folder / "store/job/handle.json").write_bytes(data)
         command = [python, "-u", *flags, bundle, "--store", self.folder / "store", "--job", "job"]
-        command += ["--record-digest", hashlib.sha256(data).hexdigest()]
+        command += ["--record-digest", self.store(function)]
         command += ["--workspace", self.folder / "workspace"]
         return subprocess.run(
             command, capture_output=True, env={"PATH": os.defpath}, cwd=cwd, check=False
@@ -49,8 +42,8 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path, header_of) -> Job:
-    return Job(tmp_path, header_of())
+def job(tmp_path: Path, header_of, stored_call) -> Job:
+    return Job(tmp_path, lambda function: stored_call(tmp_path / "store", header_of(), function))
 
 
 def test_the_bundle_is_the_same_in_every_process(bundle, light):

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import threading
-import weakref
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -45,14 +44,6 @@ def test_leaving_with_another_code_names_the_code(code: Any, message: str) -> No
 
     assert isinstance(end, Exited)
     assert end.message == message
-
-
-@pytest.mark.parametrize("error", [ValueError(), KeyboardInterrupt(), GeneratorExit()])
-def test_every_exception_is_returned(error: BaseException) -> None:
-    def fail() -> None:
-        raise error
-
-    assert end_of(fail) == Raised(error)
 
 
 def test_a_coroutine_is_refused_with_advice(recwarn: pytest.WarningsRecorder) -> None:
@@ -198,20 +189,6 @@ def test_a_stop_that_user_code_blocks_until_the_end_did_not_come_late(stopping: 
         assert not stopping.came_late
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-
-
-def test_objects_of_a_failed_function_are_freed_with_its_end(stopping: Stopping) -> None:
-    held = []
-
-    def train() -> None:
-        mine = {1}  # A set can be referred to weakly.
-        held.append(weakref.ref(mine))
-        raise ValueError
-
-    end = invoke(train, (), {}, stopping)
-    del end
-
-    assert held[0]() is None
 
 
 def test_a_swallowed_stop_is_raised_again_until_the_call_is_over(stopping: Stopping) -> None:

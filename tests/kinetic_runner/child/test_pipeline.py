@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,9 +25,7 @@ from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
-from kinetic_runner.child.debugger import listening_in
 from kinetic_runner.command_line import Arguments
-from kinetic_runner.data import mounts
 from kinetic_runner.task import Task
 
 JOB = "cpu-train-20260101-000000-abcdef0"
@@ -416,32 +413,6 @@ def test_another_attempt_reuses_what_is_unchanged_and_sees_nothing_else(
     assert sorted(path.name for path in job.space.iterdir()) == ["data", "project"]
 
 
-def test_data_that_is_gone_fails_its_phase_by_name(job: Job) -> None:
-    job.add_data(digest="0" * 64)
-
-    outcome = job.run().outcome
-
-    assert (outcome["phase"], outcome["exit_code"]) == ("data", 2)
-    assert "'./set'" in outcome["message"]
-
-
-@pytest.mark.skipif(mounts.why_not_private() is not None, reason="no private mounts here")
-def test_a_volume_appears_at_its_path_for_the_job_alone(job: Job) -> None:
-    path = f"/kinetic-volume-{os.getpid()}-{os.urandom(4).hex()}"
-    job.add_data(mount=path)
-    # A thread from before the data arrives sees it, too.
-    job.code = (
-        "import threading\nfrom pathlib import Path\n"
-        "ready, seen = threading.Event(), []\n"
-        f"def look():\n    ready.wait(); seen.append(Path('{path}/x.csv').read_text())\n"
-        "thread = threading.Thread(target=look); thread.start()\n"
-        "def train(argument):\n    ready.set(); thread.join(); return argument, seen\n"
-    )
-
-    assert job.run().value == (path, ["1,2"])
-    assert not Path(path).exists()
-
-
 def test_a_value_that_cannot_be_pickled_is_named(job: Job) -> None:
     job.code = "import threading\ndef train(): return {'model': [1, threading.Lock()]}\n"
 
@@ -459,26 +430,6 @@ def test_only_the_leader_keeps_a_value(job: Job) -> None:
 
     assert outcome["succeeded"]
     assert "value" not in outcome
-
-
-def test_sigterm_lets_the_function_clean_up_and_is_reported(job: Job) -> None:
-    job.code = (
-        # Not `signal.pause`: a signal that comes a moment before would be waited for.
-        "import time\ndef train():\n    try:\n        print('ready'); wait()\n"
-        "    finally:\n        print('saved')\n"
-        "def wait():\n    while True: time.sleep(0.01)\n"
-    )
-    process = job.start()
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
-
-    run = job.finish(process)
-
-    assert run.output == "saved\n[kinetic] Stopped by SIGTERM in the phase call.\n"
-    assert (run.outcome["reason"], run.outcome["exit_code"]) == ("terminated", 143)
-    assert "line 4, in train" in run.outcome["error"]["traceback"]
-    assert "undisturbed" not in run.reports
 
 
 FORK = "pid = os.fork()\n{0}if pid: print('exit code', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
@@ -538,19 +489,3 @@ def test_a_missing_debugger_fails_the_phase_environment_with_advice(job: Job) ->
     assert (outcome["phase"], outcome["exit_code"]) == ("environment", 2)
     assert "debugpy is not installed" in outcome["message"]
     assert "requirements" in outcome["message"]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("debugpy") is None, reason="debugpy is an extra")
-def test_a_stop_ends_the_wait_for_a_debugger(job: Job, wait_until: Callable[..., None]) -> None:
-    job.record = {"debug": True}
-    process = job.start()
-    assert process.stdout is not None
-    # debugpy itself may warn before it listens.
-    assert any(listening_in(line) for line in iter(process.stdout.readline, ""))
-    wait_until(lambda: '"data"' in (job.folder / "reports").read_text())
-    process.send_signal(signal.SIGTERM)
-
-    run = job.finish(process)
-
-    assert (run.outcome["reason"], run.outcome["exit_code"]) == ("terminated", 143)
-    assert "call" not in run.phases

@@ -24,13 +24,6 @@ def test_minor_versions_matter_and_another_platform_only_to_a_failure(
     assert [skew.silent for skew in skews_of(client, HERE)] == silent
 
 
-def test_a_difference_comes_with_advice() -> None:
-    (skew,) = skews_of(HERE._replace(python="3.12.1"), HERE)
-
-    assert skew.text.startswith("The call was written by Python 3.12 and is read by Python 3.11")
-    assert "run the job with Python 3.12" in skew.text
-
-
 @pytest.mark.parametrize(
     ("error", "platform", "noted"),
     [

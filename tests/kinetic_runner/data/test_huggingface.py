@@ -75,13 +75,6 @@ def test_each_version_is_told_in_its_own_way_whether_to_run_code_of_a_set(
     assert lines[1].startswith("loaded hf://org/set?split=train: 3 rows, ")
 
 
-def test_a_version_without_scripts_is_not_even_asked_to_run_one(install, tmp_path: Path) -> None:
-    install("4.0.0", "raise AssertionError('asked')")
-
-    with pytest.raises(DataError, match=r"datasets 4\.0\.0 does not support this any more"):
-        load(tmp_path / "set", trusts=True)
-
-
 def test_without_the_library_the_hint_is_to_require_it(tmp_path: Path) -> None:
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')

@@ -8,7 +8,7 @@ import pytest
 
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import DataError, IntegrityError
-from kinetic_payload.progress import TrackProgress, silent
+from kinetic_payload.progress import TrackProgress
 from kinetic_payload.testing import MemoryStore
 from kinetic_runner.data import inputs
 from kinetic_runner.workspace import Workspace
@@ -32,9 +32,7 @@ def a_file(key: str = "d1", **changes: Any) -> DataRef:
     return a_ref(key, is_dir=False, name="c.json", **changes)
 
 
-def download(
-    store: MemoryStore, ref: DataRef, path: Path, *, track: TrackProgress = silent
-) -> None:
+def download(store: Any, ref: DataRef, path: Path, track: TrackProgress) -> None:
     if ref.is_dir:
         (path / "sub").mkdir(parents=True)
         (path / "sub" / "x").write_text(ref.key)
@@ -45,7 +43,7 @@ def download(
 def downloading(action: Callable[[str], object]) -> Any:
     """Return a download that calls *action* with the key of the data."""
 
-    def download(_store: Any, ref: DataRef, _path: Path, *, track: TrackProgress) -> None:
+    def download(_store: Any, ref: DataRef, _path: Path, track: TrackProgress) -> None:
         action(ref.key)
 
     return download
@@ -53,7 +51,7 @@ def downloading(action: Callable[[str], object]) -> Any:
 
 def test_folders_and_files_keep_their_names(space: Workspace) -> None:
     decided = inputs.plan([a_ref(), a_file()], space, private_mounts=False)
-    inputs.provide(decided, STORE, download)
+    inputs.provide(decided, STORE, download=download)
 
     folder, file = Path(decided.paths["d0"]), Path(decided.paths["d1"])
     assert (folder.name, (folder / "sub" / "x").read_text()) == ("set", "d0")
@@ -64,7 +62,7 @@ def test_in_a_container_a_volume_is_downloaded_straight_to_its_path(
     space: Workspace, tmp_path: Path
 ) -> None:
     decided = inputs.plan([a_ref(mount=f"{tmp_path}/data/in")], space, private_mounts=False)
-    inputs.provide(decided, STORE, download)
+    inputs.provide(decided, STORE, download=download)
 
     assert decided.binds == {}
     assert (tmp_path / "data" / "in" / "sub" / "x").read_text() == "d0"
@@ -76,7 +74,7 @@ def test_private_volumes_fill_the_folders_that_are_mounted_already(space: Worksp
     inputs.make_mount_points(decided)
     inodes = {path: behind.stat().st_ino for path, behind in decided.binds.items()}
 
-    inputs.provide(decided, STORE, download)
+    inputs.provide(decided, STORE, download=download)
 
     assert dict(decided.paths) == {"d0": "/data", "d1": "/conf/c.json"}
     assert {path: behind.stat().st_ino for path, behind in decided.binds.items()} == inodes
@@ -119,7 +117,7 @@ def test_data_shown_in_place_is_neither_downloaded_nor_looked_into(
 
     decided = inputs.plan(refs, space, private_mounts=True)
     inputs.make_mount_points(decided)
-    inputs.provide(decided, STORE, download)
+    inputs.provide(decided, STORE, download=download)
 
     assert decided.downloads == ()
     assert (decided.paths["d2"], decided.paths["d3"]) == ("/data", "/weights/c.json")
@@ -141,7 +139,7 @@ def test_data_mounted_before_the_start_is_used_where_it_is(
     refs = [a_ref(fuse=True, mount=str(tmp_path)), a_file(fuse=True, mount=str(tmp_path))]
 
     decided = inputs.plan(refs, space, private_mounts=False)
-    inputs.provide(decided, STORE, download)
+    inputs.provide(decided, STORE, download=download)
 
     assert dict(decided.paths) == {"d0": str(tmp_path), "d1": f"{tmp_path}/c.json"}
     assert decided.downloads == ()
@@ -161,7 +159,7 @@ def test_data_that_should_be_there_and_is_not_is_named(
 
     def begin() -> None:
         inputs.make_mount_points(decided)
-        inputs.provide(decided, STORE, download)
+        inputs.provide(decided, STORE, download=download)
 
     with pytest.raises(DataError, match=words):
         begin()
@@ -191,14 +189,14 @@ def test_a_failure_names_the_data_and_its_path(
     with pytest.raises(
         DataError, match=f"^The data './d0' could not be downloaded to /data: {words}"
     ):
-        inputs.provide(decided, STORE, downloading(fail))
+        inputs.provide(decided, STORE, download=downloading(fail))
 
 
 def test_several_items_are_downloaded_at_a_time(space: Workspace) -> None:
     together = threading.Barrier(3, timeout=300)
     decided = inputs.plan([a_ref(f"d{n}") for n in range(3)], space, private_mounts=False)
 
-    inputs.provide(decided, STORE, downloading(lambda _: together.wait()))
+    inputs.provide(decided, STORE, download=downloading(lambda _: together.wait()))
 
 
 def test_a_failure_is_raised_without_waiting_for_the_other_items(space: Workspace) -> None:
@@ -212,5 +210,5 @@ def test_a_failure_is_raised_without_waiting_for_the_other_items(space: Workspac
     decided = inputs.plan([a_ref("d0"), a_ref("d1")], space, private_mounts=False)
 
     with pytest.raises(DataError, match="broken"):
-        inputs.provide(decided, STORE, downloading(one_hangs))
+        inputs.provide(decided, STORE, download=downloading(one_hangs))
     never.set()

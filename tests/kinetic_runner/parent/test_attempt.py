@@ -47,15 +47,6 @@ def arguments_for(stored_record: Callable[..., str]) -> Callable[..., Arguments]
 Make = Callable[..., Arguments]
 
 
-def test_orphans_are_adopted_before_the_task_is_sent(tmp_path: Path, arguments_for: Make) -> None:
-    arguments = arguments_for(tmp_path)
-    child: Any = Quick()
-    signals: Any = SimpleNamespace(wait=lambda _: False)
-
-    with pytest.raises(BeginsError):
-        run_attempt(arguments, {}, child, signals)
-
-
 class Signals:
     """Waits for no time; calls *then* in the wait of the number *after*."""
 

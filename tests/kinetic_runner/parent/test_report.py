@@ -296,6 +296,15 @@ def test_a_supervised_leader_gives_up_after_a_while(store):
     assert "did not report within 330 s" in final(store)["message"]
 
 
+def test_a_report_that_cannot_be_read_is_a_failure_of_its_host(store):
+    store.write(JOB.host_outcome(1, 1), b"[1]")
+
+    assert waiting(store, Time(), retries=0).report(ended()) == 1
+
+    assert (final(store)["status"], final(store)["host"]) == ("failed", 1)
+    assert "is not valid" in final(store)["message"]
+
+
 def test_a_leader_leaves_the_end_of_the_slice_to_a_preempted_host(store):
     time = Time(stop=10)
     reporter(store, 1, 2).report(failed(1, **PREEMPTED))

@@ -64,7 +64,12 @@ def retry(
         except (PreconditionFailedError, ObjectNotFoundError):
             raise
         except retried as error:
-            if isinstance(error, final) or _is_permanent(error):
+            # The disk can never accept a file that is too large, or whose name is too long.
+            permanent = any(
+                isinstance(each, OSError) and each.errno in _PERMANENT
+                for each in (error, error.__cause__)
+            )
+            if isinstance(error, final) or permanent:
                 raise
             on_failure(error)
             left = until - monotonic()
@@ -95,11 +100,4 @@ def retry_in_new_pod(
     rejected = (CredentialsError, StorePermissionError)
     return retry(
         action, seconds=seconds, pause=pause, retried=rejected, final=(), on_failure=warn_once
-    )
-
-
-def _is_permanent(error: Exception) -> bool:
-    """Return whether the disk can never accept the file: it is too large, or its name is too long."""
-    return any(
-        isinstance(each, OSError) and each.errno in _PERMANENT for each in (error, error.__cause__)
     )

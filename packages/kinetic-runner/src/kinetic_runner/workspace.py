@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -67,26 +68,14 @@ def disk_words(error: BaseException, root: Path) -> str | None:
     """Describe why the file system refused an operation; None if *error* has another cause."""
     if not isinstance(error, OSError) or error.errno not in _WORDS:
         return None
-    where = error.filename2 or error.filename
-    words = _WORDS[error.errno] + (f": {os.fsdecode(where)}" if _is_path(where) else "")
+    words, where = _WORDS[error.errno], error.filename2 or error.filename
+    if isinstance(where, str | bytes | os.PathLike):
+        words += f": {os.fsdecode(where)}"
     if error.errno in FULL_DISK:
-        words += f" ({_free(root)})"
+        while not root.exists() and root != root.parent:
+            root = root.parent
+        with suppress(OSError):
+            disk, mib = os.statvfs(root), 1024 * 1024
+            free, size = disk.f_bavail * disk.f_frsize // mib, disk.f_blocks * disk.f_frsize // mib
+            words += f" ({free:,} MiB of {size:,} MiB are free on the disk of the job's workspace)"
     return words
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, str | bytes | os.PathLike)
-
-
-def _free(root: Path) -> str:
-    while not root.exists() and root != root.parent:
-        root = root.parent
-    try:
-        disk = os.statvfs(root)
-    except OSError:
-        return str(root)
-    mib = 1024 * 1024
-    return (
-        f"{disk.f_bavail * disk.f_frsize // mib:,} MiB of {disk.f_blocks * disk.f_frsize // mib:,} "
-        f"MiB are free on the disk of the job's workspace"
-    )

@@ -10,8 +10,9 @@ import sys
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from types import CodeType, MappingProxyType
+from types import MappingProxyType
 from typing import Final
 
 import kinetic_payload
@@ -83,21 +84,15 @@ def bundle_for(
     prefix = f"remote_runner-{_key(extra, bytecode=bytecode)}-"
     with _BUILDING:
         for path in sorted(cache_dir.glob(f"{prefix}*.py")):
-            if _is_whole(path, path.stem.removeprefix(prefix)):
-                return path
+            with suppress(OSError):
+                if bundle_digest(read_private(path)) == path.stem.removeprefix(prefix):
+                    return path
         data = build_bundle(extra, bytecode=bytecode)
         bundle = cache_dir / f"{prefix}{bundle_digest(data)}.py"
         make_folder(cache_dir)
         # A crash of the machine must not leave an empty file under a name that is trusted.
         write_private(bundle, data, durable=True)
     return bundle
-
-
-def _is_whole(path: Path, digest: str) -> bool:
-    try:
-        return bundle_digest(read_private(path)) == digest
-    except OSError:
-        return False
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
@@ -108,24 +103,20 @@ def _sources() -> Iterator[tuple[str, Path]]:
 
 
 def _bytecode(name: str, source: bytes) -> bytes:
-    code = _compiled(source, f"remote_runner.py/{name}")
+    for left in reversed(range(10)):
+        try:
+            code = compile(
+                source, f"remote_runner.py/{name}", "exec", dont_inherit=True, optimize=0
+            )
+            break
+        except SystemError:
+            # Before Python 3.11.8, parsing in several threads at once can fail (python/cpython#106905).
+            if not left:
+                raise
     # PEP 552: hash-based, never checked against the source.
     flags = (1).to_bytes(4, "little")
     digest = importlib.util.source_hash(source)
     return importlib.util.MAGIC_NUMBER + flags + digest + marshal.dumps(code, _MARSHAL)
-
-
-def _compiled(source: bytes, name: str) -> CodeType:
-    """Compile *source*, even if another thread parses at the same time.
-
-    Before Python 3.11.8, parsing in several threads at once can fail (python/cpython#106905).
-    """
-    for _ in range(9):
-        try:
-            return compile(source, name, "exec", dont_inherit=True, optimize=0)
-        except SystemError:
-            continue
-    return compile(source, name, "exec", dont_inherit=True, optimize=0)
 
 
 def _entry(name: str) -> zipfile.ZipInfo:

@@ -16,8 +16,7 @@ HOST: Final = "127.0.0.1"
 
 _POLL_SECONDS: Final = 0.2
 
-_LISTENING: Final = "[kinetic] debugpy is listening on "
-_ATTACHED: Final = "[kinetic] A debugger is attached; the function starts."
+_LISTENING: Final = f"[kinetic] debugpy is listening on {HOST}:"
 
 
 class DebuggerError(KineticError):
@@ -38,26 +37,21 @@ class Listening:
 def listening_line(listening: Listening) -> str:
     """Return the line of a job's log that names the address of its debugger, and its files."""
     where = asdict(listening)
-    return f"{_LISTENING}{HOST}:{where.pop('port')} {json.dumps(where)}"
+    return f"{_LISTENING}{where.pop('port')} {json.dumps(where)}"
 
 
 def listening_in(line: str) -> Listening | None:
     """Parse a line of a log; return None if it is not from `listening_line`."""
     line = line.strip()
-    if not line.startswith(f"{_LISTENING}{HOST}:"):
+    if not line.startswith(_LISTENING):
         return None
-    port, _, where = line.removeprefix(f"{_LISTENING}{HOST}:").partition(" ")
-    if not (port.isascii() and port.isdigit()):
-        return None
+    port, _, where = line.removeprefix(_LISTENING).partition(" ")
     try:
-        found = json.loads(where)
-        # The function can print such a line, too.
-        if not all(isinstance(value, str) for value in found.values()):
-            return None
-        listening = Listening(int(port), **found)
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return None
-    return listening if 0 < listening.port < 1 << 16 else None
+        listening = Listening(int(port), **json.loads(where))
+    except (ValueError, TypeError, RecursionError):
+        return None  # The function can print such a line, too.
+    texts = isinstance(listening.project, str) and isinstance(listening.folder, str)
+    return listening if texts and 0 < listening.port < 1 << 16 else None
 
 
 def listen(port: int, project: str, folder: str = "") -> int:
@@ -113,7 +107,7 @@ def wait_for_client(stop_requested: Callable[[], bool]) -> bool:
         over.set()
     if stop_requested():
         return False
-    _print_line(_ATTACHED)
+    _print_line("[kinetic] A debugger is attached; the function starts.")
     return True
 
 

@@ -187,12 +187,16 @@ def _logins(
     text = environment.get(Env.INDEX_NETRC, "")
     write_private(path, text.encode())
     hosts = _google_hosts(inputs / "pylock.toml") - netrc.netrc(str(path)).hosts.keys()
-    token = _google_token(hosts, log) if hosts else None
-    if token is not None:
-        text += "".join(
-            f"machine {host} login oauth2accesstoken password {token}\n" for host in sorted(hosts)
-        )
-        write_private(path, text.encode())
+    if hosts:
+        try:
+            from kinetic_payload.http.google import fresh_credentials
+
+            login = f"login oauth2accesstoken password {fresh_credentials().token}"
+        except Exception as error:  # noqa: BLE001 - uv then reports what the index answers
+            log(f"There are no Google credentials for {', '.join(sorted(hosts))}: {error}")
+        else:
+            text += "".join(f"machine {host} {login}\n" for host in sorted(hosts))
+            write_private(path, text.encode())
     if not text:
         return {}, []
     passwords = {found[2] for found in netrc.netrc(str(path)).hosts.values() if found[2]}
@@ -209,13 +213,3 @@ def _google_hosts(lock: Path) -> set[str]:
     # A netrc file names no scheme, and uv would send the token by plain http as well.
     plain = {place.hostname for place in places if place.scheme != "https"}
     return {place.netloc for place in places if _GOOGLE.fullmatch(place.netloc)} - plain
-
-
-def _google_token(hosts: set[str], log: Log) -> str | None:
-    try:
-        from kinetic_payload.http.google import fresh_credentials
-
-        return str(fresh_credentials().token)
-    except Exception as error:  # noqa: BLE001 - uv then reports what the index answers
-        log(f"There are no Google credentials for {', '.join(sorted(hosts))}: {error}")
-        return None

@@ -187,10 +187,11 @@ def _name_host_in_environment(task: Task) -> None:
 
 def _die_with_parent(fd: int) -> None:
     """Make sure that the process group is killed when the parent's end of the task's pipe closes."""
+    import signal
+
     if sys.platform == "linux":
         import fcntl
         import select
-        import signal
 
         # The kernel sends the signal. This needs no thread (a private mount namespace allows none), and
         # native code that holds the interpreter's lock cannot delay it.
@@ -202,20 +203,16 @@ def _die_with_parent(fd: int) -> None:
     else:
         import threading
 
-        threading.Thread(target=_wait_for_end, args=(fd,), name="lifeline", daemon=True).start()
+        me = os.getpid()
 
+        def wait_for_end() -> None:
+            with suppress(OSError):  # User code closed the descriptor.
+                while os.read(fd, 1):
+                    continue
+                if os.getpid() == me:
+                    os.killpg(0, signal.SIGKILL)
 
-def _wait_for_end(fd: int) -> None:
-    import signal
-
-    me = os.getpid()
-    try:
-        while os.read(fd, 1):
-            continue
-    except OSError:
-        return  # User code closed the descriptor.
-    if os.getpid() == me:
-        os.killpg(0, signal.SIGKILL)
+        threading.Thread(target=wait_for_end, name="lifeline", daemon=True).start()
 
 
 def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) -> HostOutcome:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
 import cloudpickle
 
@@ -50,14 +50,10 @@ from kinetic_runner.child.stop_requests import Stopping, Terminated, sigterm_is_
 from kinetic_runner.child.streams import print_error
 from kinetic_runner.child.tracebacks import MESSAGE_LIMIT, bounded, causes_of, message_of, type_name
 from kinetic_runner.data import inputs
-from kinetic_runner.data.earlier import EarlierFiles
+from kinetic_runner.data.reused_files import EarlierFiles
 from kinetic_runner.store_retries import WAIT, retry_in_new_pod, retry_notice
 from kinetic_runner.task import Task
 from kinetic_runner.workspace import Workspace, disk_words, import_path
-
-if TYPE_CHECKING:
-    from kinetic_payload.data.references import DataRef
-    from kinetic_payload.progress import TrackProgress
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -180,7 +176,7 @@ class _Host:
         if not task.keeps_inputs:
             space.payload.unlink()
         with self.during("data"):
-            inputs.provide(decided, store, _download_data, self.earlier)
+            inputs.provide(decided, store, self.earlier)
             self.earlier.remove()
             if self.is_debugged:
                 from kinetic_runner.child import debugger
@@ -455,9 +451,3 @@ def _extract(store: Store, archive: Path, folder: Path, digest: str) -> None:
 
 def _here() -> Fingerprint:
     return Fingerprint(python_version(), cloudpickle.__version__, calls.platform_name())
-
-
-def _download_data(store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress) -> None:
-    from kinetic_payload.data.download import download_data  # Most calls have no data.
-
-    download_data(store, ref, dest, track=track)

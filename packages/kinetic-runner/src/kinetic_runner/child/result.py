@@ -254,16 +254,21 @@ def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
     from kinetic_payload.calls.function_state import function_state
     from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
 
+    def problem_with(piece: Any) -> Exception | None:
+        try:
+            ValuePickler(ByteCounter()).dump(piece)
+        except Exception as error:  # noqa: BLE001 - any error is the answer
+            return error
+        return None
+
+    def globals_of(function: Any) -> Any:
+        return function_state(function)[1]["__globals__"]
+
     reason = f"{type_name(error)}: {message_of(error)}"
     hint = "Return plain data, or write it below KINETIC_OUTPUT_DIR and return its path."
     piece = ""
     try:
-        culprit = find_culprit(
-            "value",
-            value,
-            _problem_with,
-            lambda function: function_state(function)[1]["__globals__"],
-        )
+        culprit = find_culprit("value", value, problem_with, globals_of)
         if culprit is not None:
             piece = f": {culprit.path} is {describe(culprit.piece)}"
             hint = advise(culprit)
@@ -272,14 +277,6 @@ def _unpicklable(value: Any, error: BaseException) -> UnpicklableValueError:
     return UnpicklableValueError(
         f"The function returned a value that cannot be pickled{piece} ({reason}).", hint=hint
     )
-
-
-def _problem_with(value: Any) -> Exception | None:
-    try:
-        ValuePickler(ByteCounter()).dump(value)
-    except Exception as error:  # noqa: BLE001 - any error is the answer
-        return error
-    return None
 
 
 def _chain(error: BaseException) -> dict[str, Any]:

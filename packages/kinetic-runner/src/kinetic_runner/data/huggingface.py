@@ -34,20 +34,6 @@ _RESULT: Final = "result.json"
 _TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_TOKEN_PATH", "HF_HOME")
 """Variables that provide a token for this job. A token that is only stored on the machine is not used:
 otherwise a data set would load on a laptop but not on a cluster."""
-_ADD: Final = (
-    "Add 'datasets' to the requirements of your project: this library loads data of the Hub."
-)
-_MAY_READ: Final = (
-    "If it is gated or private, pass a token that may read it: "
-    "@kinetic.run(..., capture_env_vars=['HF_TOKEN'])."
-)
-_NOT_FROM_HUB: Final = re.compile(
-    r"missing the 'X-Repo-Commit' header|Consistency check failed|Network Authentication Required"
-)
-_CHECK_NETWORK: Final = (
-    "A captive portal or a proxy may have answered in its place: log in to the network (open any http:// "
-    "page in a browser), or check HF_ENDPOINT and HTTPS_PROXY; then run it again."
-)
 _START: Final = (
     "import sys; sys.path[:0] = sys.argv[2:]; "
     "from kinetic_runner.data.huggingface import main; main(sys.argv[1])"
@@ -57,7 +43,10 @@ _START: Final = (
 def why_unusable(uri: str, version: str | None, *, trusts: bool) -> DataError | None:
     """Return why the `datasets` library of *version* (None: not installed) cannot load *uri*."""
     if version is None:
-        return DataError(f"{uri} needs the library 'datasets', which is not installed.", hint=_ADD)
+        return DataError(
+            f"{uri} needs the library 'datasets', which is not installed.",
+            hint="Add 'datasets' to the requirements of your project: this library loads data of the Hub.",
+        )
     if trusts and _numbers(version)[0] >= _WITHOUT_SCRIPTS:
         return DataError(
             f"{uri} cannot run code of its own: datasets {version} does not support this any more.",
@@ -108,9 +97,8 @@ def _run(interpreter: str, uri: str, folder: Path, *, trusts: bool) -> dict[str,
     except (OSError, ValueError):
         words = f"it ended with exit code {status}"
         if status < 0:
-            words = f"it was killed by signal {-status}" + ", possibly for lack of memory" * (
-                status == -9
-            )
+            words = f"it was killed by signal {-status}"
+            words += ", possibly for lack of memory" if status == -9 else ""
         return {"error": f"The library 'datasets' did not load {uri}: {words}."}
     return result
 
@@ -120,9 +108,7 @@ def main(task: str) -> None:
     values = json.loads(task)
     folder = Path(values["folder"])
     result = _load(parse_hf(values["uri"]), values["uri"], folder / _SET, trusts=values["trusts"])
-    part = folder / f"{_RESULT}.part"
-    part.write_text(json.dumps(result))
-    part.replace(folder / _RESULT)
+    (folder / _RESULT).write_text(json.dumps(result))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # Do not wait for threads of the libraries.
@@ -134,18 +120,19 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
     environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     environment["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
     _choose_cache(environment, dest)
+    version: str | None
     try:
         import datasets
-    except ModuleNotFoundError as error:
-        if error.name != LIBRARY:
-            return {"error": f"The library 'datasets' cannot be imported: {error}."}
-        return _as_result(why_unusable(uri, None, trusts=trusts))
+
+        version = str(datasets.__version__)
     except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the outcome
-        return {"error": f"The library 'datasets' cannot be imported: {_words(error)}"}
-    version = str(datasets.__version__)
+        if not isinstance(error, ModuleNotFoundError) or error.name != LIBRARY:
+            return {"error": f"The library 'datasets' cannot be imported: {_words(error)}"}
+        version = None
     unusable = why_unusable(uri, version, trusts=trusts)
     if unusable is not None:
-        return _as_result(unusable)
+        return {"error": unusable.message, "hint": unusable.hint}
+    assert version is not None
     has_token = any(environment.get(name) for name in _TOKENS)
     options: dict[str, Any] = {"token": None if has_token else False}
     if _ASKS_FOR_TRUST <= _numbers(version) < (_WITHOUT_SCRIPTS,):
@@ -160,10 +147,10 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
         )
         loaded.save_to_disk(str(dest))
     except Exception as error:  # noqa: BLE001
-        what = "could not load it"
-        if (hint := _network_hint(error)) is not None:
-            what += ", because a response did not come from the Hub"
-        return {"error": f"datasets {version} {what}: {_words(error)}", **(hint or _hint(error))}
+        return {
+            "error": f"datasets {version} could not load it: {_words(error)}",
+            "hint": _hint(error),
+        }
     return {"words": f"{_rows(loaded)}, {size_text(_size(dest))} on disk"}
 
 
@@ -183,37 +170,24 @@ def _full_name(source: HuggingFaceSource, token: Any) -> str:
     return found or source.repo
 
 
-def _hint(error: BaseException) -> dict[str, str]:
+def _hint(error: BaseException) -> str | None:
     """Return a hint for *error*, chosen by its class name: the library's versions differ."""
     names = {cls.__name__ for link in _chain(error) for cls in type(link).__mro__}
     text = " ".join(map(str, _chain(error)))
-    if names & {"RevisionNotFoundError"}:
-        return {"hint": "Check the revision: a branch, a tag or a commit of the data set."}
+    if "RevisionNotFoundError" in names:
+        return "Check the revision: a branch, a tag or a commit of the data set."
     if names & {"DatasetNotFoundError", "GatedRepoError", "RepositoryNotFoundError"} or re.search(
         r"\b40[13]\b|gated|authenticat", text
     ):
-        return {"hint": f"Check the name. {_MAY_READ}"}
+        return (
+            "Check the name. If it is gated or private, pass a token that may read it: "
+            "@kinetic.run(..., capture_env_vars=['HF_TOKEN'])."
+        )
     if names & {"ConnectionError", "ConnectError", "TimeoutException", "OfflineModeIsEnabled"}:
-        return {
-            "hint": "The job could not reach the Hub. To pass HF_ENDPOINT and HF_HUB_OFFLINE to the job, use "
+        return (
+            "The job could not reach the Hub. To pass HF_ENDPOINT and HF_HUB_OFFLINE to the job, use "
             "capture_env_vars=['HF_*']; add the names of proxy variables, such as HTTPS_PROXY."
-        }
-    return {}
-
-
-def _network_hint(error: BaseException) -> dict[str, str] | None:
-    """Return a hint if a captive portal or a proxy answered in place of the Hub, else None."""
-    if type(error).__name__ == "DatasetGenerationError":
-        return None  # This error is about the content of the files.
-    for link in _chain(error):
-        headers = getattr(getattr(link, "response", None), "headers", {})
-        if (
-            str(headers.get("content-type", "")).startswith("text/html")
-            or _NOT_FROM_HUB.search(str(link))
-            # `doc` of a JSON error: a page, or nothing, instead of JSON.
-            or str(getattr(link, "doc", "{")).lstrip()[:1] in ("", "<")
-        ):
-            return {"hint": _CHECK_NETWORK}
+        )
     return None
 
 
@@ -259,11 +233,4 @@ def _size(folder: Path) -> int:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version.partition("+")[0])[:2]) or (
-        0,
-    )
-
-
-def _as_result(error: DataError | None) -> dict[str, Any]:
-    assert error is not None
-    return {"error": error.message, "hint": error.hint}
+    return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])[:2])) or (0,)

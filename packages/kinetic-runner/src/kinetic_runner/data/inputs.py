@@ -5,28 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.progress import TrackProgress
 from kinetic_payload.stores.store import Store
-from kinetic_runner.data.earlier import EarlierFiles
 from kinetic_runner.data.progress import TransferProgress
+from kinetic_runner.data.reused_files import EarlierFiles
 from kinetic_runner.workspace import Workspace, disk_words
 
+Download = Callable[[Store, DataRef, Path, TrackProgress], object]
+
 _THREADS: Final = 4
-
-
-class Download(Protocol):
-    """Download the data of a reference to a path that does not exist yet, every byte verified."""
-
-    def __call__(
-        self, store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress
-    ) -> object:
-        """Download the data of *ref* to *dest*: whole, or nothing appears there."""
-        ...
 
 
 class Plan(NamedTuple):
@@ -131,12 +123,16 @@ def make_mount_points(decided: Plan) -> None:
 
 
 def provide(
-    decided: Plan, store: Store, download: Download, earlier: EarlierFiles | None = None
+    decided: Plan,
+    store: Store,
+    earlier: EarlierFiles | None = None,
+    *,
+    download: Download | None = None,
 ) -> None:
     """Download all data of a plan, several items at a time, and check that mounted data are there.
 
-    *download* gets data that were uploaded to *store*. Other data come directly from their source. Data that
-    an *earlier* attempt downloaded are reused if they are unchanged.
+    Data that were uploaded are in *store*; other data come directly from their source. Data that an *earlier*
+    attempt downloaded are reused if they are unchanged. *download* downloads one item: whole, or not at all.
 
     Raises:
         DataError: An item could not be downloaded; the message names it and its path.
@@ -146,16 +142,19 @@ def provide(
     transfers = TransferProgress("downloading data")
 
     def provide_one(transfer: Transfer) -> None:
-        chosen = download if transfer.ref.kind == "local" else download_elsewhere
-        _provide_one(transfer, store, chosen, transfers, earlier)
+        _provide_one(transfer, store, download or _download, transfers, earlier)
 
     _in_parallel(provide_one, decided.downloads)
     transfers.finish()
 
 
-def download_elsewhere(store: Store, ref: DataRef, dest: Path, /, *, track: TrackProgress) -> None:  # noqa: ARG001 - not from there
-    """Download data that were not uploaded with the call: from a bucket, or from the Hub."""
-    if ref.kind == "gcs":
+def _download(store: Store, ref: DataRef, dest: Path, track: TrackProgress) -> None:
+    # Most calls have no data, or data of one kind.
+    if ref.kind == "local":
+        from kinetic_payload.data.download import download_data
+
+        download_data(store, ref, dest, track=track)
+    elif ref.kind == "gcs":
         from kinetic_payload.data import bucket as bucket_data
         from kinetic_payload.data.sources import parse_gcs
 
@@ -212,7 +211,7 @@ def _provide_one(
                 transfer.behind if transfer.ref.is_dir else transfer.behind / transfer.path.name
             )
         if earlier is None or not earlier.take_data(transfer.ref, transfer.path, was_at=was_at):
-            download(store, transfer.ref, transfer.path, track=track)
+            download(store, transfer.ref, transfer.path, track)
         if transfer.behind is not None:
             _fill(transfer.behind, transfer.path, is_dir=transfer.ref.is_dir)
     except Exception as error:
@@ -240,12 +239,12 @@ def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:
 
 
 def _check_mounted(ref: DataRef, path: Path) -> None:
+    words = "nothing is there"
     try:
         found = path.is_dir() if ref.is_dir else path.is_file()
-        words = "nothing is there" if not found else None
     except OSError as error:
-        words = str(error.strerror)
-    if words is not None:
+        found, words = False, str(error.strerror)
+    if not found:
         raise DataError(
             f"The data {ref.source!r} should be mounted at {path}, but {words}.",
             hint="See the events of the pod for the reason; the nodes' account must be allowed to read it.",

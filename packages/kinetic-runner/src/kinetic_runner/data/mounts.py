@@ -176,7 +176,8 @@ def _cover(anchor: Path, points: Sequence[_Point]) -> None:
         return
     # A root cannot be covered and read in one step. The mirror is made on some folder, then
     # moved over the root; until `chroot` this process still sees what lies below.
-    stage = next(e.path for e in os.scandir("/") if e.name != "proc" and _is_real_folder(e))
+    folders = (each for each in os.scandir("/") if each.is_dir(follow_symlinks=False))
+    stage = next(each.path for each in folders if each.name != "proc")
     _mount("tmpfs", stage, "tmpfs", 0, mode)
     mirror = os.open(stage, os.O_RDONLY | os.O_DIRECTORY)
     _mount(stage, "/", None, _MS_MOVE)
@@ -225,13 +226,10 @@ def _make(target: str, *, is_dir: bool) -> None:
 
 
 def _show(point: _Point, target: str) -> None:
+    """Mount *point* at *target*, with the mounts below it."""
     _mount(f"/proc/self/fd/{point.source}", target, None, _MS_BIND | _MS_REC)
-    if point.read_only:
-        _protect(target)
-
-
-def _protect(target: str) -> None:
-    """Make the mount at *target*, and those below it, read-only."""
+    if not point.read_only:
+        return
     import ctypes
 
     # Flags to set, flags to clear, propagation, user namespace. A remount would change only the topmost
@@ -246,13 +244,8 @@ def _protect(target: str) -> None:
         ctypes.c_size_t(ctypes.sizeof(attributes)),
     )
     if done != 0:
-        raise _system_error(
-            f"protect {target} from being written to (this takes Linux 5.12)", _COPY
-        )
-
-
-def _is_real_folder(entry: os.DirEntry[str]) -> bool:
-    return entry.is_dir(follow_symlinks=False)
+        what = f"protect {target} from being written to (this takes Linux 5.12)"
+        raise _system_error(what, _COPY)
 
 
 def _unshare() -> bool:
@@ -300,13 +293,8 @@ def _libc() -> ctypes.CDLL:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.mount.argtypes = (
-        ctypes.c_char_p,
-        ctypes.c_char_p,
-        ctypes.c_char_p,
-        ctypes.c_ulong,
-        ctypes.c_char_p,
-    )
+    text = ctypes.c_char_p
+    libc.mount.argtypes = (text, text, text, ctypes.c_ulong, text)
     return libc
 
 

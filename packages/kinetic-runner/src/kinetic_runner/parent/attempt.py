@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, replace
+from dataclasses import MISSING, fields, replace
 from functools import partial
 from math import inf
 from time import monotonic, time
@@ -39,7 +39,7 @@ from kinetic_runner.parent.child_process import Child
 from kinetic_runner.parent.claims import AlreadyClaimedError, AlreadyFinishedError, claim_attempt
 from kinetic_runner.parent.exit_code import outcome_of
 from kinetic_runner.parent.log_upload import LogUploader
-from kinetic_runner.parent.memory import memory_limit, oom_kills, peak_memory
+from kinetic_runner.parent.memory import memory_limit, peak_memory
 from kinetic_runner.parent.report import OTHER_HOSTS_SECONDS, Reporter, print_line
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
@@ -137,10 +137,10 @@ class _Attempt:
                 warn=print_line,
             )
         except AlreadyFinishedError as error:
-            sys.stderr.write(f"[kinetic] {error}\n")
+            print_line(str(error))
             return EXIT_SUCCESS if error.succeeded else EXIT_FUNCTION_FAILED, True
         except AlreadyClaimedError as error:
-            sys.stderr.write(f"[kinetic] {error}\n")
+            print_line(str(error))
             return EXIT_NOT_PREPARED, False
         except (KineticError, OSError):
             if not self._signals.stop_requested:
@@ -215,9 +215,10 @@ class _Attempt:
                 signer=self._signer,
             )
             return record, host, number
-        from kinetic_runner.parent.agreement import Agreement, StoppedError
+        from kinetic_runner.parent import rendezvous
 
-        agreement = Agreement(
+        kind = rendezvous.Leader if host.leader else rendezvous.Follower
+        hosts = kind(
             store=self._store,
             job=self._job,
             host=host,
@@ -229,8 +230,8 @@ class _Attempt:
             refused_seconds=self._arguments.report_seconds,
         )
         try:
-            return record, host, agreement.reach()
-        except StoppedError:
+            return record, host, hosts.reach()
+        except rendezvous.StoppedError:
             return record, host, None
 
     def _reporter(self, record: JobRecord, host: Host, *, alone: bool) -> Reporter:
@@ -255,40 +256,29 @@ class _Attempt:
         self, record: JobRecord, host: Host, number: int, reporter: Reporter, marker: str
     ) -> int:
         """Give the child its task, watch it to its end, store its log, and report; return the exit code."""
-        child, arguments, linger = self._child, self._arguments, self._linger
+        child = self._child
         child.adopt_orphans()  # Before user code starts: earlier orphans would not be found.
         task = Task(
-            arguments=arguments,
+            arguments=self._arguments,
             record=record,
             attempt=number,
             host=host.index,
             mark=child.mark,
             stop_fd=child.stop_fd,
-            linger=linger or _LINGER,
+            linger=self._linger or _LINGER,
             new_pod_seconds=self._new_pod_seconds,
             signed=self._signer.key is not None,
         )
         child.send_task(task.encode())
         claim_seconds = monotonic() - self._began
-        log = LogUploader(self._store, partial(self._job.log_chunk, number, host.index))
-        watch = Watch(
-            child,
-            self._signals,
-            tee=Tee(sys.stdout.fileno()),
-            log=log,
-            limits=TimeLimits(
-                timeout=record.timeout,
-                grace=arguments.grace,
-                linger=linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
-                linger_after_failure=linger or _LINGER,
-            ),
-            lifeline=arguments.lifeline,
-            report_file=task.report_file,
-            stop_file=task.stop_file,
-        )
-        reporter.log = partial(_log_late, watch, log)
-        kills = oom_kills()
-        end = watch.run(lambda: _was_oom_killed(kills))
+        watch, log = self._watcher(record, host, task)
+
+        def log_late(text: str) -> None:
+            watch.log_line(text)
+            log.close(_LATE_SECONDS)
+
+        reporter.log = log_late
+        end = watch.run()
         end = replace(
             end,
             memory_limit=memory_limit() if self._in_pod else None,
@@ -297,18 +287,43 @@ class _Attempt:
         outcome = outcome_of(end, self._blank(number, host))
         lost = bool(reporter.linger) and is_loss_of_peer(outcome)
         outcome = replace(outcome, lost_peer=True if lost else None)
-        upload_seconds = _SERVICE_UPLOAD_SECONDS if self._store.concurrency > 1 else _UPLOAD_SECONDS
+        seconds = _SERVICE_UPLOAD_SECONDS if self._store.concurrency > 1 else _UPLOAD_SECONDS
         reader = _READER_SECONDS
         if end.cause == "orphaned":
             reporter.seconds = _ORPHAN_SECONDS
             reader = 0.0
         reporter.keep(outcome)  # First: uploading the log may take minutes.
-        warnings = _close(watch, log, seconds=min(upload_seconds, reporter.seconds), reader=reader)
-        code = _report(reporter, replace(outcome, warnings=(*outcome.warnings, *warnings)))
+        log.close(min(seconds, reporter.seconds))
+        if log.lost:
+            why = log.error or "the store did not answer in time."
+            lost_log = f"{log.lost} bytes of the log could not be stored: {why}"
+            watch.log_line(lost_log)
+            outcome = replace(outcome, warnings=(*outcome.warnings, lost_log))
+        watch.tee.finish(reader)
+        code = _report(reporter, outcome)
         if marker and reporter.reported:
             watch.mark_end(marker)
             watch.tee.finish(_READER_SECONDS)
         return code
+
+    def _watcher(self, record: JobRecord, host: Host, task: Task) -> tuple[Watch, LogUploader]:
+        log = LogUploader(self._store, partial(self._job.log_chunk, task.attempt, host.index))
+        watch = Watch(
+            self._child,
+            self._signals,
+            tee=Tee(sys.stdout.fileno()),
+            log=log,
+            limits=TimeLimits(
+                timeout=record.timeout,
+                grace=self._arguments.grace,
+                linger=self._linger or (_LINGER if host.count == 1 else _LINGER_TOGETHER),
+                linger_after_failure=self._linger or _LINGER,
+            ),
+            lifeline=self._arguments.lifeline,
+            report_file=task.report_file,
+            stop_file=task.stop_file,
+        )
+        return watch, log
 
     def _blank(self, number: int, host: Host) -> HostOutcome:
         """Return an outcome that says where and when the attempt ran, but not how it ended."""
@@ -343,20 +358,14 @@ def _read_record(store: Store, job: JobObjects, digest: str) -> JobRecord:
             hint="It was changed in the store. Find out who can write there, and run the job again.",
         )
     # The digest vouches for the fields. Some are only for clients, and may be missing.
-    values: dict[str, Any] = {each.name: "" for each in fields(JobRecord) if _is_required(each)}
+    values: dict[str, Any] = {
+        each.name: ""
+        for each in fields(JobRecord)
+        if each.default is MISSING and each.default_factory is MISSING
+    }
     known = {each.name for each in fields(JobRecord)} - _LONG_FIELDS
     values |= {name: value for name, value in fields_of(data).items() if name in known}
     return JobRecord(**values)
-
-
-def _is_required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
-def _log_late(watch: Watch, log: LogUploader, text: str) -> None:
-    """Add a line to a log that is already closed."""
-    watch.log_line(text)
-    log.close(_LATE_SECONDS)
 
 
 def _signing_key(environment: Mapping[str, str]) -> bytes | None:
@@ -374,27 +383,11 @@ def _report(reporter: Reporter, outcome: HostOutcome) -> int:
     try:
         return reporter.report(outcome)
     except (KineticError, OSError) as error:
-        text = f"[kinetic] The outcome could not be stored: {error}\n"
-        if reporter.pending_uploads is not None and reporter.pending_uploads.host_outcomes():
-            text += f"[kinetic] It is kept in {reporter.pending_uploads.folder}. To store it, run on this "
-            text += f"machine: kinetic jobs result {outcome.job_id}\n"
-        sys.stderr.write(text)
+        print_line(f"The outcome could not be stored: {error}")
+        pending = reporter.pending_uploads
+        if pending is not None and pending.host_outcomes():
+            print_line(
+                f"It is kept in {pending.folder}. To store it, run on this machine: "
+                f"kinetic jobs result {outcome.job_id}"
+            )
         return outcome.exit_code or EXIT_FUNCTION_FAILED
-
-
-def _close(watch: Watch, log: LogUploader, *, seconds: float, reader: float) -> tuple[str, ...]:
-    """Finish the stored log and the live one; return a warning if output was lost."""
-    log.close(seconds)
-    warnings: tuple[str, ...] = ()
-    if log.lost:
-        why = log.error or "the store did not answer in time."
-        text = f"{log.lost} bytes of the log could not be stored: {why}"
-        watch.log_line(text)
-        warnings = (text,)
-    watch.tee.finish(reader)
-    return warnings
-
-
-def _was_oom_killed(kills_before: int | None) -> bool | None:
-    after = oom_kills()
-    return None if kills_before is None or after is None else after > kills_before

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Callable
 
 from kinetic_payload.errors import KineticError, RecordError
-from kinetic_payload.layout import JobObjects, number_in
-from kinetic_payload.limits import read_record
+from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.signing import UNSIGNED, Signer
@@ -51,17 +50,19 @@ def claim_attempt(
     """
     refuse_if_finished(store, job, signer)
     number = attempt if attempt is not None else 1
-    while True:
-        name = job.claim(number, host.index)
-        if try_claim(store, signer, name, encode(claim_of(number)), pause):
-            return number
+    # The claims are not listed: thousands may be forged, or one with the greatest possible number.
+    while not try_claim(
+        store, signer, job.claim(number, host.index), encode(claim_of(number)), pause
+    ):
         if attempt is not None:
-            holder = _holder(store, name)
             raise AlreadyClaimedError(
-                f"Attempt {attempt} of {job.job_id} on host {host.index} belongs to {holder}.",
+                f"Attempt {attempt} of {job.job_id} on host {host.index} belongs to another process.",
                 hint="Start another attempt, or omit the number to take the next free one.",
             )
-        number = _next_free(store, signer, job, host, number)
+        number += 1
+        while read_verified(store, signer, job.claim(number, host.index)) is not None:
+            number += 1  # To read a claim takes fewer requests than to try to write one.
+    return number
 
 
 def try_claim(
@@ -76,16 +77,6 @@ def try_claim(
     )
     # A retry after a lost response finds the claim of the first try.
     return written == signer.sign(claim, name)
-
-
-def _next_free(store: Store, signer: Signer, job: JobObjects, host: Host, taken: int) -> int:
-    if signer.key is None:
-        return max(taken, *_attempts(store, job)) + 1
-    # Do not list the claims: thousands may be forged, or one with the greatest possible number.
-    number = taken + 1
-    while read_verified(store, signer, job.claim(number, host.index)) is not None:
-        number += 1
-    return number
 
 
 def refuse_if_finished(
@@ -110,17 +101,3 @@ def refuse_if_finished(
     error = AlreadyFinishedError(f"{job.job_id} has ended already: {known}.")
     error.succeeded = status == "succeeded"
     raise error
-
-
-def _attempts(store: Store, job: JobObjects) -> list[int]:
-    """Return the numbers of all attempts that have objects, and 0."""
-    names = (folder.removeprefix(job.attempts)[:-1] for folder in store.folders(job.attempts))
-    return [0, 0, *(number for name in names if (number := number_in(name)) is not None)]
-
-
-def _holder(store: Store, name: str) -> str:
-    try:
-        claim = fields_of(read_record(store, name))
-        return f"process {claim['pid']!s:.20} on {claim['hostname']!s:.200}"
-    except (KineticError, KeyError):
-        return "another process"

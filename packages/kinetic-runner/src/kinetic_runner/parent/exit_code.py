@@ -103,12 +103,6 @@ def _known_fields(kind: type[Any], message: Mapping[str, Any]) -> dict[str, Any]
     return {part.name: message[part.name] for part in fields(kind) if part.name in message}
 
 
-def exit_code_of(status: int) -> int:
-    """Return the exit code that a shell shows for a wait status."""
-    number = _signal_of(status)
-    return 128 + number if number is not None else status >> 8 & 0xFF
-
-
 def _signal_of(status: int) -> int | None:
     return status & 0x7F or None
 
@@ -152,11 +146,10 @@ def _ended_by_itself(end: ChildEnd, peak: int | None) -> dict[str, Any]:
         return _fields("killed", 137, f"The process was killed in {where}, but did not end.")
     number = _signal_of(end.status)
     if number is None:
-        code = exit_code_of(end.status)
+        code = end.status >> 8 & 0xFF
         message = f"The process ended with exit code {code} inside {where}, without a report."
-        if end.phase in ("call", "report"):
-            return _fields("exited", EXIT_FUNCTION_FAILED, message)
-        return _fields("exited", EXIT_NOT_PREPARED, message)
+        called = end.phase in ("call", "report")
+        return _fields("exited", EXIT_FUNCTION_FAILED if called else EXIT_NOT_PREPARED, message)
     message = f"The process was killed by {_name(number)} in {where}"
     if number == signal.SIGKILL:
         message += {

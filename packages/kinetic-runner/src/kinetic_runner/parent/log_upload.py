@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -23,6 +24,7 @@ _STALL_SECONDS: Final = 10.0
 """Seconds without any progress of the store after which output is no longer held back."""
 
 
+@dataclass
 class LogUploader:
     """Accepts output at any speed; a thread uploads it.
 
@@ -32,37 +34,27 @@ class LogUploader:
     gap.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name_of: Callable[[int], str],
-        *,
-        spool: Path | None = None,
-        chunk_size: int = CHUNK_SIZE,
-        chunk_seconds: float = CHUNK_SECONDS,
-        in_memory: int = _IN_MEMORY,
-        on_disk: int = _ON_DISK,
-        stall_seconds: float = _STALL_SECONDS,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._store = store
-        self._name_of = name_of
-        self._spool = spool
-        self._chunk_size = chunk_size
-        self._chunk_seconds = chunk_seconds
-        self._in_memory = in_memory
-        self._on_disk = on_disk
-        self._stall_seconds = stall_seconds
-        self._clock = clock
-        self._buffer = bytearray()
-        self._begun = 0.0
+    store: Store
+    name_of: Callable[[int], str]
+    _: KW_ONLY
+    spool: Path | None = None
+    chunk_size: int = CHUNK_SIZE
+    chunk_seconds: float = CHUNK_SECONDS
+    in_memory: int = _IN_MEMORY
+    on_disk: int = _ON_DISK
+    stall_seconds: float = _STALL_SECONDS
+    clock: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
         self.error: str | None = None
         """The error of the last chunk that could not be stored; None once a chunk is stored again."""
         self.lost = 0
         """How many bytes were dropped."""
+        self._buffer = bytearray()
+        self._begun = 0.0
         self._held = 0
         self._missing = 0
-        self._progress = clock()
+        self._progress = self.clock()
         self._sequence = 0
         self._waiting: deque[tuple[bytes | IO[bytes], int]] = deque()
         self._changed = threading.Condition()
@@ -74,26 +66,26 @@ class LogUploader:
     @property
     def full(self) -> bool:
         """Whether output should be held back for a moment."""
-        return self._held + self._chunk_size > self._on_disk and not self._stalled
+        return self._held + self.chunk_size > self.on_disk and not self._stalled
 
     @property
     def _stalled(self) -> bool:
-        return self._clock() - self._progress >= self._stall_seconds
+        return self.clock() - self._progress >= self.stall_seconds
 
     @property
     def due_in(self) -> float | None:
         """Seconds until `send_due` has something to do."""
         if not self._buffer:
             return None
-        return max(0.0, self._begun + self._chunk_seconds - self._clock())
+        return max(0.0, self._begun + self.chunk_seconds - self.clock())
 
     def append(self, data: bytes) -> None:
         """Add the next piece of output."""
         if not self._buffer:
-            self._begun = self._clock()
+            self._begun = self.clock()
         self._buffer += data
-        while len(self._buffer) >= self._chunk_size:
-            self._send(self._chunk_size)
+        while len(self._buffer) >= self.chunk_size:
+            self._send(self.chunk_size)
 
     def send_due(self) -> None:
         """Upload the buffered output if it has waited long enough."""
@@ -106,46 +98,50 @@ class LogUploader:
         `lost` and `error` show whether output was dropped. Output that is appended later needs another `close`.
         """
         if self._buffer:
-            self._send(len(self._buffer), in_thread=False)
+            self._send(len(self._buffer))
         with self._changed:
             self._closing = seconds
-            self._progress = self._clock()
+            self._progress = self.clock()
             self._changed.notify()
-        thread = self._thread
-        if thread is None or not thread.is_alive():
-            self._over = False
-            self._work()
-        else:
-            while thread.is_alive() and (left := self._seconds_left()) > 0:
-                thread.join(left)
+        while (left := self._seconds_left()) > 0:
+            thread = self._worker() if self._waiting else self._thread
+            if thread is None or not thread.is_alive():
+                break
+            thread.join(left)
         with self._changed:
             self._over = True
             self.lost += self._held
             self._held = 0
 
-    def _send(self, size: int, *, in_thread: bool = True) -> None:
-        while self._stalled and self._held + size > self._on_disk and self._drop_oldest():
+    def _worker(self) -> threading.Thread:
+        """Return the thread that uploads; start one if none runs, as after `close`."""
+        if self._thread is None or not self._thread.is_alive():
+            self._over = False
+            self._thread = threading.Thread(target=self._work, name="log-upload", daemon=True)
+            self._thread.start()
+        return self._thread
+
+    def _send(self, size: int) -> None:
+        while self._stalled and self._held + size > self.on_disk and self._drop_oldest():
             continue
         data = bytes(self._buffer[:size])
         del self._buffer[:size]
-        self._begun = self._clock()
-        chunk = self._spill(data) if self._held + size > self._in_memory else data
+        self._begun = self.clock()
+        chunk = self._spill(data) if self._held + size > self.in_memory else data
         with self._changed:
             if not self._held:
-                self._progress = self._clock()
+                self._progress = self.clock()
             self._waiting.append((chunk, size))
             self._held += size
             self._changed.notify()
-        if self._thread is None and in_thread and self._closing is None:
-            self._thread = threading.Thread(target=self._work, name="log-upload", daemon=True)
-            self._thread.start()
+        self._worker()
 
     def _spill(self, chunk: bytes) -> bytes | IO[bytes]:
         import tempfile
 
         try:
             # One file for each chunk, without a name: the system frees its space when it is closed.
-            file = tempfile.TemporaryFile(dir=self._spool)  # noqa: SIM115
+            file = tempfile.TemporaryFile(dir=self.spool)  # noqa: SIM115
         except OSError:
             return chunk
         try:
@@ -173,7 +169,7 @@ class LogUploader:
         """Return how many seconds are left in which the store may accept nothing."""
         if self._closing is None:
             return inf
-        return self._progress + self._closing - self._clock()
+        return self._progress + self._closing - self.clock()
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:
@@ -184,7 +180,7 @@ class LogUploader:
                     return  # `close` has counted this chunk as dropped.
                 self._held -= size
                 if stored:
-                    self._progress = self._clock()
+                    self._progress = self.clock()
                 else:
                     self.lost += size
 
@@ -211,7 +207,7 @@ class LogUploader:
         while True:
             try:
                 # Not create-only: no other process writes this attempt's log, and this may be a retry.
-                self._store.write(self._name_of(self._sequence), chunk)
+                self.store.write(self.name_of(self._sequence), chunk)
             except (KineticError, OSError) as error:
                 self.error = str(error)
                 if isinstance(error, GONE) or not self._wait_to_retry(backoff.next()):
@@ -223,10 +219,10 @@ class LogUploader:
 
     def _wait_to_retry(self, seconds: float) -> bool:
         """Wait before a retry; return whether there is time for one."""
-        until = self._clock() + seconds
+        until = self.clock() + seconds
         with self._changed:
             # Each new chunk notifies this condition, so the wait may return early: hence the loop.
-            while (left := until - self._clock()) > 0:
+            while (left := until - self.clock()) > 0:
                 if left > self._seconds_left():
                     return False
                 self._changed.wait(left)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 # The child starts before this process imports anything else, even `typing`: both then import at the same
 # time.
 from kinetic_runner import WARM
-from kinetic_runner.parent.child_process import Child, spawn
+from kinetic_runner.parent.child_process import spawn
 from kinetic_runner.parent.signals import SelfPipe
 
 TYPE_CHECKING = False
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "KINETIC_SIGNING_KEY"
 """`layout.Env.SIGNING_KEY`, whose module takes too long to import here; a test compares them."""
-
-
 _BUCKET = "gs://"
 
 
@@ -51,13 +49,30 @@ def run_with(
         sys.stderr.write(f"[kinetic] The process for the function could not be started: {error}.\n")
         sys.exit(code)
     try:
-        code = _run_guarded(lambda: _run_attempt(argv, environment, child, signals, linger))
+        # Import the rest while the child starts.
+        from kinetic_runner.command_line import parse_arguments
+        from kinetic_runner.parent.attempt import run_attempt
+
+        code = run_attempt(parse_arguments(argv), environment, child, signals, linger=linger)
+    except BaseException as error:  # noqa: BLE001  # os._exit would swallow it
+        _print_failure(error)
     finally:
         child.kill()
         sys.stdout.flush()
         sys.stderr.flush()
         # Not sys.exit: a thread may still wait for a store that does not answer.
         os._exit(code)
+
+
+def _print_failure(error: BaseException) -> None:
+    from kinetic_payload.errors import KineticError
+
+    if isinstance(error, KineticError):
+        sys.stderr.write(f"[kinetic] {error}\n")
+    else:
+        import traceback
+
+        traceback.print_exception(error)
 
 
 def _make_descriptors_uninheritable() -> None:
@@ -70,31 +85,3 @@ def _make_descriptors_uninheritable() -> None:
                 os.set_inheritable(fd, False)
         except OSError:
             continue  # This was the descriptor of the listing.
-
-
-def _run_guarded(run: Callable[[], int]) -> int:
-    from kinetic_payload.errors import KineticError
-
-    try:
-        return run()
-    except KineticError as error:
-        sys.stderr.write(f"[kinetic] {error}\n")
-    except BaseException:  # noqa: BLE001  # os._exit would swallow it
-        import traceback
-
-        traceback.print_exc()
-    return 2
-
-
-def _run_attempt(
-    argv: Sequence[str],
-    environment: Mapping[str, str],
-    child: Child,
-    signals: SelfPipe,
-    linger: float | None,
-) -> int:
-    # Import the rest while the child starts.
-    from kinetic_runner.command_line import parse_arguments
-    from kinetic_runner.parent.attempt import run_attempt
-
-    return run_attempt(parse_arguments(argv), environment, child, signals, linger=linger)

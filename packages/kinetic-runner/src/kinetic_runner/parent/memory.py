@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, TypeVar
-
-T = TypeVar("T")
+from typing import Final
 
 _NO_LIMIT: Final = 2**60
 """The first version of control groups writes a number of about 2**63 where there is no limit."""
@@ -19,7 +17,11 @@ def oom_kills() -> int | None:
 
     None where the kernel does not count them: outside Linux, or without control groups.
     """
-    return _first(_count_in, "memory.events", "memory.oom_control")
+    for line in _text("memory.events", "memory.oom_control").splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.isdigit():
+            return int(value)
+    return None
 
 
 def peak_memory(*, in_container: bool) -> int | None:
@@ -30,9 +32,9 @@ def peak_memory(*, in_container: bool) -> int | None:
     """
     # memory.peak exists since Linux 5.19: https://docs.kernel.org/admin-guide/cgroup-v2.html
     if in_container:
-        peak = _first(_number_in, "memory.peak", "memory.max_usage_in_bytes")
-        if peak is not None:
-            return peak
+        peak = _text("memory.peak", "memory.max_usage_in_bytes")
+        if peak.isdigit():
+            return int(peak)
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     # Kibibytes on Linux, bytes on macOS: getrusage(2) of both.
     return largest * (1 if sys.platform == "darwin" else 1024) or None
@@ -43,25 +45,16 @@ def memory_limit() -> int | None:
 
     In a container this is the container's limit.
     """
-    limit = _first(_number_in, "memory.max", "memory.limit_in_bytes")
-    return None if limit is None or limit >= _NO_LIMIT else limit
+    limit = _text("memory.max", "memory.limit_in_bytes")
+    return int(limit) if limit.isdigit() and int(limit) < _NO_LIMIT else None
 
 
-def _first(read: Callable[[str], T | None], second_version: str, first_version: str) -> T | None:
-    """Return what *read* finds in the file of this control group, of either version of control groups."""
-    for folder, name in _folders(second_version, first_version):
-        found = read(f"{folder}/{name}")
-        if found is not None:
-            return found
-    return None
-
-
-def _folders(second_version: str, first_version: str) -> Iterator[tuple[str, str]]:
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return
-    for line in lines:
+def _text(second_version: str, first_version: str) -> str:
+    """Return the text in the file of this control group, of either version of control groups; "" without one."""
+    groups = ""
+    with suppress(OSError):
+        groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+    for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             root, name = "/sys/fs/cgroup", second_version
@@ -69,25 +62,7 @@ def _folders(second_version: str, first_version: str) -> Iterator[tuple[str, str
             root, name = "/sys/fs/cgroup/memory", first_version
         else:
             continue
-        yield f"{root}{path}", name
-        yield root, name
-
-
-def _number_in(file: str) -> int | None:
-    try:
-        text = Path(file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def _count_in(file: str) -> int | None:
-    try:
-        lines = Path(file).read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return None
-    for line in lines:
-        name, _, value = line.partition(" ")
-        if name == "oom_kill" and value.isdigit():
-            return int(value)
-    return None
+        for folder in (f"{root}{path}", root):
+            with suppress(OSError, UnicodeDecodeError):
+                return Path(folder, name).read_text(encoding="ascii").strip()
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
@@ -68,7 +69,12 @@ class HostEnds:
         """
         began = self.clock()
         delay, next_notice = first_pause, _FIRST_NOTICE
-        while self.missing and not (until_failure and self._has_failure()):
+
+        def has_failed() -> bool:
+            ends = self.by_host.values()
+            return any(not end.succeeded and not may_have_lost_peer(end) for end in ends)
+
+        while self.missing and not (until_failure and has_failed()):
             self._read_new()
             waited = self.clock() - began
             if not self.missing or waited >= seconds:
@@ -87,43 +93,29 @@ class HostEnds:
         """Count hosts that have not reported within *seconds* as failed."""
         for host in self.missing:
             message = f"Host {host} did not report within {seconds:g} s."
-            self.by_host[host] = unreported(host, message)
-
-    def _has_failure(self) -> bool:
-        return any(
-            not end.succeeded and not may_have_lost_peer(end) for end in self.by_host.values()
-        )
+            self.by_host[host] = _unreported(host, message)
 
     def _read_new(self) -> None:
-        prefix = f"{self.job.attempts}{self.attempt}/"
-        try:
-            there = {info.name for info in self.store.list(prefix)}
-        except KineticError:
-            return  # The store is unreachable for a moment, or the job was removed.
-        for host in self.missing:
-            name = self.job.host_outcome(self.attempt, host)
-            if name in there:
-                self._read(host, name)
-
-    def _read(self, host: int, name: str) -> None:
-        try:
-            data = read_verified(self.store, self.signer, name)
-            if data is not None:
-                self.by_host[host] = parse_host_end(host, data)
-        except RecordError:
-            self.by_host[host] = unreadable(host)
-        except KineticError:
-            return
-
-
-def unreported(host: int, message: str) -> HostEnd:
-    """Return the end of a host that has not reported."""
-    return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
+        # The store may be unreachable for a moment, or the job was removed.
+        with suppress(KineticError):
+            there = {info.name for info in self.store.list(f"{self.job.attempts}{self.attempt}/")}
+            for host in self.missing:
+                name = self.job.host_outcome(self.attempt, host)
+                try:
+                    data = read_verified(self.store, self.signer, name) if name in there else None
+                    if data is not None:
+                        self.by_host[host] = parse_host_end(host, data)
+                except RecordError:
+                    self.by_host[host] = unreadable(host)
 
 
 def unreadable(host: int) -> HostEnd:
     """Return the end of a host whose report cannot be read."""
-    return unreported(host, f"The report of host {host} is not valid: the job did not write it.")
+    return _unreported(host, f"The report of host {host} is not valid: the job did not write it.")
+
+
+def _unreported(host: int, message: str) -> HostEnd:
+    return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
 
 
 def _names_of(hosts: list[int]) -> str:

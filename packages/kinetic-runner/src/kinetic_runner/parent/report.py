@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import monotonic, time
 from typing import Final, TypeVar
 
@@ -30,6 +31,7 @@ from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.records.retry import MOST_BAD_NODES, Tally, another_attempt
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.storage import write_once
+from kinetic_payload.records.stored_outcomes import bad_nodes_before, read_host_ends, tally_before
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
 from kinetic_runner.parent.other_hosts import HostEnds, unreadable
@@ -139,7 +141,8 @@ class Reporter:
                     "left no report: its container was killed, possibly because it ran out of memory."
                 )
         for number in range(1, attempt) if replaced_alone and self.host.leader else ():
-            over = [str(end.host) for end in self._ends_of(number) if end.succeeded]
+            ends = self._earlier(read_host_ends, number)
+            over = [str(end.host) for end in ends if end.succeeded]
             if over:
                 return number, (
                     f"Host {', '.join(over)} finished attempt {number} and cannot run again: without JobSet, "
@@ -147,20 +150,14 @@ class Reporter:
                 )
         return last, ""
 
-    def _ends_of(self, attempt: int) -> list[HostEnd]:
-        from kinetic_payload.records.stored_outcomes import read_host_ends
-
-        return self._retry(
-            lambda: read_host_ends(self.store, self.signer, self.job, attempt, self.host.count)
-        )
-
     def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
         """Return *outcome* of a bad node; as a failure that is not repeated, once too many nodes were bad."""
-        earlier = self._tally_before(outcome.attempt)
-        if earlier.bad_nodes < MOST_BAD_NODES:
+        number = self._tally_before(outcome.attempt).bad_nodes
+        if number < MOST_BAD_NODES:
             return outcome
-        nodes = sorted({*self._bad_nodes_before(outcome.attempt), outcome.node or outcome.hostname})
-        message = f"{earlier.bad_nodes + 1} attempts met a bad node ({', '.join(nodes)}). {outcome.message}"
+        earlier = self._earlier(bad_nodes_before, outcome.attempt)
+        nodes = ", ".join(sorted({*earlier, outcome.node or outcome.hostname}))
+        message = f"{number + 1} attempts met a bad node ({nodes}). {outcome.message}"
         return replace(outcome, exit_code=EXIT_NOT_PREPARED, message=message, lost_peer=None)
 
     def _report(self, outcome: HostOutcome) -> int:
@@ -257,19 +254,12 @@ class Reporter:
         return follows(self._tally_before(attempt))
 
     def _tally_before(self, attempt: int) -> Tally:
-        from kinetic_payload.records.stored_outcomes import tally_before
+        return self._earlier(partial(tally_before, silent_failures=self.silent_failures), attempt)
 
-        job = self.store, self.signer, self.job
-        silent = self.silent_failures
+    def _earlier(self, read: Callable[[Store, Signer, JobObjects, int, int], T], attempt: int) -> T:
+        """Return what *read* finds in the store about *attempt*, or those before it."""
         return self._retry(
-            lambda: tally_before(*job, attempt, self.host.count, silent_failures=silent)
-        )
-
-    def _bad_nodes_before(self, attempt: int) -> list[str]:
-        from kinetic_payload.records.stored_outcomes import bad_nodes_before
-
-        return self._retry(
-            lambda: bad_nodes_before(self.store, self.signer, self.job, attempt, self.host.count)
+            lambda: read(self.store, self.signer, self.job, attempt, self.host.count)
         )
 
     def _write_final(
@@ -297,7 +287,8 @@ class Reporter:
         self.job_ended = True
 
     def _keep(self, outcome: HostOutcome) -> None:
-        if self.pending_uploads is not None and _ended_by_itself(outcome):
+        # A stop by SIGTERM is not kept on the disk.
+        if self.pending_uploads is not None and outcome.reason != "terminated":
             name = self.job.host_outcome(outcome.attempt, self.host.index)
             with suppress(OSError):  # Then the outcome is only in the store.
                 self.pending_uploads.write(name, self.signer.sign(encode(outcome), name))
@@ -353,12 +344,9 @@ class Reporter:
 
 def _failed_by_connection(outcome: HostOutcome) -> bool:
     """Return whether a socket failed: another host may be at its other end, and its end then decides."""
-    error = outcome.error
-    if outcome.reason != "exception" or outcome.exit_code == EXIT_NOT_PREPARED or error is None:
-        return False
-    return is_error_of_connection(error.type)
-
-
-def _ended_by_itself(outcome: HostOutcome) -> bool:
-    """Return whether the function ended by itself; a stop by SIGTERM is not kept on the disk."""
-    return outcome.reason != "terminated"
+    return (
+        outcome.reason == "exception"
+        and outcome.exit_code != EXIT_NOT_PREPARED
+        and outcome.error is not None
+        and is_error_of_connection(outcome.error.type)
+    )

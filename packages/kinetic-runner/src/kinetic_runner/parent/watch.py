@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, time
@@ -19,6 +18,7 @@ from kinetic_payload.records.host_outcome import HostOutcome, Phase
 from kinetic_runner.parent.child_process import Child, pipe_capacity, read_available
 from kinetic_runner.parent.exit_code import Cause, ChildEnd, outcome_from
 from kinetic_runner.parent.log_upload import LogUploader
+from kinetic_runner.parent.memory import oom_kills
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 
@@ -104,13 +104,17 @@ class Watch:
         self._give_up_at: float | None = None
         self._open = {child.output: self._read_output, child.report: self._read_report}
 
-    def run(self, was_oom_killed: Callable[[], bool | None] = lambda: None) -> ChildEnd:
-        """Watch the child to its end; *was_oom_killed* is called once it has ended."""
-        while not (self._child.reap() or self._is_abandoned() or self._gave_up()):
+    def run(self) -> ChildEnd:
+        """Watch the child to its end."""
+        kills_before = oom_kills()
+        while not self._child.reap() and self._cause != "orphaned":
+            # A child that was killed a while ago but still exists is stuck in the kernel.
+            if self._give_up_at is not None and monotonic() >= self._give_up_at:
+                break
             self._act_on_time()
             self._wait()
         self._report_failure()
-        oom_killed = was_oom_killed()
+        kills = oom_kills()
         self._read_rest()
         self._kill_remains()
         self._read_rest()
@@ -129,7 +133,7 @@ class Watch:
             timeout=self._limits.timeout,
             grace=self._limits.grace,
             devices_seen=self._devices_seen,
-            oom_killed=oom_killed,
+            oom_killed=None if kills_before is None or kills is None else kills > kills_before,
             phases=self._phases,
             warnings=tuple(self._warnings),
         )
@@ -189,11 +193,8 @@ class Watch:
         alarms = [self._call_until, self._kill_at, *self._requests_at[:1]]
         waits = [max(0.0, alarm - now) for alarm in alarms if alarm is not None]
         due = self._log.due_in
-        return min(
-            _HELD_BACK if held_back else _POLL_SECONDS,
-            *waits,
-            due if due is not None else _POLL_SECONDS,
-        )
+        longest = _HELD_BACK if held_back else _POLL_SECONDS
+        return min(longest, *waits, due if due is not None else longest)
 
     def _act_on_time(self) -> None:
         self._read_report_file()
@@ -244,10 +245,6 @@ class Watch:
         self._child.signal(signal.SIGKILL)  # `_kill_remains` kills its group later.
         self._give_up_at = now + self._limits.remains
 
-    def _gave_up(self) -> bool:
-        """Return whether the child was killed a while ago but still exists: it is stuck in the kernel."""
-        return self._give_up_at is not None and monotonic() >= self._give_up_at
-
     def _stop(self, cause: Cause, *, now: bool) -> None:
         """Stop the child because of *cause*: *now*, or after most of the grace, in which it can save its state.
 
@@ -288,9 +285,6 @@ class Watch:
         if self._interrupted or not ended:
             self._interrupted = True
             self._cause = "orphaned"
-
-    def _is_abandoned(self) -> bool:
-        return self._cause == "orphaned"
 
     # Output.
 

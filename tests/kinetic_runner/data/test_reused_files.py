@@ -15,7 +15,7 @@ import pytest
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.data.upload import ensure_data
 from kinetic_payload.testing import MemoryStore
-from kinetic_runner.data.earlier import EarlierFiles
+from kinetic_runner.data.reused_files import EarlierFiles
 
 
 def a_ref(source: Path, *, is_dir: bool) -> DataRef:
@@ -117,7 +117,7 @@ def test_folders_that_the_function_closed_are_moved_and_removed(tmp_path: Path) 
 _THREE_ATTEMPTS = """
 import subprocess, sys
 from pathlib import Path
-from kinetic_runner.data.earlier import EarlierFiles
+from kinetic_runner.data.reused_files import EarlierFiles
 root = Path(sys.argv[1])
 for _ in range(3):
     earlier = EarlierFiles(root)

@@ -20,8 +20,8 @@ from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.stored_outcomes import read_host_ends
 from kinetic_payload.testing import MemoryStore
 from kinetic_runner.hosts import Host
-from kinetic_runner.parent.agreement import Agreement, StoppedError
 from kinetic_runner.parent.claims import AlreadyFinishedError
+from kinetic_runner.parent.rendezvous import Follower, Leader, StoppedError
 
 JOB = JobObjects("job")
 KEY = Signer(b"k" * 32)
@@ -70,7 +70,8 @@ class Pods:
         self, host: int, hosts: int = 3, *, restarts: int | None = None, **more: float
     ) -> Future[int]:
         self._pid += 1
-        agreement = Agreement(
+        kind = Leader if host == 0 else Follower
+        waiting = kind(
             store=self.store,
             job=JOB,
             host=Host(host, hosts),
@@ -81,7 +82,7 @@ class Pods:
             log=self.log.append,
             **more,  # type: ignore[arg-type]
         )
-        return self._pool.submit(agreement.reach)
+        return self._pool.submit(waiting.reach)
 
     def gone(self, number: int, host: int, *, restarts: int | None = None) -> None:
         name = JOB.claim(number, host)
@@ -129,6 +130,7 @@ def test_a_restart_begins_an_attempt_of_its_own(pods: Pods) -> None:
 
     assert pods.start(0, 2, restarts=1).result(60) == 3
     assert follower.result(60) == 3
+    assert pods.store.stat(JOB.claim(2, 1)) is None
 
 
 @pytest.mark.parametrize("seed", range(6))

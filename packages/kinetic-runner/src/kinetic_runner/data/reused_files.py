@@ -101,7 +101,7 @@ def _digest(path: Path) -> str:
     from kinetic_payload.digests import TreeEntry, file_digest, tree_digest
 
     def entries() -> Iterator[TreeEntry]:
-        for each in _below(path) if path.is_dir() and not path.is_symlink() else [path]:
+        for each in path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]:
             name = each.relative_to(path if each != path else path.parent).as_posix()
             status = each.lstat()
             mode = status.st_mode & 0o777
@@ -113,9 +113,3 @@ def _digest(path: Path) -> str:
                 yield TreeEntry(name, "file", mode, status.st_size, file_digest(each, name))
 
     return tree_digest(entries())
-
-
-def _below(folder: Path) -> Iterator[Path]:
-    for top, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            yield Path(top, name)

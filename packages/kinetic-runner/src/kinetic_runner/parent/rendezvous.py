@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic, time
-from typing import Final
+from typing import Any, Final
 
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import IntegrityError, KineticError, RecordError, StoreError
@@ -42,8 +41,8 @@ class StoppedError(KineticError):
     """SIGTERM came while this host waited for the others."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Agreement:
+@dataclass(kw_only=True)
+class _Waiting:
     """One host of several, before its attempt begins."""
 
     store: Store
@@ -61,6 +60,17 @@ class Agreement:
     """For how long to wait on while the store rejects this host, which it accepted before."""
     now: Callable[[], float] = time
     clock: Callable[[], float] = monotonic
+    own: int = field(default=0, init=False)
+    """The attempt that this host has claimed; 0: none."""
+
+    @property
+    def waits_for(self) -> str:
+        """What this host waits for, as a sentence."""
+        raise NotImplementedError
+
+    def look(self) -> bool:
+        """Go on as far as possible; return whether all hosts have claimed `own`."""
+        raise NotImplementedError
 
     def reach(self) -> int:
         """Claim the attempt that all hosts run, and wait until they have claimed it; return its number.
@@ -74,7 +84,6 @@ class Agreement:
             StoppedError: A stop was requested.
             StoreError: The store rejects this host from the beginning, or for too long.
         """
-        role = _Leader(self) if self.host.leader else _Follower(self)
         accepted, refused_at = False, None
         warned: set[str] = set()
 
@@ -87,12 +96,12 @@ class Agreement:
         for looks in count(1):
             try:
                 refuse_if_finished(self.store, self.job, self.signer, warn=warn_once)
-                if role.look():
-                    return role.own
+                if self.look():
+                    return self.own
             except GONE:
                 raise
             except REFUSED as error:
-                now, accepted = self.clock(), accepted or role.own > 0
+                now, accepted = self.clock(), accepted or self.own > 0
                 if refused_at is None and accepted:
                     self.log(f"{error} {retry_notice(self.refused_seconds)}")
                 refused_at = now if refused_at is None else refused_at
@@ -104,59 +113,25 @@ class Agreement:
             else:
                 problem, accepted, refused_at = "", True, None
             if looks >= _FIRST_NOTICE and looks & (looks - 1) == 0:
-                self.log(f"{role.waits_for}{problem}")
+                self.log(f"{self.waits_for}{problem}")
             if self.pause(backoff.next()):
-                self._report_stop(role.own)
-                raise StoppedError("A stop was requested before all hosts were there.")
-        raise AssertionError("unreachable")
+                break
+        if self.own:
+            message, now = "SIGTERM came from outside before all hosts were there.", self.now()
+            ended = self._ended(self.own, "claim", message, stopped_at=now, finished_at=now)
+            with suppress(KineticError, OSError):
+                retry(lambda: self._report(ended), seconds=_STOP_SECONDS, pause=WAIT)
+        raise StoppedError("A stop was requested before all hosts were there.")
 
     @property
-    def first(self) -> int:
+    def _first(self) -> int:
         """The first attempt that these restarts can have."""
         return (self.restarts or 0) + 1
 
-    def try_to_claim(self, number: int) -> bool:
+    def _try_to_claim(self, number: int) -> bool:
         """Claim the attempt *number* for this host; return whether the claim is this process's."""
         name = self.job.claim(number, self.host.index)
         return try_claim(self.store, self.signer, name, encode(self.claim(number)), self.pause)
-
-    def has_claimed(self, number: int, host: int) -> bool:
-        """Tell whether *host* has claimed the attempt *number*."""
-        return self._read(self.job.claim(number, host)) is not None
-
-    def has_ended(self, number: int) -> bool:
-        """Tell whether a host has reported on the attempt *number* already."""
-        listed = self.store.list(f"{self.job.attempts}{number}/")
-        own = {self.job.host_outcome(number, host) for host in range(self.host.count)}
-        return any(self._read(info.name) is not None for info in listed if info.name in own)
-
-    def has_host_that_is_over(self, number: int) -> bool:
-        """Tell whether a host succeeded before the attempt *number*, where hosts are replaced alone."""
-        if self.restarts is not None:
-            return False
-        earlier = (
-            read_host_ends(self.store, self.signer, self.job, each, self.host.count)
-            for each in range(1, number)
-        )
-        return any(end.succeeded for ends in earlier for end in ends)
-
-    def gather(self, number: int) -> None:
-        """State that all hosts have claimed the attempt *number*."""
-        statement = encode(self.claim(number))
-        write_once(self.store, self.signer, self.job.gathered(number), statement)
-
-    def latest(self, known: int) -> int:
-        """Return the latest attempt that a leader of these restarts has claimed; *known* is one, or 0."""
-        latest, number = known, max(known + 1, self.first)
-        while (data := self._read(self.job.claim(number, 0))) is not None:
-            if fields_of(data).get("restarts") == self.restarts:
-                latest = number
-            number += 1
-        return latest
-
-    def has_gathered(self, number: int) -> bool:
-        """Tell whether the leader has seen the claims of all hosts for the attempt *number*."""
-        return self._read(self.job.gathered(number)) is not None
 
     def _read(self, name: str) -> bytes | None:
         try:
@@ -164,31 +139,9 @@ class Agreement:
         except RecordError:
             return None  # Another process wrote it.
 
-    def report_predecessor(self, number: int) -> None:
-        """Report for the process that claimed the attempt *number* on this host, unless it did that itself.
-
-        Kubernetes starts a pod only after the one that it replaces has ended, so that process is gone. The leader
-        may wait for its report.
-        """
-        message = f"The pod of host {self.host.index} was replaced before it had reported."
-        self._report(number, "call", message)
-
-    def report_over(self, number: int) -> None:
-        """Report that this host leaves the attempt *number*, because another one has ended it."""
-        message = f"Another host ended before attempt {number} began on host {self.host.index}."
-        self._report(number, "claim", message)
-
-    def _report_stop(self, number: int) -> None:
-        """Report that SIGTERM stopped this host in the attempt *number*; 0: it has claimed none."""
-        if not number:
-            return
-        message, now = "SIGTERM came from outside before all hosts were there.", self.now()
-        report = partial(self._report, number, "claim", message, stopped_at=now, finished_at=now)
-        with suppress(KineticError, OSError):
-            retry(report, seconds=_STOP_SECONDS, pause=WAIT)
-
-    def _report(self, number: int, phase: Phase, message: str, **times: float) -> None:
-        outcome = HostOutcome(
+    def _ended(self, number: int, phase: Phase, message: str, **times: Any) -> HostOutcome:
+        """Return how this host ended in the attempt *number* without having begun it."""
+        return HostOutcome(
             job_id=self.job.job_id,
             attempt=number,
             host=self.host.index,
@@ -197,75 +150,97 @@ class Agreement:
             phase=phase,
             exit_code=EXIT_TERMINATED,
             message=message,
-            **times,  # type: ignore[arg-type]
+            **times,
         )
-        name = self.job.host_outcome(number, self.host.index)
+
+    def _report(self, outcome: HostOutcome) -> None:
+        name = self.job.host_outcome(outcome.attempt, self.host.index)
         write_once(self.store, self.signer, name, encode(outcome))
 
 
-class _Leader:
+class Leader(_Waiting):
     """Claims the next free attempt, and lets the other hosts begin once all of them have claimed it."""
 
-    def __init__(self, agreement: Agreement) -> None:
-        self.agreement = agreement
-        self.own = 0
-        self._candidate = agreement.first
-        self._there = 1
-        self._host_is_over: bool | None = None
+    _tried = 0
+    """The last attempt that it has tried to claim."""
+    _there = 0
+    """How many hosts are known to have claimed `own`; 0: earlier attempts are not read yet."""
 
     @property
     def waits_for(self) -> str:
+        """What the leader waits for, as a sentence."""
         if not self.own:
             return "The leader waits to claim an attempt."
-        hosts = self.agreement.host.count
-        return f"Waiting for host {self._there}: attempt {self.own} begins once all {hosts} hosts are there."
+        hosts = self.host.count
+        return f"Waiting for host {self._there or 1}: attempt {self.own} begins once all {hosts} hosts are there."
 
     def look(self) -> bool:
         """Go on as far as possible; return whether all hosts have claimed `own`."""
-        agreement = self.agreement
         while not self.own:
-            if agreement.try_to_claim(self._candidate):
-                self.own, self._there = self._candidate, 1
-                self._host_is_over = None
-            self._candidate += 1
-        if self._host_is_over is None:
-            self._host_is_over = agreement.has_host_that_is_over(self.own)
-        if self._host_is_over:
+            candidate = max(self._tried + 1, self._first)
+            if self._try_to_claim(candidate):
+                self.own, self._there = candidate, 0
+            self._tried = candidate
+        if not self._there and self._a_host_is_over():
             return True  # It will not come, and the leader then ends the job.
-        while self._there < agreement.host.count:
-            if not agreement.has_claimed(self.own, self._there):
+        self._there = max(self._there, 1)
+        while self._there < self.host.count:
+            if self._read(self.job.claim(self.own, self._there)) is None:
                 return False
             self._there += 1
-        if agreement.has_ended(self.own):
+        if self._has_ended():
             # A host that claimed it is gone, and its successor waits for another attempt.
-            agreement.report_over(self.own)
+            message = (
+                f"Another host ended before attempt {self.own} began on host {self.host.index}."
+            )
+            self._report(self._ended(self.own, "claim", message))
             self.own = 0
             return False
-        agreement.gather(self.own)
+        statement = encode(self.claim(self.own))
+        write_once(self.store, self.signer, self.job.gathered(self.own), statement)
         return True
 
+    def _a_host_is_over(self) -> bool:
+        """Tell whether a host succeeded in an earlier attempt, where hosts are replaced alone."""
+        if self.restarts is not None:
+            return False
+        earlier = (
+            read_host_ends(self.store, self.signer, self.job, each, self.host.count)
+            for each in range(1, self.own)
+        )
+        return any(end.succeeded for ends in earlier for end in ends)
 
-class _Follower:
+    def _has_ended(self) -> bool:
+        """Tell whether a host has reported on the attempt `own` already."""
+        listed = self.store.list(f"{self.job.attempts}{self.own}/")
+        names = {self.job.host_outcome(self.own, host) for host in range(self.host.count)}
+        return any(self._read(info.name) is not None for info in listed if info.name in names)
+
+
+class Follower(_Waiting):
     """Claims the latest attempt that the leader has claimed, until all hosts are there."""
 
-    def __init__(self, agreement: Agreement) -> None:
-        self.agreement = agreement
-        self.own = 0
-        self._latest = 0
+    _latest = 0
+    """The latest attempt of these restarts that the leader is known to have claimed."""
 
     @property
     def waits_for(self) -> str:
-        return f"Host {self.agreement.host.index} waits for the other hosts to begin an attempt."
+        """What this host waits for, as a sentence."""
+        return f"Host {self.host.index} waits for the other hosts to begin an attempt."
 
     def look(self) -> bool:
         """Go on as far as possible; return whether all hosts have claimed `own`."""
-        agreement = self.agreement
-        found = agreement.latest(self._latest)
+        found, number = self._latest, max(self._latest + 1, self._first)
+        while (data := self._read(self.job.claim(number, 0))) is not None:
+            if fields_of(data).get("restarts") == self.restarts:
+                found = number
+            number += 1
         if found > self._latest:
-            if agreement.try_to_claim(found):
-                self.own = found
-            else:
-                self.own = 0
-                agreement.report_predecessor(found)
+            self.own = found if self._try_to_claim(found) else 0
+            if not self.own:
+                # Kubernetes starts a pod only after the one that it replaces has ended, so the process that
+                # claimed this attempt is gone. The leader may wait for its report.
+                message = f"The pod of host {self.host.index} was replaced before it had reported."
+                self._report(self._ended(found, "call", message))
             self._latest = found  # Only now: what the store did not take is tried again.
-        return bool(self.own) and agreement.has_gathered(self.own)
+        return bool(self.own) and self._read(self.job.gathered(self.own)) is not None
