@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from kinetic.backends.backend import (
     AttemptView,
@@ -42,6 +42,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.records.storage import write_once
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 
@@ -158,6 +159,11 @@ class FakeBackend:
         self._changes = 0
         self._seen: dict[str, tuple[int, int]] = {}
         """The number of changes, and the generation of the outcome, when each job was last observed."""
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return this backend: it waits for nothing. Its journal notes the limit."""
+        self.journal.entries.append(f"limited {limit.seconds:g}")
+        return self
 
     def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,9 +23,10 @@ from kinetic.jobs.services import (
     connect,
     jobs_location,
     local_store_location,
-    looking,
+    look_limit,
     open_at,
 )
+from kinetic.jobs.status import look
 from kinetic.target import Target, is_in_pod
 from kinetic_payload.errors import (
     BucketNotFoundError,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
+    from kinetic_payload.stores.outages import OutageLimit
 
 log = logging.getLogger("kinetic")
 
@@ -85,34 +87,35 @@ def _find_job(job_id: str, settings: Settings) -> JobHandle:
         raise InvalidRequestError(
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
-    with looking():
-        looked, reached = [], []
-        hint = None
-        unavailable: StoreUnavailableError | None = None
-        for title, location in _places(settings):
-            seen = "not there yet"
-            try:
-                store = _open(location)
-                reached.append(location)
-                if store is not None:
-                    if (found := find_record(store, job_id)) is not None:
-                        return _handle_from(store, found)
-                    seen = "no such job"
-            except StoreError as refusal:
-                seen, hint = refusal.message, refusal.hint
-                if isinstance(refusal, StoreUnavailableError):
-                    unavailable = unavailable or refusal
-            looked.append(f"{title} ({location}): {seen}")
-        if unavailable is not None:
-            raise unavailable  # The job may be there.
-        hint = hint or "List the jobs there are with: kinetic jobs list"
-        if _kept_log(job_id, reached) is not None:
-            hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
-        raise JobNotFoundError(
-            f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
-            hint=hint,
-            job_id=job_id,
-        )
+    limit = look_limit()
+    looked: list[str] = []
+    stores: list[Store] = []
+    hint = None
+    unavailable: StoreUnavailableError | None = None
+    for title, location in _places(settings):
+        seen = "not there yet"
+        try:
+            store = _open(location, limit)
+            if store is not None:
+                stores.append(store)
+                if (found := find_record(store, job_id)) is not None:
+                    return _handle_from(store, found)
+                seen = "no such job"
+        except StoreError as refusal:
+            seen, hint = refusal.message, refusal.hint
+            if isinstance(refusal, StoreUnavailableError):
+                unavailable = unavailable or refusal
+        looked.append(f"{title} ({location}): {seen}")
+    if unavailable is not None:
+        raise unavailable  # The job may be there.
+    hint = hint or "List the jobs there are with: kinetic jobs list"
+    if any(_has_log(store, job_id) for store in stores):
+        hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
+    raise JobNotFoundError(
+        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
+        hint=hint,
+        job_id=job_id,
+    )
 
 
 def kept_log(
@@ -122,20 +125,20 @@ def kept_log(
 
     None if no log is stored.
     """
-    return _kept_log(job_id, (location for _, location in _places(settings)), tail=tail)
-
-
-def _kept_log(
-    job_id: str, locations: Iterable[Location], *, tail: int | None = None
-) -> Iterator[LogLine] | None:
     from kinetic.jobs.stored_logs import stored_lines
 
-    for location in locations:
+    for _, location in _places(settings):
         with suppress(StoreError):  # Then there is no log to show.
             store = _open(location)
-            if store is not None and any(store.folders(JobObjects(job_id).logs)):
+            if store is not None and _has_log(store, job_id):
                 return stored_lines(store, job_id, tail=tail)
     return None
+
+
+def _has_log(store: Store, job_id: str) -> bool:
+    with suppress(StoreError):
+        return any(store.folders(JobObjects(job_id).logs))
+    return False
 
 
 def _places(settings: Settings) -> Iterator[tuple[str, Location]]:
@@ -228,18 +231,17 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     # All handles share these services; otherwise each would connect by itself.
     target = Target.in_settings(settings)
     services = connect(backend, target, location, settings)
-    with looking():
-        jobs = jobs_in(services.store, recorded=recorded.add, verify=services.verify)
+    brief = services.limited(look_limit())
+    jobs = jobs_in(brief.store, recorded=recorded.add, verify=services.verify)
     for job in jobs:
         if _served_by(backend, target, job):
             connected(job, services)
     ended = [job._record for job in jobs if job._session.listed not in (None, "no outcome")]
-    with looking():
-        services.backend.tidy(ended, recorded=recorded)
-        from kinetic.home.collection import collect_left
-        from kinetic.settings.settings import environment
+    brief.backend.tidy(ended, recorded=recorded)
+    from kinetic.home.collection import collect_left
+    from kinetic.settings.settings import environment
 
-        collect_left(Home(settings.home.value), services.store, recorded, environment())
+    collect_left(Home(settings.home.value), brief.store, recorded, environment())
     if settings.namespace.is_default:
         return jobs
     return [
@@ -304,21 +306,21 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     undecided = [job for job in jobs if job._session.listed == "no outcome"]
     listed = [_take_listed(job) for job in jobs]
     others = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
-    with looking():
-        active = _active_statuses(undecided)
+    limit = look_limit()
+    active = _active_statuses(undecided, limit)
 
-        def status(job: JobHandle) -> JobStatus | KineticError:
-            try:
-                if job.job_id in active:
-                    job._verify()
-                    return active[job.job_id]
-                return job.status()
-            except KineticError as error:
-                return error
+    def status(job: JobHandle) -> JobStatus | KineticError:
+        try:
+            if job.job_id in active:
+                job._verify()
+                return active[job.job_id]
+            return look(job._record, job._services.limited(limit), verify=job._verify).status
+        except KineticError as error:
+            return error
 
-        remote = any(job.bucket_name.startswith("gs://") for job in others)
-        found = iter(parallel_map(status, others, threads=_PARALLEL_REQUESTS if remote else 1))
-        return [next(found) if seen is None else seen for seen in listed]
+    remote = any(job.bucket_name.startswith("gs://") for job in others)
+    found = iter(parallel_map(status, others, threads=_PARALLEL_REQUESTS if remote else 1))
+    return [next(found) if seen is None else seen for seen in listed]
 
 
 def _take_listed(job: JobHandle) -> JobStatus | KineticError | None:
@@ -326,7 +328,7 @@ def _take_listed(job: JobHandle) -> JobStatus | KineticError | None:
     return None if seen == "no outcome" else seen
 
 
-def _active_statuses(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
+def _active_statuses(jobs: Sequence[JobHandle], limit: OutageLimit) -> dict[str, JobStatus]:
     """Return, by id, the status of those of *jobs* that wait or run, from their backends' lists."""
     wanted: dict[int, tuple[Services, set[str]]] = {}
     for job in jobs:
@@ -337,7 +339,7 @@ def _active_statuses(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
     for services, ids in wanted.values():
         # If a list fails, `job.status()` is called for each job, and raises its own error.
         with suppress(KineticError):
-            for listed in services.backend.list():
+            for listed in services.backend.limited(limit).list():
                 if listed.job_id in ids and listed.observation.active:
                     found[listed.job_id] = listed.observation.status
                 ids.discard(listed.job_id)
@@ -456,10 +458,10 @@ def _may_exist(location: Location) -> bool:
     return True
 
 
-def _open(location: Location) -> Store | None:
+def _open(location: Location, limit: OutageLimit | None = None) -> Store | None:
     """Open the store at *location*; None if it is a folder that does not exist.
 
     Raises:
         StoreError: The folder is not a store, and is not empty.
     """
-    return open_at(location) if _may_exist(location) else None
+    return open_at(location, limit) if _may_exist(location) else None

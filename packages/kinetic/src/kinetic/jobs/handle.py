@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kinetic_payload.errors import RecordError
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.outages import OutageLimit
 
 
 @dataclass
@@ -108,11 +109,12 @@ class JobHandle:
         Raises:
             SignatureError: The record or the outcome, in a bucket, is not signed with your key.
         """
-        from kinetic.jobs.services import looking
+        from kinetic.jobs.services import look_limit
         from kinetic.jobs.status import look
 
-        with looking():
-            return look(self._record, self._services, verify=self._verify).status
+        limit = look_limit()
+        record = self._record_within(limit)
+        return look(record, self._services.limited(limit), verify=self._verify).status
 
     def outcome(self) -> JobOutcome:
         """Return what happened so far, per attempt and host, without unpickling anything.
@@ -120,11 +122,12 @@ class JobHandle:
         Raises:
             SignatureError: The record or the outcome, in a bucket, is not signed with your key.
         """
-        from kinetic.jobs.services import looking
+        from kinetic.jobs.services import look_limit
         from kinetic.jobs.status import job_outcome
 
-        with looking():
-            return job_outcome(self._record, self._services, verify=self._verify)
+        limit = look_limit()
+        record = self._record_within(limit)
+        return job_outcome(record, self._services.limited(limit), verify=self._verify)
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included.
@@ -387,6 +390,9 @@ class JobHandle:
     @property
     def _record(self) -> JobRecord:
         """The persisted record, which has more fields than the handle; else one with the handle's fields."""
+        return self._record_within(None)
+
+    def _record_within(self, limit: OutageLimit | None) -> JobRecord:
         session = self._session
         if session.record is None:
             from kinetic.jobs.records import find_record
@@ -396,7 +402,7 @@ class JobHandle:
 
             location = parse_location(self.bucket_name)
             store = session.services.store if session.services else open_at(location)
-            found = find_record(store, self.job_id)
+            found = find_record(store.limited(limit) if limit else store, self.job_id)
             session.stored = found.data if found else None
             session.record = found.record if found else JobRecord(**self.to_dict())
         return session.record

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
 from kinetic.waiting import Deadline
 from kinetic_payload.errors import KineticError, StoreError, UnavailableError
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Observation, Watch
@@ -119,33 +118,32 @@ class _Wait:
         """Return the view that contains the outcome; None after a wait for a change."""
         record, services, deadline = self._record, self._services, self._deadline
         self.here = _runs_here(record, services)
-        # A brief limit, so that the deadline, a stop and the job's end are noticed.
-        brief = limited(OutageLimit(LOOK, quiet=inf)) if self.here else nullcontext()
-        with brief:
-            view = look(record, services, verify=self._verify)
-            outages.reached = True  # A login may expire while the wait goes on.
-            if view.status is not self.last:
-                self.last = view.status
-                _notify(self._on_status_change, view.status)
-            if view.outcome is not None:
-                return view
-            if view.seen is not None and view.seen.kept_in:
-                store_kept(services, record.job_id, view.seen.kept_in)
-                return None
-            if view.status is JobStatus.NOT_FOUND or view.removed:
-                raise not_found(record, view.status)
-            if self._stop is not None and self._stop.is_set():
-                raise WaitStopped
-            self._report_trouble(view)
-            self._lost = (self._lost or Deadline(_LOST)) if view.ending is Ending.LOST else None
-            if self._lost is not None and (self._lost.passed or deadline.passed):
-                raise _lost(record, view.reason)
-            if deadline.passed:
-                raise _timed_out(record, view.status, _why(record, view, services))
-            longest = self._pace.after(view)
-            with asking(record):
-                wait = longest if self._lost is None else self._lost.at_most(longest)
-                self._watch.wait(deadline.at_most(wait))
+        if self.here:  # A brief limit, so that the deadline, a stop and the job's end are noticed.
+            services = services.limited(OutageLimit(LOOK, quiet=inf))
+        view = look(record, services, verify=self._verify)
+        outages.reached = True  # A login may expire while the wait goes on.
+        if view.status is not self.last:
+            self.last = view.status
+            _notify(self._on_status_change, view.status)
+        if view.outcome is not None:
+            return view
+        if view.seen is not None and view.seen.kept_in:
+            store_kept(services, record.job_id, view.seen.kept_in)
+            return None
+        if view.status is JobStatus.NOT_FOUND or view.removed:
+            raise not_found(record, view.status)
+        if self._stop is not None and self._stop.is_set():
+            raise WaitStopped
+        self._report_trouble(view)
+        self._lost = (self._lost or Deadline(_LOST)) if view.ending is Ending.LOST else None
+        if self._lost is not None and (self._lost.passed or deadline.passed):
+            raise _lost(record, view.reason)
+        if deadline.passed:
+            raise _timed_out(record, view.status, _why(record, view, services))
+        longest = self._pace.after(view)
+        with asking(record):
+            wait = longest if self._lost is None else self._lost.at_most(longest)
+            self._watch.wait(deadline.at_most(wait))
         return None
 
     def _report_trouble(self, view: View) -> None:

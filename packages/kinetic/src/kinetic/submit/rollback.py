@@ -17,7 +17,7 @@ from kinetic.errors import (
 )
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import GRACE_SECONDS, JobObjects
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.threads import stoppable
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ class Rollback:
                 f"The job {self._job_id} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
             )
-        share = OutageLimit(rollback_share(self._store_timeout))
+        services = self._services.limited(OutageLimit(rollback_share(self._store_timeout)))
         deadline = Deadline(_LONGEST)
         try:
-            with stoppable(lambda: deadline.passed), limited(share):
-                self._remove()
+            with stoppable(lambda: deadline.passed):
+                self._remove(services)
         except BaseException as failure:
             interrupted = not isinstance(failure, Exception)
             (failure if interrupted else reason).add_note(self._left_behind(failure))
@@ -123,19 +123,19 @@ class Rollback:
         except StoreError:  # The store may be what failed.
             return False
 
-    def _remove(self) -> None:
+    def _remove(self, services: Services) -> None:
         from kinetic.jobs.stop import remove_objects
 
         if self.record is not None:
-            self._services.backend.stop(
+            services.backend.stop(
                 self.record, timeout=GRACE_SECONDS, poll_interval=0.1, remove=True
             )
         if self.recorded:
             # Skipped if the backend raised: without its objects, a job that may still run could not be found.
-            remove_objects(self._job_id, self._services.store)
+            remove_objects(self._job_id, services.store)
         else:
             for name in reversed(self._written):
-                self._services.store.delete(name)
+                services.store.delete(name)
 
     def _left_behind(self, failure: BaseException) -> str:
         why = str(failure) or "removing it was given up."

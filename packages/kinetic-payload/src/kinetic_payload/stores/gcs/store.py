@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, Self, cast
 from urllib.parse import quote, unquote_to_bytes
 
 from kinetic_payload.errors import InvalidRequestError
@@ -22,6 +22,7 @@ from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.upload import SMALL, upload_small
 from kinetic_payload.stores.gcs.upload_content import Content
 from kinetic_payload.stores.names import check_name
+from kinetic_payload.stores.outages import OutageLimit, changed_copy
 from kinetic_payload.stores.store import Location, ObjectInfo
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ class GcsStore:
     def concurrency(self) -> int:
         """How many parallel requests a bucket handles well."""
         return CONCURRENCY
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same store for the calls of one operation, which share *limit*."""
+        return changed_copy(self, _bucket=self._bucket.limited(limit))
 
     def now(self) -> float:
         """Return the service's time; make a request if there was none yet."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from kinetic.backends.backend import AttemptView, Ending, Explanation, Observation
 from kinetic.backends.gke.forms import workload_of
-from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import STARTING, starting_or_gone
+from kinetic.jobs.services import LOOK
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job
@@ -27,6 +27,7 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.records.storage import read_verified
+from kinetic_payload.stores.outages import OutageLimit, changed_copy
 
 if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner
@@ -165,6 +166,10 @@ class Observer:
         self._begun: set[str] = set()
         """Jobs that have begun an attempt: they are never pending again."""
 
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same observer for the calls of one operation, which share *limit*."""
+        return changed_copy(self, _store=self._store.limited(limit))
+
     def observe(self, record: JobRecord) -> Observation:
         """Return the observation of the job; NOT_FOUND only if that is certain.
 
@@ -193,7 +198,7 @@ class Observer:
 
     def pods(self, record: JobRecord) -> Sequence[Manifest]:
         """Return the job's pods."""
-        return with_short_timeout(self._cluster).list("Pod", labels=of_job(record.job_id))
+        return self._cluster.within(LOOK).list("Pod", labels=of_job(record.job_id))
 
     def claimed_by(self, job_id: str, attempt: int, host: int) -> str | None:
         """Return the pod that has claimed *attempt* on *host*, or None."""
@@ -203,7 +208,7 @@ class Observer:
 
     def _look(self, record: JobRecord) -> JobObservation:
         kind = workload_of(record)
-        job = with_short_timeout(self._cluster).get(kind, record.k8s_name)
+        job = self._cluster.within(LOOK).get(kind, record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
         # Read after the workload, so that the pods that ended it are listed.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from kinetic.backends.backend import (
     Environment,
@@ -55,6 +55,7 @@ from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import REPORT_SECONDS
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.stores.outages import OutageLimit, changed_copy
 from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
@@ -129,6 +130,10 @@ class LocalBackend:
         self._announced: dict[str, Staged] = {}
         """By job id, until the job is started or removed."""
         self._in_bucket = store.location.kind == "gs"
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same backend for the calls of one operation, which share *limit*."""
+        return changed_copy(self, _store=self._store.limited(limit))
 
     def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse a request that needs containers, a slice that is too large, or something that is missing here.
