@@ -21,14 +21,14 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import collect
-from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.outages import WaitStopped
 from kinetic.jobs.records import find_record
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.store import FolderStore
-from kinetic_servers.fakes import FakeServices, a_record, raising, report_value
+from kinetic_servers.fakes import FakeServices, a_record, connected, raising, report_value
 from kinetic_servers.launches import job_ids_of
 
 HANDLE = handle_of(a_record())

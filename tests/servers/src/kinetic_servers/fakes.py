@@ -28,6 +28,7 @@ from kinetic.backends.registry import LOCAL
 from kinetic.data import Data
 from kinetic.errors import JobError, PreconditionFailedError, StoreError, SubmitError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.settings.settings import resolve
@@ -429,6 +430,13 @@ class FakeServices(Services):
         self.backend.start(launch)
         self.journal.entries.clear()
         return record
+
+
+def connected(handle: JobHandle, services: Services) -> JobHandle:
+    """Return *handle* as another process rebuilds it, with *services*."""
+    found = replace(handle)
+    found._session.services = services
+    return found
 
 
 def a_request(**options: Any) -> JobRequest:

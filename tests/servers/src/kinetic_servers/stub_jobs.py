@@ -57,6 +57,9 @@ class StubJob(JobHandle):
             raise self.raises
         return self.state
 
+    def _status(self, limit: object) -> JobStatus:
+        return self.status()
+
     def outcome(self) -> JobOutcome:
         """Return the given outcome."""
         return self.reported or JobOutcome(self.job_id, self.state, "", None, ())

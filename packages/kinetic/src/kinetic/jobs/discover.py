@@ -6,17 +6,16 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import ConfigurationError, JobNotFoundError
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.records import StoredRecord, find_record, listed_status
 from kinetic.jobs.services import (
     cluster_location,
@@ -26,7 +25,6 @@ from kinetic.jobs.services import (
     look_limit,
     open_at,
 )
-from kinetic.jobs.status import look
 from kinetic.target import Target, is_in_pod
 from kinetic_payload.errors import (
     BucketNotFoundError,
@@ -233,9 +231,11 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     services = connect(backend, target, location, settings)
     brief = services.limited(look_limit())
     jobs = jobs_in(brief.store, recorded=recorded.add, verify=services.verify)
+    entry = entry_of(backend)
     for job in jobs:
-        if _served_by(backend, target, job):
-            connected(job, services)
+        same = entry_of(job.backend).module == entry.module
+        if same and (entry.on_this_machine or Target.of(job._record).is_same_place(target)):
+            job._session.services = services
     ended = [job._record for job in jobs if job._session.listed not in (None, "no outcome")]
     brief.backend.tidy(ended, recorded=recorded)
     from kinetic.home.collection import collect_left
@@ -249,14 +249,6 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
         for job in jobs
         if job.namespace == target.namespace or entry_of(job.backend).on_this_machine
     ]
-
-
-def _served_by(backend: str, target: Target, job: JobHandle) -> bool:
-    """Return whether the services of *backend* in *target* are those of *job*."""
-    entry, entry_of_job = entry_of(backend), entry_of(job.backend)
-    if entry_of_job.module is None or entry_of_job.module != entry.module:
-        return False
-    return entry.on_this_machine or Target.of(job._record).is_same_place(target)
 
 
 def jobs_in(
@@ -276,7 +268,7 @@ def jobs_in(
     """
     budget = _MemoryBudget()
     handles: list[JobHandle | None] = []
-    unread: list[tuple[str, _Outcome | None]] = []
+    unread: list[tuple[str, _Shown]] = []
     handle_of_job = partial(_listed_handle, store, budget, verify)
     for job_id, record, outcome in _listed(store):
         recorded(job_id)
@@ -304,7 +296,10 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     made in parallel.
     """
     undecided = [job for job in jobs if job._session.listed == "no outcome"]
-    listed = [_take_listed(job) for job in jobs]
+    shown = [job._session.listed for job in jobs]
+    for job in jobs:
+        job._session.listed = None
+    listed = [None if seen == "no outcome" else seen for seen in shown]
     others = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
     limit = look_limit()
     active = _active_statuses(undecided, limit)
@@ -314,18 +309,13 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
             if job.job_id in active:
                 job._verify()
                 return active[job.job_id]
-            return look(job._record, job._services.limited(limit), verify=job._verify).status
+            return job._status(limit)
         except KineticError as error:
             return error
 
     remote = any(job.bucket_name.startswith("gs://") for job in others)
     found = iter(parallel_map(status, others, threads=_PARALLEL_REQUESTS if remote else 1))
     return [next(found) if seen is None else seen for seen in listed]
-
-
-def _take_listed(job: JobHandle) -> JobStatus | KineticError | None:
-    seen, job._session.listed = job._session.listed, None
-    return None if seen == "no outcome" else seen
 
 
 def _active_statuses(jobs: Sequence[JobHandle], limit: OutageLimit) -> dict[str, JobStatus]:
@@ -367,23 +357,19 @@ def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
     )
 
 
-def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Outcome | None]]:
+_Shown = bytes | None | Literal["no outcome"]
+"""The outcome of a job in a list of a store; None if the list does not show its contents."""
+
+
+def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Shown]]:
     """Iterate over the ids of jobs that have a record, with record and outcome if a list shows them."""
     for folder, found in groupby(store.records(), key=lambda each: each[0].name.partition("/")[0]):
         names = JobObjects(folder)
         shown = {info.name: data for info, data in found}
         # Anybody who can write to the bucket can make objects with other names.
         if names.handle in shown and is_job_id(folder):
-            outcome = _Outcome(shown[names.outcome]) if names.outcome in shown else None
+            outcome: _Shown = shown.get(names.outcome, "no outcome")
             yield folder, shown[names.handle], outcome
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """The outcome of a job in a list of a store."""
-
-    data: bytes | None
-    """None if the list does not show its contents."""
 
 
 MOST_UNVERIFIED: Final = 16 << 20
@@ -412,7 +398,7 @@ def _listed_handle(
     budget: _MemoryBudget,
     verify: Callable[[bytes, str], None],
     job_id: str,
-    outcome: _Outcome | None,
+    outcome: _Shown,
     record: bytes | None = None,
 ) -> JobHandle | None:
     try:
@@ -427,12 +413,12 @@ def _listed_handle(
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None
-    if outcome is None:
+    if outcome == "no outcome":
         handle._session.listed = "no outcome"
-    elif outcome.data is not None:
+    elif outcome is not None:
         # An outcome that is not the job's is ignored.
         try:
-            handle._session.listed = listed_status(store, job_id, outcome.data, verify)
+            handle._session.listed = listed_status(store, job_id, outcome, verify)
         except SignatureError:
             pass
         except RecordError as error:
@@ -441,9 +427,9 @@ def _listed_handle(
 
 
 def _handle_from(store: Store, found: StoredRecord[JobRecord]) -> JobHandle:
-    # The store may have been moved since the record was written.
-    handle = replace(handle_of(found.record), bucket_name=str(store.location))
-    return with_record(handle, found.record, stored=found.data)
+    handle = handle_of(found.record, stored=found.data)
+    handle.bucket_name = str(store.location)  # It may have been moved since the record was written.
+    return handle
 
 
 def _may_exist(location: Location) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kinetic.backends.backend import Environment, Launch
 from kinetic.console import progress_beside
 from kinetic.errors import JobNotFoundError, KineticError, SubmitError
-from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.missing_modules import Project
 from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
@@ -210,7 +210,7 @@ def _start(
                 data=call.refs,
                 signing_key=None if services.key_signer is None else services.key_signer.key,
             )
-            handle = connected(handle_of(record), services, record=record)
+            handle = handle_of(record, services)
             handle._session.project = Project(call.plan.root)
             limited.backend.start(launch)
             # Check after the start, because clean-up removes the record before it looks for a resource.

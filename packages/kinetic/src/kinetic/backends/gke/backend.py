@@ -175,7 +175,11 @@ class ClusterBackend:
             ClusterError: The cluster cannot be reached, or would refuse the workload.
         """
         if data is not None:
-            return self._warnings_about(request, data)
+            found = [check_mount(data, self._store.location, self._cluster)] if data.fuse else []
+            if data.is_gcs:
+                region = self._region(request)
+                found.append(region_warning(bucket_of(data.path), region, self._limit))
+            return list(filter(None, found))
         check_request(request, self._store.location)
         images = self._images()
         images.check(request)
@@ -218,16 +222,7 @@ class ClusterBackend:
         buckets = dict.fromkeys(bucket_of(each) for each in places if each.startswith("gs://"))
         region = self._region(request)
         found += (region_warning(bucket, region, self._limit) for bucket in buckets)
-        return [warning for warning in found if warning is not None]
-
-    def _warnings_about(self, request: JobRequest, data: Data) -> Sequence[str]:
-        found: list[str | None] = []
-        if data.fuse:
-            found.append(check_mount(data, self._store.location, self._cluster))
-        if data.is_gcs:
-            region = self._region(request)
-            found.append(region_warning(bucket_of(data.path), region, self._limit))
-        return [warning for warning in found if warning is not None]
+        return list(filter(None, found))
 
     def _region(self, request: JobRequest) -> str | None:
         known = None if self._gke is None else self._gke.location

@@ -202,6 +202,7 @@ class LocalBackend:
             SubmitError: The job could not be started; nothing of it stays behind.
         """
         from kinetic.backends.local.launch import Staged, local_environment, start_supervisor
+        from kinetic.home.collection import is_due, start_collection
         from kinetic.home.detached import base_environment
 
         interpreter = local_environment(launch).interpreter
@@ -238,7 +239,11 @@ class LocalBackend:
                 place,
                 report_seconds=self._report_seconds,
             )
-        self._collect_garbage(environment)
+        try:
+            if is_due(self._home, time.time()):
+                start_collection(self._home, self._store, environment)
+        except OSError as error:
+            log.info("Old files could not be removed today: %s", error)
 
     @contextmanager
     def _translated(self, record: JobRecord) -> Iterator[None]:
@@ -253,15 +258,6 @@ class LocalBackend:
             raise SubmitError(
                 f"Job {record.job_id} could not be started on this machine: {error}.", hint=hint
             ) from error
-
-    def _collect_garbage(self, environment: Mapping[str, str]) -> None:
-        from kinetic.home.collection import is_due, start_collection
-
-        try:
-            if is_due(self._home, time.time()):
-                start_collection(self._home, self._store, environment)
-        except OSError as error:
-            log.info("Old files could not be removed today: %s", error)
 
     def observe(self, record: JobRecord) -> Observation:
         """Observe the job once, by its supervisor and the state that the supervisor wrote."""
