@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import LogLine
-from kinetic.console import Console, is_terminal, progress_beside, progress_text
+from kinetic.console import Console, progress_beside, progress_text
 from kinetic_payload.progress import Progress
 
 MARKUP = "[info] [/path] [red]x[/red] :smile: \x1b[31mred\x1b[0m"
@@ -172,15 +172,6 @@ def test_lines_of_several_threads_do_not_mix(a_console: Callable[..., Any]) -> N
     ]
 
 
-def test_closed_and_missing_streams_are_not_terminals() -> None:
-    closed = io.StringIO()
-    closed.close()
-
-    assert not is_terminal(None)
-    assert not is_terminal(closed)
-    Console(None, None, interactive=False).note("not printed")  # type: ignore[arg-type]
-
-
 # Progress of transfers
 
 
@@ -245,20 +236,6 @@ def test_a_transfer_after_the_log_began_is_shown_and_then_erased(
         shown = len(err.getvalue())
         console.line(LogLine("y"))
         assert len(err.getvalue()) == shown
-
-
-@pytest.mark.parametrize("interactive", [False, True])
-def test_progress_reported_after_the_end_is_not_shown(
-    interactive: bool, a_console: Callable[..., Any], clock: Clock
-) -> None:
-    console, _, err = a_console(interactive=interactive)
-
-    with console.progress("uploading data", 1) as advance:
-        pass
-    clock.now += 2.0
-    advance(1)
-
-    assert err.getvalue() == ""
 
 
 def test_transfers_of_one_kind_are_summed_and_the_first_kind_is_shown(clock: Clock) -> None:

@@ -3,9 +3,6 @@ import errno
 import hashlib
 import os
 import pickle
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,10 +10,8 @@ import pytest
 import kinetic
 from kinetic.data import Data, to_ref
 from kinetic.errors import DataError, InvalidRequestError
-from kinetic.settings.home import stat_cache
 from kinetic_payload.data import references
 from kinetic_payload.data.sources import parse_hf
-from kinetic_payload.project.hashing import hash_file
 
 
 @kinetic.run(accelerator="cpu", backend="local")
@@ -128,15 +123,6 @@ def test_broken_links_pipes_and_unreadable_files_are_refused(tmp_path):
             Data(str(tmp_path / "secret")).check()
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "x" * 300 + "/below", "x/" * 3000])
-def test_a_path_that_is_too_long_for_the_system_is_refused(tmp_path, name):
-    data = Data(f"{tmp_path}/{name}")
-
-    assert not data.is_dir
-    with pytest.raises(DataError, match=r"cannot be read: File name too long\.\nCheck the path"):
-        data.check()
-
-
 @pytest.mark.parametrize("uri", ["gs://my-bucket/x", "hf://imdb"])
 def test_remote_data_is_not_checked_and_has_neither_a_hash_nor_a_local_path(uri):
     data = Data(uri)
@@ -166,34 +152,6 @@ def test_the_hash_covers_names_and_contents_but_not_times(tmp_path):
     assert Data(str(file.parent)).content_hash() != of_tree
 
 
-def test_processes_that_hash_at_the_same_time_agree_and_share_a_cache(tmp_path):
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    for n in range(50):
-        (tree / str(n)).write_bytes(bytes([n]) * 1000)
-    # A file that was written just now may change again, so it is not cached.
-    while not all(hash_file(path, path.name).lasting for path in tree.iterdir()):
-        time.sleep(0.02)  # noqa: TID251
-    code = f"from kinetic.data import Data; print(Data({str(tree)!r}).content_hash())"
-    at_once = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-
-    hashes = {process.communicate()[0].strip() for process in at_once}
-
-    assert hashes == {Data(str(tree)).content_hash()}
-    cache = stat_cache(tmp_path / "kinetic-home", tree)
-    assert all(cache.get(path.name, path.stat()) for path in tree.iterdir())
-
-
-def test_data_can_be_hashed_although_the_profiles_file_is_broken(tmp_path, monkeypatch):
-    (tmp_path / "profiles.json").write_text("{")
-    monkeypatch.setenv("KINETIC_PROFILES_FILE", str(tmp_path / "profiles.json"))
-
-    assert len(Data(str(tmp_path / "profiles.json")).content_hash()) == 64
-
-
 def test_data_is_compared_by_identity_which_copies_keep():
     one, other = Data("/x"), Data("/x")
 
@@ -219,21 +177,6 @@ def test_data_made_inside_a_job_resolves_nothing_and_its_use_is_an_error(monkeyp
             use(data)
         assert "Data('./digits', fuse=True) was not shipped with this call" in str(raised.value)
         assert "Pass it as an argument or in volumes" in str(raised.value)
-
-
-def test_data_can_be_made_inside_a_job_whose_working_directory_is_gone(tmp_path):
-    code = (
-        "import os; os.mkdir('x'); os.chdir('x'); os.rmdir('../x')\n"
-        "from kinetic.data import Data; print(Data('./digits', hf_trust_remote_code=True))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"KINETIC_JOB_ID": "job"},  # noqa: TID251
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == "Data('./digits', hf_trust_remote_code=True)\n", done.stderr
 
 
 @pytest.mark.parametrize(

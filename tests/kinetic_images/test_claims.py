@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Self
 
 import pytest
 
 from kinetic_images.claims import Claims
 from kinetic_payload.errors import StoreUnavailableError
 from kinetic_payload.stores.gcs import GcsStore
-from kinetic_payload.stores.outages import current_limit
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import ObjectInfo
 from kinetic_payload.testing.memory_store import MemoryStore
 from kinetic_payload.threads import Executor, pause
@@ -83,14 +84,17 @@ def test_a_claim_is_renewed_while_it_is_held_even_if_responses_are_lost(lost: bo
 
 
 def test_a_bucket_that_is_down_delays_neither_renewals_nor_the_end_for_long() -> None:
-    limits: list[float | None] = []
+    limits: list[float] = []
 
     def down(_: str) -> None:
-        limit = current_limit()
-        limits.append(None if limit is None else limit.seconds)
         raise StoreUnavailableError("It is down.")
 
-    store = Unreliable(down)
+    class Limited(Unreliable):
+        def limited(self, limit: OutageLimit) -> Self:
+            limits.append(limit.seconds)
+            return self
+
+    store = Limited(down)
     with Claims(store, "me@here").held(NAME, done=never, waiting=print):
         pass
 

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 

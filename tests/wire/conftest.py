@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import cloudpickle
 import pytest
@@ -187,6 +187,9 @@ class RecordingBackend:
 
     started: list[JobRecord] = field(default_factory=list)
     name = "recording"
+
+    def limited(self, _: object) -> Self:
+        return self
 
     def check(self, *_: object) -> tuple[str, ...]:
         return ()

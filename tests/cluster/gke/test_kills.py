@@ -249,10 +249,10 @@ def remove_after_an_hour(project: Any) -> None:
     """Do what a list of jobs does an hour later."""
     cluster = ApiServer(project.bed.access(project.namespace))
     store = parse_location(project.variables["KINETIC_STORE"])
-    left = Workloads(cluster, Observer(cluster, FakeStore(), None), store, reported=set())
+    left = Workloads(cluster, store, reported=set())
     earlier = (datetime.now(UTC) - timedelta(seconds=LEFT_AGE + 60)).isoformat()
     old = [
         {**each, "metadata": {**each["metadata"], "creationTimestamp": earlier}}
         for each in left.find()
     ]
-    left.remove(old, time.time())
+    left.remove(old, Observer(cluster, FakeStore(), None), time.time())

@@ -8,9 +8,9 @@ import pytest
 
 from kinetic.errors import JobNotFoundError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.testing import eventually
-from kinetic_servers.fakes import FakeServices
+from kinetic_servers.fakes import FakeServices, connected
 from kinetic_servers.launches import job_ids_of
 
 

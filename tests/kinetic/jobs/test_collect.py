@@ -21,14 +21,12 @@ import pytest
 from kinetic.backends.backend import Ending, Observation
 from kinetic.errors import (
     CredentialsError,
-    FutureRecordError,
     IntegrityError,
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
     KineticError,
     LoginRequiredError,
-    ObjectNotFoundError,
     RecordError,
     RemoteError,
     ResultTimeoutError,
@@ -236,6 +234,8 @@ def test_the_wait_lasts_until_the_end_and_reports_each_status_once(
 
     assert result(job, services, on_status_change=seen.append) == 42
     assert seen == [JobStatus.PENDING, JobStatus.RUNNING, JobStatus.SUCCEEDED]
+    # An outage hides neither the deadline nor the end of a job of this machine.
+    assert services.journal.of("limited *")[0] == "limited 10"
 
 
 def test_an_error_of_a_status_callback_is_logged_and_the_result_returned(
@@ -383,25 +383,6 @@ def test_an_outage_while_the_result_is_fetched_is_reported_once_and_paused_for(
     assert len(services.journal.of("read *attempt*")) < 10
 
 
-def test_an_outage_while_a_missing_object_is_explained_does_not_end_the_wait(
-    services: FakeServices, job: JobRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    services.backend.returns(job.job_id, LARGE)
-    stat = services.store.stat
-
-    def away_once(name: str) -> Any:
-        monkeypatch.setattr(services.store, "stat", stat)
-        raise StoreUnavailableError("Nobody answers.")
-
-    def missing_once() -> None:
-        monkeypatch.setattr(services.store, "stat", away_once)
-        raise ObjectNotFoundError("It is not listed yet.")
-
-    services.journal.before("read *attempt*", missing_once)
-
-    assert result(job, services, timeout=30, warn=lambda _: None) == LARGE
-
-
 class Cluster(FakeBackend):
     """A backend that is reached over a network."""
 
@@ -432,19 +413,6 @@ def test_the_wait_outlasts_an_unreachable_backend_until_its_timeout(remote: Fake
     with pytest.raises(ResultTimeoutError, match="The cluster is not reached"):
         result(lost, remote, timeout=1)
     assert find_outcome(remote.store, "lost") is None
-
-
-def test_an_unreachable_watch_is_reported_once_and_paused_for(remote: FakeServices) -> None:
-    job, warnings = remote.job(), list[str]()
-    remote.journal.before("wait *", *[AWAY] * 1000)
-    # Asked at the first look; and again when the time is up.
-    remote.journal.before("explain *", lambda: None, *[AWAY] * 1000)
-
-    with pytest.raises(ResultTimeoutError, match="is still PENDING"):
-        result(job, remote, timeout=2, warn=warnings.append)
-
-    assert len(remote.journal.of("wait *")) < 10
-    assert len(warnings) == 1
 
 
 @pytest.mark.parametrize("place", ["observe *", "wait *", "read */outcome.json"])
@@ -665,22 +633,15 @@ def test_a_success_with_a_missing_part_is_damaged_and_not_failed(
         result(job, services)
 
 
-@pytest.mark.parametrize(
-    ("data", "kind"), [(b'{"version": 99}', FutureRecordError), (b'{"job_id": 1}', RecordError)]
-)
-def test_an_unreadable_report_is_named(
-    services: FakeServices, job: JobRecord, data: bytes, kind: type[RecordError]
-) -> None:
+def test_an_unreadable_report_is_named(services: FakeServices, job: JobRecord) -> None:
     names = JobObjects(job.job_id)
-    services.store.write(names.host_outcome(1, 0), data)
-    digest = hashlib.sha256(data).hexdigest()
+    services.store.write(names.host_outcome(1, 0), b"{}")
+    digest = hashlib.sha256(b"{}").hexdigest()
     outcome = Outcome(job_id=job.job_id, status="succeeded", attempt=1, host=0, digest=digest)
     services.store.write(names.outcome, encode(outcome))
 
-    with pytest.raises(RecordError, match=r"host-0\.json") as caught:
+    with pytest.raises(RecordError, match=r"host-0\.json"):
         result(job, services)
-
-    assert type(caught.value) is kind
 
 
 def test_a_record_of_another_user_is_refused_before_the_wait_unless_the_bucket_is_trusted(
@@ -694,30 +655,6 @@ def test_a_record_of_another_user_is_refused_before_the_wait_unless_the_bucket_i
     trusting = stranger_to(bucket, tmp_path, trusting=lambda: True)
     assert result(job, trusting, stored=read(job, bucket)) == 42
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_cancellation_counts_only_with_the_jobs_key(bucket: FakeServices, tmp_path: Path) -> None:
-    job = bucket.job()
-    bucket.backend.dies(job.job_id, "It was killed.")
-    forged = failed_report(job.job_id)
-    report(bucket.store, forged, status="cancelled")
-
-    for services in (bucket, stranger_to(bucket, tmp_path)):
-        with pytest.raises(SignatureError):
-            result(job, services, stored=read(job, bucket))
-    bucket.store.delete(JobObjects(job.job_id).outcome)
-    report(bucket.store, forged, status="cancelled", key_signer=bucket.key_signer)
-    with pytest.raises(JobCancelledError):
-        result(job, bucket, stored=read(job, bucket))
-
-
-def test_the_outcome_that_a_client_writes_is_signed(bucket: FakeServices) -> None:
-    job = bucket.job()
-    bucket.backend.dies(job.job_id, "It was killed.")
-
-    for _ in range(2):
-        with pytest.raises(JobFailedError, match="It was killed"):
-            result(job, bucket)
 
 
 FORGERIES = {

@@ -18,7 +18,7 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in, statuses_of
-from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.records import write_outcome
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import JobObjects
@@ -26,7 +26,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.store import Store
-from kinetic_servers.fakes import FakeServices, FakeStore, a_record, report_value
+from kinetic_servers.fakes import FakeServices, FakeStore, a_record, connected, report_value
 
 JOB = a_record().job_id
 ODD = (
@@ -279,7 +279,9 @@ def test_records_in_a_bucket_are_read_in_parallel_and_once() -> None:
 def listed(services: FakeServices) -> list[JobHandle]:
     """Return the jobs that a list of the store shows, by their ids."""
     jobs = jobs_in(services.store, verify=services.verify)
-    return sorted((connected(job, services) for job in jobs), key=lambda job: job.job_id)
+    for job in jobs:
+        job._session.services = services
+    return sorted(jobs, key=lambda job: job.job_id)
 
 
 def test_statuses_of_running_jobs_take_one_list_of_their_backend() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kinetic.errors import JobFailedError
-from kinetic.jobs.fetch import annotated, failure_without_exception
+from kinetic.jobs.fetch import annotated
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import Outcome
 
@@ -22,17 +21,6 @@ HOST = HostOutcome(
     error=ErrorInfo(type="users.Odd", message="7", traceback="Traceback …\nusers.Odd: 7\n"),
     warnings=("Another Python.",),
 )
-
-
-def test_a_failure_has_a_reason_the_jobs_id_and_the_command_for_its_log() -> None:
-    error = failure_without_exception(FAILED, HOST)
-
-    assert isinstance(error, JobFailedError)
-    assert error.job_id == "j"
-    assert "kinetic jobs logs j" in (error.hint or "")
-    assert "failed in attempt 2: It failed." in error.message
-    assert "Odd: 7" in failure_without_exception(replace(FAILED, message=""), HOST).message
-    assert "No reason" in failure_without_exception(replace(FAILED, message=""), None).message
 
 
 def test_notes_tell_where_it_happened_once_however_often_the_error_is_raised() -> None:

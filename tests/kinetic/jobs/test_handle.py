@@ -21,16 +21,14 @@ from kinetic.errors import (
 )
 from kinetic.job_status import JobStatus
 from kinetic.jobs.collect import collect
-from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.outages import WaitStopped
 from kinetic.jobs.records import find_record
-from kinetic.jobs.services import LOOK
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.layout import INLINE_LIMIT, JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.store import FolderStore
-from kinetic_payload.stores.outages import current_limit
-from kinetic_servers.fakes import FakeServices, a_record, raising, report_value
+from kinetic_servers.fakes import FakeServices, a_record, connected, raising, report_value
 from kinetic_servers.launches import job_ids_of
 
 HANDLE = handle_of(a_record())
@@ -45,16 +43,9 @@ def job(services: FakeServices) -> JobHandle:
 def test_a_look_gives_up_after_ten_seconds(
     services: FakeServices, job: JobHandle, ask: Callable[[JobHandle], object]
 ) -> None:
-    limits: list[float | None] = []
-
-    def note() -> None:
-        limit = current_limit()
-        limits.append(limit.seconds if limit else None)
-
-    services.journal.before("observe *", note)
     ask(job)
 
-    assert limits == [LOOK] == [10.0]
+    assert services.journal.of("limited *") == ["limited 10"]
 
 
 # What a handle is

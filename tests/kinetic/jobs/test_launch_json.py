@@ -44,15 +44,14 @@ THEIRS = """\
 """
 
 
-def test_it_is_added_after_the_others_and_comments_stay_in_place() -> None:
+def test_it_is_added_before_the_others_and_comments_stay_in_place() -> None:
     after = with_configuration(THEIRS, OURS)
 
-    above, last, below = THEIRS.partition('{"name": "Last"}')
-    comments, end, rest = below.partition("\n    ]")
-    assert after.startswith(f"{above}{last},{comments}\n        {{")
-    assert after.endswith(f"        }}{end}{rest}")
+    above, bracket, below = THEIRS.partition('"configurations": [')
+    assert after.startswith(f"{above}{bracket}\n        {{")
+    assert after.endswith(f"        }},{below}")
     names = [one["name"] for one in parsed(after.replace("// b", "b"))["configurations"]]
-    assert names == ['Server "a" b', "Last", "Kinetic job"]
+    assert names == ["Kinetic job", 'Server "a" b', "Last"]
 
 
 def test_it_replaces_only_itself() -> None:
@@ -74,6 +73,7 @@ def test_it_replaces_only_itself() -> None:
         '{"configurations": []}',
         '{"configurations": [ ] // none\n}',
         '{"configurations": [{},]}',
+        '{"compounds": [{"configurations": ["a"]}], "configurations": [{}]}',
         '{"configurations": [{"name": 1}, {"name": null}, 7]}',
         '{"configurations": [\n  {}, // one\n  // end\n]}\n// end',
         '{\r\n  "configurations": [\r\n    {}\r\n  ]\r\n}\r\n',
@@ -84,7 +84,7 @@ def test_the_rest_of_the_file_stays(before: str) -> None:
 
     now = parsed(with_configuration(before, OURS))
 
-    assert now.pop("configurations") == [*was.pop("configurations", []), OURS]
+    assert now.pop("configurations") == [OURS, *was.pop("configurations", [])]
     assert now == was
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kinetic.backends.backend import Ending, Observation
 from kinetic.job_status import JobStatus
-from kinetic.jobs.outcome import JobOutcome, deciding_host, outcome_of_vanished
+from kinetic.jobs.outcome import deciding_host, outcome_of_vanished
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.outcome import Outcome
@@ -77,15 +77,9 @@ def test_a_resource_that_succeeded_without_reports_means_that_they_were_removed(
     assert "report was removed" in vanished(status=JobStatus.SUCCEEDED).message
 
 
-def test_reports_are_found_by_the_attempt_and_host_that_the_outcome_names() -> None:
-    first, other, decides = (
-        a_report("j", attempt=1, host=1),
-        a_report("j", attempt=2, host=0),
-        a_report("j", attempt=2, host=1),
-    )
+def test_the_deciding_report_is_that_of_the_attempt_and_host_in_the_outcome() -> None:
+    reports = [a_report("j", attempt=n, host=host) for n, host in ((1, 1), (2, 0), (2, 1))]
     final = Outcome(job_id="j", status="failed", attempt=2, host=1)
 
-    assert deciding_host(final, [first, other, decides]) is decides
-    assert deciding_host(final, [first, other]) is None
-    outcome = JobOutcome("j", JobStatus.FAILED, "", final, (first, other, decides))
-    assert outcome.attempts == {1: (first,), 2: (other, decides)}
+    assert deciding_host(final, reports) is reports[2]
+    assert deciding_host(final, reports[:2]) is None

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from kinetic.errors import InvalidRequestError
-from kinetic.jobs import port_forwarder
 from kinetic.jobs.port_forwarder import listen
 
 
@@ -21,14 +17,3 @@ def test_it_listens_on_the_loopback_interface_and_names_a_port_that_cannot_be_us
     assert "--port" in refused.value.hint
     with pytest.raises(InvalidRequestError, match=r"Port 65536 .*no such port"):
         listen(65536)
-
-
-def test_without_an_order_it_ends_at_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", port_forwarder.__name__],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

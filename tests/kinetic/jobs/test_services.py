@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kinetic.errors import ConfigurationError, InvalidRequestError, SignatureError
+from kinetic.errors import ConfigurationError, SignatureError
 from kinetic.jobs.services import connect, jobs_location
 from kinetic.settings.settings import Settings, resolve
 from kinetic.target import Target
@@ -43,17 +43,6 @@ def test_without_a_store_or_a_project_the_bucket_of_a_cluster_is_unknown() -> No
     with pytest.raises(ConfigurationError, match="neither a store nor a project") as caught:
         jobs_location(settings, "gke")
     assert "KINETIC_STORE" in str(caught.value)
-
-
-@pytest.mark.parametrize("backend", ["gke", "pathways", "slurm", ""])
-def test_an_unknown_backend_is_refused(tmp_path: Path, backend: str) -> None:
-    with pytest.raises(InvalidRequestError, match=repr(backend)) as caught:
-        connect(
-            backend, Target(), Location("folder", str(tmp_path / "store")), settings_of(tmp_path)
-        )
-
-    assert "KINETIC_BACKEND=local" in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_records_are_signed_in_a_bucket_unless_it_is_trusted_and_not_in_a_folder(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ from kinetic.errors import FutureRecordError, RecordError, StoreError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import failure_without_exception
 from kinetic.jobs.logs import log_lines
-from kinetic.jobs.records import find_outcome, find_record, read_reports, write_outcome
+from kinetic.jobs.records import find_outcome, read_reports, write_outcome
 from kinetic.jobs.status import job_outcome, look
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
@@ -137,15 +136,6 @@ def test_an_unreadable_outcome_is_an_error_that_names_it(
     assert type(caught.value) is kind
 
 
-def test_keys_of_a_newer_writer_of_the_same_format_are_ignored(services: FakeServices) -> None:
-    job = services.job()
-    written = json.loads(encode(job)) | {"colour": "blue"}
-    services.store.write(JobObjects(job.job_id).handle, json.dumps(written).encode())
-
-    assert find_record(services.store, job.job_id).record == job
-    assert find_record(services.store, "another") is None
-
-
 def test_reports_come_in_order_of_attempt_and_host_without_those_that_cannot_be_read(
     services: FakeServices,
 ) -> None:
@@ -222,20 +212,6 @@ def test_an_attempt_without_a_report_has_ended_if_a_later_one_began(
     silent = "Attempt 1 ended without a report, as after SIGKILL or the loss of its machine."
     assert (second.message, second.attempts) == (silent, {1: (), 2: ()})
     assert job_outcome(job, services).message == silent
-
-
-def test_an_attempt_that_was_stopped_while_it_waited_for_a_host_was_preempted(
-    services: FakeServices,
-) -> None:
-    job = services.job(hosts=2)
-    services.backend.runs(job.job_id)
-    ended = {"succeeded": False, "reason": "terminated", "exit_code": 143, "phase": "claim"}
-    leader = a_report(job.job_id, **ended, message="SIGTERM came.")  # type: ignore[arg-type]
-    services.store.write(JobObjects(job.job_id).host_outcome(1, 0), encode(leader))
-
-    message = job_outcome(job, services).message
-
-    assert message == "Attempt 1 was preempted or stopped: SIGTERM came."
 
 
 @pytest.mark.parametrize(("hosts", "shown"), [(1, "hello"), (2, "[host 1] hello")])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import subprocess
@@ -12,6 +11,8 @@ import pytest
 
 from kinetic.errors import ConfigurationError, KineticError, SignatureError
 from kinetic.settings.keys import KeyFile, KeySigner
+from kinetic_payload.files.locks import locked
+from kinetic_payload.files.private import write_private
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.signing import KEY_SIZE
 from kinetic_servers.fakes import a_record
@@ -28,7 +29,7 @@ def test_the_key_of_a_home_is_made_once_and_is_private(tmp_path: Path) -> None:
     assert KeyFile(home).ensure() == key
     assert KeyFile(home).path.read_bytes() == key.hex().encode() + b"\n"
     assert stat.S_IMODE(KeyFile(home).path.stat().st_mode) == 0o600
-    assert [path.name for path in home.iterdir()] == ["key"]
+    assert sorted(path.name for path in home.iterdir()) == [".key.lock", "key"]
     assert KeyFile(tmp_path / "another").ensure() != key
 
 
@@ -74,33 +75,16 @@ def test_processes_that_start_together_get_the_same_key(tmp_path: Path) -> None:
     assert keys == {KeyFile(tmp_path / "home").ensure().hex()}
 
 
-def test_the_key_is_made_once_on_a_file_system_without_links(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    together, renamed, keys = threading.Barrier(2), [], []
-    rename = Path.rename
-
-    def no_link(*paths: Path) -> None:
-        together.wait(60)
-        raise OSError(errno.EPERM, "Not permitted")
-
-    def slow_rename(self: Path, target: Path) -> None:
-        renamed.append(target)
-        threading.Event().wait(0.2)  # Time for another one to find that there is no key.
-        rename(self, target)
-
-    monkeypatch.setattr(os, "link", no_link)
-    monkeypatch.setattr(Path, "rename", slow_rename)
-    threads = [
-        threading.Thread(target=lambda: keys.append(KeyFile(tmp_path).ensure())) for _ in "ab"
-    ]
-    for thread in threads:
+def test_a_key_that_another_process_makes_meanwhile_is_used(tmp_path: Path) -> None:
+    theirs, found = b"k" * KEY_SIZE, list[bytes]()
+    with locked(str(tmp_path / ".key.lock")):
+        thread = threading.Thread(target=lambda: found.append(KeyFile(tmp_path).ensure()))
         thread.start()
-    for thread in threads:
-        thread.join()
+        threading.Event().wait(0.5)  # Time to find that there is no key.
+        write_private(KeyFile(tmp_path).path, theirs.hex().encode() + b"\n")
+    thread.join()
 
-    assert renamed == [KeyFile(tmp_path).path]
-    assert keys == [KeyFile(tmp_path).ensure()] * 2
+    assert found == [theirs]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import stat
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,7 @@ from kinetic.settings.profiles import (
     Profile,
     create_profile,
     read_profiles,
-    remove_profile,
     unset_profile,
-    use_profile,
 )
 
 
@@ -44,27 +41,6 @@ def test_the_first_profile_becomes_current_and_the_second_does_not(path: Path) -
             "two": {"project": "p", "zone": "z", "cluster": "c", "backend": "gke"},
         },
     }
-
-
-def test_use_unset_and_remove_change_the_current_profile(path: Path) -> None:
-    create_profile(path, a_profile("one"))
-    create_profile(path, a_profile("two"))
-
-    assert use_profile(path, "two").active == a_profile("two")
-    assert unset_profile(path).active is None
-    use_profile(path, "two")
-    after = remove_profile(path, "two")
-
-    assert after.current is None
-    assert list(after.profiles) == ["one"]
-
-
-@pytest.mark.parametrize("change", [use_profile, remove_profile])
-def test_a_missing_profile_is_refused_with_similar_names(path: Path, change) -> None:
-    create_profile(path, a_profile("staging"))
-
-    with pytest.raises(ConfigurationError, match="'staging'"):
-        change(path, "stagin")
 
 
 @pytest.mark.parametrize("name", ["", "-a", "_a", "a b", "a/b", "ü", "a" * 65, "a\n"])
@@ -165,18 +141,3 @@ def test_profiles_created_by_several_processes_are_all_kept(path: Path) -> None:
 
     assert [writer.wait() for writer in writers] == [0, 0, 0]
     assert len(read_profiles(path).profiles) == 15
-
-
-def test_profiles_created_by_several_threads_are_all_kept(tmp_path: Path) -> None:
-    # Two names of one file are one file.
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-
-    def create(number: int) -> None:
-        folder = tmp_path / ("real" if number % 2 else "link")
-        create_profile(folder / "profiles.json", Profile(f"p{number}", {"backend": "local"}))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(create, range(40)))
-
-    assert len(read_profiles(tmp_path / "real" / "profiles.json").profiles) == 40

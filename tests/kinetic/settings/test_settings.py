@@ -133,18 +133,6 @@ def test_a_profiles_file_that_cannot_be_read_or_is_broken_is_an_error(tmp_path: 
         resolved(tmp_path)
 
 
-def test_settings_can_be_resolved_from_the_environment_of_this_process(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("KINETIC_HOME", str(tmp_path))
-    monkeypatch.setenv("KINETIC_BACKEND", "local")
-
-    settings = Settings.from_environment(zone="here", project=None)
-
-    assert settings.backend.source == "KINETIC_BACKEND"
-    assert settings.zone.source == "argument"
-
-
 def test_settings_and_profiles_with_pod_overrides_are_hashable(tmp_path: Path) -> None:
     given = {"pod_overrides": {"nodeSelector": {"a": "b"}}}
     first, same = (resolve(given, environ={}, user_home=tmp_path) for _ in range(2))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -16,6 +17,7 @@ from kinetic.submit.request import JobRequest
 from kinetic_payload.data.sources import GcsSource
 from kinetic_payload.errors import CredentialsError
 from kinetic_payload.stores.gcs import BucketObject
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_runner.data.huggingface import why_unusable
 from kinetic_runner.data.mounts import why_not_read_only
 from kinetic_servers.fakes import a_request
@@ -29,6 +31,9 @@ class ABucket:
 
     def __init__(self, refusal: Exception | None = None) -> None:
         self.refusal = refusal
+
+    def limited(self, limit: OutageLimit) -> Self:
+        return self
 
     def _check(self) -> None:
         if self.refusal is not None:
@@ -58,7 +63,7 @@ def check(data: Data, worker: JobRequest, bucket: ABucket | None = None) -> list
         return bucket
 
     warnings: list[str] = []
-    check_data(data, worker, warn=warnings.append, open_bucket=open_bucket)
+    check_data(data, worker, OutageLimit(1), warn=warnings.append, open_bucket=open_bucket)
     return warnings
 
 

@@ -108,6 +108,7 @@ def test_a_job_is_stored_then_recorded_then_started(user: User, services: FakeSe
     steps = [step.replace(handle.job_id, "JOB") for step in services.journal.of("[ws][rt][ia]*")]
     assert steps[0].startswith("write contexts/")
     assert steps[1:] == ["write JOB/payload.pkl", "write JOB/handle.json", "start JOB"]
+    assert services.journal.of("limited *") == ["limited 50"]
     assert handle.status() is JobStatus.PENDING
     services.backend.returns(handle.job_id, 42)
     assert handle.result() == 42
@@ -288,6 +289,7 @@ def test_objects_are_removed_newest_first(user: User, services: FakeServices) ->
     with pytest.raises(SubmitError):
         user.submit(services)
 
+    assert services.journal.of("limited *") == ["limited 50", "limited 10"]
     steps = services.journal.of("remove *", "delete *")
     assert steps[0].startswith("remove cpu-")
     # The backend wrote the outcome when it stopped the job.

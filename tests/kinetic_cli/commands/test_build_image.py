@@ -7,7 +7,6 @@ import importlib.metadata
 import json
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -145,29 +144,6 @@ def test_a_category_that_fails_does_not_prevent_the_others(world: World) -> None
     assert "cuda12" in rows["gpu"]["error"]
     repository = world.registry.repository(f"{world.repository}/base-gpu")
     assert repository.digest(kinetic.__version__) is None
-
-
-def test_a_folder_that_cannot_be_written_is_an_error_of_each_image(world: World) -> None:
-    (world.folder / "kinetic").write_text("a file, and no folder")
-
-    ran = world.build("--json")
-
-    rows = json.loads(ran.stdout)["images"]
-    assert ran.exit_code == 1
-    assert [row["status"] for row in rows] == ["failed"] * 3
-    assert all(str(world.folder / "kinetic") in row["error"] for row in rows)
-
-
-def test_a_long_download_is_reported(world: World) -> None:
-    def hold_wheels() -> None:
-        if world.index.requests[-1][1].endswith(".whl"):
-            time.sleep(1.1)  # noqa: TID251 - shorter downloads are not reported
-
-    world.index.on_request = hold_wheels
-
-    ran = world.build("--category", "cpu")
-
-    assert "[cpu] downloading packages" in ran.stderr, ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -340,22 +316,6 @@ def test_requirements_that_a_job_would_be_refused_for_are_refused(cluster: Clust
     assert ran.exit_code == 1
     assert f"{cluster.root}/requirements.txt:1: alpha>=9" in ran.stderr
     assert "There is no" in cluster.build(str(cluster.root / "none")).stderr
-
-
-def test_a_wheel_at_a_signed_address_becomes_a_layer(cluster: Cluster) -> None:
-    world = cluster.world
-    file = "beta-1.0-py3-none-any.whl"
-    write_wheel(world.folder / file, "beta", "1.0")
-    signed = world.index.add(f"/signed/{file}?signature=s3cr3t", (world.folder / file).read_bytes())
-    (cluster.root / "requirements.txt").write_text(f"beta @ {signed}\n")
-
-    built = cluster.build(str(cluster.root))
-
-    assert built.exit_code == 0, built.stderr
-    assert "Building" in built.stderr
-    kept = b"".join(path.read_bytes() for path in world.folder.rglob("*.json"))
-    assert "s3cr3t" not in built.output
-    assert b"s3cr3t" not in kept
 
 
 def test_the_environment_of_a_project_is_made_for_the_local_backend(

@@ -21,13 +21,13 @@ from kinetic.errors import (
     StoreError,
 )
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.outcome import JobOutcome
 from kinetic_cli.app import App
 from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
-from kinetic_servers.fakes import FakeServices
+from kinetic_servers.fakes import FakeServices, connected
 from kinetic_servers.stub_jobs import StubApp, StubJob, a_job, run
 
 Jobs = Callable[..., Result]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-
-from kinetic_payload.stores.outages import OutageLimit, current_limit, limited
-from kinetic_payload.threads import parallel_map
+from kinetic_payload.stores.outages import OutageLimit
 
 
 class Clock:
@@ -51,16 +48,3 @@ def test_a_failure_is_reported_after_a_while_unless_a_request_succeeds_before() 
         fail(now)
 
     assert reports == ["at 13", "at 73"]
-
-
-def test_the_limit_of_an_operation_is_that_of_its_threads_and_of_no_others() -> None:
-    limit, seen = OutageLimit(1), list[object]()
-
-    with limited(limit):
-        parallel_map(lambda _: seen.append(current_limit()), range(4), threads=2)
-        other = threading.Thread(target=lambda: seen.append(current_limit()))
-        other.start()
-        other.join()
-
-    assert seen == [limit] * 4 + [None]
-    assert current_limit() is None

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, StoreError
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import ABSENT, Store
 from kinetic_payload.threads import Stopped, check_wanted, finishing, stoppable
 
@@ -69,13 +69,13 @@ class Claims:
         if renewal.is_alive():
             return
         # Also after Ctrl-C, which stops this thread's work: otherwise others would wait for the expiry.
-        limit = OutageLimit(_RELEASE_SECONDS, quiet=inf)
-        with finishing(_RELEASE_SECONDS), limited(limit), suppress(StoreError, Stopped):
+        store = self.store.limited(OutageLimit(_RELEASE_SECONDS, quiet=inf))
+        with finishing(_RELEASE_SECONDS), suppress(StoreError, Stopped):
             try:
-                self.store.delete(name, if_generation=mine.generation)
+                store.delete(name, if_generation=mine.generation)
             except PreconditionFailedError:
-                if self._is_still(name, mine):
-                    self.store.delete(name, if_generation=mine.generation)
+                if mine.is_still(name, store):
+                    store.delete(name, if_generation=mine.generation)
 
     def _acquired(
         self, name: str, done: Callable[[], bool], waiting: Callable[[str], None]
@@ -115,33 +115,33 @@ class Claims:
     def _renew(self, name: str, mine: _Claim, stop: threading.Event) -> None:
         every = min(_RENEW_SECONDS, self.expiry / 4)
         while not stop.wait(every):
-            limit = OutageLimit(every, quiet=inf)
+            store = self.store.limited(OutageLimit(every, quiet=inf))
             try:
-                with stoppable(stop.is_set), limited(limit):
+                with stoppable(stop.is_set):
                     try:
-                        info = self.store.write(name, mine.content, if_generation=mine.generation)
+                        info = store.write(name, mine.content, if_generation=mine.generation)
                         mine.generation = info.generation
                     except PreconditionFailedError:
-                        if not self._is_still(name, mine):
+                        if not mine.is_still(name, store):
                             return  # It expired, and another process has taken it.
             except Stopped:
                 return
             except StoreError:
                 continue  # Try again: an outage may be shorter than the expiry.
 
-    def _is_still(self, name: str, mine: _Claim) -> bool:
-        """Return whether the claim is ours, and note its generation: the response to a renewal may be lost."""
-        found = self.store.stat(name)
-        try:
-            ours = found is not None and self.store.read(name) == mine.content
-        except ObjectNotFoundError:
-            return False
-        if found is not None and ours:
-            mine.generation = found.generation
-        return ours
-
 
 @dataclass
 class _Claim:
     content: bytes
     generation: int
+
+    def is_still(self, name: str, store: Store) -> bool:
+        """Return whether it is there, and note its generation: the response to a renewal may be lost."""
+        found = store.stat(name)
+        try:
+            ours = found is not None and store.read(name) == self.content
+        except ObjectNotFoundError:
+            return False
+        if found is not None and ours:
+            self.generation = found.generation
+        return ours

@@ -48,7 +48,7 @@ from kinetic_images.resolutions import resolve_on
 from kinetic_images.targets import Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
 from kinetic_payload.layout import build_claim, build_record
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.threads import Stopped
 
 _FORMAT: Final = 1
@@ -328,7 +328,7 @@ def _build(
     request: ImageRequest, recipe: Recipe, image: str, builder: Builder, services: ImageServices
 ) -> str:
     log: deque[str] = deque(maxlen=_LOG_LINES)
-    shared, name = services.shared, partial(build_record, recipe.tag)
+    name = partial(build_record, recipe.tag)
 
     def line(text: str) -> None:
         log.append(text)
@@ -338,8 +338,9 @@ def _build(
     line(f"Building {image} with {len(recipe.packages)} packages ({builder.name}).")
 
     def keep(error: str) -> None:
-        if shared is None:
+        if services.shared is None:
             return
+        store = services.shared.store.limited(OutageLimit(_RECORD_SECONDS, quiet=inf))
         record = {
             "image": image,
             "by": who_am_i(),
@@ -352,10 +353,10 @@ def _build(
             "error": error,
         }
         # Who built the image, from what, and the log, beside the lock; the image does not depend on it.
-        with limited(OutageLimit(_RECORD_SECONDS, quiet=inf)), suppress(StoreError):
-            shared.offer(name("build.json"), record, replace=True)
-            shared.store.write(name("log.txt"), "\n".join([*log, ""]).encode())
-            shared.store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
+        with suppress(StoreError):
+            replace(services.shared, store=store).offer(name("build.json"), record, replace=True)
+            store.write(name("log.txt"), "\n".join([*log, ""]).encode())
+            store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
 
     try:
         digest = builder.build(recipe, image, replace(services.reports, line=line))

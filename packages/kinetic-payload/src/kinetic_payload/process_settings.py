@@ -24,6 +24,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from kinetic_payload.files.private import make_folder, write_private
+
 _OF_THE_MACHINE: Final = re.compile(
     "backend|cache|collectives|cpu|cross_host|cuda|device|distributed|dump|gpu|mock|oneapi|pjrt|"
     "platform|preemption|recoverability|rocm|topology|transfer_guard|xla",
@@ -66,10 +68,8 @@ def jax_defaults(environ: Mapping[str, str], cache: Path) -> dict[str, str] | No
     except (OSError, ValueError, subprocess.SubprocessError):
         return None  # An application that embeds Python, for instance
     with suppress(OSError):
-        cache.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(found))
-        part.replace(kept)
+        make_folder(cache)
+        write_private(kept, json.dumps(found).encode())
     return found
 
 

@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from functools import partial
 from math import inf
 from operator import length_hint
@@ -217,8 +216,7 @@ class Executor:
         if self._most <= 1:
             future.run(call)
             return future
-        run = partial(copy_context().run, self._run, future, call, _thread.stops)
-        self._calls.put(run)
+        self._calls.put(partial(self._run, future, call, _thread.stops))
         if self._started < self._most:
             self._started += 1
             threading.Thread(target=self._work, name="kinetic-executor", daemon=True).start()

@@ -7,14 +7,11 @@ import os
 import stat
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kinetic.errors import DataError, DataNotFoundError, DataNotLocalError, InvalidRequestError
 from kinetic_payload.data import references
 from kinetic_payload.data.references import DataKind, DataRef
-
-if TYPE_CHECKING:
-    from kinetic_payload.project.stat_cache import StatCache
 
 _SCHEME: Final = "://"
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -121,6 +118,7 @@ class Data:
             DataNotFoundError: It does not exist.
             DataNotLocalError: It has a URI.
             DataError: It cannot be read.
+            ConfigurationError: A setting is wrong.
         """
         if not self.is_local:
             raise DataNotLocalError(
@@ -128,10 +126,12 @@ class Data:
                 hint="Only local data has a content_hash().",
             )
         self.check()
+        from kinetic.settings.home import stat_cache
+        from kinetic.settings.settings import Settings
         from kinetic_payload.project.hashing import content_hash
 
-        path = Path(self.path)
-        return content_hash(path, _cache(path))
+        path, home = Path(self.path), Path(Settings.from_environment().home.value)
+        return content_hash(path, stat_cache(home, path))
 
     def check(self) -> None:
         """Check that local data exists and can be read; called when a job is submitted.
@@ -139,6 +139,7 @@ class Data:
         Raises:
             DataNotFoundError: It does not exist; the hint has similar names.
             DataError: It cannot be read.
+            ConfigurationError: A setting is wrong.
         """
         if not self.is_local:
             return
@@ -219,17 +220,6 @@ def to_ref(
         local_path=data.path if in_place else None,
         trust_remote_code=data.hf_trust_remote_code,
     )
-
-
-def _cache(path: Path) -> StatCache | None:
-    from kinetic.settings.home import stat_cache
-    from kinetic.settings.settings import Settings
-
-    try:
-        home = Settings.from_environment().home.value
-    except InvalidRequestError:  # hashing works without a cache
-        return None
-    return stat_cache(Path(home), path)
 
 
 def _name(data: Data) -> str:

@@ -160,7 +160,7 @@ def test_a_forged_outcome_deletes_nothing_even_if_the_bucket_is_trusted(
 
     for outcome, deleted in ((encode(ENDED), []), (signed, ["1"])):
         store.write(name, outcome)
-        IdleWorkloads(cluster, store, signer).end(RECORD.job_id, RECORD.k8s_name)
+        IdleWorkloads(cluster, signer).end(store, RECORD.job_id, RECORD.k8s_name)
         assert cluster.deleted == deleted
 
 
@@ -174,10 +174,10 @@ def test_a_workload_is_deleted_after_an_outage_of_the_store(cluster_with: Cluste
             return super().read(name, start=start, end=end)
 
     cluster = cluster_with(a_workload())
-    idle = IdleWorkloads(cluster, ended(Failing()), None, clock=lambda: 100.0)
+    idle, store = IdleWorkloads(cluster, None, clock=lambda: 100.0), ended(Failing())
 
     for deleted in ([], ["1"]):
-        idle.end(RECORD.job_id, RECORD.k8s_name)
+        idle.end(store, RECORD.job_id, RECORD.k8s_name)
         assert cluster.deleted == deleted
 
 
@@ -201,11 +201,11 @@ def test_a_failed_deletion_is_retried_and_then_reported_once_with_the_command(
 ) -> None:
     cluster = cluster_with(a_workload(), errors=errors)
     paused: list[float] = []
-    idle = IdleWorkloads(cluster, ended(), None, pause=paused.append, clock=lambda: 100.0)
+    idle = IdleWorkloads(cluster, None, pause=paused.append, clock=lambda: 100.0)
 
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            idle.end(RECORD.job_id, RECORD.k8s_name)
+            idle.end(ended(), RECORD.job_id, RECORD.k8s_name)
 
     assert (cluster.deleted, len(paused)) == (deleted, pauses)
     command = delete_command("LeaderWorkerSet", RECORD.k8s_name, cluster.identity)

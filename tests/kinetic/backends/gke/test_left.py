@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,11 @@ RUNNER = {"kind": "ConfigMap", "metadata": {"name": "kn-runner-1"}}
 Clusters = Callable[..., Any]
 
 
-def left_in(cluster: Any, store: FakeStore | None = None) -> Workloads:
+def remove_left(
+    cluster: Any, workloads: Sequence[Manifest], now: float, store: FakeStore | None = None
+) -> None:
     observer = Observer(cluster, store or FakeStore(), None)
-    return Workloads(cluster, observer, BUCKET, reported=set())
+    Workloads(cluster, BUCKET, reported=set()).remove(workloads, observer, now)
 
 
 def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
@@ -73,7 +75,7 @@ def test_workloads_of_other_stores_and_parts_of_workloads_are_not_found(
     pod["containers"][0]["command"] = ["python3", "--store", "gs://another"]
     part = a_workload(uid="3", ownerReferences=[{"kind": "JobSet", "name": "job"}])
     cluster = cluster_with(a_workload(), other, part, not_served=["LeaderWorkerSet"])
-    left = left_in(cluster)
+    left = Workloads(cluster, BUCKET)
 
     assert [one["metadata"]["uid"] for one in left.find()] == ["1"]
     left.find()
@@ -85,9 +87,7 @@ def test_a_list_is_reused_for_seconds_unless_a_workload_was_deleted(
 ) -> None:
     there, now = a_workload(), [0.0]
     cluster = cluster_with()
-    workloads = Workloads(
-        cluster, Observer(cluster, FakeStore(), None), BUCKET, clock=lambda: now[0]
-    )
+    workloads = Workloads(cluster, BUCKET, clock=lambda: now[0])
 
     def known_after(seconds: float, *, deleted: bool = False) -> bool:
         cluster.objects = [there]
@@ -129,7 +129,7 @@ def test_a_workload_whose_objects_are_missing_is_removed_after_an_hour(
         store.write(JobObjects(RECORD.job_id).claim(1, 0), encode(claim))
     cluster = cluster_with(workload, *objects)
 
-    left_in(cluster, store).remove([workload], created_at(workload) + LEFT_AGE + seconds)
+    remove_left(cluster, [workload], created_at(workload) + LEFT_AGE + seconds, store)
 
     assert (cluster.deleted == ["1"]) is removed
     assert ("Secret job-env" in caplog.text) is removed
@@ -142,7 +142,7 @@ def test_the_age_of_a_workload_is_measured_by_the_clock_of_the_cluster(
     workload = a_workload()
     cluster = cluster_with(workload, time=time)
 
-    left_in(cluster).remove([workload], created_at(workload) + 2 * LEFT_AGE)
+    remove_left(cluster, [workload], created_at(workload) + 2 * LEFT_AGE)
 
     assert cluster.deleted == []
     assert caplog.text == ""
@@ -169,7 +169,7 @@ def test_a_workload_that_its_submit_never_resumed_is_removed_unless_it_is_in_a_q
     workload["spec"]["suspend"] = suspend
     cluster = cluster_with(workload, SECRET, RUNNER)
 
-    left_in(cluster).remove([workload], created_at(workload) + LEFT_AGE + 1)
+    remove_left(cluster, [workload], created_at(workload) + LEFT_AGE + 1)
 
     assert (cluster.deleted == ["1"]) is removed
 
@@ -185,7 +185,7 @@ def test_jobs_that_run_or_have_ended_cost_one_request_together(cluster_with: Clu
     }
     cluster = cluster_with(running, ended, pod)
 
-    left_in(cluster).remove([running, ended], created_at(running) + LEFT_AGE + 1)
+    remove_left(cluster, [running, ended], created_at(running) + LEFT_AGE + 1)
 
     assert cluster.requests == ["list Pod"]
 
@@ -195,10 +195,10 @@ def test_each_call_examines_another_part_of_many_pending_jobs(cluster_with: Clus
     cluster = cluster_with(*many)
     later = created_at(many[0]) + LEFT_AGE + 1
 
-    left_in(cluster).remove(many, later)
+    remove_left(cluster, many, later)
     assert len(cluster.deleted) == 20
     cluster.objects = list(many)
-    left_in(cluster).remove(many, later + 20)
+    remove_left(cluster, many, later + 20)
     assert len(set(cluster.deleted)) == len(cluster.deleted) > 20
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kinetic.backends.gke.job_spec import label_of, submitter
+from kinetic.backends.gke.job_spec import label_of
 from kinetic_k8s.manifests.labels import is_label_value
 
 
@@ -20,8 +20,3 @@ from kinetic_k8s.manifests.labels import is_label_value
 def test_user_and_machine_become_a_label(user: str, machine: str, expected: str) -> None:
     assert label_of(user, machine) == expected
     assert is_label_value(expected)
-
-
-def test_this_process_has_one() -> None:
-    assert is_label_value(submitter())
-    assert submitter()

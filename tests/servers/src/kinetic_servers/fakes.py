@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from kinetic.backends.backend import (
     AttemptView,
@@ -28,6 +28,7 @@ from kinetic.backends.registry import LOCAL
 from kinetic.data import Data
 from kinetic.errors import JobError, PreconditionFailedError, StoreError, SubmitError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.handle import JobHandle
 from kinetic.jobs.services import Services
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic.settings.settings import resolve
@@ -42,6 +43,7 @@ from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.records.storage import write_once
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import ABSENT, ObjectInfo, Store
 from kinetic_payload.testing import MemoryStore
 
@@ -153,6 +155,11 @@ class FakeBackend:
         self._changes = 0
         self._seen: dict[str, tuple[int, int]] = {}
         """The number of changes, and the generation of the outcome, when each job was last observed."""
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return this backend: it waits for nothing. Its journal notes the limit."""
+        self.journal.entries.append(f"limited {limit.seconds:g}")
+        return self
 
     def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse nothing."""
@@ -414,6 +421,13 @@ class FakeServices(Services):
         self.backend.start(launch)
         self.journal.entries.clear()
         return record
+
+
+def connected(handle: JobHandle, services: Services) -> JobHandle:
+    """Return *handle* as another process rebuilds it, with *services*."""
+    found = replace(handle)
+    found._session.services = services
+    return found
 
 
 def a_request(**options: Any) -> JobRequest:

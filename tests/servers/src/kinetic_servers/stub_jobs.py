@@ -56,6 +56,9 @@ class StubJob(JobHandle):
             raise self.raises
         return self.state
 
+    def _status(self, limit: object) -> JobStatus:
+        return self.status()
+
     def outcome(self) -> JobOutcome:
         return self.reported or JobOutcome(self.job_id, self.state, "", None, ())
 

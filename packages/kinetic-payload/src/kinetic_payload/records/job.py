@@ -53,7 +53,7 @@ class JobRecord:
     output_dir: str | None = None
     captured_env: tuple[str, ...] = ()
     """Names only; values are never persisted."""
-    settings: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] | None = None
     """Settings of libraries in the submitting process, which the job applies: see `process_settings`."""
     labels: dict[str, str] = field(default_factory=dict)
     client: str = ""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
 from math import inf
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 _SHORTEST: Final = 0.5
 """The shortest timeout of an attempt, in seconds: with less, none could succeed."""
 _REPORT_EVERY: Final = 60.0
 
+T = TypeVar("T")
+
 
 class OutageLimit:
-    """End the wait for a store *seconds* after its last response, for all calls together.
+    """End the wait for a store *seconds* after its last response, for all calls of `store.limited(limit)` together.
 
     Without a limit each call waits on its own, and the waits add up. A success in any thread restarts
     the time. After *quiet* seconds without a success, *report* is called with a sentence, at most once a
@@ -76,19 +78,8 @@ class OutageLimit:
             self._report(text)
 
 
-_limit: ContextVar[OutageLimit | None] = ContextVar("kinetic_outage_limit", default=None)
-
-
-def current_limit() -> OutageLimit | None:
-    """Return the limit of the operation that this thread works for, or None."""
-    return _limit.get()
-
-
-@contextmanager
-def limited(limit: OutageLimit) -> Iterator[None]:
-    """Apply *limit* to the block: in this thread and in the calls that it submits to others."""
-    before = _limit.set(limit)
-    try:
-        yield
-    finally:
-        _limit.reset(before)
+def changed_copy(whole: T, **attributes: object) -> T:
+    """Return a copy of *whole* with other *attributes*: it shares all else with it."""
+    found = copy(whole)
+    vars(found).update(attributes)
+    return found

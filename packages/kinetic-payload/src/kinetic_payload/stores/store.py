@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
+    from kinetic_payload.stores.outages import OutageLimit
 
 ABSENT: Final = 0
 """The generation of an object that does not exist: `if_generation=ABSENT` means create only."""
@@ -60,6 +61,10 @@ class Store(Protocol):
     @property
     def concurrency(self) -> int:
         """How many requests to make at once: 1 for a local disk, many over a network."""
+        ...
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same store for the calls of one operation: together they wait for it up to *limit*."""
         ...
 
     def now(self) -> float:

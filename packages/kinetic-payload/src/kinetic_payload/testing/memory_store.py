@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError
 from kinetic_payload.layout import LISTED
@@ -18,6 +18,7 @@ from kinetic_payload.stores.store import ABSENT, Check, Location, ObjectInfo
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
+    from kinetic_payload.stores.outages import OutageLimit
 
 
 class MemoryStore:
@@ -42,6 +43,10 @@ class MemoryStore:
     def concurrency(self) -> int:
         """One: requests take no time."""
         return 1
+
+    def limited(self, limit: OutageLimit) -> Self:  # noqa: ARG002
+        """Return this store: it does not wait."""
+        return self
 
     def now(self) -> float:
         """Return this machine's time."""

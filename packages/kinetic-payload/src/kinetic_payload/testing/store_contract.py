@@ -16,6 +16,7 @@ from kinetic_payload.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
 )
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import ABSENT, Store
 
 ODD_NAMES = (
@@ -50,6 +51,13 @@ class StoreContract:
         assert store.stat("a/b.json") == info
         assert store.read("a/b.json") == b"hello"
         assert list(store.list()) == [info]
+
+    def test_a_limited_store_has_the_same_objects(self, tmp_path: Path) -> None:
+        store = self.make_store(tmp_path)
+        limited = store.limited(OutageLimit(10))
+        info = limited.write("a", b"hello")
+        assert store.stat("a") == limited.limited(OutageLimit(5)).stat("a") == info
+        assert limited.location == store.location
 
     def test_an_object_may_be_empty(self, tmp_path: Path) -> None:
         store = self.make_store(tmp_path)

@@ -268,7 +268,7 @@ class _Host:
         sys.argv = [str(space.within_project(header.main)) if header.main else ""]
         main_module.rebuild(header, space.project)
         self.devices.install()
-        apply_settings(task.record.settings, os.environ)  # noqa: TID251 - what JAX reads
+        apply_settings(task.record.settings or {}, os.environ)  # noqa: TID251 - what JAX reads
         self.prepare_libraries(header.cwd)
         return header, decided
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from kinetic.job_status import JobStatus
 from kinetic_payload.layout import GRACE_SECONDS
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_payload.data.references import DataRef
+    from kinetic_payload.stores.outages import OutageLimit
 
 
 def never() -> bool:
@@ -182,12 +183,15 @@ class Backend(Protocol):
 
     Every backend passes `kinetic.testing.BackendContract`.
 
-    A backend knows its store. It prints nothing, and unpickles nothing. If the store or the cluster
-    cannot be reached, calls that only observe give up after some seconds. They keep the time limit of
-    the block in which they are called (`kinetic_payload.stores.outages.limited`).
+    A backend knows its store. It prints nothing, and unpickles nothing. If the cluster cannot be reached,
+    calls that only observe give up after some seconds.
     """
 
     name: str
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same backend for the calls of one operation, which together wait for the store up to *limit*."""
+        ...
 
     def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse a request that the backend cannot run, before anything is packaged; may query the cluster.

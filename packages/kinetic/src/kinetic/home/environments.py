@@ -55,6 +55,7 @@ COMPLETE: Final = "complete"
 LAST_USED: Final = "last-used"
 
 _LAYOUT: Final = 3
+_PYTHON: Final = ".".join(map(str, sys.version_info[:3]))
 _LINK_MODE: Final = "UV_LINK_MODE"
 _WAITING: Final = "The same environment is being made already; waiting for it."
 
@@ -69,16 +70,6 @@ class VirtualEnvironment:
     digest: str
     notes: tuple[str, ...] = ()
     """Notes for the user on what was left out or not read."""
-
-
-@dataclass(frozen=True)
-class _Interpreter:
-    """The Python that an environment is made for."""
-
-    path: str
-    base: str
-    """The program that *path* links to."""
-    version: str
 
 
 def ensure_environment(
@@ -105,16 +96,11 @@ def ensure_environment(
         UvNotFoundError: There is no uv.
     """
     report_any = report or (lambda _: None)
-    python = _Interpreter(
-        sys.executable,
-        os.path.realpath(sys.executable),
-        ".".join(map(str, sys.version_info[:3])),
-    )
-    request = _lock_request(root, home, python, bucket=bucket, environ=environ)
+    request = _lock_request(root, home, bucket=bucket, environ=environ)
     resolve = partial(ensure_lock, request, home=home, environ=environ, report=report_any)
     lock = resolve(refresh=refresh)
     checked()
-    place = _Place(home, python, request.dependencies, environ, report_any)
+    place = _Place(home, request.dependencies, environ, report_any)
     failure = None
     try:
         environment = place.ensure(lock)
@@ -128,8 +114,7 @@ def ensure_environment(
         if again is None:
             raise failure
         lock, environment = again, place.ensure(again)
-    notes = (*request.dependencies.notes, *_python_note(request.dependencies, python.version))
-    notes = (*notes, *lock.notes)
+    notes = (*request.dependencies.notes, *_python_note(request.dependencies), *lock.notes)
     for note in notes if report else ():
         warn_once(report_any, note)
     return replace(environment, notes=notes)
@@ -140,14 +125,13 @@ class _Place:
     """The home in which environments are made, and what makes them."""
 
     home: Path
-    python: _Interpreter
     dependencies: Dependencies
     environ: Mapping[str, str] | None
     report: Report
 
     def ensure(self, lock: Lock) -> VirtualEnvironment:
         """Return the environment with the packages of *lock*, and make it first if it does not exist."""
-        ingredients = [_LAYOUT, lock.digest, self.python.base, self.python.version]
+        ingredients = [_LAYOUT, lock.digest, os.path.realpath(sys.executable), _PYTHON]
         digest = hashlib.sha256(json.dumps(ingredients).encode()).hexdigest()
         folder = self.home / ENVIRONMENTS / digest
 
@@ -159,7 +143,7 @@ class _Place:
             if found is None:
                 raise KineticError(
                     f"The environment {folder} was made, but it has no working Python.",
-                    hint=f"Check whether {self.python.path} was removed.",
+                    hint=f"Check whether {sys.executable} was removed.",
                 )
             return found
 
@@ -204,22 +188,21 @@ def _last_used(folder: Path) -> float:
 def _lock_request(
     root: Path | None,
     home: Path,
-    python: _Interpreter,
     *,
     bucket: bool,
     environ: Mapping[str, str] | None,
 ) -> LockRequest:
     # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
     platform = f"{sys.platform}-{os.uname().machine}"
-    dependencies = find_dependencies(root, environ=environ).for_target(platform, python.version)
+    dependencies = find_dependencies(root, environ=environ).for_target(platform, _PYTHON)
     dependencies.refuse_local()
     wheels = own_wheels_of(dependencies, home)
     asked = {requirement.name for requirement in dependencies.requirements}
     return LockRequest(
         dependencies=dependencies,
         target=None,
-        interpreter=python.path,
-        python=python.version,
+        interpreter=sys.executable,
+        python=_PYTHON,
         platform=platform,
         additions=(BUCKET_REQUIREMENT,) if bucket and BUCKET_CLIENT not in asked else (),
         preferences=()
@@ -247,22 +230,24 @@ def _resolved_again(
     return None if same_files(again.packages, lock.packages) else again
 
 
-def _python_note(dependencies: Dependencies, version: str) -> Iterator[str]:
+def _python_note(dependencies: Dependencies) -> Iterator[str]:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     wanted = dependencies.requires_python
     try:
-        fits = wanted is None or SpecifierSet(wanted).contains(version, prereleases=True)
+        fits = wanted is None or SpecifierSet(wanted).contains(_PYTHON, prereleases=True)
     except InvalidSpecifier:
         return
     if not fits:
-        yield f"{dependencies.source} requires Python {wanted}; the job runs on {version}."
+        yield f"{dependencies.source} requires Python {wanted}; the job runs on {_PYTHON}."
 
 
 def _ready(folder: Path) -> VirtualEnvironment | None:
     """Return the environment if it is complete, and mark it as used."""
     try:
-        _touch(folder / LAST_USED)  # First, as `remove_environment` explains.
+        used = folder / LAST_USED  # Marked first, as `remove_environment` explains.
+        os.close(open_private(used, os.O_WRONLY | os.O_CREAT))
+        os.utime(used)
         if others_may_write(folder.stat()):
             return None
         made = json.loads(read_private(folder / COMPLETE))
@@ -274,18 +259,13 @@ def _ready(folder: Path) -> VirtualEnvironment | None:
     return VirtualEnvironment(python, folder.name)
 
 
-def _touch(path: Path) -> None:
-    os.close(open_private(path, os.O_WRONLY | os.O_CREAT))
-    os.utime(path)
-
-
 def _make(folder: Path, lock: Lock, place: _Place, uv: Uv) -> None:
     """Make the environment in *folder*; on any failure nothing of it stays."""
     _clear(folder)
     make_folder(folder)
     venv = folder / f"venv-{secrets.token_hex(3)}"
     try:
-        uv.run("venv", "--no-project", "--python", place.python.path, str(venv))
+        uv.run("venv", "--no-project", "--python", sys.executable, str(venv))
         # Inside the folder, so that remains of a killed process are removed with it.
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             output = _install(venv, lock, place, uv, Path(scratch))

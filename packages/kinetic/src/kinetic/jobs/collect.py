@@ -30,7 +30,7 @@ from kinetic_payload.errors import (
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import TrackProgress, silent
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine, Watch
@@ -85,8 +85,8 @@ def collect(
         def fetch_once() -> Collected:
             limit = OutageLimit(max(LOOK, deadline.at_most(inf)), report=warn)
             try:
-                with limited(limit):
-                    return fetch(record.job_id, view, services, track=track, keep=keep)
+                brief = services.limited(limit)
+                return fetch(record.job_id, view, brief, track=track, keep=keep)
             except ObjectNotFoundError as error:
                 if services.store.stat(JobObjects(record.job_id).handle) is None:
                     # Another process cleaned it up between the look and the download.

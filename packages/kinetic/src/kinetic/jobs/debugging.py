@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -62,28 +63,22 @@ def open_session(
         InvalidRequestError: The local port is taken.
     """
     if not handle.debug:
-        raise _job_error(
-            handle,
+        raise JobError(
             f"Job {handle.job_id} was not submitted with debug=True.",
-            "Submit it again with @kinetic.run(..., debug=True).",
+            hint="Submit it again with @kinetic.run(..., debug=True).",
+            job_id=handle.job_id,
         )
     listener = None if entry_of(handle.backend).on_this_machine else listen(local_port)
-    try:
-        listening = _wait_for_debugpy(handle)
-        return _session_of(handle, listening, listener, working_dir)
-    finally:
-        if listener is not None:
-            listener.close()  # The forwarder has its own copy.
-
-
-def attach(
-    handle: JobHandle, *, local_port: int, working_dir: str | None
-) -> subprocess.Popen[bytes]:
-    """Open a session, print how to attach to it, and return its process; see `open_session`."""
-    session = open_session(handle, local_port=local_port, working_dir=working_dir)
-    sys.stdout.write(f"{session.instructions}\n")
-    sys.stdout.flush()
-    return session.process
+    with listener or nullcontext():  # The forwarder has its own copy.
+        for line in handle.log_lines(follow=True):
+            listening = announced_in(line)
+            if listening is not None and not handle.status().terminal:
+                return _session_of(handle, listening, listener, working_dir)
+    raise JobError(
+        f"Job {handle.job_id} ended before a debugger could be attached.",
+        hint=f"Its log: kinetic jobs logs {handle.job_id}",
+        job_id=handle.job_id,
+    )
 
 
 class AttachedCall:
@@ -171,18 +166,6 @@ def configuration_of(
     }
 
 
-def _wait_for_debugpy(handle: JobHandle) -> Listening:
-    for line in handle.log_lines(follow=True):
-        listening = announced_in(line)
-        if listening is not None and not handle.status().terminal:
-            return listening
-    raise _job_error(
-        handle,
-        f"Job {handle.job_id} ended before a debugger could be attached.",
-        f"Its log: kinetic jobs logs {handle.job_id}",
-    )
-
-
 def _session_of(
     handle: JobHandle,
     listening: Listening,
@@ -191,7 +174,13 @@ def _session_of(
 ) -> DebugSession:
     forward = handle._services.backend.forward(handle._record)
     if forward is None or listener is None:
-        port, process = listening.port, _marker()
+        port = listening.port
+        # It ends when it is terminated, or when this process ends.
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for this process.
+        )
     else:
         port = listener.getsockname()[1]
         process = start_forwarder(handle._record, handle._settings, listener, listening.port)
@@ -215,16 +204,3 @@ def _project_here(folder: str) -> str:
 def _is_variable(folder: str) -> bool:
     """Return whether *folder* begins with a variable of VS Code."""
     return folder.startswith("${")
-
-
-def _marker() -> subprocess.Popen[bytes]:
-    """Return a process that ends when it is terminated, or when this process ends."""
-    return subprocess.Popen(
-        [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"],
-        stdin=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for this process.
-    )
-
-
-def _job_error(handle: JobHandle, message: str, hint: str) -> JobError:
-    return JobError(message, hint=hint, job_id=handle.job_id)

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import ConfigurationError, JobNotFoundError
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
-from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.records import StoredRecord, find_record, listed_status
 from kinetic.jobs.services import (
     cluster_location,
     connect,
     jobs_location,
     local_store_location,
-    looking,
+    look_limit,
     open_at,
 )
 from kinetic.target import Target, is_in_pod
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
+    from kinetic_payload.stores.outages import OutageLimit
 
 log = logging.getLogger("kinetic")
 
@@ -85,34 +85,35 @@ def _find_job(job_id: str, settings: Settings) -> JobHandle:
         raise InvalidRequestError(
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
-    with looking():
-        looked, reached = [], []
-        hint = None
-        unavailable: StoreUnavailableError | None = None
-        for title, location in _places(settings):
-            seen = "not there yet"
-            try:
-                store = _open(location)
-                reached.append(location)
-                if store is not None:
-                    if (found := find_record(store, job_id)) is not None:
-                        return _handle_from(store, found)
-                    seen = "no such job"
-            except StoreError as refusal:
-                seen, hint = refusal.message, refusal.hint
-                if isinstance(refusal, StoreUnavailableError):
-                    unavailable = unavailable or refusal
-            looked.append(f"{title} ({location}): {seen}")
-        if unavailable is not None:
-            raise unavailable  # The job may be there.
-        hint = hint or "List the jobs there are with: kinetic jobs list"
-        if _kept_log(job_id, reached) is not None:
-            hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
-        raise JobNotFoundError(
-            f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
-            hint=hint,
-            job_id=job_id,
-        )
+    limit = look_limit()
+    looked: list[str] = []
+    stores: list[Store] = []
+    hint = None
+    unavailable: StoreUnavailableError | None = None
+    for title, location in _places(settings):
+        seen = "not there yet"
+        try:
+            store = _open(location, limit)
+            if store is not None:
+                stores.append(store)
+                if (found := find_record(store, job_id)) is not None:
+                    return _handle_from(store, found)
+                seen = "no such job"
+        except StoreError as refusal:
+            seen, hint = refusal.message, refusal.hint
+            if isinstance(refusal, StoreUnavailableError):
+                unavailable = unavailable or refusal
+        looked.append(f"{title} ({location}): {seen}")
+    if unavailable is not None:
+        raise unavailable  # The job may be there.
+    hint = hint or "List the jobs there are with: kinetic jobs list"
+    if any(_has_log(store, job_id) for store in stores):
+        hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
+    raise JobNotFoundError(
+        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
+        hint=hint,
+        job_id=job_id,
+    )
 
 
 def kept_log(
@@ -122,20 +123,20 @@ def kept_log(
 
     None if no log is stored.
     """
-    return _kept_log(job_id, (location for _, location in _places(settings)), tail=tail)
-
-
-def _kept_log(
-    job_id: str, locations: Iterable[Location], *, tail: int | None = None
-) -> Iterator[LogLine] | None:
     from kinetic.jobs.stored_logs import stored_lines
 
-    for location in locations:
+    for _, location in _places(settings):
         with suppress(StoreError):  # Then there is no log to show.
             store = _open(location)
-            if store is not None and any(store.folders(JobObjects(job_id).logs)):
+            if store is not None and _has_log(store, job_id):
                 return stored_lines(store, job_id, tail=tail)
     return None
+
+
+def _has_log(store: Store, job_id: str) -> bool:
+    with suppress(StoreError):
+        return any(store.folders(JobObjects(job_id).logs))
+    return False
 
 
 def _places(settings: Settings) -> Iterator[tuple[str, Location]]:
@@ -228,18 +229,19 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
     # All handles share these services; otherwise each would connect by itself.
     target = Target.in_settings(settings)
     services = connect(backend, target, location, settings)
-    with looking():
-        jobs = jobs_in(services.store, recorded=recorded.add, verify=services.verify)
+    brief = services.limited(look_limit())
+    jobs = jobs_in(brief.store, recorded=recorded.add, verify=services.verify)
+    entry = entry_of(backend)
     for job in jobs:
-        if _served_by(backend, target, job):
-            connected(job, services)
+        same = entry_of(job.backend).module == entry.module
+        if same and (entry.on_this_machine or Target.of(job._record).is_same_place(target)):
+            job._session.services = services
     ended = [job._record for job in jobs if job._session.listed not in (None, "no outcome")]
-    with looking():
-        services.backend.tidy(ended, recorded=recorded)
-        from kinetic.home.collection import collect_left
-        from kinetic.settings.settings import environment
+    brief.backend.tidy(ended, recorded=recorded)
+    from kinetic.home.collection import collect_left
+    from kinetic.settings.settings import environment
 
-        collect_left(Home(settings.home.value), services.store, recorded, environment())
+    collect_left(Home(settings.home.value), brief.store, recorded, environment())
     if settings.namespace.is_default:
         return jobs
     return [
@@ -247,14 +249,6 @@ def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
         for job in jobs
         if job.namespace == target.namespace or entry_of(job.backend).on_this_machine
     ]
-
-
-def _served_by(backend: str, target: Target, job: JobHandle) -> bool:
-    """Return whether the services of *backend* in *target* are those of *job*."""
-    entry, entry_of_job = entry_of(backend), entry_of(job.backend)
-    if entry_of_job.module is None or entry_of_job.module != entry.module:
-        return False
-    return entry.on_this_machine or Target.of(job._record).is_same_place(target)
 
 
 def jobs_in(
@@ -274,7 +268,7 @@ def jobs_in(
     """
     budget = _MemoryBudget()
     handles: list[JobHandle | None] = []
-    unread: list[tuple[str, _Outcome | None]] = []
+    unread: list[tuple[str, _Shown]] = []
     handle_of_job = partial(_listed_handle, store, budget, verify)
     for job_id, record, outcome in _listed(store):
         recorded(job_id)
@@ -302,31 +296,29 @@ def statuses_of(jobs: Sequence[JobHandle]) -> list[JobStatus | KineticError]:
     made in parallel.
     """
     undecided = [job for job in jobs if job._session.listed == "no outcome"]
-    listed = [_take_listed(job) for job in jobs]
+    shown = [job._session.listed for job in jobs]
+    for job in jobs:
+        job._session.listed = None
+    listed = [None if seen == "no outcome" else seen for seen in shown]
     others = [job for job, seen in zip(jobs, listed, strict=True) if seen is None]
-    with looking():
-        active = _active_statuses(undecided)
+    limit = look_limit()
+    active = _active_statuses(undecided, limit)
 
-        def status(job: JobHandle) -> JobStatus | KineticError:
-            try:
-                if job.job_id in active:
-                    job._verify()
-                    return active[job.job_id]
-                return job.status()
-            except KineticError as error:
-                return error
+    def status(job: JobHandle) -> JobStatus | KineticError:
+        try:
+            if job.job_id in active:
+                job._verify()
+                return active[job.job_id]
+            return job._status(limit)
+        except KineticError as error:
+            return error
 
-        remote = any(job.bucket_name.startswith("gs://") for job in others)
-        found = iter(parallel_map(status, others, threads=_PARALLEL_REQUESTS if remote else 1))
-        return [next(found) if seen is None else seen for seen in listed]
-
-
-def _take_listed(job: JobHandle) -> JobStatus | KineticError | None:
-    seen, job._session.listed = job._session.listed, None
-    return None if seen == "no outcome" else seen
+    remote = any(job.bucket_name.startswith("gs://") for job in others)
+    found = iter(parallel_map(status, others, threads=_PARALLEL_REQUESTS if remote else 1))
+    return [next(found) if seen is None else seen for seen in listed]
 
 
-def _active_statuses(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
+def _active_statuses(jobs: Sequence[JobHandle], limit: OutageLimit) -> dict[str, JobStatus]:
     """Return, by id, the status of those of *jobs* that wait or run, from their backends' lists."""
     wanted: dict[int, tuple[Services, set[str]]] = {}
     for job in jobs:
@@ -337,7 +329,7 @@ def _active_statuses(jobs: Sequence[JobHandle]) -> dict[str, JobStatus]:
     for services, ids in wanted.values():
         # If a list fails, `job.status()` is called for each job, and raises its own error.
         with suppress(KineticError):
-            for listed in services.backend.list():
+            for listed in services.backend.limited(limit).list():
                 if listed.job_id in ids and listed.observation.active:
                     found[listed.job_id] = listed.observation.status
                 ids.discard(listed.job_id)
@@ -365,23 +357,19 @@ def full_disk_of(jobs: Sequence[JobHandle], home: str) -> str:
     )
 
 
-def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Outcome | None]]:
+_Shown = bytes | None | Literal["no outcome"]
+"""The outcome of a job in a list of a store; None if the list does not show its contents."""
+
+
+def _listed(store: Store) -> Iterator[tuple[str, bytes | None, _Shown]]:
     """Iterate over the ids of jobs that have a record, with record and outcome if a list shows them."""
     for folder, found in groupby(store.records(), key=lambda each: each[0].name.partition("/")[0]):
         names = JobObjects(folder)
         shown = {info.name: data for info, data in found}
         # Anybody who can write to the bucket can make objects with other names.
         if names.handle in shown and is_job_id(folder):
-            outcome = _Outcome(shown[names.outcome]) if names.outcome in shown else None
+            outcome: _Shown = shown.get(names.outcome, "no outcome")
             yield folder, shown[names.handle], outcome
-
-
-@dataclass(frozen=True)
-class _Outcome:
-    """The outcome of a job in a list of a store."""
-
-    data: bytes | None
-    """None if the list does not show its contents."""
 
 
 MOST_UNVERIFIED: Final = 16 << 20
@@ -410,7 +398,7 @@ def _listed_handle(
     budget: _MemoryBudget,
     verify: Callable[[bytes, str], None],
     job_id: str,
-    outcome: _Outcome | None,
+    outcome: _Shown,
     record: bytes | None = None,
 ) -> JobHandle | None:
     try:
@@ -425,12 +413,12 @@ def _listed_handle(
     except RecordError as error:
         log.warning("The job %s is left out: %s", job_id, error)
         return None
-    if outcome is None:
+    if outcome == "no outcome":
         handle._session.listed = "no outcome"
-    elif outcome.data is not None:
+    elif outcome is not None:
         # An outcome that is not the job's is ignored.
         try:
-            handle._session.listed = listed_status(store, job_id, outcome.data, verify)
+            handle._session.listed = listed_status(store, job_id, outcome, verify)
         except SignatureError:
             pass
         except RecordError as error:
@@ -439,9 +427,9 @@ def _listed_handle(
 
 
 def _handle_from(store: Store, found: StoredRecord[JobRecord]) -> JobHandle:
-    # The store may have been moved since the record was written.
-    handle = replace(handle_of(found.record), bucket_name=str(store.location))
-    return with_record(handle, found.record, stored=found.data)
+    handle = handle_of(found.record, stored=found.data)
+    handle.bucket_name = str(store.location)  # It may have been moved since the record was written.
+    return handle
 
 
 def _may_exist(location: Location) -> bool:
@@ -456,10 +444,10 @@ def _may_exist(location: Location) -> bool:
     return True
 
 
-def _open(location: Location) -> Store | None:
+def _open(location: Location, limit: OutageLimit | None = None) -> Store | None:
     """Open the store at *location*; None if it is a folder that does not exist.
 
     Raises:
         StoreError: The folder is not a store, and is not empty.
     """
-    return open_at(location) if _may_exist(location) else None
+    return open_at(location, limit) if _may_exist(location) else None

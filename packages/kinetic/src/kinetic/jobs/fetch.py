@@ -103,7 +103,7 @@ def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome
 def _open_verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iterator[IO[bytes]]:
     """Open a pickle whose bytes match its digest; a large one is never read into memory as a whole.
 
-    The verified bytes are those that are read: a stream that cannot seek is copied first.
+    The verified bytes are those that are read.
     """
     with ExitStack() as stack:
         if pickled.name is None:
@@ -115,8 +115,6 @@ def _open_verified(pickled: Pickled, store: Store, track: TrackProgress) -> Iter
             stream = io.BytesIO(store.read(pickled.name, end=pickled.size + 1))
         else:
             stream = stack.enter_context(store.reader(pickled.name))
-            if not stream.seekable():
-                stream = stack.enter_context(_copy(stream))
         if hashlib.file_digest(cast("Any", stream), "sha256").hexdigest() != pickled.digest:
             raise IntegrityError(
                 f"{pickled.name or 'A value inside an outcome'} does not match its digest.",
@@ -142,16 +140,6 @@ def _downloaded(name: str, size: int, store: Store, track: TrackProgress) -> Ite
             store.download(name, path, progress=advance, most=size)
         with path.open("rb") as stream:
             yield stream
-
-
-def _copy(stream: IO[bytes]) -> IO[bytes]:
-    import shutil
-    import tempfile
-
-    copy = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    shutil.copyfileobj(stream, copy, 1 << 20)
-    copy.seek(0)
-    return copy
 
 
 def _unpickled_value(
@@ -244,15 +232,10 @@ def unreadable(job_id: str, host: HostOutcome, problem: Exception) -> ResultUnre
 def why_unreadable(host: HostOutcome, problem: Exception) -> str:
     """Return why the result of *host* cannot be unpickled here, with both Python versions if they differ."""
     versions = difference(host.python)
-    text = _sentence(problem)
-    return text if versions is None else f"it was {versions}. {text}"
-
-
-def _sentence(problem: Exception) -> str:
-    """Return *problem* as a sentence."""
+    text = f"{type(problem).__name__}: {problem}".rstrip(".") + "."
     if isinstance(problem, KineticError):
-        return problem.message
-    return f"{type(problem).__name__}: {problem}".rstrip(".") + "."
+        text = problem.message
+    return text if versions is None else f"it was {versions}. {text}"
 
 
 def annotated(error: E, outcome: Outcome, host: HostOutcome) -> E:

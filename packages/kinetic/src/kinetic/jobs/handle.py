@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from kinetic_payload.errors import RecordError
     from kinetic_payload.progress import TrackProgress
     from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.outages import OutageLimit
+
+log = logging.getLogger("kinetic")
 
 
 @dataclass
@@ -108,11 +112,15 @@ class JobHandle:
         Raises:
             SignatureError: The record or the outcome, in a bucket, is not signed with your key.
         """
-        from kinetic.jobs.services import looking
+        from kinetic.jobs.services import look_limit
+
+        return self._status(look_limit())
+
+    def _status(self, limit: OutageLimit) -> JobStatus:
         from kinetic.jobs.status import look
 
-        with looking():
-            return look(self._record, self._services, verify=self._verify).status
+        record = self._record_within(limit)
+        return look(record, self._services.limited(limit), verify=self._verify).status
 
     def outcome(self) -> JobOutcome:
         """Return what happened so far, per attempt and host, without unpickling anything.
@@ -120,11 +128,12 @@ class JobHandle:
         Raises:
             SignatureError: The record or the outcome, in a bucket, is not signed with your key.
         """
-        from kinetic.jobs.services import looking
+        from kinetic.jobs.services import look_limit
         from kinetic.jobs.status import job_outcome
 
-        with looking():
-            return job_outcome(self._record, self._services, verify=self._verify)
+        limit = look_limit()
+        record = self._record_within(limit)
+        return job_outcome(record, self._services.limited(limit), verify=self._verify)
 
     def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included.
@@ -263,9 +272,10 @@ class JobHandle:
                 of another machine.
             InvalidRequestError: *local_port* is taken.
         """
-        from kinetic.jobs.debugging import attach
-
-        return attach(self, local_port=local_port, working_dir=working_dir)
+        session = self._open_debug_session(local_port=local_port, working_dir=working_dir)
+        sys.stdout.write(f"{session.instructions}\n")
+        sys.stdout.flush()
+        return session.process
 
     def _open_debug_session(self, *, local_port: int, working_dir: str | None) -> DebugSession:
         from kinetic.jobs.debugging import open_session
@@ -287,7 +297,9 @@ class JobHandle:
         warn: Callable[[str], None] | None = None,
         keep: Keep | None = None,
     ) -> Any:
+        from kinetic.console import progress_beside
         from kinetic.jobs.collect import collect
+        from kinetic.jobs.missing_modules import note_on
         from kinetic.jobs.outages import WaitStopped
         from kinetic.user_warnings import warn_caller
         from kinetic_payload.errors import KineticError
@@ -302,7 +314,7 @@ class JobHandle:
                     self._record,
                     self._services,
                     verify=self._verify,
-                    track=track or _progress(),
+                    track=track or progress_beside(log.info),
                     timeout=timeout,
                     on_line=on_line,
                     on_status_change=on_status_change,
@@ -317,7 +329,8 @@ class JobHandle:
                 if collected is None:
                     raise
             else:
-                _explain_missing_module(fetched.error, session.project)
+                if fetched.error and (note := note_on(fetched.error, session.project)):
+                    fetched.error.add_note(note)
                 with session.lock:
                     collected = session.collected = session.collected or fetched
         if stop is not None and stop.is_set():
@@ -387,6 +400,9 @@ class JobHandle:
     @property
     def _record(self) -> JobRecord:
         """The persisted record, which has more fields than the handle; else one with the handle's fields."""
+        return self._record_within(None)
+
+    def _record_within(self, limit: OutageLimit | None) -> JobRecord:
         session = self._session
         if session.record is None:
             from kinetic.jobs.records import find_record
@@ -396,7 +412,7 @@ class JobHandle:
 
             location = parse_location(self.bucket_name)
             store = session.services.store if session.services else open_at(location)
-            found = find_record(store, self.job_id)
+            found = find_record(store.limited(limit) if limit else store, self.job_id)
             session.stored = found.data if found else None
             session.record = found.record if found else JobRecord(**self.to_dict())
         return session.record
@@ -418,27 +434,17 @@ class JobHandle:
         return self.to_dict()
 
 
-def handle_of(record: JobRecord) -> JobHandle:
-    """Return the handle of *record*: its first 17 fields."""
-    return JobHandle.from_job_context(record, record.backend, record.namespace, record.k8s_name)
-
-
-def connected(
-    handle: JobHandle, services: Services, *, record: JobRecord | None = None
+def handle_of(
+    record: JobRecord, services: Services | None = None, *, stored: bytes | None = None
 ) -> JobHandle:
-    """Let *handle* use *services*, instead of connecting by itself; return the handle."""
-    session = handle._session
-    session.services = services
-    session.record = record or session.record
-    return handle
+    """Return the handle of *record*, which uses *services* instead of connecting by itself.
 
-
-def with_record(handle: JobHandle, record: JobRecord, *, stored: bytes) -> JobHandle:
-    """Give *handle* its *record*, and *stored*, the bytes that it was read from; return the handle.
-
-    These bytes are verified before anything is unpickled. A record that never left this process is not.
+    *stored* are the bytes that the record was read from. They are verified before anything is unpickled. A record
+    that never left this process is not.
     """
-    handle._session.record, handle._session.stored = record, stored
+    handle = JobHandle.from_job_context(record, record.backend, record.namespace, record.k8s_name)
+    session = handle._session
+    session.record, session.services, session.stored = record, services, stored
     return handle
 
 
@@ -459,32 +465,12 @@ def result_keeping(
     )
 
 
-def _explain_missing_module(error: BaseException | None, shipped: Project | None) -> None:
-    if error is None:
-        return
-    from kinetic.jobs.missing_modules import note_on
-
-    note = note_on(error, shipped)
-    if note is not None:
-        error.add_note(note)
-
-
 def _warn_or_log(text: str, warn: Callable[[str], None]) -> None:
     """Warn; if warnings are errors, log *text* instead, because an exception would lose the value."""
     try:
         warn(text)
     except Warning:
-        import logging
-
-        logging.getLogger("kinetic").warning(text)
-
-
-def _progress() -> TrackProgress:
-    import logging
-
-    from kinetic.console import progress_beside
-
-    return progress_beside(logging.getLogger("kinetic").info)
+        log.warning(text)
 
 
 def _print_line(line: LogLine) -> None:

@@ -51,9 +51,15 @@ def start_forwarder(
     """
     from kinetic_payload.records.encode import encode
 
+    # A process with the same environment finds all other settings by itself.
+    arguments = {
+        name: str(setting.value)
+        for name, setting in settings.items()
+        if setting.source == "argument" and setting.value is not None
+    }
     order = {
         "record": encode(record).decode(),
-        "settings": _arguments_of(settings),
+        "settings": arguments,
         "listener": listener.fileno(),
         "port": port,
     }
@@ -68,15 +74,6 @@ def start_forwarder(
     process.stdin.write(json.dumps(order).encode() + b"\n")
     process.stdin.flush()
     return process
-
-
-def _arguments_of(settings: Settings) -> dict[str, str]:
-    """Return the settings that a process with the same environment would not find by itself."""
-    return {
-        name: str(setting.value)
-        for name, setting in settings.items()
-        if setting.source == "argument" and setting.value is not None
-    }
 
 
 def main() -> None:

@@ -69,7 +69,7 @@ def record_of(
         timeout=request.timeout,
         output_dir=request.output_dir,
         captured_env=tuple(request.captured_env),
-        settings=dict(settings),
+        settings=dict(settings) or None,
         labels=dict(request.labels),
         client=f"kinetic {kinetic.__version__}, Python {sys.version.split()[0]}",
     )

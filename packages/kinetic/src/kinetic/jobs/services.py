@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner, KeySource
     from kinetic.settings.settings import Settings
     from kinetic.target import Target
+    from kinetic_payload.stores.outages import OutageLimit
 
 LOOK = 10.0
 """Seconds that an operation which only reads waits for a store or a cluster that cannot be reached."""
@@ -30,6 +30,11 @@ class Services:
     backend: Backend
     key_signer: KeySigner | None = field(default=None, kw_only=True)
     """Signs records and verifies them; None if the store is the user's own folder."""
+
+    def limited(self, limit: OutageLimit) -> Services:
+        """Return the same services for one operation, whose calls together wait for the store up to *limit*."""
+        store, backend = self.store.limited(limit), self.backend.limited(limit)
+        return Services(store, backend, key_signer=self.key_signer)
 
     @property
     def signer(self) -> Signing:
@@ -58,12 +63,12 @@ class Services:
             self.key_signer.strict.verify(data, name)
 
 
-def looking() -> AbstractContextManager[None]:
-    """Return a block in which calls wait at most `LOOK` seconds for a store, unless it has a limit already."""
+def look_limit() -> OutageLimit:
+    """Return the limit of an operation which only reads."""
     from kinetic.user_warnings import warn_caller
-    from kinetic_payload.stores.outages import OutageLimit, current_limit, limited
+    from kinetic_payload.stores.outages import OutageLimit
 
-    return limited(current_limit() or OutageLimit(LOOK, report=warn_caller))
+    return OutageLimit(LOOK, report=warn_caller)
 
 
 def jobs_location(settings: Settings, backend: str) -> Location:
@@ -105,12 +110,13 @@ def connect(backend: str, target: Target, location: Location, settings: Settings
     return entry_of(backend).connect()(target, location, settings)
 
 
-def open_at(location: Location) -> Store:
-    """Open the store at *location*; outages are reported to the user."""
+def open_at(location: Location, limit: OutageLimit | None = None) -> Store:
+    """Open the store at *location*; outages are reported to the user, unless there is a *limit*, which reports them."""
     from kinetic.user_warnings import warn_caller
     from kinetic_payload.stores import open_store
 
-    return open_store(location, on_outage=warn_caller)
+    store = open_store(location, on_outage=warn_caller)
+    return store if limit is None else store.limited(limit)
 
 
 def key_signer_of(location: Location, keys: KeySource) -> KeySigner | None:

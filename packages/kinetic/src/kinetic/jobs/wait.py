@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from kinetic.jobs.status import View, asking, explained, look, nothing_to_verify
 from kinetic.waiting import Deadline
 from kinetic_payload.errors import KineticError, StoreError, UnavailableError
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Observation, Watch
@@ -84,68 +85,63 @@ def wait_for_outcome(
                 return view
 
 
+@dataclass
 class _Wait:
     """A wait for one job: what was seen and reported so far."""
 
-    def __init__(
-        self,
-        record: JobRecord,
-        services: Services,
-        deadline: Deadline,
-        watch: Watch,
-        on_status_change: StatusCallback | None,
-        stop: threading.Event | None,
-        verify: Callable[[], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        self.last: JobStatus | None = None
-        self.here = False
-        """Whether the job certainly runs on this machine: then its store may be unreachable."""
-        self._record = record
-        self._services = services
-        self._deadline = deadline
-        self._watch = watch
-        self._on_status_change = on_status_change
-        self._stop = stop
-        self._verify = verify
-        self._warn = warn
-        self._warned: set[str] = set()
-        self._explained: Observation | None = None
-        self._explain_again = Deadline(0.0)
-        self._lost: Deadline | None = None
-        self._pace = Pace()
+    record: JobRecord
+    services: Services
+    deadline: Deadline
+    watch: Watch
+    on_status_change: StatusCallback | None
+    stop: threading.Event | None
+    verify: Callable[[], None]
+    warn: Callable[[str], None]
+    last: JobStatus | None = None
+    here: bool = False
+    """Whether the job certainly runs on this machine: then its store may be unreachable."""
+    warned: set[str] = field(default_factory=set)
+    explained: Observation | None = None
+    explain_again: Deadline = field(default_factory=lambda: Deadline(0.0))
+    lost: Deadline | None = None
+    pace: Pace = field(default_factory=lambda: Pace())
 
     def look_and_wait(self, outages: Outages) -> View | None:
         """Return the view that contains the outcome; None after a wait for a change."""
-        record, services, deadline = self._record, self._services, self._deadline
-        self.here = _runs_here(record, services)
-        # A brief limit, so that the deadline, a stop and the job's end are noticed.
-        brief = limited(OutageLimit(LOOK, quiet=inf)) if self.here else nullcontext()
-        with brief:
-            view = look(record, services, verify=self._verify)
-            outages.reached = True  # A login may expire while the wait goes on.
-            if view.status is not self.last:
-                self.last = view.status
-                _notify(self._on_status_change, view.status)
-            if view.outcome is not None:
-                return view
-            if view.seen is not None and view.seen.kept_in:
-                store_kept(services, record.job_id, view.seen.kept_in)
-                return None
-            if view.status is JobStatus.NOT_FOUND or view.removed:
-                raise not_found(record, view.status)
-            if self._stop is not None and self._stop.is_set():
-                raise WaitStopped
-            self._report_trouble(view)
-            self._lost = (self._lost or Deadline(_LOST)) if view.ending is Ending.LOST else None
-            if self._lost is not None and (self._lost.passed or deadline.passed):
-                raise _lost(record, view.reason)
-            if deadline.passed:
-                raise _timed_out(record, view.status, _why(record, view, services))
-            longest = self._pace.after(view)
-            with asking(record):
-                wait = longest if self._lost is None else self._lost.at_most(longest)
-                self._watch.wait(deadline.at_most(wait))
+        record, services, deadline = self.record, self.services, self.deadline
+        try:  # Without a request to its store.
+            self.here = services.backend.forward(record) is None
+        except JobError:
+            self.here = False
+        if self.here:  # A brief limit, so that the deadline, a stop and the job's end are noticed.
+            services = services.limited(OutageLimit(LOOK, quiet=inf))
+        view = look(record, services, verify=self.verify)
+        outages.reached = True  # A login may expire while the wait goes on.
+        if view.status is not self.last:
+            self.last = view.status
+            _notify(self.on_status_change, view.status)
+        if view.outcome is not None:
+            return view
+        if view.seen is not None and view.seen.kept_in:
+            store_kept(services, record.job_id, view.seen.kept_in)
+            return None
+        if view.status is JobStatus.NOT_FOUND or view.removed:
+            raise not_found(record, view.status)
+        if self.stop is not None and self.stop.is_set():
+            raise WaitStopped
+        self._report_trouble(view)
+        self.lost = (self.lost or Deadline(_LOST)) if view.ending is Ending.LOST else None
+        if self.lost is not None and (self.lost.passed or deadline.passed):
+            raise _lost(record, view.reason)
+        if deadline.passed:
+            reason = view.reason
+            with suppress(UnavailableError):
+                reason = explained(record, view, services)
+            raise _timed_out(record, view.status, reason)
+        longest = self.pace.after(view)
+        with asking(record):
+            wait = longest if self.lost is None else self.lost.at_most(longest)
+            self.watch.wait(deadline.at_most(wait))
         return None
 
     def _report_trouble(self, view: View) -> None:
@@ -155,40 +151,24 @@ class _Wait:
         """
         if view.forged is not None:
             self._warn_once(
-                f"{view.forged.message} Job {self._record.job_id} runs on; the wait for it goes on."
+                f"{view.forged.message} Job {self.record.job_id} runs on; the wait for it goes on."
             )
-        if view.seen is None or (view.seen == self._explained and not self._explain_again.passed):
+        if view.seen is None or (view.seen == self.explained and not self.explain_again.passed):
             return
-        with asking(self._record):
-            found = self._services.backend.explain(self._record, view.seen)
-        self._explained, self._explain_again = view.seen, Deadline(_EXPLAINED_EVERY)
+        with asking(self.record):
+            found = self.services.backend.explain(self.record, view.seen)
+        self.explained, self.explain_again = view.seen, Deadline(_EXPLAINED_EVERY)
         if found.trouble:
-            self._warn_once(f"Job {self._record.job_id} is {view.status.value}: {found.text}")
+            self._warn_once(f"Job {self.record.job_id} is {view.status.value}: {found.text}")
 
     def _warn_once(self, text: str) -> None:
-        if text not in self._warned:
-            self._warned.add(text)
-            self._warn(text)
+        if text not in self.warned:
+            self.warned.add(text)
+            self.warn(text)
 
 
 _EXPLAINED_EVERY = 30.0
 """Seconds between two explanations of why a job waits: on a cluster they cost requests."""
-
-
-def _runs_here(record: JobRecord, services: Services) -> bool:
-    """Return whether the job certainly runs on this machine, without a request to its store."""
-    try:
-        return services.backend.forward(record) is None
-    except JobError:
-        return False
-
-
-def _why(record: JobRecord, view: View, services: Services) -> str:
-    """Return why the job has not ended, even if its backend cannot be reached."""
-    try:
-        return explained(record, view, services)
-    except UnavailableError:
-        return view.reason
 
 
 _LONGEST_WAIT = 30.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import secrets
@@ -15,19 +14,11 @@ from pathlib import Path
 from typing import Protocol
 
 from kinetic.errors import ConfigurationError, SignatureError, SubmitError
-from kinetic_payload.files.private import (
-    FILE_MODE,
-    flush_to_disk,
-    make_folder,
-    open_private,
-    others_may_write,
-)
+from kinetic_payload.files.locks import locked
+from kinetic_payload.files.private import FILE_MODE, make_folder, others_may_write, write_private
 from kinetic_payload.records.signing import KEY_SIZE, signed, verify
 
 log = logging.getLogger("kinetic")
-
-_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK}
-"""Errors of file systems without hard links."""
 
 
 class KeySource(Protocol):
@@ -115,7 +106,11 @@ class KeyFile:
         path = self.path
         try:
             make_folder(self.home)
-            _create(path, secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n")
+            # Without the lock a second process could replace the key that the first has signed with.
+            with locked(str(path.with_name(f".{path.name}.lock"))):
+                if not path.exists():
+                    new = secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n"
+                    write_private(path, new, durable=True)
         except OSError as error:
             raise SubmitError(
                 f"Kinetic could not write its key to {path}: {error.strerror}.",
@@ -185,29 +180,3 @@ class KeySigner:
             if not self._trusting():
                 raise
             log.info("Accepted because of KINETIC_TRUST_BUCKET: %s", error.message)
-
-
-def _create(path: Path, data: bytes) -> None:
-    """Write *path* atomically unless it exists."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        descriptor = open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        with open(descriptor, "wb") as stream:  # noqa: PTH123 - a descriptor, made with its mode
-            stream.write(data)
-            stream.flush()
-            flush_to_disk(stream.fileno())
-        try:
-            os.link(part, path)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            from kinetic_payload.files.locks import locked
-
-            # Without the lock a second process could replace the key that the first has signed with.
-            with locked(str(path.with_name(f".{path.name}.lock"))):
-                if not path.exists():
-                    part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)

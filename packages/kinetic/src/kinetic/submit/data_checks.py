@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_payload.data.sources import GcsSource
     from kinetic_payload.stores.gcs import ExternalBucket
+    from kinetic_payload.stores.outages import OutageLimit
 
 
 def check_data(
     data: Data,
     request: JobRequest,
+    limit: OutageLimit,
     *,
     warn: Callable[[str], None],
     open_bucket: Callable[[GcsSource], ExternalBucket] | None = None,
 ) -> None:
-    """Check that *data* exists, and that the job of *request* can use it.
+    """Check that *data* exists, and that the job of *request* can use it; wait for its bucket up to *limit*.
 
     If this user may not read it, but the function will run elsewhere with other permissions, *warn*.
 
@@ -50,7 +52,7 @@ def check_data(
                 hint="Leave fuse=True out: then it is downloaded. Choose a folder or an object that "
                 "is small enough to try the function with.",
             )
-        _check_bucket(data, here, warn, open_bucket)
+        _check_bucket(data, here, limit, warn, open_bucket)
 
 
 def _check_mount(data: Data) -> None:
@@ -83,6 +85,7 @@ def _check_library(data: Data) -> None:
 def _check_bucket(
     data: Data,
     here: bool,
+    limit: OutageLimit,
     warn: Callable[[str], None],
     open_bucket: Callable[[GcsSource], ExternalBucket] | None,
 ) -> None:
@@ -92,7 +95,7 @@ def _check_bucket(
     source = parse_gcs(data.path)
     try:
         bucket = (open_bucket or bucket_data.open_bucket)(source)
-        bucket_data.look(bucket, source)
+        bucket_data.look(bucket.limited(limit), source)
     except (StorePermissionError, CredentialsError) as error:
         if here:
             raise DataError(f"{data!r} cannot be read. {error.message}", hint=error.hint) from error

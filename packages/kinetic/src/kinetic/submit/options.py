@@ -78,7 +78,6 @@ def check_options(
     """
     arguments = dict(locals())
     from kinetic.mount_paths import check_volumes
-    from kinetic.pod_overrides import check_pod_overrides
     from kinetic.submit.capture import check_patterns
     from kinetic_k8s.accelerators import parse_accelerator
     from kinetic_k8s.manifests.labels import check_labels
@@ -166,6 +165,22 @@ def _check_combinations(options: RunOptions) -> None:
             f"memory={options.given['memory']!r}, of which it is a part.",
             hint="Raise memory, or lower shared_memory.",
         )
+
+
+def check_pod_overrides(value: object) -> dict[str, Any]:
+    """Return a copy of *value*, parts of a pod template that are merged into that of a job's pods.
+
+    Raises:
+        InvalidRequestError: It is not JSON, or sets a field that belongs to Kinetic.
+    """
+    if not isinstance(value, dict):
+        raise InvalidRequestError(
+            f"pod_overrides={value!r} is not a dict.",
+            hint="Write pod_overrides={'spec': {'priorityClassName': 'batch'}}.",
+        )
+    from kinetic_k8s.manifests.overrides import check_overrides
+
+    return check_overrides(value)
 
 
 def check_size(options: RunOptions) -> None:

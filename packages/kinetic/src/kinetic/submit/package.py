@@ -16,7 +16,7 @@ from kinetic.settings.settings import user_home, working_folder
 from kinetic.user_warnings import warn_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.progress import TrackProgress, silent, size_text
-from kinetic_payload.stores.store import ABSENT, Store
+from kinetic_payload.stores.store import ABSENT, Location, Store
 from kinetic_payload.threads import Executor, Future, parallel_map
 
 if TYPE_CHECKING:
@@ -72,7 +72,6 @@ class Package:
         warn: Report,
         track: TrackProgress = silent,
     ) -> None:
-        from kinetic.settings.keys import KeyFile
         from kinetic_payload.project.roots import entry_of, plan_project
 
         self.request = request
@@ -97,11 +96,7 @@ class Package:
         self._warn = warn
         self._track = track
         self._home = Path(request.settings.home.value)
-        # Files of Kinetic that may lie inside a project or data, and are never shipped. The key is listed by itself:
-        # a link may lead to it, but not to the home.
-        self._own = [self._home, KeyFile(self._home).path]
-        if store.location.kind == "folder":
-            self._own.append(Path(store.location.path))
+        self._own = own_files(self._home, store.location)
 
     @property
     def context_digest(self) -> str | None:
@@ -171,18 +166,9 @@ class Package:
 
     def take_snapshot(self) -> Snapshot | None:
         """Return the project as it is now; None if no files are shipped."""
-        from kinetic_payload.project.snapshot import take_snapshot
-
-        if self.plan.root is None or self.call is None:
-            return None
+        assert self.call is not None
         data = [Path(found.value.path) for found in self.call.data if found.value.is_local]
-        return take_snapshot(
-            self.plan.root,
-            exclude=[*data, *self._own],
-            no_defaults=self.request.settings.no_default_excludes.value,
-            cache=stat_cache(self._home, self.plan.root),
-            track=self._track,
-        )
+        return snapshot_of(self.plan, self.request, exclude=[*data, *self._own], track=self._track)
 
     def upload(
         self,
@@ -290,6 +276,33 @@ class Package:
                 context_digest=context_digest,
                 kinetic_version=kinetic.__version__,
             )
+
+
+def own_files(home: Path, store: Location) -> list[Path]:
+    """Return files of Kinetic that may lie inside a project or data, and are never shipped."""
+    from kinetic.settings.keys import KeyFile
+
+    # The key is listed by itself: a link may lead to it, but not to the home.
+    folders = [Path(store.path)] if store.kind == "folder" else []
+    return [home, KeyFile(home).path, *folders]
+
+
+def snapshot_of(
+    plan: ProjectPlan, request: JobRequest, *, exclude: Sequence[Path], track: TrackProgress
+) -> Snapshot | None:
+    """Return the project of *plan* as it is now, without *exclude*; None if no files are shipped."""
+    from kinetic_payload.project.snapshot import take_snapshot
+
+    if plan.root is None:
+        return None
+    settings = request.settings
+    return take_snapshot(
+        plan.root,
+        exclude=exclude,
+        no_defaults=settings.no_default_excludes.value,
+        cache=stat_cache(Path(settings.home.value), plan.root),
+        track=track,
+    )
 
 
 def _upload_key(data: Data) -> object:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from kinetic.backends.backend import Environment
 from kinetic.errors import InvalidRequestError
 from kinetic.jobs.services import connect, jobs_location
-from kinetic.settings.home import make_home, stat_cache
+from kinetic.settings.home import make_home
 from kinetic.settings.settings import environment, user_home
-from kinetic.submit.package import Packaging
+from kinetic.submit.package import Packaging, own_files, snapshot_of
 from kinetic.submit.request import request_of
 from kinetic_payload.progress import silent
 from kinetic_payload.project.roots import Entry, plan_project
-from kinetic_payload.project.snapshot import take_snapshot
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -59,14 +58,6 @@ def prepare(
 
     packaging = Packaging(plan, report, silent)
     packaging.reads_buckets.set_result(False)
-    packaging.snapshot.set_result(
-        None
-        if plan.root is None
-        else take_snapshot(
-            plan.root,
-            exclude=[home],
-            no_defaults=settings.no_default_excludes.value,
-            cache=stat_cache(home, plan.root),
-        )
-    )
+    own = own_files(home, services.store.location)
+    packaging.snapshot.set_result(snapshot_of(plan, request, exclude=own, track=silent))
     return services.backend.environment(request, packaging)

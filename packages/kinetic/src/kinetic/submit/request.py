@@ -11,7 +11,7 @@ from kinetic.backends.registry import LOCAL, Entry, Semantics, asked_for, entry_
 from kinetic.errors import ConfigurationError, InvalidRequestError
 from kinetic.submit.capture import SecretValues, capture
 from kinetic.submit.functions import name_of
-from kinetic.submit.options import RunOptions, check_size
+from kinetic.submit.options import RunOptions, check_pod_overrides, check_size
 from kinetic.target import Target, is_in_pod
 from kinetic_payload.stores.store import parse_location
 
@@ -123,8 +123,6 @@ def _pod_overrides(options: RunOptions, settings: Settings, entry: Entry) -> Map
     if entry.on_this_machine or not settings.pod_overrides.value:
         # A profile also applies to jobs on this machine, which have no pods.
         return {}
-    from kinetic.pod_overrides import check_pod_overrides
-
     return check_pod_overrides(settings.pod_overrides.value)
 
 

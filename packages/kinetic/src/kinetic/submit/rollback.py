@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kinetic.errors import (
@@ -17,7 +18,7 @@ from kinetic.errors import (
 )
 from kinetic.waiting import Deadline
 from kinetic_payload.layout import GRACE_SECONDS, JobObjects
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.threads import stoppable
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def rollback_share(store_timeout: float) -> float:
     return store_timeout / 6
 
 
+@dataclass
 class Rollback:
     """Track what a submit has created for its job so far, and remove it.
 
@@ -42,31 +44,28 @@ class Rollback:
     clock.
     """
 
-    def __init__(
-        self, job_id: str, services: Services, store_timeout: float, clock: Callable[[], float]
-    ) -> None:
-        self._job_id = job_id
-        self._services = services
-        self._store_timeout = store_timeout
-        self._written: list[str] = []
-        self.record: JobRecord | None = None
-        """Set before the job is announced."""
-        self._clock = clock
-        self._recorded_at: float | None = None
+    job_id: str
+    services: Services
+    store_timeout: float
+    clock: Callable[[], float]
+    written: list[str] = field(default_factory=list)
+    record: JobRecord | None = None
+    """Set before the job is announced."""
+    recorded_at: float | None = None
 
     @property
     def recorded(self) -> bool:
         """Whether the record is certainly in the store; no job is started before."""
-        return self._recorded_at is not None
+        return self.recorded_at is not None
 
     def note_record(self) -> None:
         """Note that the record is in the store."""
-        self._recorded_at = self._clock()
+        self.recorded_at = self.clock()
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
         """Note that the object *name* may exist, unless the block shows that it was not written."""
-        self._written.append(name)
+        self.written.append(name)
         try:
             yield
         except (
@@ -75,7 +74,7 @@ class Rollback:
             PreconditionFailedError,
             StorePermissionError,
         ):
-            self._written.remove(name)
+            self.written.remove(name)
             raise
 
     @property
@@ -84,12 +83,12 @@ class Rollback:
 
         In a bucket, this check costs a request, so it is made only if the start took long.
         """
-        store = self._services.store
-        if self._recorded_at is None:
+        store = self.services.store
+        if self.recorded_at is None:
             return False
-        if store.location.kind == "gs" and abs(self._clock() - self._recorded_at) < _QUICK:
+        if store.location.kind == "gs" and abs(self.clock() - self.recorded_at) < _QUICK:
             return False
-        return store.stat(JobObjects(self._job_id).handle) is None
+        return store.stat(JobObjects(self.job_id).handle) is None
 
     def run(self, error: BaseException) -> BaseException:
         """Remove what was created, newest first; return the exception to raise: *error*, or its cause.
@@ -97,19 +96,19 @@ class Rollback:
         If something could not be removed, a note of the raised exception names it.
         """
         if isinstance(error, StoreUnavailableError) and not error.sent:
-            self._written.clear()  # No request has reached the store.
+            self.written.clear()  # No request has reached the store.
         reason = error
         if isinstance(error, Exception) and self._was_cleaned_up():
             # Whatever *error* is, it follows from that.
             reason = SubmitError(
-                f"The job {self._job_id} was cleaned up by another process while it was started.",
+                f"The job {self.job_id} was cleaned up by another process while it was started.",
                 hint="Nothing of it is left. Submit it again.",
             )
-        share = OutageLimit(rollback_share(self._store_timeout))
+        services = self.services.limited(OutageLimit(rollback_share(self.store_timeout)))
         deadline = Deadline(_LONGEST)
         try:
-            with stoppable(lambda: deadline.passed), limited(share):
-                self._remove()
+            with stoppable(lambda: deadline.passed):
+                self._remove(services)
         except BaseException as failure:
             interrupted = not isinstance(failure, Exception)
             (failure if interrupted else reason).add_note(self._left_behind(failure))
@@ -123,27 +122,27 @@ class Rollback:
         except StoreError:  # The store may be what failed.
             return False
 
-    def _remove(self) -> None:
+    def _remove(self, services: Services) -> None:
         from kinetic.jobs.stop import remove_objects
 
         if self.record is not None:
-            self._services.backend.stop(
+            services.backend.stop(
                 self.record, timeout=GRACE_SECONDS, poll_interval=0.1, remove=True
             )
         if self.recorded:
             # Skipped if the backend raised: without its objects, a job that may still run could not be found.
-            remove_objects(self._job_id, self._services.store)
+            remove_objects(self.job_id, services.store)
         else:
-            for name in reversed(self._written):
-                self._services.store.delete(name)
+            for name in reversed(self.written):
+                services.store.delete(name)
 
     def _left_behind(self, failure: BaseException) -> str:
         why = str(failure) or "removing it was given up."
-        left = ", ".join(f"{self._services.store.location}/{name}" for name in self._written)
+        left = ", ".join(f"{self.services.store.location}/{name}" for name in self.written)
         # Without a record, no command finds the objects.
         todo = (
-            f"Remove it with: kinetic jobs cleanup {self._job_id}"
+            f"Remove it with: kinetic jobs cleanup {self.job_id}"
             if self.recorded
             else f"Remove: {left}"
         )
-        return f"The job {self._job_id} did not start, and parts of it may be left behind: {why}\n{todo}"
+        return f"The job {self.job_id} did not start, and parts of it may be left behind: {why}\n{todo}"

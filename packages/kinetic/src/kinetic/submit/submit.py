@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kinetic.backends.backend import Environment, Launch
 from kinetic.console import progress_beside
 from kinetic.errors import JobNotFoundError, KineticError, SubmitError
-from kinetic.jobs.handle import JobHandle, connected, handle_of
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.missing_modules import Project
 from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
@@ -35,7 +35,7 @@ from kinetic_payload.layout import JobObjects
 from kinetic_payload.process_settings import jax_defaults, read_settings
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.threads import Executor, Future
 
@@ -64,7 +64,6 @@ def submit(
     console: Console | None = None,
     started: list[JobHandle] | None = None,
     clock: Callable[[], float] = time.time,
-    outage_limit: OutageLimit | None = None,
 ) -> JobHandle:
     """Start *request* and return a handle to it, at once.
 
@@ -78,20 +77,14 @@ def submit(
         started: Gets the handle once the submit can no longer be undone, even if this function raises
             afterwards. If it is None, an exception that is raised afterwards has a note that names the job.
         clock: The wall clock, which also counts while this machine sleeps.
-        outage_limit: How long to wait for a store that cannot be reached; None follows the settings.
 
     Raises:
         KineticError: The job could not be packaged or started; nothing of it is left.
         KeyboardInterrupt: The submit was interrupted; nothing of the job is left unless a note says so.
     """
     handles: list[JobHandle] = [] if started is None else started
-    seconds = request.settings.store_timeout.value
-    limit = OutageLimit(
-        seconds - rollback_share(seconds), report=warn_caller if console is None else console.note
-    )
     try:
-        with limited(outage_limit or limit):
-            return _submit(request, function, args, kwargs, services, console, handles, clock)
+        return _submit(request, function, args, kwargs, services, console, handles, clock)
     except BaseException as error:
         if handles and started is None:
             job_id = handles[0].job_id
@@ -119,7 +112,10 @@ def _submit(
     if services is None:
         location = jobs_location(request.settings, request.backend)
         services = connect(request.backend, request.target, location, request.settings)
-    store, backend = services.store, services.backend
+    seconds = request.settings.store_timeout.value
+    limit = OutageLimit(seconds - rollback_share(seconds), report=warn)
+    limited = services.limited(limit)
+    store, backend = limited.store, limited.backend
     refuse_foreign_folder(store.location)
     warn_once(warn, shared_store_warning(store.location))
     for warning in backend.check(request):
@@ -133,7 +129,7 @@ def _submit(
         make_home(str(home))
 
     def check(data: Data) -> None:
-        check_data(data, request, warn=warn)
+        check_data(data, request, limit, warn=warn)
         for warning in backend.check(request, data):
             warn_once(warn, warning)
 
@@ -156,7 +152,9 @@ def _submit(
         left_out = left_out_warning(call.snapshot)
         if console is not None:
             warn_once(warn, left_out)
-        handle = _start(request, services, call, packaging, environment, executor, handles, clock)
+        handle = _start(
+            request, services, limited, call, packaging, environment, executor, handles, clock
+        )
     with suppress(Exception):  # A failing logger must not make the submit fail: the job runs.
         phase(f"submitted {handle.job_id}")
     return handle
@@ -165,6 +163,7 @@ def _submit(
 def _start(
     request: JobRequest,
     services: Services,
+    limited: Services,
     call: Package,
     packaging: Packaging,
     environment: Future[Environment],
@@ -178,8 +177,8 @@ def _start(
     """
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
-    rollback = Rollback(job_id, services, request.settings.store_timeout.value, clock)
-    store, began = services.store, clock()
+    rollback = Rollback(job_id, limited, request.settings.store_timeout.value, clock)
+    store, began = limited.store, clock()
     try:
         with executor.stopped_by(environment):
             packaging.checked.result()
@@ -196,7 +195,7 @@ def _start(
             payload_digest=call.payload_digest,
             context_digest=call.context_digest,
         )
-        with services.backend.announced(rollback.record) as record:
+        with limited.backend.announced(rollback.record) as record:
             rollback.record = record
             name = JobObjects(job_id).handle
             data = services.sign(encode(record), name)
@@ -213,9 +212,9 @@ def _start(
                 data=call.refs,
                 signing_key=None if services.key_signer is None else services.key_signer.key,
             )
-            handle = connected(handle_of(record), services, record=record)
+            handle = handle_of(record, services)
             handle._session.project = Project(call.plan.root)
-            services.backend.start(launch)
+            limited.backend.start(launch)
             # Check after the start, because clean-up removes the record before it looks for a resource.
             # If the job was cancelled instead, its runner finds the outcome and does not call the function.
             if rollback.record_is_gone:

@@ -19,7 +19,7 @@ import kinetic
 from kinetic.errors import JobNotFoundError, KineticError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in
-from kinetic.jobs.handle import JobHandle, connected, handle_of, with_record
+from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.records import find_record
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.settings.settings import Settings, environment
@@ -239,12 +239,14 @@ class ServicesClient(Client):
         found = find_record(self._services.store, job_id)
         if found is None:
             raise JobNotFoundError(f"There is no job {job_id}.")
-        handle = with_record(handle_of(found.record), found.record, stored=found.data)
-        return connected(handle, self._services)
+        return handle_of(found.record, self._services, stored=found.data)
 
     def list(self) -> list[JobHandle]:
         """Read the records in the store."""
-        return [connected(handle, self._services) for handle in jobs_in(self._services.store)]
+        found = jobs_in(self._services.store)
+        for job in found:
+            job._session.services = self._services
+        return found
 
     def elsewhere(self, job_id: str) -> tuple[str, str, Any]:
         """Attach with another handle."""

@@ -13,6 +13,7 @@ from kinetic.backends.backend import Backend, Launch
 from kinetic.errors import SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.records import find_outcome
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import Store
 
 
@@ -45,8 +46,9 @@ class BackendProtocol:
         with suppress(SubmitError):
             backend.start(launch)
             raise AssertionError("The job started twice.")
-        assert [job.job_id for job in backend.list()] == [launch.record.job_id]
-        assert not backend.observe(launch.record).status.terminal
+        for each in (backend, backend.limited(OutageLimit(60))):
+            assert [job.job_id for job in each.list()] == [launch.record.job_id]
+            assert not each.observe(launch.record).status.terminal
         for _ in range(2):
             backend.stop(launch.record, timeout=30, poll_interval=0.1, remove=True)
             assert backend.observe(launch.record).status is JobStatus.NOT_FOUND

@@ -64,8 +64,8 @@ def command(
     replace: bool,
 ) -> None:
     """Make the profile NAME. The first profile becomes the current one."""
-    from kinetic.pod_overrides import check_pod_overrides
     from kinetic.settings.profiles import Profile, create_profile
+    from kinetic.submit.options import check_pod_overrides
 
     given: dict[str, Any] = {
         **{key: app.target.get(key) for key in ("project", "zone", "cluster", "namespace")},

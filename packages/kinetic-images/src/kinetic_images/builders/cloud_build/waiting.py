@@ -10,7 +10,7 @@ from kinetic_images.builders.cloud_build.state import WAITING, BuildState
 from kinetic_images.errors import BuilderError, BuildQuotaError, BuildServiceUnavailableError
 from kinetic_payload.errors import ObjectNotFoundError, StoreError
 from kinetic_payload.layout import build_log
-from kinetic_payload.stores.outages import OutageLimit, limited
+from kinetic_payload.stores.outages import OutageLimit
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import pause
 
@@ -145,8 +145,8 @@ class BuildLog:
 
     def _next(self) -> bytes:
         try:
-            with limited(OutageLimit(_LOG_LIMIT)):
-                data = self._store.read(self._name, start=self._read, end=self._read + _PIECE)
+            store = self._store.limited(OutageLimit(_LOG_LIMIT))
+            data = store.read(self._name, start=self._read, end=self._read + _PIECE)
         except ObjectNotFoundError:
             return b""  # It is written after a few seconds.
         except StoreError as error:

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from kinetic_payload.errors import (
     KineticError,
@@ -36,6 +36,7 @@ from kinetic_payload.stores.store import ABSENT, Check, Location, ObjectInfo
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
+    from kinetic_payload.stores.outages import OutageLimit
 
 _SHARDS: Final = 64
 _BLOCK: Final = 1 << 20
@@ -70,6 +71,10 @@ class FolderStore:
     def concurrency(self) -> int:
         """One: a local disk gains nothing from several requests at once."""
         return 1
+
+    def limited(self, limit: OutageLimit) -> Self:  # noqa: ARG002
+        """Return this store: a folder does not wait."""
+        return self
 
     def now(self) -> float:
         """Return this machine's time."""

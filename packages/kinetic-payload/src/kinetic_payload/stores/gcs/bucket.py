@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import urllib3
 
@@ -31,7 +31,7 @@ from kinetic_payload.stores.gcs.translation import (
     no_bucket,
     translated,
 )
-from kinetic_payload.stores.outages import OutageLimit, current_limit
+from kinetic_payload.stores.outages import OutageLimit, changed_copy
 
 _T = TypeVar("_T")
 
@@ -90,13 +90,16 @@ class Bucket:
         self.name = name
         self.retry = retry or RetryPolicy()
         self.service = service or Service.from_environment()
-        self._outage = OutageLimit(
+        self._limit = OutageLimit(
             math.inf, report=on_outage, quiet=self.retry.quiet, clock=self.retry.clock
         )
-        """For calls of operations that have no limit."""
 
     def __repr__(self) -> str:
         return f"Bucket({self.name!r})"
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same bucket for the calls of one operation, which share *limit*."""
+        return changed_copy(self, _limit=limit)
 
     @property
     def connection(self) -> Connection:
@@ -113,10 +116,6 @@ class Bucket:
             return self.retry.run_attempts(
                 act, self._limit, progress=progress, on_failure=self._explain
             )
-
-    @property
-    def _limit(self) -> OutageLimit:
-        return current_limit() or self._outage
 
     def _explain(self, error: Exception) -> None:
         seconds = min(self.retry.limit, self._limit.seconds)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, Self, cast
 from urllib.parse import quote, unquote_to_bytes
 
 from kinetic_payload.errors import InvalidRequestError
@@ -23,6 +23,7 @@ from kinetic_payload.stores.gcs.service import Service
 from kinetic_payload.stores.gcs.upload import SMALL, upload_small
 from kinetic_payload.stores.gcs.upload_content import Content
 from kinetic_payload.stores.names import MAX_NAME, check_name
+from kinetic_payload.stores.outages import OutageLimit, changed_copy
 from kinetic_payload.stores.store import Location, ObjectInfo
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class GcsStore:
     def concurrency(self) -> int:
         """How many parallel requests a bucket handles well."""
         return CONCURRENCY
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same store for the calls of one operation, which share *limit*."""
+        return changed_copy(self, _bucket=self._bucket.limited(limit))
 
     def now(self) -> float:
         """Return the service's time; make a request if there was none yet."""

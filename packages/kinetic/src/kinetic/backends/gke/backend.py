@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from kinetic.backends.backend import (
     Environment,
@@ -61,12 +61,12 @@ from kinetic.backends.gke.observation import (
     job_of,
     observation_of,
 )
-from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.record import record_of
+from kinetic.jobs.services import LOOK
 from kinetic.names import job_id_of, k8s_name_of
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.creation import Runner, check_secret, check_workload, create_workload
@@ -90,6 +90,7 @@ from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import RUNNER_NAME
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.stores.outages import OutageLimit, changed_copy
 
 if TYPE_CHECKING:
     from kinetic.data import Data
@@ -106,6 +107,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kinetic")
 
+_LONGEST: Final = 60.0
+"""Timeout of a request to the cluster in seconds, unless the limit of an operation is shorter."""
 _LEFT_EVERY: Final = 600.0
 """Seconds between two checks whether the submit of a pending job was killed; each check costs requests."""
 
@@ -137,14 +140,28 @@ class ClusterBackend:
         self._signer: Signing = key_signer or UNSIGNED
         self._environment = environment
         self._gke = gke
+        self._limit: OutageLimit | None = None
         self._observer = Observer(cluster, store, key_signer)
         self._watches = JobWatches(cluster)
-        self._idle = IdleWorkloads(cluster, store, key_signer, clock=clock)
-        self._workloads = Workloads(cluster, self._observer, store.location)
+        self._idle = IdleWorkloads(cluster, key_signer, clock=clock)
+        self._workloads = Workloads(cluster, store.location)
         self._queues = Queues()
         self._clock = clock
         self._left_at: dict[str, float] = {}
         """Uid of a pending workload → when to check again whether its submit was killed."""
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same backend for the calls of one operation, which share *limit*.
+
+        A request that changes something on the cluster takes no longer either.
+        """
+        return changed_copy(
+            self,
+            _limit=limit,
+            _store=self._store.limited(limit),
+            _cluster=self._cluster.within(limit.at_most(_LONGEST)),
+            _observer=self._observer.limited(limit),
+        )
 
     def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse a request that cannot run on a cluster; let the cluster check it in a dry run.
@@ -158,7 +175,11 @@ class ClusterBackend:
             ClusterError: The cluster cannot be reached, or would refuse the workload.
         """
         if data is not None:
-            return self._warnings_about(request, data)
+            found = [check_mount(data, self._store.location, self._cluster)] if data.fuse else []
+            if data.is_gcs:
+                region = self._region(request)
+                found.append(region_warning(bucket_of(data.path), region, self._limit))
+            return list(filter(None, found))
         check_request(request, self._store.location)
         images = self._images()
         images.check(request)
@@ -176,7 +197,7 @@ class ClusterBackend:
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
         spec = self._spec(draft, form, request.settings.service_account.value)
         check_workload(
-            with_timeout(self._cluster),
+            self._cluster,
             spec,
             environment=bool(request.captured_env),
             runner=True,
@@ -199,16 +220,9 @@ class ClusterBackend:
         # Results and uploaded data are in the store, outputs wherever the user wants them.
         places = (str(self._store.location), request.output_dir or "")
         buckets = dict.fromkeys(bucket_of(each) for each in places if each.startswith("gs://"))
-        found += (region_warning(bucket, self._region(request)) for bucket in buckets)
-        return [warning for warning in found if warning is not None]
-
-    def _warnings_about(self, request: JobRequest, data: Data) -> Sequence[str]:
-        found: list[str | None] = []
-        if data.fuse:
-            found.append(check_mount(data, self._store.location, self._cluster))
-        if data.is_gcs:
-            found.append(region_warning(bucket_of(data.path), self._region(request)))
-        return [warning for warning in found if warning is not None]
+        region = self._region(request)
+        found += (region_warning(bucket, region, self._limit) for bucket in buckets)
+        return list(filter(None, found))
 
     def _region(self, request: JobRequest) -> str | None:
         known = None if self._gke is None else self._gke.location
@@ -221,6 +235,7 @@ class ClusterBackend:
             environment=self._environment,
             context=self._cluster.identity.context,
             location=None if self._gke is None else self._gke.location,
+            limit=self._limit,
         )
         return ClusterImages(builders)
 
@@ -235,7 +250,7 @@ class ClusterBackend:
             request,
             project,
             self._store,
-            check_secret=partial(check_secret, with_timeout(self._cluster)),
+            check_secret=partial(check_secret, self._cluster),
         )
         return ClusterEnvironment(
             prepared.reference,
@@ -266,7 +281,7 @@ class ClusterBackend:
             )
             spec = self._spec(launch, form_in(launch.record), account.name)
             create_workload(
-                with_timeout(self._cluster),
+                self._cluster,
                 spec,
                 environment=secret_variables(launch),
                 runner=runner,
@@ -306,9 +321,9 @@ class ClusterBackend:
             return Explanation(seen.reason)
         if seen.job is None or seen.status.terminal:
             return explanation_of(seen, [])
-        cluster = with_short_timeout(self._cluster)
+        cluster = self._cluster.within(LOOK)
         if any(pod.unschedulable for pod in views(seen.pods)):
-            self._idle.make_room()
+            self._idle.make_room(self._store)
         if seen.status is JobStatus.PENDING:
             self._remove_if_left(seen.job)
         place = None if seen.pods else self._queues.place(cluster, seen.job)
@@ -332,7 +347,7 @@ class ClusterBackend:
         """Delete the workload of a job that has its outcome, if it would go on."""
         kind = workload_of(record)
         if kind == IDLE_KIND or cancelled:
-            self._idle.end(record.job_id, record.k8s_name, kind)
+            self._idle.end(self._store, record.job_id, record.k8s_name, kind)
 
     def log_lines(
         self,
@@ -361,7 +376,7 @@ class ClusterBackend:
 
     def forward(self, record: JobRecord) -> PortForward:
         """Return how the leader's pod is reached: through the API server."""
-        return PortForward(with_short_timeout(self._cluster), of_job(record.job_id))
+        return PortForward(self._cluster.within(LOOK), of_job(record.job_id))
 
     def stop(
         self,
@@ -380,7 +395,7 @@ class ClusterBackend:
             JobError: A pod is still there after *timeout* seconds.
             ClusterError: The workload cannot be deleted; its pods keep running.
         """
-        cluster, kind = with_timeout(self._cluster), workload_of(record)
+        cluster, kind = self._cluster, workload_of(record)
         found = None
         try:
             found = cluster.get(kind, record.k8s_name)
@@ -403,7 +418,7 @@ class ClusterBackend:
 
     def list(self) -> Iterator[Listed]:
         """Iterate over the jobs that have a workload, finished ones too."""
-        cluster = with_short_timeout(self._cluster)
+        cluster = self._cluster.within(LOOK)
         workloads = self._workloads.recent()
         pods: defaultdict[str, list[Manifest]] = defaultdict(list)
         for pod in cluster.list("Pod", labels=of_jobs(())):
@@ -417,7 +432,7 @@ class ClusterBackend:
         """Delete a workload if its job has an outcome and it would go on; *ended*: whether it certainly has one."""
         view = WorkloadView(workload)
         if view.kind == IDLE_KIND or (ended and not (view.succeeded or view.failure)):
-            self._idle.end(job_id, view.name, view.kind)
+            self._idle.end(self._store, job_id, view.name, view.kind)
 
     def tidy(
         self,
@@ -442,7 +457,7 @@ class ClusterBackend:
             for each in found:
                 self._end_if_idle(each, job_of(each), ended=job_of(each) in ids)
             self._workloads.report(found, recorded, time.time())
-            self._workloads.remove(found, time.time())
+            self._workloads.remove(found, self._observer, time.time())
         except KineticError as error:
             log.info("What killed submits left could not be looked for: %s", error.message)
 
@@ -453,7 +468,7 @@ class ClusterBackend:
             return
         self._left_at[uid] = self._clock() + _LEFT_EVERY
         try:
-            self._workloads.remove([workload], time.time())
+            self._workloads.remove([workload], self._observer, time.time())
         except KineticError as error:
             log.info("What a killed submit left could not be removed: %s", error.message)
 

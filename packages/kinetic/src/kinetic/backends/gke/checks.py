@@ -5,15 +5,15 @@ from __future__ import annotations
 import ipaddress
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
-from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.data import Data, to_ref
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
+from kinetic.jobs.services import LOOK
 from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.cluster.gke import GkeCluster
+    from kinetic_payload.stores.outages import OutageLimit
     from kinetic_payload.stores.store import Location
 
 K = TypeVar("K")
@@ -117,7 +118,7 @@ def check_mount(
 
 def _check_driver(cluster: ApiServer, data: Data) -> str | None:
     try:
-        found = with_short_timeout(cluster).get("CSIDriver", DRIVER, brief=True)
+        found = cluster.within(LOOK).get("CSIDriver", DRIVER, brief=True)
     except NotPermittedError:
         return (
             f"whether the cluster can mount buckets could not be checked: it needs the driver {DRIVER}, "
@@ -164,16 +165,14 @@ def cluster_region(settings: Settings, context: str | None, known: str | None = 
     return found[1] if found else None
 
 
-def region_warning(
-    bucket: str, region: str | None, *, places: Callable[[str], Sequence[str]] | None = None
-) -> str | None:
+def region_warning(bucket: str, region: str | None, limit: OutageLimit | None = None) -> str | None:
     """Return a warning if *bucket* is not in *region*; None if it is, or if one of them is not known.
 
-    A process asks for the location of a bucket once. *places* returns it.
+    A process asks for the location of a bucket once, and waits for it up to *limit*.
     """
     if region is None:
         return None
-    found = _locations.get(bucket, lambda: tuple((places or _locations_of)(bucket)))
+    found = _locations.get(bucket, lambda: _locations_of(bucket, limit))
     if not found or any(location_contains(place, region) for place in found):
         return None
     return (
@@ -196,12 +195,13 @@ def location_contains(place: str, region: str) -> bool:
     return place == region or (place in ("us", "asia") and region.startswith(f"{place}-"))
 
 
-def _locations_of(bucket: str) -> Sequence[str]:
+def _locations_of(name: str, limit: OutageLimit | None) -> tuple[str, ...]:
     from kinetic_payload.stores import open_bucket
 
     # It is only a warning. An object of the bucket can often be read without this permission.
     with suppress(KineticError):
-        return open_bucket(bucket).places()
+        bucket = open_bucket(name)
+        return (bucket if limit is None else bucket.limited(limit)).places()
     return ()
 
 
@@ -244,9 +244,7 @@ def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
 def _find_account(cluster: ApiServer, named: str | None) -> ServiceAccount:
     namespace = cluster.identity.namespace
     try:
-        found = with_short_timeout(cluster).get(
-            "ServiceAccount", named or PREFERRED_ACCOUNT, brief=True
-        )
+        found = cluster.within(LOOK).get("ServiceAccount", named or PREFERRED_ACCOUNT, brief=True)
     except NotPermittedError:
         # A named one is used anyway: if it does not exist, the status of the job reports that.
         return ServiceAccount(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinetic.backends.gke.timeouts import with_timeout
 from kinetic.backends.registry import entry_of
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.manifests.workload import KINDS, Form, form_of
@@ -27,8 +26,7 @@ def form_on(cluster: ApiServer, accelerator: Accelerator, semantics: Semantics) 
     """
     if semantics == "gke" and not accelerator.multi_host:
         return form_of(accelerator, semantics, frozenset())
-    asked = with_timeout(cluster)
-    served = {kind for kind in ("JobSet", "LeaderWorkerSet") if asked.serves(kind)}
+    served = {kind for kind in ("JobSet", "LeaderWorkerSet") if cluster.serves(kind)}
     return form_of(accelerator, semantics, served)
 
 

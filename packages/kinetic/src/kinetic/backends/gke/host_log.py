@@ -11,8 +11,8 @@ from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kinetic.backends.backend import LogLine
-from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.jobs.outages import Outages, lasting, log_outages, patiently
+from kinetic.jobs.services import LOOK
 from kinetic.jobs.stored_logs import follow_stored_host, stored_lines
 from kinetic_k8s.cluster.logs import PodLog
 from kinetic_k8s.errors import ClusterError
@@ -238,7 +238,7 @@ class HostLog:
         try:
             if self._sources.decided is not None:
                 return True
-            found = with_short_timeout(self._sources.cluster).get("Pod", self._pod.name)
+            found = self._sources.cluster.within(LOOK).get("Pod", self._pod.name)
         except (ClusterError, StoreError):
             return False
         if found is None or found["metadata"].get("uid") != self._pod.uid:

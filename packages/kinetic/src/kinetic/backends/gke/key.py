@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kinetic.backends.gke.timeouts import with_short_timeout, with_timeout
 from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.jobs.services import LOOK
 from kinetic_k8s.cluster.creation import ensure_key
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.names import KEY_SECRET
@@ -37,7 +37,7 @@ class ClusterKey:
         """
         with self._lock, self._translated("read"):
             if self._key is None:
-                found = with_short_timeout(self._cluster).get("Secret", KEY_SECRET)
+                found = self._cluster.within(LOOK).get("Secret", KEY_SECRET)
                 self._key = None if found is None else _checked(key_in(found))
             return self._key
 
@@ -50,9 +50,7 @@ class ClusterKey:
         """
         with self._lock, self._translated("read or created"):
             if self._key is None:
-                found = ensure_key(
-                    with_timeout(self._cluster), lambda: secrets.token_bytes(KEY_SIZE)
-                )
+                found = ensure_key(self._cluster, lambda: secrets.token_bytes(KEY_SIZE))
                 self._key = _checked(found)
             return self._key
 

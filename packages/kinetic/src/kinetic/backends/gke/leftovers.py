@@ -11,14 +11,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.gke.observation import IDLE_KIND, Observer, belongs_to, is_part, job_of
-from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import KineticError
 from kinetic.job_status import JobStatus
+from kinetic.jobs.services import LOOK
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.translation import Identity
 from kinetic_k8s.errors import (
@@ -72,14 +73,12 @@ class Workloads:
     def __init__(
         self,
         cluster: ApiServer,
-        observer: Observer,
         store: Location,
         *,
         reported: set[str] = _REPORTED,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._observer = observer
         self._store = store
         self._reported = reported
         self._clock = clock
@@ -103,7 +102,7 @@ class Workloads:
                 delete_command(view.kind, view.name, self._cluster.identity),
             )
 
-    def remove(self, workloads: Sequence[Manifest], now: float) -> None:
+    def remove(self, workloads: Sequence[Manifest], observer: Observer, now: float) -> None:
         """Delete workloads that wait, for longer than `LEFT_AGE`, for what only their killed submit would do.
 
         That is to create their objects, or to resume them. Their pods may hold an accelerator. The jobs have
@@ -113,7 +112,7 @@ class Workloads:
         waiting = self._not_started(old) if old else []
         first = int(now) % max(len(waiting), 1)
         chosen = [*waiting[first:], *waiting[:first]][:_MOST]
-        lacks = parallel_map(self._lack, chosen, threads=_PARALLEL)
+        lacks = parallel_map(partial(self._lack, observer), chosen, threads=_PARALLEL)
         left = [(each, lack) for each, lack in zip(chosen, lacks, strict=True) if lack]
         if not left:
             return
@@ -125,7 +124,7 @@ class Workloads:
             log.warning(
                 "Job %s is removed: its submit was interrupted before it %s.", job_of(each), lack
             )
-            with_short_timeout(self._cluster).delete(view.kind, view.name, uid=view.uid)
+            self._cluster.within(LOOK).delete(view.kind, view.name, uid=view.uid)
             self.forget()
 
     def find(self) -> list[Manifest]:
@@ -134,7 +133,7 @@ class Workloads:
 
     def _not_started(self, workloads: Sequence[Manifest]) -> list[Manifest]:
         """Return those of *workloads* that have neither ended nor a pod that has started."""
-        pods = views(with_short_timeout(self._cluster).list("Pod", labels=of_jobs(())))
+        pods = views(self._cluster.within(LOOK).list("Pod", labels=of_jobs(())))
         started = {pod.manifest["metadata"]["labels"].get(JOB_ID) for pod in pods if pod.started}
         found = []
         for each in workloads:
@@ -147,13 +146,13 @@ class Workloads:
         """Return the time of the server: that at which it would create an object."""
         name = f"kn-time-{secrets.token_hex(4)}"
         draft = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
-        drafted = with_short_timeout(self._cluster).create(draft, dry_run=True)
+        drafted = self._cluster.within(LOOK).create(draft, dry_run=True)
         # Without a time, nothing is old enough.
         return created_at(drafted) if drafted["metadata"].get("creationTimestamp") else 0.0
 
-    def _lack(self, workload: Manifest) -> str:
+    def _lack(self, observer: Observer, workload: Manifest) -> str:
         """Return what the submit of a pending workload has not done; empty if nothing, or if it is not pending."""
-        if self._observer.of(workload, (), job_of(workload)).status is not JobStatus.PENDING:
+        if observer.of(workload, (), job_of(workload)).status is not JobStatus.PENDING:
             return ""
         if missing := self._missing(workload):
             return f"created the {missing}"
@@ -163,7 +162,7 @@ class Workloads:
     def _missing(self, workload: Manifest) -> str:
         """Return a name of an object that the workload's pods need and that does not exist; empty if all exist."""
         for kind, name in sorted(needs_of(workload)):
-            if with_short_timeout(self._cluster).get(kind, name, brief=True) is None:
+            if self._cluster.within(LOOK).get(kind, name, brief=True) is None:
                 return f"{kind} {name}"
         return ""
 
@@ -196,7 +195,7 @@ class Workloads:
             if kind in self._unserved:
                 continue
             try:
-                found += with_short_timeout(self._cluster).list(kind, labels=of_jobs(()))
+                found += self._cluster.within(LOOK).list(kind, labels=of_jobs(()))
             except KindNotServedError:
                 self._unserved.add(kind)
             except NotPermittedError as error:
@@ -272,7 +271,7 @@ _LOOK_AGAIN: Final = 60.0
 
 
 class IdleWorkloads:
-    """Deletes workloads on *cluster* that would go on, although their job has an outcome in *store*.
+    """Deletes workloads on *cluster* that would go on, although their job has an outcome in the store.
 
     These are LeaderWorkerSets, and workloads of cancelled jobs whose client was killed before it deleted them.
     The outcome must be signed with the key of the namespace, even with KINETIC_TRUST_BUCKET: anybody who can
@@ -282,14 +281,12 @@ class IdleWorkloads:
     def __init__(
         self,
         cluster: ApiServer,
-        store: Store,
         key_signer: KeySigner | None,
         *,
         pause: Callable[[float], object] = sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
-        self._store = store
         self._signer: Signing = UNSIGNED if key_signer is None else key_signer.strict
         self._pause = pause
         self._clock = clock
@@ -302,7 +299,7 @@ class IdleWorkloads:
         self._room_at = 0.0
         """When `make_room` looks again."""
 
-    def make_room(self) -> None:
+    def make_room(self, store: Store) -> None:
         """End LeaderWorkerSets of ended jobs, which may hold machines that a job waits for; at most once a minute.
 
         Raises:
@@ -313,11 +310,11 @@ class IdleWorkloads:
                 return
             self._room_at = self._clock() + _LOOK_AGAIN
         with suppress(KindNotServedError, NotPermittedError):
-            for each in with_short_timeout(self._cluster).list(IDLE_KIND, labels=of_jobs(())):
+            for each in self._cluster.within(LOOK).list(IDLE_KIND, labels=of_jobs(())):
                 if job_id := job_of(each):
-                    self.end(job_id, each["metadata"]["name"])
+                    self.end(store, job_id, each["metadata"]["name"])
 
-    def end(self, job_id: str, name: str, kind: str = IDLE_KIND) -> None:
+    def end(self, store: Store, job_id: str, name: str, kind: str = IDLE_KIND) -> None:
         """Delete the workload *name* if it would go on after the job's outcome; at most once in a process.
 
         A failure is tried again; then the user is told how to delete it.
@@ -326,7 +323,7 @@ class IdleWorkloads:
             if self._clock() < self._next.get(job_id, 0.0):
                 return
             try:
-                outcome = read_verified(self._store, self._signer, JobObjects(job_id).outcome)
+                outcome = read_verified(store, self._signer, JobObjects(job_id).outcome)
                 if outcome is None:
                     return
                 if kind != IDLE_KIND and fields_of(outcome).get("status") != "cancelled":
@@ -340,7 +337,7 @@ class IdleWorkloads:
     def _delete(self, job_id: str, kind: str, name: str) -> bool:
         for tries_left in reversed(range(_TRIES)):
             try:
-                cluster = with_short_timeout(self._cluster)
+                cluster = self._cluster.within(LOOK)
                 found = cluster.get(kind, name, brief=True)
                 if found is not None and belongs_to(found, job_id):
                     cluster.delete(kind, name, uid=found["metadata"]["uid"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -345,11 +344,7 @@ class Arrivals(Generic[Item]):
             except Exception as error:  # noqa: BLE001 - `take` raises it
                 self.put(error)
 
-        # The thread works for the operation of this one, with its time limits.
-        context = copy_context()
-        threading.Thread(
-            target=context.run, args=(guarded,), name="kinetic-log", daemon=True
-        ).start()
+        threading.Thread(target=guarded, name="kinetic-log", daemon=True).start()
 
     def put(self, item: Item | Exception) -> None:
         """Add an item; wait while there are too many. After the block, items are dropped."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from kinetic.backends.backend import AttemptView, Ending, Explanation, Observation
 from kinetic.backends.gke.forms import workload_of
-from kinetic.backends.gke.timeouts import with_short_timeout
 from kinetic.errors import JobError, ObjectNotFoundError, SignatureError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import STARTING, starting_or_gone
+from kinetic.jobs.services import LOOK
 from kinetic.waiting import sleep
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID, of_job
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.reading.queue import QueuePlace
     from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.outages import OutageLimit
     from kinetic_payload.stores.store import Store
 
 _STATUS: Final = {
@@ -144,26 +145,26 @@ _REPEAT: Final = 1.0
 """Seconds until an absent job is observed again: a server that restarts may list nothing for a moment."""
 
 
+@dataclass
 class Observer:
     """Observes jobs in one namespace of a *cluster*, whose objects lie in *store*."""
 
-    def __init__(
-        self,
-        cluster: ApiServer,
-        store: Store,
-        key_signer: KeySigner | None,
-        *,
-        pause: Callable[[float], object] = sleep,
-        starting: float = STARTING,
-    ) -> None:
-        self._cluster = cluster
-        self._store = store
-        self._key_signer = key_signer
-        self._signer: Signing = key_signer or UNSIGNED
-        self._pause = pause
-        self._starting = starting
-        self._begun: set[str] = set()
-        """Jobs that have begun an attempt: they are never pending again."""
+    cluster: ApiServer
+    store: Store
+    key_signer: KeySigner | None
+    pause: Callable[[float], object] = field(default=sleep, kw_only=True)
+    starting: float = field(default=STARTING, kw_only=True)
+    begun: set[str] = field(default_factory=set, kw_only=True)
+    """Jobs that have begun an attempt: they are never pending again."""
+
+    @property
+    def signer(self) -> Signing:
+        """Verifies the job's records."""
+        return self.key_signer or UNSIGNED
+
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same observer for the calls of one operation, which share *limit*."""
+        return replace(self, store=self.store.limited(limit))
 
     def observe(self, record: JobRecord) -> Observation:
         """Return the observation of the job; NOT_FOUND only if that is certain.
@@ -181,7 +182,7 @@ class Observer:
 
         The store is queried only if an earlier pod may have been evicted.
         """
-        seen = observation_of(job, pods, begun=job_id in self._begun)
+        seen = observation_of(job, pods, begun=job_id in self.begun)
         if (
             seen.status is JobStatus.PENDING
             and not job["spec"].get("suspend")
@@ -193,27 +194,27 @@ class Observer:
 
     def pods(self, record: JobRecord) -> Sequence[Manifest]:
         """Return the job's pods."""
-        return with_short_timeout(self._cluster).list("Pod", labels=of_job(record.job_id))
+        return self.cluster.within(LOOK).list("Pod", labels=of_job(record.job_id))
 
     def claimed_by(self, job_id: str, attempt: int, host: int) -> str | None:
         """Return the pod that has claimed *attempt* on *host*, or None."""
         name = JobObjects(job_id).claim(attempt, host)
-        claim = read_verified(self._store, self._signer, name)
+        claim = read_verified(self.store, self.signer, name)
         return None if claim is None else str(fields_of(claim).get("hostname", ""))
 
     def _look(self, record: JobRecord) -> JobObservation:
         kind = workload_of(record)
-        job = with_short_timeout(self._cluster).get(kind, record.k8s_name)
+        job = self.cluster.within(LOOK).get(kind, record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
         # Read after the workload, so that the pods that ended it are listed.
         pods = self.pods(record)
-        seen = observation_of(job, pods, begun=record.job_id in self._begun)
+        seen = observation_of(job, pods, begun=record.job_id in self.begun)
         # Between two pods, nothing in the cluster shows that the job has run.
         if seen.status is JobStatus.PENDING and self._has_begun(job, pods, record.job_id):
             seen = observation_of(job, pods, begun=True)
         if seen.status is JobStatus.RUNNING:
-            self._begun.add(record.job_id)
+            self.begun.add(record.job_id)
         return seen
 
     def _has_begun(self, job: Manifest | None, pods: Sequence[Manifest], job_id: str) -> bool:
@@ -225,16 +226,16 @@ class Observer:
 
     def _absent(self, record: JobRecord) -> Observation:
         """Return the observation of a job without a workload and pods."""
-        verify = self._signer.verify
-        found = starting_or_gone(self._store, record, verify, starting=self._starting)
+        verify = self.signer.verify
+        found = starting_or_gone(self.store, record, verify, starting=self.starting)
         if found.status is JobStatus.PENDING or not self._is_recorded_here(record):
             return found
-        self._pause(_REPEAT)
+        self.pause(_REPEAT)
         seen = self._look(record)
         if seen.status is not JobStatus.NOT_FOUND:
             return seen
         kind = workload_of(record)
-        where = f"There is no {kind} {record.k8s_name} in {self._cluster.identity}."
+        where = f"There is no {kind} {record.k8s_name} in {self.cluster.identity}."
         return replace(found, reason=f"{found.reason} {where}")
 
     def _is_recorded_here(self, record: JobRecord) -> bool:
@@ -247,14 +248,14 @@ class Observer:
         """
         name = JobObjects(record.job_id).handle
         try:
-            data = read_record(self._store, name)
-            if self._key_signer is not None:  # Verify even with KINETIC_TRUST_BUCKET.
-                self._key_signer.strict.verify(data, name)
+            data = read_record(self.store, name)
+            if self.key_signer is not None:  # Verify even with KINETIC_TRUST_BUCKET.
+                self.key_signer.strict.verify(data, name)
         except ObjectNotFoundError:
             return False
         except SignatureError as error:
             raise JobError(
-                f"Job {record.job_id} is not in {self._cluster.identity}, and was not submitted there: "
+                f"Job {record.job_id} is not in {self.cluster.identity}, and was not submitted there: "
                 f"{error.message}",
                 hint="Choose the cluster and the namespace to which it was submitted: "
                 "KINETIC_KUBE_CONTEXT, KINETIC_NAMESPACE.",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 from kinetic.backends.backend import (
     Environment,
@@ -55,6 +55,7 @@ from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import REPORT_SECONDS
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
+from kinetic_payload.stores.outages import OutageLimit, changed_copy
 from kinetic_payload.stores.store import Store
 
 if TYPE_CHECKING:
@@ -130,6 +131,10 @@ class LocalBackend:
         """By job id, until the job is started or removed."""
         self._in_bucket = store.location.kind == "gs"
 
+    def limited(self, limit: OutageLimit) -> Self:
+        """Return the same backend for the calls of one operation, which share *limit*."""
+        return changed_copy(self, _store=self._store.limited(limit))
+
     def check(self, request: JobRequest, data: Data | None = None) -> Sequence[str]:
         """Refuse a request that needs containers, a slice that is too large, or something that is missing here.
 
@@ -197,6 +202,7 @@ class LocalBackend:
             SubmitError: The job could not be started; nothing of it stays behind.
         """
         from kinetic.backends.local.launch import Staged, local_environment, start_supervisor
+        from kinetic.home.collection import is_due, start_collection
         from kinetic.home.detached import base_environment
 
         interpreter = local_environment(launch).interpreter
@@ -233,7 +239,11 @@ class LocalBackend:
                 place,
                 report_seconds=self._report_seconds,
             )
-        self._collect_garbage(environment)
+        try:
+            if is_due(self._home, time.time()):
+                start_collection(self._home, self._store, environment)
+        except OSError as error:
+            log.info("Old files could not be removed today: %s", error)
 
     @contextmanager
     def _translated(self, record: JobRecord) -> Iterator[None]:
@@ -248,15 +258,6 @@ class LocalBackend:
             raise SubmitError(
                 f"Job {record.job_id} could not be started on this machine: {error}.", hint=hint
             ) from error
-
-    def _collect_garbage(self, environment: Mapping[str, str]) -> None:
-        from kinetic.home.collection import is_due, start_collection
-
-        try:
-            if is_due(self._home, time.time()):
-                start_collection(self._home, self._store, environment)
-        except OSError as error:
-            log.info("Old files could not be removed today: %s", error)
 
     def observe(self, record: JobRecord) -> Observation:
         """Observe the job once, by its supervisor and the state that the supervisor wrote."""

@@ -80,13 +80,10 @@ def merge(shape: Mapping[str, str], captured: Mapping[str, str]) -> dict[str, st
     """
     joined = {**shape, **captured}
     shape_flags, user_flags = shape.get("XLA_FLAGS"), captured.get("XLA_FLAGS")
-    if shape_flags and user_flags is not None and not _counts_devices(user_flags):
-        joined["XLA_FLAGS"] = f"{user_flags} {shape_flags}".strip()
+    if shape_flags and user_flags is not None:
+        counted = any(flag.partition("=")[0] == _DEVICE_COUNT for flag in user_flags.split())
+        joined["XLA_FLAGS"] = user_flags if counted else f"{user_flags} {shape_flags}".strip()
     return joined
-
-
-def _counts_devices(flags: str) -> bool:
-    return any(flag.partition("=")[0] == _DEVICE_COUNT for flag in flags.split())
 
 
 def _check_size(accelerator: Accelerator, hosts: int, devices: int) -> None:

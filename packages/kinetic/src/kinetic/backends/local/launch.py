@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -41,7 +42,6 @@ from kinetic_payload.files.private import (
     write_private,
 )
 from kinetic_payload.layout import REPORT_SECONDS, RUNNER_NAME, Env, Flag, JobObjects
-from kinetic_payload.records.job import JobRecord
 from kinetic_payload.stores.names import name_to_path
 from kinetic_payload.stores.store import Store
 
@@ -125,15 +125,15 @@ def start_supervisor(
     record = launch.record
     folder = home.job(record.job_id)
     bundle = ensure_bundle(home, local_environment(launch).bundle)
-    spec = spec_of(
-        launch,
-        store,
-        home,
-        bundle,
-        environment,
-        report_seconds=report_seconds,
-    )
-    write_private(place.folder.uses, json.dumps(_uses(launch, bundle, home, store)).encode())
+    spec = spec_of(launch, store, home, bundle, environment, report_seconds=report_seconds)
+    environments, interpreter = Path(home.environments), Path(local_environment(launch).interpreter)
+    inside = interpreter.is_relative_to(environments)
+    uses = {
+        "bundle": Path(bundle).parent.name,
+        "environment": interpreter.relative_to(environments).parts[0] if inside else None,
+        "store": str(store.location),
+    }
+    write_private(place.folder.uses, json.dumps(uses).encode())
     assert place.pipes is not None
     with Uninterrupted():
         try:
@@ -162,16 +162,11 @@ def ensure_bundle(home: Home, bundle: bytes) -> str:
         make_folder(folder)
     if others_may_write(folder.stat()):
         raise PermissionError(errno.EPERM, "Another user may write to it", str(folder))
-    if not _holds(path, bundle):
-        write_private(path, bundle, durable=True)
+    with suppress(OSError):
+        if read_private(path) == bundle:
+            return str(path)
+    write_private(path, bundle, durable=True)
     return str(path)
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    try:
-        return read_private(path) == data
-    except OSError:
-        return False
 
 
 def spec_of(
@@ -187,6 +182,8 @@ def spec_of(
     record = launch.record
     names = JobObjects(record.job_id)
     folder_store = store.location.kind == "folder"
+    variables = runner_environment(record, store.location)
+    shape = shape_of(launch.request.accelerator, launch.request.semantics).environment
     return SupervisorSpec(
         home=home.path,
         job_id=record.job_id,
@@ -210,8 +207,12 @@ def spec_of(
         ],
         environment={
             **environment,
-            **_environment(launch, store),
-            **_host_environment(record, home),
+            Env.OUTPUT_DIR: variables.pop(Env.OUTPUT_DIR),
+            **merge(shape, launch.request.captured_env),
+            **variables,
+            Env.HOST_INDEX: HOST,
+            Env.HOME: home.path,
+            **({Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else {}),
             **({Env.SIGNING_KEY: KEY} if launch.signing_key is not None else {}),
         },
         mark=f"{Env.JOB_ID}={record.job_id}",
@@ -220,30 +221,6 @@ def spec_of(
         bundle=bundle,
         report_seconds=report_seconds,
     )
-
-
-def _environment(launch: Launch, store: Store) -> dict[str, str]:
-    request = launch.request
-    variables = runner_environment(launch.record, store.location)
-    output_dir = variables.pop(Env.OUTPUT_DIR)
-    shape = shape_of(request.accelerator, request.semantics).environment
-    return {Env.OUTPUT_DIR: output_dir, **merge(shape, request.captured_env), **variables}
-
-
-def _host_environment(record: JobRecord, home: Home) -> dict[str, str]:
-    values = {Env.HOST_INDEX: HOST, Env.HOME: home.path}
-    return {**values, Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else values
-
-
-def _uses(launch: Launch, bundle: str, home: Home, store: Store) -> dict[str, str | None]:
-    environments = Path(home.environments)
-    interpreter = Path(local_environment(launch).interpreter)
-    inside = interpreter.is_relative_to(environments)
-    return {
-        "bundle": Path(bundle).parent.name,
-        "environment": interpreter.relative_to(environments).parts[0] if inside else None,
-        "store": str(store.location),
-    }
 
 
 def _spawn(spec: SupervisorSpec, folder: JobFolder, pipes: Pipes) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from kinetic.backends.backend import Ending, LogLine, Observation
@@ -27,26 +28,18 @@ _LEAST: Final = 0.25
 """Seconds between two looks at the store, which may be a bucket."""
 
 
+@dataclass
 class OtherHome:
     """Observes a job of *keeper*, whose folder cannot be read because of *why*.
 
     *kill* ends the job's processes that are found on this machine.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        keeper: Keeper,
-        why: Unreachable,
-        *,
-        verify: Verify,
-        kill: Callable[[JobRecord], None],
-    ) -> None:
-        self._store = store
-        self._verify = verify
-        self._keeper = keeper
-        self._why = why
-        self._kill = kill
+    store: Store
+    keeper: Keeper
+    why: Unreachable
+    verify: Verify
+    kill: Callable[[JobRecord], None]
 
     def observe(self, record: JobRecord) -> Observation:
         """Return the job's state as the store shows it: pending until a host has begun.
@@ -54,24 +47,24 @@ class OtherHome:
         If the home is gone, its jobs are most likely gone as well; a supervisor that is still alive may
         yet write how its job ended.
         """
-        if self._why is Unreachable.GONE:
+        if self.why is Unreachable.GONE:
             return Observation(
                 JobStatus.FAILED,
-                f"Its home {self._keeper.home} on this machine ({self._keeper.machine}) was removed or "
+                f"Its home {self.keeper.home} on this machine ({self.keeper.machine}) was removed or "
                 "replaced since.",
                 ending=Ending.LOST,
             )
-        begun = self._store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
+        begun = self.store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,
-            f"Its home {self._keeper.home} on {self._keeper.machine} cannot be read from here: "
-            f"{self._why.value}.",
+            f"Its home {self.keeper.home} on {self.keeper.machine} cannot be read from here: "
+            f"{self.why.value}.",
             ending=Ending.UNREACHABLE,
         )
 
     def events(self, record: JobRecord) -> StoreEvents:
         """Return the changes that the store shows: the job has begun, or has an outcome."""
-        names, stat = JobObjects(record.job_id), self._store.stat
+        names, stat = JobObjects(record.job_id), self.store.stat
 
         def look() -> object:
             found = [stat(name) for name in (names.outcome, names.claim(1, 0))]
@@ -84,17 +77,17 @@ class OtherHome:
         self, record: JobRecord, *, follow: bool, tail: int | None, stopped: Callable[[], bool]
     ) -> Iterator[LogLine]:
         """Iterate over the stored log; with *follow* as it is written, until there is an outcome."""
-        if not follow or self._why is Unreachable.GONE:
-            return latest_lines(self._store, record, self._verify, tail=tail)
+        if not follow or self.why is Unreachable.GONE:
+            return latest_lines(self.store, record, self.verify, tail=tail)
         began = time.monotonic()
-        store = lasting(self._store, log_outages(), stopped=stopped)
+        store = lasting(self.store, log_outages(), stopped=stopped)
         return follow_stored(
             store,
             record,
             tail=tail,
             ended=lambda: stopped() or self._has_ended(record, store),
             pause=lambda: sleep(max(_LEAST, poll_interval(time.monotonic() - began))),
-            verify=self._verify,
+            verify=self.verify,
         )
 
     def refuse_to_stop(self, record: JobRecord) -> None:
@@ -103,16 +96,16 @@ class OtherHome:
         Raises:
             JobError: The job may still run, and cannot be stopped from here.
         """
-        if self._why is Unreachable.GONE:
-            self._kill(record)
-        elif not self._has_ended(record, self._store):
+        if self.why is Unreachable.GONE:
+            self.kill(record)
+        elif not self._has_ended(record, self.store):
             raise JobError(
                 f"Job {record.job_id} cannot be stopped from here. {self.observe(record).reason}",
                 hint="Cancel it there. If that machine or home is gone for good, remove "
-                f"{self._store.location}/{record.job_id} to delete the job.",
+                f"{self.store.location}/{record.job_id} to delete the job.",
                 job_id=record.job_id,
             )
 
     def _has_ended(self, record: JobRecord, store: Store) -> bool:
         """Return whether the job has an outcome; one that somebody forged does not count."""
-        return stored_outcome(store, record.job_id, self._verify) is not None
+        return stored_outcome(store, record.job_id, self.verify) is not None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kinetic_images.lock.index_credentials import IndexCredentials
     from kinetic_images.registry.registry import Registry
     from kinetic_payload.records.signing import Signing
+    from kinetic_payload.stores.outages import OutageLimit
     from kinetic_payload.stores.store import Store
 
 _MULTI_REGIONS: Final = ("us", "europe", "asia")
@@ -48,6 +49,8 @@ class ClusterBuilders:
     """The name of the cluster in the kubeconfig; None: it was found in another way."""
     location: str | None
     """The location of the cluster, as the GKE API names it; None: it is not known."""
+    limit: OutageLimit | None = None
+    """How long the operation waits for buckets."""
     registry_login: RegistryLogin | None = None
     """How Cloud Build logs in to a registry outside Google Cloud."""
 
@@ -218,7 +221,7 @@ class ClusterBuilders:
         address, place = settings.builds_store.value, self.place(settings)
         if address is None and place is not None:
             address = place.builds_store
-        return None if address is None else open_at(parse_location(address))
+        return None if address is None else open_at(parse_location(address), self.limit)
 
 
 def check_address(source: str, address: str) -> None:

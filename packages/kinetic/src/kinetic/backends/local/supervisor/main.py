@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from kinetic.backends.local.supervisor.report import EndedRunner
     from kinetic.backends.local.supervisor.state import AttemptState, State
     from kinetic_payload.records.pending_uploads import PendingUploads
-    from kinetic_payload.records.signing import Signer
     from kinetic_payload.stores.store import Store
 
 _RETRY_SECONDS = 5.0
@@ -86,12 +85,6 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
     # the remains itself.
     job.kill_remains(attempt)
     job.end(verdict)
-
-
-def _signer(spec: SupervisorSpec) -> Signer:
-    from kinetic_payload.records.signing import Signer
-
-    return Signer(bytes.fromhex(spec.signing_key) or None)
 
 
 def _open(spec: SupervisorSpec) -> Store:
@@ -233,12 +226,13 @@ class _Job:
             PreconditionFailedError,
             StoreError,
         )
+        from kinetic_payload.records.signing import Signer
 
         spec = self._spec
         since = self.pending_uploads.since
         tried = max(0.0, time.time() - since) if since is not None else 0.0
         until = time.monotonic() + spec.report_seconds - tried
-        signer = _signer(spec)
+        signer = Signer(bytes.fromhex(spec.signing_key) or None)
         while True:
             try:
                 store = _open(spec)
