@@ -20,6 +20,11 @@ APPLY = """
 import json, os, sys
 from kinetic_payload.process_settings import apply_settings
 apply_settings(json.loads(sys.argv[1]), os.environ)
+def of_keras():
+    import keras
+    from kinetic_payload.process_settings import apply_to_keras
+    apply_to_keras(json.loads(sys.argv[1]), keras)
+    return keras
 """
 
 ROWS = [
@@ -45,23 +50,23 @@ ROWS = [
         id="the platform is the job's own",
     ),
     pytest.param(
-        "import keras",
-        {"KERAS_BACKEND": "jax"},
-        "import keras; print(keras.config.backend())",
-        "jax",
-        id="the backend of Keras",
+        "import logging; logging.basicConfig(style='{', format='{name} says {message}', level='INFO')",
+        {"logging.level": "20"},
+        "import logging; print(logging.root.level, logging.root.handlers)",
+        "20 []",
+        id="a format with braces is not carried",
     ),
     pytest.param(
         "import keras; keras.config.set_floatx('float16')",
-        {"KERAS_BACKEND": "jax", "keras.floatx": "float16"},
-        "import keras; print(keras.config.floatx(), keras.config.dtype_policy().name)",
+        {"keras.floatx": "float16"},
+        "keras = of_keras(); print(keras.config.floatx(), keras.config.dtype_policy().name)",
         "float16 float16",
         id="floatx of Keras",
     ),
     pytest.param(
         "import keras; keras.mixed_precision.set_global_policy('mixed_bfloat16')",
-        {"KERAS_BACKEND": "jax", "keras.dtype_policy": "mixed_bfloat16"},
-        "import keras; print(keras.mixed_precision.global_policy().name)",
+        {"keras.dtype_policy": "mixed_bfloat16"},
+        "keras = of_keras(); print(keras.mixed_precision.global_policy().name)",
         "mixed_bfloat16",
         id="the dtype policy of Keras",
     ),
@@ -91,13 +96,16 @@ def test_a_setting_of_the_submitting_process_holds_in_the_job(
     read = run(submit + READ, folder=tmp_path, backend="jax" if "keras" in submit else "")
 
     assert json.loads(read) == expected
-    assert run(APPLY + job, read, folder=tmp_path).splitlines()[-1] == printed
+    # A job has this backend.
+    assert run(APPLY + job, read, folder=tmp_path, backend="jax").splitlines()[-1] == printed
 
 
 def test_variables_of_the_environment_count_if_jax_is_not_imported_and_win_in_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    monkeypatch.setenv("JAX_API_KEY", "secret")
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "10.0.0.1:8476")
 
     assert json.loads(run(READ, folder=tmp_path)) == {"JAX_ENABLE_X64": "1"}
     job = f"{APPLY}\nprint(os.environ['JAX_ENABLE_X64'])"

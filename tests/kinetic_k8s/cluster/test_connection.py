@@ -48,6 +48,7 @@ class Server(ThreadingHTTPServer):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             AUTHORITY.issue_cert("127.0.0.1").configure_cert(context)
             self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.paths: list[str] = []
         self.tokens: list[str | None] = []
         self.users: list[str | None] = []
         self.answers: list[int] = []
@@ -58,6 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
+        self.server.paths.append(self.path)
         self.server.tokens.append(self.headers["Authorization"])
         self.server.users.append(self.headers["Proxy-Authorization"])
         status = self.server.answers.pop(0) if self.server.answers else 200
@@ -115,6 +117,15 @@ def write(
     }
     (folder / "config").write_text(json.dumps(config))
     return str(folder / "config")
+
+
+def test_a_namespace_and_a_name_lead_to_no_other_path(servers: tuple[Server, Server]) -> None:
+    access = Access(server=servers[0].url, namespace="ns/configmaps/evil#")
+
+    ApiServer(access).get("Secret", "a/../b?c")
+
+    expected = "/api/v1/namespaces/ns%2Fconfigmaps%2Fevil%23/secrets/a%2F..%2Fb%3Fc"
+    assert servers[0].paths == [expected]
 
 
 @pytest.mark.parametrize("answer", [0, 401])

@@ -60,17 +60,20 @@ def test_a_success_is_reported_for_the_host_and_for_the_job(runner):
     assert (again.code, again.output) == (0, b"")
 
 
-def test_node_devices_and_peak_memory_are_recorded_also_if_the_process_is_killed(runner):
+def test_pod_node_devices_and_peak_memory_are_recorded_also_if_the_process_is_killed(runner):
     body = """
     tell({"devices": "tpu:4"})
     taken = b"." * 200_000_000
     os.kill(os.getpid(), 11)
     """
-    environment = {**os.environ, Env.NODE_NAME: "node-7", Env.DEVICES: "tpu:4"}  # noqa: TID251
+    given = {Env.NODE_NAME: "node-7", Env.POD_NAME: "pod-7", Env.DEVICES: "tpu:4"}
+    environment = {**os.environ, **given}  # noqa: TID251
 
     done = runner.run(body, env=environment)
 
     assert (done.outcome["exit_code"], done.outcome["node"]) == (139, "node-7")
+    # A pod on its node's network has the node's host name.
+    assert runner.read("job/attempts/1/host-0.claim")["hostname"] == "pod-7"
     assert (done.outcome["devices_expected"], done.outcome["devices_seen"]) == ("tpu:4", "tpu:4")
     assert done.outcome["peak_memory"] >= 200_000_000
 

@@ -2,16 +2,17 @@
 
 | what | at the submit | in the job |
 |---|---|---|
-| options of `jax.config`, or `JAX_…` in the environment if JAX is not imported | differ from JAX's defaults | the variables that JAX reads |
-| the backend of Keras | Keras is imported | `KERAS_BACKEND` |
-| `floatx` and dtype policy of Keras | differ from `float32` | set again |
+| options of `jax.config` | differ from JAX's defaults | the variables that JAX reads |
+| variables of these options that change values, if JAX is not imported | are set | the same variables |
+| `floatx` and dtype policy of Keras | differ from `float32` | set when Keras is imported |
 | level and format of the root logger | differ from Python's | set again |
 
-Options that choose platforms, devices and caches belong to the job.
+Options that choose platforms, devices, addresses and caches belong to the job, and so does the backend of Keras.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -20,17 +21,41 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from enum import Enum
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from kinetic_payload.files.private import make_folder, write_private
 
 _OF_THE_MACHINE: Final = re.compile(
-    "backend|cache|collectives|cpu|cross_host|cuda|device|distributed|dump|gpu|mock|oneapi|pjrt|"
-    "platform|preemption|recoverability|rocm|topology|transfer_guard|xla",
-    re.IGNORECASE,
+    "ADDRESS|BACKEND|CACHE|COLLECTIVES|COORDINATOR|CPU|CROSS_HOST|CUDA|DEVICE|DISTRIBUTED|DUMP|GPU|MOCK|ONEAPI|"
+    "PARTITION_INDEX|PJRT|PLATFORM|PREEMPTION|PROCESS|RECOVERABILITY|ROCM|SLICE|TOPOLOGY|TPU|TRANSFER_GUARD|XLA"
 )
+_CHANGE_VALUES: Final = frozenset(
+    f"JAX_{name}"
+    for name in (
+        *(
+            "DEBUG_INFS",
+            "DEBUG_NANS",
+            "DEFAULT_DTYPE_BITS",
+            "DEFAULT_MATMUL_PRECISION",
+            "DEFAULT_PRNG_IMPL",
+        ),
+        *(
+            "DISABLE_JIT",
+            "ENABLE_CUSTOM_PRNG",
+            "ENABLE_X64",
+            "LEGACY_PRNG_KEY",
+            "NUMPY_DTYPE_PROMOTION",
+        ),
+        *(
+            "NUMPY_RANK_PROMOTION",
+            "RANDOM_SEED_OFFSET",
+            "SOFTMAX_CUSTOM_JVP",
+            "THREEFRY_PARTITIONABLE",
+        ),
+    )
+)
+"""Others may hold secrets and addresses."""
 _PRINT_DEFAULTS: Final = """
 import json, jax
 from kinetic_payload.process_settings import options_of
@@ -52,47 +77,61 @@ def jax_defaults(environ: Mapping[str, str], cache: Path) -> dict[str, str] | No
     the defaults.
     """
     jax: Any = sys.modules.get("jax")
-    if not hasattr(jax, "config"):
+    if not hasattr(jax, "config") or not sys.executable:
         return None
-    import subprocess
-
     kept = cache / f"jax-{jax.__version__}.json"
     with suppress(OSError, ValueError):
         return dict(json.loads(kept.read_text()))
     clean = {name: value for name, value in environ.items() if not name.startswith("JAX_")}
     clean["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    try:
-        command = [sys.executable, "-c", _PRINT_DEFAULTS]
-        done = subprocess.run(command, env=clean, capture_output=True, timeout=60, check=True)
-        found = dict(json.loads(done.stdout))
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None  # An application that embeds Python, for instance
+    found = _printed_defaults(tuple(clean.items()))
+    if found is None:
+        return None
     with suppress(OSError):
         make_folder(cache)
         write_private(kept, json.dumps(found).encode())
     return found
 
 
+@functools.cache
+def _printed_defaults(environ: tuple[tuple[str, str], ...]) -> dict[str, str] | None:
+    import subprocess
+
+    try:
+        command = [sys.executable, "-c", _PRINT_DEFAULTS]
+        done = subprocess.run(
+            command, env=dict(environ), capture_output=True, timeout=60, check=True
+        )
+        return dict(json.loads(done.stdout))
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None  # An application that embeds Python, for instance
+
+
 def apply_settings(settings: Mapping[str, str], environ: MutableMapping[str, str]) -> None:
-    """Apply *settings* to this process, before JAX and Keras are imported; *environ* has precedence."""
+    """Apply *settings* to this process, before JAX is imported; *environ* has precedence."""
     for name, value in settings.items():
-        if name.isupper():
+        if name.startswith("JAX_"):
             environ.setdefault(name, value)
-    logged = {
+    logged: dict[str, Any] = {
         name.removeprefix(_LOGGING): value
         for name, value in settings.items()
         if name.startswith(_LOGGING)
     }
+    logging.root.setLevel(int(logged.pop("level", logging.WARNING)))
     if logged:
-        level = int(logged.pop("level", logging.WARNING))
-        arguments: dict[str, Any] = {"level": level, **logged}
-        logging.basicConfig(**arguments)
-    if f"{_KERAS}floatx" in settings or f"{_KERAS}dtype_policy" in settings:
-        with suppress(ImportError):  # A function that needs it fails by itself.
-            keras: Any = import_module("keras")
-            keras.config.set_floatx(settings.get(f"{_KERAS}floatx", "float32"))
-            if policy := settings.get(f"{_KERAS}dtype_policy"):
-                keras.config.set_dtype_policy(policy)
+        logging.basicConfig(**logged)
+
+
+def apply_to_keras(settings: Mapping[str, str], keras: Any) -> None:
+    """Apply *settings* to the module *keras*, which was just imported.
+
+    Raises:
+        Exception: This version of Keras does not know one of them.
+    """
+    if floatx := settings.get(f"{_KERAS}floatx"):
+        keras.config.set_floatx(floatx)
+    if policy := settings.get(f"{_KERAS}dtype_policy"):
+        keras.config.set_dtype_policy(policy)
 
 
 def options_of(config: Any) -> dict[str, str]:
@@ -100,6 +139,8 @@ def options_of(config: Any) -> dict[str, str]:
     found = {}
     for name, option in config.values.items():
         value = option.value if isinstance(option, Enum) else option
+        if isinstance(option, Enum) and not isinstance(value, str):
+            value = option.name.lower()
         if name.startswith("jax_") and isinstance(value, str | int | float):
             found[name.upper()] = str(value)
     return {name: value for name, value in found.items() if not _OF_THE_MACHINE.search(name)}
@@ -107,8 +148,7 @@ def options_of(config: Any) -> dict[str, str]:
 
 def _of_jax(environ: Mapping[str, str], defaults: Mapping[str, str] | None) -> dict[str, str]:
     if defaults is None:
-        given = {name: value for name, value in environ.items() if name.startswith("JAX_")}
-        return {name: value for name, value in given.items() if not _OF_THE_MACHINE.search(name)}
+        return {name: value for name, value in environ.items() if name in _CHANGE_VALUES}
     options = options_of(sys.modules["jax"].config)
     return {name: value for name, value in options.items() if value != defaults.get(name)}
 
@@ -117,22 +157,36 @@ def _of_keras() -> dict[str, str]:
     config: Any = getattr(sys.modules.get("keras"), "config", None)
     if not hasattr(config, "dtype_policy"):  # Keras 2, or half imported
         return {}
-    found = {"KERAS_BACKEND": config.backend()}
+    found, policy = {}, config.dtype_policy().name
     if config.floatx() != "float32":
         found[f"{_KERAS}floatx"] = config.floatx()
-    if config.dtype_policy().name != config.floatx():
-        found[f"{_KERAS}dtype_policy"] = config.dtype_policy().name
+    if policy != config.floatx() and not policy.startswith(
+        "map_"
+    ):  # A map has no name to set it by.
+        found[f"{_KERAS}dtype_policy"] = policy
     return found
 
 
 def _of_logging() -> dict[str, str]:
-    root, found = logging.getLogger(), {}
-    if root.level != logging.WARNING:
-        found[f"{_LOGGING}level"] = str(root.level)
-    for handler in root.handlers:
-        # The handlers of pytest and absl are none that `basicConfig` makes.
-        if type(handler) is logging.StreamHandler and handler.formatter is not None:
+    level, found = logging.root.level, {}
+    for handler in logging.root.handlers:
+        # The handlers of pytest, absl and Rich are none that `basicConfig` makes.
+        if type(handler) is logging.StreamHandler and _is_plain(handler.formatter):
+            level = max(level, handler.level)
             found[f"{_LOGGING}format"] = str(handler.formatter._fmt)  # noqa: SLF001 - nothing else shows it
             if handler.formatter.datefmt:
                 found[f"{_LOGGING}datefmt"] = handler.formatter.datefmt
+    if level != logging.WARNING:
+        found[f"{_LOGGING}level"] = str(level)
     return found
+
+
+def _is_plain(formatter: logging.Formatter | None) -> TypeGuard[logging.Formatter]:
+    """Tell whether *formatter* needs no more than its format, with `%`, and the fields of every record."""
+    if type(formatter) is not logging.Formatter:
+        return False
+    try:
+        logging.Formatter(formatter._fmt, formatter.datefmt).format(logging.makeLogRecord({}))  # noqa: SLF001
+    except (ValueError, KeyError):
+        return False
+    return True

@@ -73,6 +73,8 @@ def test_a_job_pins_what_it_runs_and_names_its_secrets(spec_of: Callable[..., An
     assert {each["name"] for each in container["env"]} >= {
         "KINETIC_SIGNING_KEY", "KINETIC_JOB_ID", "KINETIC_OUTPUT_DIR", "STORAGE_EMULATOR_HOST",
     }  # fmt: skip
+    by_field = {"fieldRef": {"fieldPath": "metadata.name"}}
+    assert {"name": "KINETIC_POD_NAME", "valueFrom": by_field} in container["env"]
     assert manifest["spec"]["backoffLimit"] == 3
 
 

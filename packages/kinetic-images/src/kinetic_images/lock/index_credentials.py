@@ -175,7 +175,8 @@ class IndexCredentials:
         named, home = self._environ.get("NETRC"), self._environ.get("HOME")
         path = named or (f"{home}/.netrc" if home else None)
         try:
-            hosts = netrc.netrc(path).hosts if path else {}
+            # A pipe could be read only once.
+            hosts = netrc.netrc(path).hosts if path and Path(path).is_file() else {}
         except (OSError, netrc.NetrcParseError, UnicodeDecodeError):
             return {}
         return {name: (found[0], found[2]) for name, found in hosts.items()}

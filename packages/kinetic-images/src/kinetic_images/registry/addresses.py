@@ -34,7 +34,7 @@ class Addresses:
         entries: list[str] = []
         for file in _daemon_files(environ) if files is None else files:
             # The daemon reports what is wrong with its configuration; here, it only adds exceptions.
-            with suppress(OSError, msgspec.DecodeError, RecursionError):
+            with suppress(OSError, ValueError, msgspec.DecodeError, RecursionError):
                 entries += msgspec.json.decode(file.read_bytes(), type=_Daemon).insecure_registries
         self._hosts = {entry.lower().removeprefix("http://").rstrip("/") for entry in entries}
         self._networks = [ip_network("127.0.0.0/8"), ip_network("::1")]

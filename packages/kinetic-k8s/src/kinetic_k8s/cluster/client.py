@@ -355,12 +355,13 @@ class ApiServer:
     ) -> Request:
         found = kind_of(kind)
         namespace = self._access.namespace if found.namespaced and not everywhere else ""
-        parts = [found.root, *(("namespaces", namespace) if namespace else ()), found.plural]
+        within = ["namespaces", quote(namespace, safe="")] if namespace else []
+        parts = [found.root, *within, found.plural]
         return Request(
             verb=verb,
             resource=found.in_roles,
             kind=kind,
-            path="/".join((*parts, quote(name, safe="")) if name else parts),
+            path="/".join([*parts, quote(name, safe="")] if name else parts),
             name=name,
             namespace=namespace,
             everywhere=everywhere,

@@ -209,7 +209,9 @@ def _address(described: Any) -> tuple[str, str | None]:
         return f"https://{dns.endpoint}", None
     if not address or not ca:
         return "", None
-    if address.count(":") != 1:  # Otherwise it has a port.
+    if address.startswith("["):
+        address = address if "]:" in address else f"{address}:443"
+    elif address.count(":") != 1:  # Otherwise it has a port.
         address = f"[{address}]:443" if ":" in address else f"{address}:443"
     return f"https://{address}", b64decode(ca).decode("ascii")
 

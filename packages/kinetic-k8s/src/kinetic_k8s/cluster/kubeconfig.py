@@ -81,11 +81,18 @@ def access_of(
     if not server:
         raise UnknownContextError(f"The context {name!r} of the kubeconfig {paths} has no server.")
     # `kubectl` would use plain HTTP for an address without a scheme, and send no credentials.
-    if not _is_address(server):
-        raise UnknownContextError(
-            f"The context {name!r} of the kubeconfig {paths} has the server {server!r}, which is no address.",
-            hint="Correct it: https://HOST:PORT.",
-        )
+    checks = {
+        "server": _is_address,
+        "proxy-url": str.isprintable,
+        "tls-server-name": str.isprintable,
+    }
+    for field, valid in checks.items():
+        value = server if field == "server" else str(cluster.fields.get(field) or "")
+        if not valid(value):
+            raise UnknownContextError(
+                f"The context {name!r} of the kubeconfig {paths} has the {field} {value!r}, which is no address.",
+                hint="Correct it; a server is https://HOST:PORT.",
+            )
 
     def again(_: float = 0.0) -> Access:
         return access_of(name, namespace=namespace, kubeconfig=paths)
@@ -318,7 +325,8 @@ def _credentials_of(user: _Entry, cluster: _Entry) -> Credentials:
     if any(name in fields for name in _LOADED):
         authorization, certificates = _load(fields, user.folder)
     else:
-        authorization, certificates = f"Bearer {fields['token']}" if "token" in fields else "", None
+        token = fields.get("token")
+        authorization, certificates = f"Bearer {token}" if token else "", None
     if authorization:
         if not (authorization.isascii() and authorization.isprintable()):
             raise ValueError("the token has characters that cannot be sent, such as a line break")

@@ -70,7 +70,7 @@ def fuse_volumes(refs: Iterable[DataRef], jobs: Location) -> PodVolumes | None:
             any(each in directory for each in ",:")
             or not directory.isprintable()
             or directory != directory.strip()
-            or "" in parts
+            or not {"", ".", ".."}.isdisjoint(parts)
         ):
             raise InvalidRequestError(
                 f"{ref.source!r} cannot be mounted: its folder has ',', ':', a space at its beginning or end, "

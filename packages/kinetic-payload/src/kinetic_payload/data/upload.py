@@ -100,6 +100,13 @@ def ensure_data(
     # Every object is complete, also one of an upload that was interrupted or still runs.
     missing = [part for part in wanted.parts if part.name not in existing]
     present = [part for part in wanted.parts if part.name in existing]
+    for part in present:
+        if not part.is_pack and (size := existing[part.name].size) != part.size:
+            raise DataError(
+                f"The object {part.name} of {store.location} has {size:,} bytes, and not the {part.size:,} "
+                "of its file: somebody changed it.",
+                hint="Delete it, and submit again.",
+            )
     oldest = store.now() - REFRESH_AGE
     old = [part for part in present if existing[part.name].updated < oldest]
     stored = {part.name: existing[part.name].size for part in present}

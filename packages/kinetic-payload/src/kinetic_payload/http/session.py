@@ -38,7 +38,7 @@ _POLL: Final = 0.1
 _AHEAD: Final = 8
 """How many pieces of a response are read before they are wanted."""
 _MOST_REDIRECTS: Final = 10
-_LARGEST_REDIRECT: Final = 1 << 20
+_LARGEST_REDIRECT: Final = 1 << 16
 """The most bytes of the body of a redirect."""
 _CERTIFICATES: Final = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _HASHED: Final = re.compile(r"[0-9a-f]{8}\.[0-9]+")
@@ -280,8 +280,12 @@ class Session:
             target = response.headers.get("Location")
             if check is None or response.status not in _REDIRECTS or target is None:
                 return response
-            # Read, so that the connection is kept: registries redirect each blob.
-            response.read(most=_LARGEST_REDIRECT, seconds=seconds)
+            length = response.headers.get("Content-Length", "")
+            if length.isdigit() and int(length) <= _LARGEST_REDIRECT:
+                # Read, so that the connection is kept: registries redirect each blob.
+                with suppress(NoResponseError):
+                    response.read(most=_LARGEST_REDIRECT, seconds=seconds)
+            events.close()
             target = joined(request.url, target)
             check(target)
             headers = dict(request.headers)

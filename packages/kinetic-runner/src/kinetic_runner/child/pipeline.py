@@ -27,7 +27,7 @@ from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.process_settings import apply_settings
+from kinetic_payload.process_settings import apply_settings, apply_to_keras
 from kinetic_payload.project.context import fetch_context, named_if_damaged
 from kinetic_payload.records.attempt_result import is_error_of_lost_peer
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
@@ -36,7 +36,7 @@ from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_runner.child.call import CallEnd, Exited, Raised, Returned, Stopped, invoke
 from kinetic_runner.child.devices import DeviceCheck
-from kinetic_runner.child.imports import with_kinetic
+from kinetic_runner.child.imports import after_import, with_kinetic
 from kinetic_runner.child.result import (
     ResultStorage,
     UnpicklableValueError,
@@ -269,8 +269,15 @@ class _Host:
         main_module.rebuild(header, space.project)
         self.devices.install()
         apply_settings(task.record.settings or {}, os.environ)  # noqa: TID251 - what JAX reads
+        after_import("keras", self.apply_to_keras)
         self.prepare_libraries(header.cwd)
         return header, decided
+
+    def apply_to_keras(self, keras: Any) -> None:
+        try:
+            apply_to_keras(self.task.record.settings or {}, keras)
+        except Exception as error:  # noqa: BLE001 - another version of Keras than the submitter's
+            self.warn(f"Keras has other settings than where the job was submitted: {error}")
 
     def prepare_libraries(self, folder: str) -> None:
         """Prepare the output folder, JAX and the debugger of a function that runs in *folder* of the project."""

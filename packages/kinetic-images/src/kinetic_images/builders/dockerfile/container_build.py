@@ -12,6 +12,7 @@ from typing import Final
 
 from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import fetched_addresses, recipe_context
+from kinetic_images.errors import UvNotFoundError
 from kinetic_images.lock.build_indexes import INDEXES, STRATEGY, index_addresses
 from kinetic_images.recipe import Recipe
 from kinetic_images.targets import Machine
@@ -69,11 +70,20 @@ def find_uv_program(machine: Machine) -> tuple[str, Path | None]:
 
     Then a build needs neither pip nor an index for it: on Linux, the program in the distribution `uv` needs
     glibc 2.17, or no C library at all.
-    """
-    from uv import find_uv_bin
 
-    version, file = importlib.metadata.version("uv"), Path(find_uv_bin())
-    runs_there = (sys.platform, platform.machine()) == ("linux", machine)
+    Raises:
+        UvNotFoundError: The distribution `uv` is damaged or missing.
+    """
+    try:
+        from uv import find_uv_bin
+
+        version, file = importlib.metadata.version("uv"), Path(find_uv_bin())
+    except (ImportError, FileNotFoundError) as error:
+        raise UvNotFoundError(
+            f"Cannot find uv, which a build needs: {error}.", hint="Install it: pip install uv"
+        ) from error
+    # A processor of 64 bits may run a system of 32.
+    runs_there = (sys.platform, platform.machine(), sys.maxsize > 2**32) == ("linux", machine, True)
     return version, file if runs_there else None
 
 
