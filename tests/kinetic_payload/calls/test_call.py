@@ -445,9 +445,7 @@ def test_a_header_is_one_line_before_the_pickle_and_may_have_unknown_keys() -> N
     assert CallHeader.decode(line) == a_header()
     values = json.loads(line) | {"colour": "red"}
     values["data"][0]["colour"] = "red"
-    stream = io.BytesIO(
-        json.dumps(values).encode() + b"\n" + pickle.dumps([]) + pickle.dumps((max, (1, 2), {}))
-    )
+    stream = io.BytesIO(json.dumps(values).encode() + b"\n" + pickle.dumps((max, (1, 2), {})))
 
     header = read_header(stream)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -44,7 +43,6 @@ class Importability:
         self.roots = tuple(dict.fromkeys((str(root), os.path.realpath(root)))) if root else ()
         self._ships = ships
         self._known: dict[str, bool] = {}
-        self._of_project: dict[str, bool] = {}
         self._sources: dict[str, str | None] = {}
         self._installations: dict[Path, bool] = {}
         self._project = [str(self._root / path) for path in paths]
@@ -58,25 +56,6 @@ class Importability:
         if known is None:
             known = self._known[name] = self._decide(name)
         return known
-
-    def is_of_project(self, name: object) -> bool:
-        """Tell whether the worker imports the module *name* from the snapshot."""
-        if not isinstance(name, str):
-            return False
-        known = self._of_project.get(name)
-        if known is None:
-            file = getattr(sys.modules.get(name), "__file__", None)
-            inside = (
-                isinstance(file, str) and file.startswith(self.roots) and not _is_installed(file)
-            )
-            known = inside and self.importable(name) and self.source(str(file)) is not None
-            self._of_project[name] = known
-        return known
-
-    @functools.cached_property
-    def project_modules(self) -> list[ModuleType]:
-        """The modules that were imported here, and that the worker imports from the snapshot."""
-        return [module for name, module in list(sys.modules.items()) if self.is_of_project(name)]
 
     def source(self, filename: str) -> str | None:
         """Return the path of the source *filename* below the root, if the snapshot has it."""

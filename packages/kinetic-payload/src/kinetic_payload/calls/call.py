@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import Any, BinaryIO, Final, Literal
 
@@ -132,14 +131,14 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     from kinetic_payload.calls.module_globals.restore import restore
     from kinetic_payload.calls.rebuild import add_hints
 
-    warnings: list[str] = []
-    call = load(stream, header.python)
-    if isinstance(
-        call, list
-    ):  # The globals, which the call may contain; early payloads begin with the call.
-        warnings = restore(call, header.python)
-        call = load(stream, header.python)
-    function, args, kwargs = call
-    with suppress(EOFError):
-        add_hints(load(stream, header.python), header.python)
+    def load_next(default: Any) -> Any:
+        try:
+            return load(stream, header.python)
+        except EOFError:
+            return default
+
+    function, args, kwargs = load(stream, header.python)
+    hints, globals_at_call = load_next({}), load_next(())
+    add_hints(hints, header.python)
+    warnings = restore(globals_at_call, header.python)
     return LoadedCall(function, args, kwargs, tuple(warnings))

@@ -12,38 +12,38 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final
 
-_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
-_VARIABLES: Final = ("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT")
+_ATTRIBUTES: Final = frozenset({"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR"})
+_VARIABLES: Final = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_GLOBAL", "LOAD_NAME"})
 _LOADS_FROM_CLASS: Final = "LOAD_FROM_DICT_OR_GLOBALS"
 """Annotations use it from Python 3.14 on; it searches the attributes of the enclosing class first."""
 _LOADS: Final = frozenset({"LOAD_NAME", _LOADS_FROM_CLASS})
 
 
 @functools.lru_cache(4000)
-def paths_in(code: CodeType) -> tuple[tuple[str, ...], ...]:
-    """Return the variables that *code*, or code within it, reads, each with the attributes that it reads there.
+def assigned_globals_in(code: CodeType) -> frozenset[str]:
+    """Return the globals that *code*, or a function within it, assigns."""
+    steps = (step for part in (code, *code_within(code)) for step in dis.get_instructions(part))
+    return frozenset(step.argval for step in steps if step.opname == "STORE_GLOBAL")
 
-    `config.net.width` gives `("config",)`, `("config", "net")` and `("config", "net", "width")`.
+
+@functools.lru_cache(4000)
+def attributes_in(code: CodeType) -> dict[tuple[str, ...], bool]:
+    """Return the attributes of variables that *code*, or code within it, uses, and whether it assigns them.
+
+    `config.net.width` gives `("config", "net")` and `("config", "net", "width")`.
     """
-    found: dict[tuple[str, ...], None] = {}
+    found: dict[tuple[str, ...], bool] = {}
     for part in (code, *code_within(code)):
         path: tuple[str, ...] = ()
-        imports = False
         for step in dis.get_instructions(part):
-            imports = imports or step.opname == "IMPORT_NAME"
-            # A local variable may be an imported module.
-            local = imports and step.opname.startswith("LOAD_FAST")
-            if local or step.opname.startswith(_VARIABLES):
-                # Python 3.13 loads two variables at once.
-                names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
-                found.update(((name,), None) for name in names)
-                path = (names[-1],)
+            if step.opname in _VARIABLES:
+                path = (step.argval,)
             elif path and step.opname in _ATTRIBUTES:
                 path = (*path, step.argval)
-                found[path] = None
+                found[path] = found.get(path, False) or step.opname == "STORE_ATTR"
             elif step.opname != "EXTENDED_ARG" and (step.opname, step.arg) != ("COPY", 1):
                 path = ()  # COPY 1 continues the path: it belongs to `config.steps += 1`.
-    return tuple(found)
+    return found
 
 
 @functools.lru_cache(4000)

@@ -17,8 +17,8 @@ from kinetic_payload.calls.by_reference import Importability
 from kinetic_payload.calls.byte_counter import ByteCounter
 from kinetic_payload.calls.call import CallHeader, platform_name
 from kinetic_payload.calls.classes.introspection import RecursiveAliasError, UnrestorableClassError
-from kinetic_payload.calls.module_globals.dump import Program, dump_globals
-from kinetic_payload.calls.module_globals.restore import Global, UntravelledGlobalError
+from kinetic_payload.calls.module_globals.dump import dump_globals
+from kinetic_payload.calls.module_globals.restore import UntravelledGlobalError
 from kinetic_payload.calls.pickler import CallPickler
 from kinetic_payload.calls.rebuild import wrappings
 from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
@@ -55,23 +55,18 @@ class DumpedCall:
 
     def __init__(
         self,
-        module_globals: bytes,
         stream: BinaryIO,
         header: CallHeader,
         data: Sequence[FoundData],
-        warnings: Sequence[str],
         sizes: Callable[[], list[tuple[str, int]]],
     ) -> None:
-        self._globals = module_globals
         self._stream = stream
         self._header = header
-        self.warnings = tuple(warnings)
-        """Globals that do not travel, although the program may have changed them."""
         self._sizes = sizes
         self.data = tuple(data)
         """The volumes, then each `Data` of the arguments and the code, once."""
-        self.size = len(module_globals) + stream.seek(0, 2)
-        """Bytes of the pickles."""
+        self.size = stream.seek(0, 2)
+        """Bytes of the pickle."""
 
     def write(
         self,
@@ -87,7 +82,7 @@ class DumpedCall:
         )
         digest = sha256()
         self._stream.seek(0)
-        chunk = header.encode() + b"\n" + self._globals
+        chunk = header.encode() + b"\n"
         while chunk:
             digest.update(chunk)
             stream.write(chunk)
@@ -131,9 +126,7 @@ def dump_call(
     """
     where = Importability(plan.root, plan.paths, ships)
     main = main_namespace(function)
-    new_pickler = functools.partial(
-        CallPickler, where=where, data_type=data_type, main=main, program=Program(main, where)
-    )
+    new_pickler = functools.partial(CallPickler, where=where, data_type=data_type, main=main)
     title = _name_of(function)
 
     def parts() -> Iterator[tuple[str, Any]]:
@@ -144,9 +137,8 @@ def dump_call(
 
     stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by `DumpedCall.close`
     try:
-        collector, found, warnings = _dump(
-            function, args, kwargs, stream, new_pickler, volumes or {}
-        )
+        call = function, tuple(args), dict(kwargs)
+        collector = _dump(call, stream, new_pickler, volumes or {})
     except BaseException as error:
         stream.close()
         if isinstance(error, _EXPLAINED) or not isinstance(error, Exception):
@@ -172,11 +164,9 @@ def dump_call(
         platform=platform_name(),
     )
     return DumpedCall(
-        pickle.dumps(found, pickle.HIGHEST_PROTOCOL),
         stream,
         header,
         collector.found,
-        warnings,
         lambda: [
             (
                 f"argument {name!r}" if index else f"the code of {name}",
@@ -188,29 +178,28 @@ def dump_call(
 
 
 def _dump(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    call: tuple[Any, ...],
     stream: BinaryIO,
     new_pickler: Callable[..., CallPickler],
     volumes: Mapping[str, Any],
-) -> tuple[_Collector, list[Global], list[str]]:
+) -> _Collector:
     names: frozenset[str] = frozenset()
     while True:
         collector = _Collector(volumes)
         pickler = new_pickler(stream, collect=collector, names=names)
         token = collecting.set(collector)
         try:
-            shared = {name: pickler.shared(value) for name, value in kwargs.items()}
-            pickler.dump((function, tuple(map(pickler.shared, args)), shared))
-            found, warnings = dump_globals(pickler)
+            pickler.dump(call)
+            found = dump_globals(pickler)
         finally:
             collecting.reset(token)
         if pickler.wanted <= names:
             hints = pickler.hints()
-            if hints:
+            if hints or found:
                 pickle.dump(hints, stream, pickle.HIGHEST_PROTOCOL)
-            return collector, found, warnings
+            if found:
+                pickle.dump(found, stream, pickle.HIGHEST_PROTOCOL)
+            return collector
         # From a module outside the project, ship only the names that the code uses. They are known only
         # after everything was pickled, so pickle again.
         names |= pickler.wanted

@@ -8,7 +8,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, BinaryIO, Final
 
 from cloudpickle import cloudpickle as internals
@@ -18,9 +18,11 @@ from kinetic_payload.calls.annotations import annotations_of, own_annotations
 from kinetic_payload.calls.by_reference import Importability, is_main
 from kinetic_payload.calls.byte_counter import ByteCounter
 from kinetic_payload.calls.classes.attribute_values import reducer_of
-from kinetic_payload.calls.classes.body import Bare, Helper
+from kinetic_payload.calls.classes.body import Bare
 from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
 from kinetic_payload.calls.code import (
+    assigned_globals_in,
+    attributes_in,
     code_within,
     lines_of,
     mentions_in,
@@ -29,8 +31,7 @@ from kinetic_payload.calls.code import (
 )
 from kinetic_payload.calls.exceptions import reduce_error
 from kinetic_payload.calls.function_state import function_state
-from kinetic_payload.calls.module_globals.dump import Program
-from kinetic_payload.calls.module_globals.reach import Reach
+from kinetic_payload.calls.module_globals.restore import UsedGlobal
 from kinetic_payload.data.references import collecting, data_path
 
 Handler = Callable[[Any], Any]
@@ -67,13 +68,11 @@ class CallPickler(ClassPickler):
         data_type: type | tuple[type, ...],
         collect: Callable[[object], str],
         main: dict[str, Any],
-        program: Program,
         names: frozenset[str] = frozenset(),
-        reach: Reach | None = None,
     ) -> None:
         super().__init__(stream)
         self._where = where
-        self.data_type = data_type
+        self._data_type = data_type
         self._collect = collect
         self._main = main
         self._names = names
@@ -86,8 +85,10 @@ class CallPickler(ClassPickler):
         self._hinted: set[str] = set()
         self._classes: list[type] = []
         self._asks_for_subclasses = False
-        self.program = program
-        self.reach = reach or Reach(main, self.is_of_project)
+        self.used_globals: dict[UsedGlobal, None] = {}
+        """In the order in which they were found."""
+        self.collected = 0
+        """How many times a `Data` was found."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to pickle *obj*. Pickle does not call this for atoms and plain containers."""
@@ -99,7 +100,7 @@ class CallPickler(ClassPickler):
         return NotImplemented if handler is None else handler(obj)
 
     def _handler_of(self, kind: type) -> Handler | None:
-        if issubclass(kind, self.data_type):
+        if issubclass(kind, self._data_type):
             return self._reduce_data
         if issubclass(kind, type):
             return self._reduce_class
@@ -127,6 +128,7 @@ class CallPickler(ClassPickler):
         return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
 
     def _reduce_data(self, data: Any) -> Any:
+        self.collected += 1
         return data_path, (self._collect(data),)
 
     def _importable(self, module: object) -> bool:
@@ -154,7 +156,6 @@ class CallPickler(ClassPickler):
             return self.reduce_class_by_value(cls, main_name=main_name)
         if cls in internals._BUILTIN_TYPE_NAMES:  # some of which no module contains
             return super().reducer_override(cls)
-        self.reach.follow(cls)
         if internals._should_pickle_by_reference(cls):
             return NotImplemented
         return rebuild.resolve, self.reference(cls)
@@ -185,7 +186,6 @@ class CallPickler(ClassPickler):
     def _reduce_function(self, function: FunctionType) -> Any:
         reference = self.reference(function)
         if reference is not None:
-            self.reach.follow(function)
             module, name, _ = reference
             if rebuild.leads_plainly_to(function, module, name):
                 return NotImplemented
@@ -196,7 +196,6 @@ class CallPickler(ClassPickler):
         code = function.__code__
         state, slots = function_state(function)
         slots["__globals__"] = self._globals_to_ship(function, home, slots["__globals__"])
-        self._share(slots)
         if self._where.importable(home.__name__):
             slots["_cloudpickle_submodules"] = []  # the module imports them itself
         self._note_mentions(code, slots)
@@ -214,47 +213,63 @@ class CallPickler(ClassPickler):
     def _globals_to_ship(
         self, function: FunctionType, home: ModuleType | None, used: dict[str, Any]
     ) -> dict[str, Any]:
-        """Return those of the *used* globals that must travel; the others are those of an imported module."""
-        self.reach.read(function, by_value=True)
+        """Return those of the *used* globals that must travel; note those of imported modules."""
+        self._note_attributes(function, used)
         if home is not None and self._where.importable(home.__name__):
+            # In the job the globals of an imported module may have other values.
+            assigned = assigned_globals_in(function.__code__)
+            of_project = self.is_of_project(home.__name__)
+            for name in used:
+                # An import hook that rewrites code, such as pytest's, sets names like `@…`.
+                if (of_project and name not in _SET_BY_IMPORT) or name.startswith("@"):
+                    self.used_globals[UsedGlobal(home, name, name in assigned)] = None
             return {}
-        return {
-            name: self.shared(value) for name, value in used.items() if name not in _SET_BY_IMPORT
+        return {name: value for name, value in used.items() if name not in _SET_BY_IMPORT}
+
+    def _note_attributes(self, function: FunctionType, used: dict[str, Any]) -> None:
+        """Note the attributes of modules, and of their classes, that *function* reads."""
+        code = function.__code__
+        cells = zip(code.co_freevars, map(_content, function.__closure__ or ()), strict=True)
+        holders = {
+            name: value for name, value in (*used.items(), *cells) if self._holds_globals(value)
         }
+        for (first, *between, name), assigned in attributes_in(code).items() if holders else ():
+            holder: Any = holders.get(first)
+            for part in between:
+                holder = vars(holder).get(part) if self._holds_globals(holder) else None
+            owners = holder.__mro__ if isinstance(holder, type) else (holder,)
+            owner = next(
+                (candidate for candidate in owners if name in getattr(candidate, "__dict__", ())),
+                None,
+            )
+            if name.startswith("__") or not self._holds_globals(owner):
+                continue
+            module: Any = owner
+            if isinstance(owner, type):
+                if hasattr(type(vars(owner)[name]), "__get__"):
+                    continue  # A method, a property or a slot
+                name, module = f"{owner.__qualname__}.{name}", sys.modules[owner.__module__]
+            self.used_globals[UsedGlobal(module, name, assigned)] = None
 
-    def _share(self, slots: dict[str, Any]) -> None:
-        """Replace closure variables and defaults that are objects of the project's modules."""
-        for name in ("__closure__", "__defaults__"):
-            values = [
-                _content(part) if name == "__closure__" else part for part in slots[name] or ()
-            ]
-            shared = [self.shared(value) for value in values]
-            if any(new is not old for new, old in zip(shared, values, strict=True)):
-                slots[name] = tuple(map(CellType, shared) if name == "__closure__" else shared)
-        if slots["__kwdefaults__"]:
-            slots["__kwdefaults__"] = {
-                key: self.shared(value) for key, value in slots["__kwdefaults__"].items()
-            }
-
-    def shared(self, value: Any) -> Any:
-        """Return *value*, or what pickles as the global of a project's module that is the same object."""
-        found = None if isinstance(value, self.data_type) else self.program.holder_of(value)
-        if found is None:
-            return value
-        self.reach.found.setdefault(found, True)
-        return Helper(rebuild.global_of, found.module.__name__, found.name)
-
-    def is_of_project(self, obj: Any) -> bool:
-        """Tell whether *obj*, a module, class or function, is one of the project that the job imports itself."""
-        if isinstance(obj, FunctionType):
-            return self._where.is_of_project(obj.__globals__.get("__name__"))
-        name = obj.__name__ if isinstance(obj, ModuleType) else getattr(obj, "__module__", None)
-        return self._where.is_of_project(name)
+    def _holds_globals(self, holder: Any) -> bool:
+        """Tell whether *holder* is a module or class of the project, which the job imports itself."""
+        if isinstance(holder, type):
+            if isinstance(holder, enum.EnumMeta) or self.goes_by_value(holder):
+                return False
+            return self.is_of_project(holder.__module__)
+        if not isinstance(holder, ModuleType) or sys.modules.get(holder.__name__) is not holder:
+            return False
+        return self.is_of_project(holder.__name__) and self._where.importable(holder.__name__)
 
     @property
     def roots(self) -> tuple[str, ...]:
         """The paths of the project's folder; none if no files are shipped."""
         return self._where.roots
+
+    def is_of_project(self, name: str) -> bool:
+        """Tell whether the file of the imported module *name* is in the snapshot."""
+        file = getattr(sys.modules.get(name), "__file__", None)
+        return isinstance(file, str) and self._where.source(file) is not None
 
     def _home_of(self, function: FunctionType) -> ModuleType | None:
         """Return the module whose globals *function* uses, or None if no module has them."""
@@ -359,33 +374,33 @@ class CallPickler(ClassPickler):
         """Return a pickler like this one that only counts bytes."""
         return self._another(ByteCounter())
 
-    def measure(self, value: Any, most: int = sys.maxsize) -> int:
+    def measure(self, value: Any) -> int:
         """Return how many bytes *value* pickles to by itself; keep and collect nothing.
 
         Raises:
-            TooLargeError: They are more than *most*.
             Exception: Whatever pickling it raises.
         """
-        sink = ByteCounter(most)
+        sink = ByteCounter()
         self._another(sink).dump_uncollected(value)
         return sink.size
 
     def dump_apart(self, value: Any, stream: BinaryIO) -> None:
         """Pickle *value* into *stream* as a separate pickle, and note the names and globals that it uses."""
-        part = self._another(stream, collect=self._collect, names=self._names, reach=self.reach)
+        part = self._another(stream, collect=self._collect, names=self._names)
         part.dump(value)
         self._parts += part._parts
         self._mentioned |= part._mentioned
         self._hinted |= part._hinted
+        self.used_globals.update(part.used_globals)
+        self.collected += part.collected
 
     def _another(self, stream: Any, **options: Any) -> CallPickler:
         return CallPickler(
             stream,
             where=self._where,
-            data_type=self.data_type,
+            data_type=self._data_type,
             main=self._main,
-            program=self.program,
-            **{"collect": _ignore_data, "reach": Reach({}, lambda _: False), **options},
+            **{"collect": _ignore_data, **options},
         )
 
     def dump_uncollected(self, value: Any) -> None:

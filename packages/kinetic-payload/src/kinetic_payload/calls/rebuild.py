@@ -68,10 +68,7 @@ def wrappings(found: Any) -> Iterator[Any]:
 
 def wraps(obj: Any) -> bool:
     """Tell whether *obj* wraps another object, without asking a `__getattr__`."""
-    try:
-        own = getattr(obj, "__dict__", None)
-    except Exception:  # noqa: BLE001 - a proxy may have no object yet
-        return False
+    own = getattr(obj, "__dict__", None)
     return (isinstance(own, dict) and "__wrapped__" in own) or hasattr(type(obj), "__wrapped__")
 
 
@@ -103,11 +100,6 @@ def resolve(module: str, qualname: str, inner: int) -> Any:
 
     chain = list(wrappings(lookup(import_module(module), qualname)))
     return chain[max(0, len(chain) - 1 - inner)]
-
-
-def global_of(module: str, name: str) -> Any:
-    """Return the global *name* of *module*: the object itself, which other modules may have, too."""
-    return vars(imported(module))[name]
 
 
 def code_in_project(path: str, arguments: tuple[Any, ...]) -> CodeType:

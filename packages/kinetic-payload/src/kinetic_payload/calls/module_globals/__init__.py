@@ -1,1 +1,1 @@
-"""Globals of the project's modules: a job gets the values that they had at the call."""
+"""Globals of imported modules that code by value reads: a job gets the values that they had at the call."""

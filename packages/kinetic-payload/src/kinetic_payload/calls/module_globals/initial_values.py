@@ -1,0 +1,194 @@
+"""The value that importing a module gives a global, by its source: a literal, machine-dependent or unknown."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from collections.abc import Iterator
+from enum import Enum, auto
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, NamedTuple
+
+_MACHINE_MODULES: Final = frozenset(
+    [
+        "getpass",
+        "multiprocessing",
+        "nt",
+        "os",
+        "platform",
+        "posix",
+        "posixpath",
+        "psutil",
+        "shutil",
+        "socket",
+        "subprocess",
+        "sys",
+        "tempfile",
+    ]
+)
+"""Modules whose results depend on the machine."""
+_MACHINE_ATTRIBUTES: Final = frozenset(
+    [
+        "cwd",
+        "default_backend",
+        "expanduser",
+        "home",
+        "is_available",
+        "process_count",
+        "process_index",
+    ]
+)
+
+
+class Kind(Enum):
+    """The origin of the value that an import gives a global, as far as it is known."""
+
+    NOTHING = auto()
+    """The source assigns nothing of that name."""
+    LITERAL = auto()
+    MACHINE = auto()
+    """It depends on the machine: paths, devices, environment variables."""
+    UNKNOWN = auto()
+
+
+class Initial(NamedTuple):
+    """The value that an import gives, as far as the module's source shows."""
+
+    kind: Kind
+    value: Any = None
+    """The value of a literal."""
+
+
+class _Source(NamedTuple):
+    """The globals in the source of a module."""
+
+    assigned: dict[str, list[ast.expr | None]]
+    """By name: the assigned expressions; None for each other binding (import, definition, loop)."""
+    imported: dict[str, tuple[str, str]]
+    """By name: module and name of `from module import name`."""
+    rebound: frozenset[str]
+    """Names that functions declare `global`."""
+
+
+def initial_of(module: ModuleType, name: str) -> Initial:
+    """Return what is known of the value that importing *module* gives its global *name*."""
+    text = _parse_source(module)
+    if text is None or "*" in text.assigned:
+        return Initial(Kind.UNKNOWN)
+    found = text.assigned.get(name)
+    if found is None:
+        lazy = "__getattr__" in text.assigned  # The module makes it on first access.
+        return Initial(Kind.UNKNOWN if lazy or "." in name else Kind.NOTHING)
+    if len(found) == 1 and found[0] is not None:
+        try:
+            return Initial(Kind.LITERAL, ast.literal_eval(found[0]))
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            pass
+    machine = name not in text.rebound and _of_machine(module, name, set())
+    return Initial(Kind.MACHINE if machine else Kind.UNKNOWN)
+
+
+def _of_machine(module: ModuleType, name: str, seen: set[tuple[str, str]]) -> bool:
+    text = _parse_source(module)
+    if text is None or (module.__name__, name) in seen:
+        return False
+    seen.add((module.__name__, name))
+    origin = text.imported.get(name)
+    if origin is not None and (other := sys.modules.get(origin[0])) is not None:
+        return _of_machine(other, origin[1], seen)
+    expressions = [expression for expression in text.assigned.get(name, ()) if expression]
+    nodes = [node for expression in expressions for node in ast.walk(expression)]
+    if any(isinstance(node, ast.Attribute) and node.attr == "argv" for node in nodes):
+        return False  # `sys.argv` belongs to the script, not to the machine.
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            if node.attr in _MACHINE_ATTRIBUTES or "device" in node.attr:
+                return True
+        elif isinstance(node, ast.Name) and (
+            node.id == "__file__"
+            or _top_level_of(vars(module).get(node.id)) in _MACHINE_MODULES
+            or _of_machine(module, node.id, seen)
+        ):
+            return True
+    return False
+
+
+def _top_level_of(value: Any) -> str:
+    name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return name.partition(".")[0] if isinstance(name, str) else ""
+
+
+@functools.lru_cache(64)
+def _parse_source(module: ModuleType) -> _Source | None:
+    """Parse the source of *module*; return None if that is not possible."""
+    try:
+        tree = ast.parse(Path(str(module.__file__)).read_bytes())
+    except (AttributeError, OSError, SyntaxError, ValueError, RecursionError):
+        return None
+    text = _Source(
+        {},
+        {},
+        frozenset(
+            name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
+        ),
+    )
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        pairs: list[tuple[str, ast.expr | None]] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            pairs.append((node.name, None))
+            if isinstance(node, ast.ClassDef):
+                pairs += _attributes(node)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            pairs += [((a.asname or a.name).partition(".")[0], None) for a in node.names]
+            if isinstance(node, ast.ImportFrom):
+                origin = _absolute_name(node, module)
+                text.imported.update({a.asname or a.name: (origin, a.name) for a in node.names})
+        elif isinstance(node, ast.Assign):
+            waiting.append(node.value)
+            pairs += [pair for target in node.targets for pair in _pairs(target, node.value)]
+        elif isinstance(node, ast.AnnAssign):
+            pairs += _pairs(node.target, node.value) if node.value else ()
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            pairs.append((node.id, None))
+        elif not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+        for name, value in pairs:
+            text.assigned.setdefault(name, []).append(value)
+    return text
+
+
+def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
+    """Iterate over the names in *target*, each with the part of *value* that is assigned to it."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Starred):
+        yield from _pairs(target.value, None)
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts: list[ast.expr] = getattr(value, "elts", [])
+        starred = any(isinstance(part, ast.Starred) for part in (*parts, *target.elts))
+        fit = len(parts) == len(target.elts) and not starred
+        for index, inner in enumerate(target.elts):
+            yield from _pairs(inner, parts[index] if fit else None)
+
+
+def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """Iterate over the attributes that the body of a class assigns directly."""
+    for part in node.body:
+        if isinstance(part, ast.Assign | ast.AnnAssign) and part.value:
+            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
+            for name, value in (pair for target in targets for pair in _pairs(target, part.value)):
+                yield f"{node.name}.{name}", value
+
+
+def _absolute_name(node: ast.ImportFrom, module: ModuleType) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module.__name__.split(".")
+    if not hasattr(module, "__path__"):
+        package.pop()
+    package = package[: len(package) - node.level + 1]
+    return ".".join([*package, *filter(None, [node.module])])
