@@ -130,7 +130,7 @@ def test_the_command_writes_launch_json_and_ctrl_c_leaves_the_job_waiting(
         text = file.read_text()
         assert text.endswith("// kept\n")
         names = json.loads(text.removesuffix("// kept\n"))["configurations"]
-        assert names == [{"name": "Mine"}, configuration]
+        assert names == [configuration, {"name": "Mine"}]
     assert debugged.kinetic("jobs", "status", submitted).split()[1] == "RUNNING"
 
     process = debugged.start(*command)

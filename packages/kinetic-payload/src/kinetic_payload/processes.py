@@ -13,6 +13,7 @@ from time import monotonic
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # Supervisors import this module, and `typing` takes longer than the rest of it.
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 
 KILL_SECONDS = 5.0
 _ROUNDS = 50
@@ -41,13 +42,32 @@ class Process:
 # Start.
 
 
-def spawn(command: list[str], environment: Mapping[str, str], files: Iterable[int]) -> int:
-    """Start *command* in a session of its own, with *files* as its first descriptors; return its id."""
+def spawn(
+    command: list[str],
+    environment: Mapping[str, str],
+    files: Iterable[int],
+    *,
+    makes_session: bool = False,
+) -> int:
+    """Start *command* in a session of its own, with *files* as its first descriptors; return its id.
+
+    Some systems cannot start a process in a new session. There, a command that *makes_session* by itself is
+    started as it is, and any other command gets a process group of its own.
+    """
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)]
-    return os.posix_spawn(
-        command[0], command, environment, file_actions=actions,
-        setsid=True, setsigdef=_DEFAULT_SIGNALS, setsigmask=(),
-    )  # fmt: skip
+
+    def start(**group: Any) -> int:
+        return os.posix_spawn(
+            command[0], command, environment, file_actions=actions,
+            setsigdef=_DEFAULT_SIGNALS, setsigmask=(), **group,
+        )  # fmt: skip
+
+    try:
+        return start(setsid=True)
+    except (
+        NotImplementedError
+    ):  # A Python that was built for glibc before 2.26, or macOS before 10.15.
+        return start() if makes_session else start(setpgroup=0)
 
 
 def adopt_orphans() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -118,7 +119,6 @@ class Data:
             DataNotFoundError: It does not exist.
             DataNotLocalError: It has a URI.
             DataError: It cannot be read.
-            ConfigurationError: A setting is wrong.
         """
         if not self.is_local:
             raise DataNotLocalError(
@@ -130,8 +130,10 @@ class Data:
         from kinetic.settings.settings import Settings
         from kinetic_payload.project.hashing import content_hash
 
-        path, home = Path(self.path), Path(Settings.from_environment().home.value)
-        return content_hash(path, stat_cache(home, path))
+        path, cache = Path(self.path), None
+        with suppress(InvalidRequestError):  # Hashing works without a cache.
+            cache = stat_cache(Path(Settings.from_environment().home.value), path)
+        return content_hash(path, cache)
 
     def check(self) -> None:
         """Check that local data exists and can be read; called when a job is submitted.

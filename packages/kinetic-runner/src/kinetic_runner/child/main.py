@@ -33,6 +33,8 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     task_fd, report_fd = int(argv[-2]), int(argv[-1])
     for fd in (task_fd, report_fd):
         os.set_inheritable(fd, False)
+    if os.getsid(0) != os.getpid():
+        os.setsid()  # On systems where `posix_spawn` cannot.
     write_completely()
     task = Task.decode(argv[argv.index(RESTARTED) + 1]) if RESTARTED in argv else None
     if task is not None:

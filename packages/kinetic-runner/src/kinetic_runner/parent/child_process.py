@@ -143,6 +143,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
             [*command, str(task_end), str(report_end)],
             {**environment, MARK: mark},
             (null, output_end, output_end),
+            makes_session=True,  # `kinetic_runner.child.main` does.
         )
     finally:
         for fd in (null, output_end, report_end, task_end, stop_end):

@@ -98,30 +98,24 @@ class LogUploader:
         `lost` and `error` show whether output was dropped. Output that is appended later needs another `close`.
         """
         if self._buffer:
-            self._send(len(self._buffer))
+            self._send(len(self._buffer), in_thread=False)
         with self._changed:
             self._closing = seconds
             self._progress = self.clock()
             self._changed.notify()
-        while (left := self._seconds_left()) > 0:
-            thread = self._worker() if self._waiting else self._thread
-            if thread is None or not thread.is_alive():
-                break
-            thread.join(left)
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            self._over = False
+            self._work()
+        else:
+            while thread.is_alive() and (left := self._seconds_left()) > 0:
+                thread.join(left)
         with self._changed:
             self._over = True
             self.lost += self._held
             self._held = 0
 
-    def _worker(self) -> threading.Thread:
-        """Return the thread that uploads; start one if none runs, as after `close`."""
-        if self._thread is None or not self._thread.is_alive():
-            self._over = False
-            self._thread = threading.Thread(target=self._work, name="log-upload", daemon=True)
-            self._thread.start()
-        return self._thread
-
-    def _send(self, size: int) -> None:
+    def _send(self, size: int, *, in_thread: bool = True) -> None:
         while self._stalled and self._held + size > self.on_disk and self._drop_oldest():
             continue
         data = bytes(self._buffer[:size])
@@ -134,7 +128,10 @@ class LogUploader:
             self._waiting.append((chunk, size))
             self._held += size
             self._changed.notify()
-        self._worker()
+        if in_thread and (self._thread is None or not self._thread.is_alive()):
+            self._over = False
+            self._thread = threading.Thread(target=self._work, name="log-upload", daemon=True)
+            self._thread.start()
 
     def _spill(self, chunk: bytes) -> bytes | IO[bytes]:
         import tempfile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -45,12 +46,19 @@ def memory_limit() -> int | None:
 
     In a container this is the container's limit.
     """
-    limit = _text("memory.max", "memory.limit_in_bytes")
-    return int(limit) if limit.isdigit() and int(limit) < _NO_LIMIT else None
+    # Within a container a group of its own may have no limit.
+    texts = _texts("memory.max", "memory.limit_in_bytes")
+    limit = next((int(text) for text in texts if text.isdigit()), _NO_LIMIT)
+    return limit if limit < _NO_LIMIT else None
 
 
 def _text(second_version: str, first_version: str) -> str:
-    """Return the text in the file of this control group, of either version of control groups; "" without one."""
+    """Return the text in the file of this control group; "" without one."""
+    return next(_texts(second_version, first_version), "")
+
+
+def _texts(second_version: str, first_version: str) -> Iterator[str]:
+    """Iterate over the texts of this control group's file, and of the root's, of either version of control groups."""
     groups = ""
     with suppress(OSError):
         groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")
@@ -64,5 +72,4 @@ def _text(second_version: str, first_version: str) -> str:
             continue
         for folder in (f"{root}{path}", root):
             with suppress(OSError, UnicodeDecodeError):
-                return Path(folder, name).read_text(encoding="ascii").strip()
-    return ""
+                yield Path(folder, name).read_text(encoding="ascii").strip()

@@ -97,16 +97,19 @@ class HostEnds:
 
     def _read_new(self) -> None:
         # The store may be unreachable for a moment, or the job was removed.
+        there: set[str] = set()
         with suppress(KineticError):
-            there = {info.name for info in self.store.list(f"{self.job.attempts}{self.attempt}/")}
-            for host in self.missing:
-                name = self.job.host_outcome(self.attempt, host)
-                try:
-                    data = read_verified(self.store, self.signer, name) if name in there else None
-                    if data is not None:
-                        self.by_host[host] = parse_host_end(host, data)
-                except RecordError:
-                    self.by_host[host] = unreadable(host)
+            there |= {info.name for info in self.store.list(f"{self.job.attempts}{self.attempt}/")}
+        for host in self.missing:
+            name = self.job.host_outcome(self.attempt, host)
+            try:
+                data = read_verified(self.store, self.signer, name) if name in there else None
+                if data is not None:
+                    self.by_host[host] = parse_host_end(host, data)
+            except RecordError:
+                self.by_host[host] = unreadable(host)
+            except KineticError:
+                continue
 
 
 def unreadable(host: int) -> HostEnd:

@@ -16,7 +16,7 @@ Configuration: TypeAlias = dict[str, Any]
 
 _COMMENT: Final = r"//[^\n]*|/\*.*?\*/"
 _TOKEN: Final = re.compile(
-    rf'"(?:[^"\\\n]|\\.)*"|{_COMMENT}|,(?=(?:\s|{_COMMENT})*[\]}}])', re.DOTALL
+    rf'"(?:[^"\\\n]|\\.)*"|{_COMMENT}|,(?=(?>\s|{_COMMENT})*+[\]}}])', re.DOTALL
 )
 """A string, a comment or a trailing comma."""
 _BETWEEN: Final = re.compile(r"[\s,:]*")

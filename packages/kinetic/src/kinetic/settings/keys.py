@@ -108,7 +108,9 @@ class KeyFile:
             make_folder(self.home)
             # Without the lock a second process could replace the key that the first has signed with.
             with locked(str(path.with_name(f".{path.name}.lock"))):
-                if not path.exists():
+                try:
+                    path.lstat()  # A link to a folder that is not mounted stays.
+                except FileNotFoundError:
                     new = secrets.token_bytes(KEY_SIZE).hex().encode() + b"\n"
                     write_private(path, new, durable=True)
         except OSError as error:
