@@ -19,7 +19,8 @@ def error_of(function: Any) -> BaseException:
 def test_a_text_begins_with_the_users_frame_and_contains_causes_groups_and_notes() -> None:
     def train() -> None:
         try:
-            raise KeyError("lr")
+            # CPython 3.11 may leave an exception behind that a signal of an earlier test interrupted.
+            raise KeyError("lr") from None
         except KeyError as cause:
             error = ExceptionGroup("two things", [ValueError("one"), TypeError("two")])
             error.add_note("seen at step 7")
