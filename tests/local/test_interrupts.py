@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import signal
 import threading
+import time
 
 import psutil
 import pytest
 
 from kinetic.interrupts import Uninterrupted
+from kinetic.waiting import sleep
 from kinetic_payload.processes import marked
 
 
@@ -30,8 +32,16 @@ def test_ctrl_c_takes_a_job_back_or_names_the_one_that_goes_on(
     assert {path.name for path in (project.home / "jobs").iterdir()} <= named
     stored = {path.name for path in (project.home / "store").iterdir()}
     assert {name for name in stored if name.startswith("cpu-work-")} <= named
-    running = marked(f"KINETIC_HOME={project.home}")
-    assert {psutil.Process(pid).environ()["KINETIC_JOB_ID"] for pid in running} == named
+
+    def running() -> set[str]:
+        pids = marked(f"KINETIC_HOME={project.home}")
+        return {psutil.Process(pid).environ()["KINETIC_JOB_ID"] for pid in pids}
+
+    # While the last job starts, its processes may be between two lists of processes.
+    until = time.monotonic() + 30
+    while running() != named and time.monotonic() < until:
+        sleep(0.1)
+    assert running() == named
 
     assert named, "the last line of all comes after the start"
     assert "stays behind" not in done.stderr
