@@ -30,30 +30,10 @@ _OF_THE_MACHINE: Final = re.compile(
     "ADDRESS|BACKEND|CACHE|COLLECTIVES|COORDINATOR|CPU|CROSS_HOST|CUDA|DEVICE|DISTRIBUTED|DUMP|GPU|MOCK|ONEAPI|"
     "PARTITION_INDEX|PJRT|PLATFORM|PREEMPTION|PROCESS|RECOVERABILITY|ROCM|SLICE|TOPOLOGY|TPU|TRANSFER_GUARD|XLA"
 )
-_CHANGE_VALUES: Final = frozenset(
-    f"JAX_{name}"
-    for name in (
-        *(
-            "DEBUG_INFS",
-            "DEBUG_NANS",
-            "DEFAULT_DTYPE_BITS",
-            "DEFAULT_MATMUL_PRECISION",
-            "DEFAULT_PRNG_IMPL",
-        ),
-        *(
-            "DISABLE_JIT",
-            "ENABLE_CUSTOM_PRNG",
-            "ENABLE_X64",
-            "LEGACY_PRNG_KEY",
-            "NUMPY_DTYPE_PROMOTION",
-        ),
-        *(
-            "NUMPY_RANK_PROMOTION",
-            "RANDOM_SEED_OFFSET",
-            "SOFTMAX_CUSTOM_JVP",
-            "THREEFRY_PARTITIONABLE",
-        ),
-    )
+_CHANGES_VALUES: Final = re.compile(
+    "JAX_(DEBUG_INFS|DEBUG_NANS|DEFAULT_DTYPE_BITS|DEFAULT_MATMUL_PRECISION|DEFAULT_PRNG_IMPL|DISABLE_JIT|"
+    "ENABLE_CUSTOM_PRNG|ENABLE_X64|LEGACY_PRNG_KEY|NUMPY_DTYPE_PROMOTION|NUMPY_RANK_PROMOTION|"
+    "RANDOM_SEED_OFFSET|SOFTMAX_CUSTOM_JVP|THREEFRY_PARTITIONABLE)"
 )
 """Others may hold secrets and addresses."""
 _PRINT_DEFAULTS: Final = """
@@ -148,7 +128,7 @@ def options_of(config: Any) -> dict[str, str]:
 
 def _of_jax(environ: Mapping[str, str], defaults: Mapping[str, str] | None) -> dict[str, str]:
     if defaults is None:
-        return {name: value for name, value in environ.items() if name in _CHANGE_VALUES}
+        return {name: value for name, value in environ.items() if _CHANGES_VALUES.fullmatch(name)}
     options = options_of(sys.modules["jax"].config)
     return {name: value for name, value in options.items() if value != defaults.get(name)}
 
@@ -160,9 +140,8 @@ def _of_keras() -> dict[str, str]:
     found, policy = {}, config.dtype_policy().name
     if config.floatx() != "float32":
         found[f"{_KERAS}floatx"] = config.floatx()
-    if policy != config.floatx() and not policy.startswith(
-        "map_"
-    ):  # A map has no name to set it by.
+    # A map of policies has no name to set it by.
+    if policy != config.floatx() and not policy.startswith("map_"):
         found[f"{_KERAS}dtype_policy"] = policy
     return found
 
