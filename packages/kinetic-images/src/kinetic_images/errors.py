@@ -28,8 +28,6 @@ class InstallError(KineticError, RuntimeError):
     places: tuple[str, ...] = ()
     killed: bool = False
     """Whether a signal ended uv; then its input may be correct."""
-    explained: bool = False
-    """Whether the message names the lines of the user's files to which the output refers."""
 
 
 class InvalidReferenceError(InvalidRequestError):

@@ -97,7 +97,8 @@ def apply_settings(settings: Mapping[str, str], environ: MutableMapping[str, str
         for name, value in settings.items()
         if name.startswith(_LOGGING)
     }
-    logging.root.setLevel(int(logged.pop("level", logging.WARNING)))
+    if level := logged.pop("level", None):
+        logging.root.setLevel(int(level))
     if logged:
         logging.basicConfig(**logged)
 

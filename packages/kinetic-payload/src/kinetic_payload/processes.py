@@ -64,9 +64,8 @@ def spawn(
 
     try:
         return start(setsid=True)
-    except (
-        NotImplementedError
-    ):  # A Python that was built for glibc before 2.26, or macOS before 10.15.
+    except NotImplementedError:
+        # A Python that was built for glibc before 2.26, or macOS before 10.15.
         return start() if makes_session else start(setpgroup=0)
 
 

@@ -241,7 +241,6 @@ def explained(error: InstallError, dependencies: Dependencies, what: str) -> Ins
     result = InstallError(message, hint=hint)
     result.output = output
     result.killed = error.killed
-    result.explained = True
     result.places = tuple(place for place, _ in named)
     return result
 

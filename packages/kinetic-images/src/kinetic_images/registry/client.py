@@ -95,7 +95,7 @@ class Client:
         accept: Collection[int] = (),
         most: int | None = LARGEST_ANSWER,
     ) -> Response:
-        """Do as `send`, once. If *most* is None, the body stays in the `pieces` of the response.
+        """Send *request* once, without retries. If *most* is None, the body is left in the response's `pieces`.
 
         Raises:
             TransientError: Another try may succeed.

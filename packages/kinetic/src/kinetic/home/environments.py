@@ -3,9 +3,8 @@
 `{home}/environments/{digest}/` holds a virtual environment, `complete`, which is written last and names
 it, and `last-used`, which is touched at every use. An environment cannot be moved, so each one is made in
 its final place, with a unique name: if its maker is killed, the remaining uv process cannot damage the
-next one. `{digest}.lock` beside the folder is held while it is made or removed; `{digest}.failed` holds
-the reason of a failure, for processes that waited for it. The digest is that of the locked packages, of the
-interpreter and of the layout.
+next one. `{digest}.lock` beside the folder is held while it is made or removed. The digest is that of the
+locked packages, of the interpreter and of the layout.
 """
 
 from __future__ import annotations
