@@ -141,8 +141,8 @@ def from_index(name: str, version: str, kind: str) -> LockedPackage:
 
 
 def local_wheel(folder: Path, text: str = "runs") -> LockedPackage:
-    """Return a wheel in *folder*, with a command that prints *text*."""
-    files = {"local_wheel.py": f"def main():\n    print({text!r})\n"}
+    """Return a wheel in *folder*, with a command that prints *text*; the engine has no result for it yet."""
+    files = {"local_wheel.py": f"def main():\n    print({text!r})\n# {folder}\n"}
     points = "[console_scripts]\ntool-of-wheel = local_wheel:main\n"
     path = make_wheel(folder, files, name="local_wheel", version="2.0", entry_points=points)
     return replace(locked(path), name="local-wheel")
