@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from kinetic_payload.calls.module_globals.restore import OF_MACHINE, Global, restore
+from kinetic_payload.calls.module_globals.restore import OF_MACHINE, Global, Restorer
 
 
 def test_a_value_set_since_the_import_is_the_one_that_the_function_reads(project):
@@ -251,13 +251,15 @@ def test_differing_attributes_and_missing_modules_are_warnings() -> None:
             Global(module.__name__, "PID", "4", "pickle 4", None, OF_MACHINE),
         ]
 
-        warnings = restore(found, "")
+        restorer = Restorer("")
+        restorer.restore(found)
+        warnings = restorer.warnings
 
         assert "attributes that differ from the call's: rate" in warnings[0]
         assert "torch was the module torch at the call, and is None here" in warnings[1]
         assert "PID is computed from the machine" in warnings[2]
         with pytest.raises(ModuleNotFoundError):
-            restore([found[1]._replace(name="unset")], "")
+            restorer.restore([found[1]._replace(name="unset")])
     finally:
         del sys.modules["made_for_a_test"]
 

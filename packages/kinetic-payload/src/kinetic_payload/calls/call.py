@@ -128,17 +128,19 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
     Raises:
         PayloadError: It contains a function by value, from another minor version of Python.
     """
-    from kinetic_payload.calls.module_globals.restore import restore
+    from kinetic_payload.calls.module_globals.restore import Restorer
     from kinetic_payload.calls.rebuild import add_hints
+
+    modules = Restorer(header.python)
 
     def load_next(default: Any) -> Any:
         try:
-            return load(stream, header.python)
+            return load(stream, header.python, modules.find)
         except EOFError:
             return default
 
-    function, args, kwargs = load(stream, header.python)
+    function, args, kwargs = load(stream, header.python, modules.find)
     hints, globals_at_call = load_next({}), load_next(())
     add_hints(hints, header.python)
-    warnings = restore(globals_at_call, header.python)
-    return LoadedCall(function, args, kwargs, tuple(warnings))
+    modules.restore(globals_at_call)
+    return LoadedCall(function, args, kwargs, tuple(modules.warnings))

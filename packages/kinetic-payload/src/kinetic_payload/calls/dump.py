@@ -17,9 +17,10 @@ from kinetic_payload.calls.by_reference import Importability
 from kinetic_payload.calls.byte_counter import ByteCounter
 from kinetic_payload.calls.call import CallHeader, platform_name
 from kinetic_payload.calls.classes.introspection import RecursiveAliasError, UnrestorableClassError
+from kinetic_payload.calls.module_globals.changes import Changes
 from kinetic_payload.calls.module_globals.dump import dump_globals
 from kinetic_payload.calls.module_globals.restore import UntravelledGlobalError
-from kinetic_payload.calls.pickler import CallPickler
+from kinetic_payload.calls.pickler import CallPickler, SharingPickler
 from kinetic_payload.calls.rebuild import wrappings
 from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
 from kinetic_payload.calls.unpickle import python_version
@@ -59,12 +60,15 @@ class DumpedCall:
         header: CallHeader,
         data: Sequence[FoundData],
         sizes: Callable[[], list[tuple[str, int]]],
+        warnings: Sequence[str],
     ) -> None:
         self._stream = stream
         self._header = header
         self._sizes = sizes
         self.data = tuple(data)
         """The volumes, then each `Data` of the arguments and the code, once."""
+        self.warnings = tuple(warnings)
+        """About values in modules that the program set, and that do not travel."""
         self.size = stream.seek(0, 2)
         """Bytes of the pickle."""
 
@@ -126,7 +130,14 @@ def dump_call(
     """
     where = Importability(plan.root, plan.paths, ships)
     main = main_namespace(function)
-    new_pickler = functools.partial(CallPickler, where=where, data_type=data_type, main=main)
+    changes = Changes(where, main, data_type)
+    new_pickler = functools.partial(
+        SharingPickler if changes.objects else CallPickler,
+        where=where,
+        data_type=data_type,
+        main=main,
+        changes=changes,
+    )
     title = _name_of(function)
 
     def parts() -> Iterator[tuple[str, Any]]:
@@ -138,7 +149,7 @@ def dump_call(
     stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by `DumpedCall.close`
     try:
         call = function, tuple(args), dict(kwargs)
-        collector = _dump(call, stream, new_pickler, volumes or {})
+        collector, warnings = _dump(call, stream, new_pickler, volumes or {})
     except BaseException as error:
         stream.close()
         if isinstance(error, _EXPLAINED) or not isinstance(error, Exception):
@@ -174,6 +185,7 @@ def dump_call(
             )
             for index, (name, part) in enumerate(parts())
         ],
+        warnings,
     )
 
 
@@ -182,11 +194,11 @@ def _dump(
     stream: BinaryIO,
     new_pickler: Callable[..., CallPickler],
     volumes: Mapping[str, Any],
-) -> _Collector:
+) -> tuple[_Collector, list[str]]:
     names: frozenset[str] = frozenset()
     while True:
         collector = _Collector(volumes)
-        pickler = new_pickler(stream, collect=collector, names=names)
+        pickler = new_pickler(stream, collect=collector, names=names, sent=set())
         token = collecting.set(collector)
         try:
             pickler.dump(call)
@@ -199,7 +211,7 @@ def _dump(
                 pickle.dump(hints, stream, pickle.HIGHEST_PROTOCOL)
             if found:
                 pickle.dump(found, stream, pickle.HIGHEST_PROTOCOL)
-            return collector
+            return collector, pickler.warnings
         # From a module outside the project, ship only the names that the code uses. They are known only
         # after everything was pickled, so pickle again.
         names |= pickler.wanted
@@ -286,4 +298,4 @@ def _explain(
 
 
 def _prober(new_pickler: Callable[..., CallPickler]) -> CallPickler:
-    return new_pickler(ByteCounter(), collect=_Collector({}))
+    return new_pickler(ByteCounter(), collect=_Collector({}), sent=None)

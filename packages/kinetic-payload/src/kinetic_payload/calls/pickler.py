@@ -31,7 +31,9 @@ from kinetic_payload.calls.code import (
 )
 from kinetic_payload.calls.exceptions import reduce_error
 from kinetic_payload.calls.function_state import function_state
-from kinetic_payload.calls.module_globals.restore import UsedGlobal
+from kinetic_payload.calls.module_globals.changes import Changes
+from kinetic_payload.calls.module_globals.dump import dump_global
+from kinetic_payload.calls.module_globals.restore import Global, UsedGlobal
 from kinetic_payload.data.references import collecting, data_path
 
 Handler = Callable[[Any], Any]
@@ -58,6 +60,7 @@ class CallPickler(ClassPickler):
 
     *collect* takes a `Data` and returns its key. *main* holds the globals of the entry script. *names* are the
     names to ship from modules that travel by value; after `dump`, `wanted` holds those that the code uses.
+    *root* is the value of a global that is dumped by itself. Without *sent*, the pickle is only measured.
     """
 
     def __init__(
@@ -68,9 +71,16 @@ class CallPickler(ClassPickler):
         data_type: type | tuple[type, ...],
         collect: Callable[[object], str],
         main: dict[str, Any],
+        changes: Changes,
         names: frozenset[str] = frozenset(),
+        root: object = None,
+        sent: set[tuple[str, str]] | None,
     ) -> None:
         super().__init__(stream)
+        self.changes = changes
+        self.sent = sent
+        """The globals, by module and name, whose values travel where an object first refers to them."""
+        self._root = root
         self._where = where
         self._data_type = data_type
         self._collect = collect
@@ -89,6 +99,8 @@ class CallPickler(ClassPickler):
         """In the order in which they were found."""
         self.collected = 0
         """How many times a `Data` was found."""
+        self.warnings: list[str] = []
+        """About values that do not travel."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Return how to pickle *obj*. Pickle does not call this for atoms and plain containers."""
@@ -381,13 +393,16 @@ class CallPickler(ClassPickler):
             Exception: Whatever pickling it raises.
         """
         sink = ByteCounter()
-        self._another(sink).dump_uncollected(value)
+        self._another(sink, root=value).dump_uncollected(value)
         return sink.size
 
     def dump_apart(self, value: Any, stream: BinaryIO) -> None:
         """Pickle *value* into *stream* as a separate pickle, and note the names and globals that it uses."""
-        part = self._another(stream, collect=self._collect, names=self._names)
+        part = self._another(
+            stream, collect=self._collect, names=self._names, root=value, sent=self.sent
+        )
         part.dump(value)
+        self.warnings += part.warnings
         self._parts += part._parts
         self._mentioned |= part._mentioned
         self._hinted |= part._hinted
@@ -395,12 +410,14 @@ class CallPickler(ClassPickler):
         self.collected += part.collected
 
     def _another(self, stream: Any, **options: Any) -> CallPickler:
-        return CallPickler(
+        kind = SharingPickler if self.changes.objects else CallPickler
+        return kind(
             stream,
             where=self._where,
             data_type=self._data_type,
             main=self._main,
-            **{"collect": _ignore_data, **options},
+            changes=self.changes,
+            **{"collect": _ignore_data, "sent": None, **options},
         )
 
     def dump_uncollected(self, value: Any) -> None:
@@ -460,6 +477,26 @@ class CallPickler(ClassPickler):
         return frozenset(
             name for module in self._parts for name in vars(module) if name in self._mentioned
         )
+
+
+class SharingPickler(CallPickler):
+    """Pickle objects that are globals of the project's modules as references to these."""
+
+    def persistent_id(self, obj: Any, /) -> Any:
+        """Return where the job finds *obj*, with what must be set there; None for other objects."""
+        found = self.changes.objects.get(id(obj))
+        if found is None or self.reference(obj):
+            return None
+        if obj is self._root:
+            self._root = None  # Where it refers to itself, it is the global.
+            return None
+        used = found[1]
+        key = used.module.__name__, used.name
+        saved: list[Global] = []
+        if self.sent is not None and key not in self.sent:
+            dumped = dump_global(used, self, shared=True)
+            saved += [dumped._replace(read=False)] if dumped else []
+        return *key, saved
 
 
 def _subclasses_of(classes: Iterable[type]) -> Iterator[type]:

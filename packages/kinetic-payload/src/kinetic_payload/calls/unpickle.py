@@ -69,15 +69,20 @@ _QUALNAME: Final = 12
 """The index of `co_qualname` in the arguments of `CodeType`, from Python 3.11 on."""
 
 
-def load(stream: IO[bytes], written_by: str) -> Any:
+def _find_nothing(pid: Any) -> NoReturn:
+    raise pickle.UnpicklingError(f"nothing is known of the object {pid!r}")
+
+
+def load(stream: IO[bytes], written_by: str, find: Callable[[Any], Any] = _find_nothing) -> Any:
     """Unpickle *stream*, which a Python of the version *written_by* wrote; `""` is this version.
 
     Byte code differs between minor versions, and running byte code of another one can crash the process.
+    *find* returns the objects that the stream refers to by a persistent id.
 
     Raises:
         PayloadError: It contains a function by value, from another minor version.
     """
-    return _Unpickler(stream, written_by).load()
+    return _Unpickler(stream, written_by, find).load()
 
 
 def difference(written_by: str) -> str | None:
@@ -101,9 +106,10 @@ def minor(version: str) -> str:
 class _Unpickler(pickle.Unpickler):
     """Resolve former names of modules, and refuse byte code of another minor version before it is loaded."""
 
-    def __init__(self, stream: IO[bytes], written_by: str) -> None:
+    def __init__(self, stream: IO[bytes], written_by: str, find: Callable[[Any], Any]) -> None:
         super().__init__(stream)
         self._written_by = written_by
+        self._find = find
         self._refuses_code = difference(written_by) is not None
 
     def find_class(self, module: str, name: str, /) -> Any:
@@ -117,6 +123,9 @@ class _Unpickler(pickle.Unpickler):
         if self._refuses_code and (module, name) == ("cloudpickle.cloudpickle", "_builtin_type"):
             return self._refusing_code(found)
         return found
+
+    def persistent_load(self, pid: Any, /) -> Any:
+        return self._find(pid)
 
     def _refusing_code(self, builtin_type: Callable[[str], Any]) -> Callable[[str], Any]:
         return lambda name: self._refuse if name == "CodeType" else builtin_type(name)

@@ -145,6 +145,7 @@ class Package:
         for warning in (
             snapshot and snapshot.oversize_warning(settings.context_size_warn_mb.value),
             call.oversize_warning(settings.payload_size_warn_mb.value),
+            *call.warnings,
         ):
             if warning:
                 self._warn(warning)

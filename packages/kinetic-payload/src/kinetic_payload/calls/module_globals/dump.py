@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from kinetic_payload.calls.module_globals.initial_values import Kind, initial_of
+from kinetic_payload.calls.module_globals.initial_values import (
+    Kind,
+    initial_of,
+    same_literal,
+)
 from kinetic_payload.calls.module_globals.restore import (
+    HINT,
     OF_MACHINE,
     Global,
     UsedGlobal,
@@ -29,36 +34,59 @@ LARGEST: Final = 1024 * 1024
 def dump_globals(pickler: CallPickler) -> list[Global]:
     """Return the globals of imported modules that *pickler* found in code, and those that their values need.
 
-    Leave out values that the import gives in any case. For a value that is large, or cannot be pickled, only the
-    mark travels: the job's import may give an equal value. So it does for a value that the import computes from
-    the machine: the job has its own.
+    Those that the program set come, too: code by reference may read them. Leave out values that the import gives
+    in any case. For a value that is large, or cannot be pickled, only the mark travels: the job's import may give
+    an equal value. So it does for a value that the import computes from the machine: the job has its own.
 
     Raises:
         UntravelledGlobalError: A global was certainly set since the import, and cannot be pickled.
     """
-    done: dict[UsedGlobal, Global | None] = {}
-    while waiting := [used for used in pickler.used_globals if used not in done]:
-        for used in waiting:
-            done[used] = _dump_global(used, pickler)
+    done: dict[tuple[str, str], Global | None] = dict.fromkeys(pickler.sent or ())
+    _dump_used(pickler, done)
+    pickler.used_globals.update(dict.fromkeys(pickler.changes.unread()))
+    _dump_used(pickler, done)
     return [dumped for dumped in done.values() if dumped is not None]
 
 
-def _dump_global(used: UsedGlobal, pickler: CallPickler) -> Global | None:
+def _dump_used(pickler: CallPickler, done: dict[tuple[str, str], Global | None]) -> None:
+    while waiting := [
+        (key, used)
+        for used in pickler.used_globals
+        if (key := (used.module.__name__, used.name)) not in done
+    ]:
+        for key, used in waiting:
+            done[key] = dump_global(used, pickler)
+
+
+def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False) -> Global | None:
+    """Return a global for the job, or None if the job's import gives its value; *shared*: objects refer to it.
+
+    Raises:
+        UntravelledGlobalError: See `dump_globals`.
+    """
+    key = used.module.__name__, used.name
+    if pickler.sent is not None:
+        pickler.sent.add(key)
     value = lookup(used.module, used.name)
     reference = pickler.reference(value)
-    if reference is not None and reference[:2] == (used.module.__name__, used.name):
+    if reference is not None and reference[:2] == key:
         return None
     initial = initial_of(used.module, used.name)
-    if initial.kind is Kind.LITERAL and _same_literal(initial.value, value):
+    if initial.kind is Kind.LITERAL and same_literal(initial.value, value):
         return None
-    certain = initial.kind in (Kind.LITERAL, Kind.NOTHING)
+    evident = key in pickler.changes.evident
+    certain = initial.kind in (Kind.LITERAL, Kind.NOTHING) or evident
     token = collecting.set(None)
     try:
         mark = mark_of(value)
     finally:
         collecting.reset(token)
-    dumped = Global(used.module.__name__, used.name, kind_of(value), mark, None)
-    if initial.kind is Kind.MACHINE:
+    dumped = Global(
+        *(*key, kind_of(value), mark, None),
+        read=used.read,
+        rebound=pickler.changes.rebinds(used.module, used.name),
+    )
+    if initial.kind is Kind.MACHINE and not evident:
         mark = path_mark(value, pickler.roots) or mark
         return None if used.assigned else dumped._replace(mark=mark, why=OF_MACHINE)
     try:
@@ -67,15 +95,25 @@ def _dump_global(used: UsedGlobal, pickler: CallPickler) -> Global | None:
         if used.assigned:
             return None  # If it is missing, the code assigns it itself.
         dumped = dumped._replace(why=f"cannot be pickled ({type(error).__name__}: {error})")
+        nothing = initial.kind is Kind.NOTHING
+        own = "nothing of that name" if nothing else kind_of(initial.value)
+        if not used.read:
+            if certain:
+                _left_out(dumped, pickler)
+            return None
         if certain:
-            nothing = initial.kind is Kind.NOTHING
-            own = "nothing of that name" if nothing else kind_of(initial.value)
             raise untravelled(dumped, own) from error
         kind = type(value)
         of_project = pickler.goes_by_value(kind) or pickler.is_of_project(kind.__module__)
         return dumped._replace(attributes=attributes_of(value) if of_project else ())
-    if size > LARGEST and not certain:
-        return dumped._replace(why=f"is large ({size / 1e6:,.1f} MB pickled)")
+    if size > LARGEST and not shared:
+        large = dumped._replace(why=f"is large ({size / 1e6:,.1f} MB pickled)")
+        if not used.read and not evident:
+            if certain:
+                _left_out(large, pickler)
+            return None
+        if not certain:
+            return large
     stream = io.BytesIO()
     before = pickler.collected
     pickler.dump_apart(value, stream)
@@ -84,9 +122,9 @@ def _dump_global(used: UsedGlobal, pickler: CallPickler) -> Global | None:
     return dumped._replace(pickled=stream.getvalue(), mark=mark)
 
 
-def _same_literal(initial: Any, value: Any) -> bool:
-    try:
-        same = type(initial) is type(value) and bool(initial == value)
-    except Exception:  # noqa: BLE001 - arrays, for instance, are not simply equal
-        return False
-    return same and repr(initial) == repr(value)  # 1 and 1.0 are equal.
+def _left_out(dumped: Global, pickler: CallPickler) -> None:
+    """Warn that the value of a global does not travel."""
+    pickler.warnings.append(
+        f"{dumped.module}.{dumped.name} was set since the import: it is {dumped.kind}, and {dumped.why}. The job has "
+        f"the value that its own import gives. {HINT}"
+    )

@@ -70,8 +70,53 @@ class _Source(NamedTuple):
     """By name: module and name of `from module import name`."""
     rebound: frozenset[str]
     """Names that functions declare `global`."""
+    kept: frozenset[str]
+    """Those of them that a function tests before it sets them, as `if model is None` and `if not ready`."""
 
 
+def assigned_in(module: ModuleType) -> Iterator[str]:
+    """Iterate over the globals, and `Class.attribute`, to which the source of *module* assigns an expression."""
+    text = _parse_source(module)
+    if text is not None and "*" not in text.assigned:
+        for name, found in text.assigned.items():
+            if any(found) and "__" not in name:
+                yield name
+
+
+def imported_in(module: ModuleType) -> dict[str, tuple[str, str]]:
+    """Return the names that *module* imports from others, with the module and the name there."""
+    text = _parse_source(module)
+    return {} if text is None else text.imported
+
+
+def is_declared(module: ModuleType, name: str) -> bool:
+    """Tell whether a function of *module* declares *name* `global`, to give it another value."""
+    text = _parse_source(module)
+    return text is not None and name in text.rebound
+
+
+def is_kept(module: ModuleType, name: str) -> bool:
+    """Tell whether *module* makes the value of *name* when it first needs it, and keeps it."""
+    text = _parse_source(module)
+    return text is not None and name in text.kept
+
+
+def same_literal(initial: Any, value: Any) -> bool:
+    """Tell whether *value* is what the literal *initial* gives."""
+    try:
+        same = type(initial) is type(value) and bool(initial == value)
+    except Exception:  # noqa: BLE001 - arrays, for instance, are not simply equal
+        return False
+    return same and repr(initial) == repr(value)  # 1 and 1.0 are equal.
+
+
+def is_rebound(module: ModuleType, name: str) -> bool:
+    """Tell whether a function of *module* declares *name* `global`, as for a value that it keeps."""
+    text = _parse_source(module)
+    return text is not None and name in text.rebound
+
+
+@functools.lru_cache(1 << 16)
 def initial_of(module: ModuleType, name: str) -> Initial:
     """Return what is known of the value that importing *module* gives its global *name*."""
     text = _parse_source(module)
@@ -120,20 +165,17 @@ def _top_level_of(value: Any) -> str:
     return name.partition(".")[0] if isinstance(name, str) else ""
 
 
-@functools.lru_cache(64)
+@functools.lru_cache(1024)
 def _parse_source(module: ModuleType) -> _Source | None:
     """Parse the source of *module*; return None if that is not possible."""
     try:
-        tree = ast.parse(Path(str(module.__file__)).read_bytes())
+        tree = ast.parse(data := Path(str(module.__file__)).read_bytes())
     except (AttributeError, OSError, SyntaxError, ValueError, RecursionError):
         return None
-    text = _Source(
-        {},
-        {},
-        frozenset(
-            name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names
-        ),
-    )
+    nodes = [*ast.walk(tree)] if b"global " in data else []
+    rebound = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    tested = {name.id for node in nodes for name in _tested(node) if isinstance(name, ast.Name)}
+    text = _Source({}, {}, frozenset(rebound), frozenset(rebound & tested))
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -159,6 +201,18 @@ def _parse_source(module: ModuleType) -> _Source | None:
         for name, value in pairs:
             text.assigned.setdefault(name, []).append(value)
     return text
+
+
+def _tested(node: ast.AST) -> Iterator[ast.expr]:
+    """Iterate over what *node* tests for a value at all."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+        yield node.left
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.operand
+    elif isinstance(node, ast.BoolOp):
+        yield node.values[0]
+    elif isinstance(node, ast.If | ast.IfExp):
+        yield node.test
 
 
 def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:

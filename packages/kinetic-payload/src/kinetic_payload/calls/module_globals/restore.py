@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import pickle
-from collections.abc import Iterator, Sequence
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from io import BytesIO
 from pathlib import PurePath
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from kinetic_payload.calls.rebuild import project_paths
+from kinetic_payload.calls.rebuild import lookup, project_paths
 from kinetic_payload.calls.unpickle import load
 from kinetic_payload.errors import PayloadError
+
+
+class _Plain:
+    pass
+
 
 _DEEPEST: Final = 6
 _LARGEST: Final = 10_000
 """The most members of a container that are compared one by one."""
 _MISSING: Final = object()
+_CONTAINERS: Final = (dict, list, set, bytearray, deque)
+_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+_NAMED: Final = (type, ModuleType, FunctionType, enum.Enum)
+_PLAIN: Final = (_Plain.__basicsize__, _Plain.__dictoffset__)
+"""The layout of objects whose state is their `__dict__`."""
+_ATOMS: Final = (bool, int, float, complex, str, bytes, type(None))
 _SORTED: Final = 16 * 1024 * 1024
 """The most bytes of a pickle whose sets are compared regardless of their order, which is slow."""
 _TYPE: Final = "type "
@@ -35,13 +50,15 @@ class UntravelledGlobalError(PayloadError):
 
 
 class UsedGlobal(NamedTuple):
-    """A global of an imported module that code by value reads."""
+    """A global of an imported module whose value at the call matters in the job."""
 
     module: ModuleType
     name: str
     """For an attribute of a class, `Class.attribute`."""
     assigned: bool
-    """Whether that code also assigns it."""
+    """Whether code by value assigns it."""
+    read: bool = True
+    """Whether code by value reads it. If not, the program set it, and code by reference may read it."""
 
 
 class Global(NamedTuple):
@@ -59,59 +76,154 @@ class Global(NamedTuple):
     """Why the value does not travel."""
     attributes: tuple[tuple[str, str], ...] = ()
     """Names and marks of the attributes of an object that cannot be pickled."""
+    read: bool = True
+    """See `UsedGlobal`."""
+    rebound: bool = True
+    """Whether the name may have another object than the import gave it; otherwise that object changed."""
 
 
-def restore(wanted: Sequence[Global], written_by: str) -> list[str]:
-    """Set globals of modules here to their values at the call; return a warning for each that still differs.
+class Restorer:
+    """Sets globals of modules here to their values at the call, which a Python of the version *written_by* made."""
 
-    A global that the import made equal is not replaced: it stays the one object that all modules share.
+    def __init__(self, written_by: str) -> None:
+        self.warnings: list[str] = []
+        """One for each global that still differs."""
+        self._written_by = written_by
+        self._apart: dict[tuple[str, str], Any] = {}
 
-    Raises:
-        UntravelledGlobalError: A global has another value here, and its value at the call did not travel.
-    """
-    return [warning for saved in wanted for warning in _restore(saved, written_by)]
+    def restore(self, wanted: Iterable[Global]) -> None:
+        """Set the globals *wanted*.
 
+        One that the import made equal is not replaced: it stays the one object that all modules share.
 
-def _restore(saved: Global, written_by: str) -> Iterator[str]:
-    holder: Any = import_module(saved.module)
-    *path, name = saved.name.split(".")
-    for part in path:
-        holder = getattr(holder, part)
-    own = vars(holder).get(name, _MISSING)
-    if own is _MISSING and saved.pickled is None:
-        own = getattr(holder, name, _MISSING)  # A module may make it on first access.
-    mark = "" if own is _MISSING else mark_of(own)
-    if saved.pickled is None:
-        if saved.why == OF_MACHINE:
-            if (path_mark(own, project_paths()) or mark) != saved.mark:
-                yield (
-                    f"{saved.module}.{saved.name} is {OF_MACHINE} where the module is imported: the job has its "
-                    "own value, which differs from that at the call."
+        Raises:
+            UntravelledGlobalError: A global has another value here, and its value at the call did not travel.
+        """
+        for saved in wanted:
+            self.warnings += self._restore(saved)
+
+    def find(self, reference: tuple[str, str, list[Global]]) -> Any:
+        """Return the global that an object of the call is, by module and name.
+
+        The first reference contains what must be set there.
+        """
+        module, name, saved = reference
+        if (module, name) not in self._apart:
+            self.restore(saved)
+            try:
+                return lookup(import_module(module), name)
+            except Exception:
+                if not saved or saved[0].pickled is None:
+                    raise
+                # The module cannot be imported here: then it does not share the object.
+                self._apart[module, name] = self._load(saved[0].pickled)
+        return self._apart[module, name]
+
+    def _load(self, pickled: bytes) -> Any:
+        return load(BytesIO(pickled), self._written_by, self.find)
+
+    def _restore(self, saved: Global) -> Iterator[str]:
+        *path, name = saved.name.split(".")
+        try:
+            holder: Any = import_module(saved.module)
+            for part in path:
+                holder = getattr(holder, part)
+        except Exception as error:
+            if saved.read:
+                raise
+            yield f"{saved.module}.{saved.name} was {saved.kind} at the call, and cannot be set here: {error}"
+            return
+        own = vars(holder).get(name, _MISSING)
+        if own is _MISSING and saved.pickled is None:
+            own = getattr(holder, name, _MISSING)  # A module may make it on first access.
+        mark = "" if own is _MISSING else mark_of(own)
+        if saved.pickled is None:
+            if saved.why == OF_MACHINE:
+                if (path_mark(own, project_paths()) or mark) != saved.mark:
+                    yield (
+                        f"{saved.module}.{saved.name} is {OF_MACHINE} where the module is imported: the job has its "
+                        "own value, which differs from that at the call."
+                    )
+            elif mark != saved.mark:
+                raise untravelled(
+                    saved, "nothing of that name" if own is _MISSING else kind_of(own)
                 )
-        elif mark != saved.mark:
-            raise untravelled(saved, "nothing of that name" if own is _MISSING else kind_of(own))
-        differing = [name for name, mark in saved.attributes if _mark_in(own, name) != mark]
-        if differing:
+            differing = [name for name, mark in saved.attributes if _mark_in(own, name) != mark]
+            if differing:
+                yield (
+                    f"{saved.module}.{saved.name} was {saved.kind} at the call and {saved.why}. The job has the "
+                    "object that its own import made; attributes that differ from the call's: "
+                    f"{', '.join(differing)}."
+                )
+            return
+        if mark and mark == saved.mark and not mark.startswith(_TYPE):
+            return
+        try:
+            value = self._load(saved.pickled)
+        except Exception as error:
+            if saved.read and (own is _MISSING or not saved.mark.startswith(_BY_NAME)):
+                raise
+            # For instance after `try: import x`, `except ImportError: x = None`.
             yield (
-                f"{saved.module}.{saved.name} was {saved.kind} at the call and {saved.why}. The job has the "
-                "object that its own import made; attributes that differ from the call's: "
-                f"{', '.join(differing)}."
+                f"{saved.module}.{saved.name} was {saved.kind} at the call, and is {kind_of(own)} here: {error}"
             )
-        return
-    if mark and mark == saved.mark and not mark.startswith(_TYPE):
-        return
-    try:
-        value = load(BytesIO(saved.pickled), written_by)
-    except Exception as error:
-        if own is _MISSING or not saved.mark.startswith(_BY_NAME):
-            raise
-        # For instance after `try: import x`, `except ImportError: x = None`.
-        yield (
-            f"{saved.module}.{saved.name} was {saved.kind} at the call, and is {kind_of(own)} here: {error}"
-        )
-        return
-    if own is _MISSING or not _equal(own, value):
-        setattr(holder, name, value)
+            return
+        if saved.rebound:
+            if own is _MISSING or not _equal(own, value):
+                setattr(holder, name, value)
+        elif not _put(own, value):
+            setattr(holder, name, value)
+            if type(own) is type(value) and has_state(type(own)):
+                _replace(own, value)
+
+
+def _put(own: Any, value: Any) -> bool:
+    """Give *own* the contents of *value*, and return whether that is possible.
+
+    What is equal in both stays the same object.
+    """
+    kind = type(own)
+    if kind is not type(value):
+        return False
+    if kind is list:
+        if len(value) <= _LARGEST:
+            value = [*map(_kept, own[: len(value)], value), *value[len(own) :]]
+        own[:] = value
+    elif kind is set:
+        own.clear()
+        own.update(value)
+    elif kind is dict or (kind.__basicsize__, kind.__dictoffset__) == _PLAIN:
+        old, new = (own, value) if kind is dict else (vars(own), vars(value))
+        if len(new) <= _LARGEST:
+            new = {key: _kept(old.get(key, _MISSING), part) for key, part in new.items()}
+        old.clear()
+        old.update(new)
+    else:
+        return False
+    return True
+
+
+def _kept(own: Any, value: Any) -> Any:
+    if type(own) is not type(value) or type(own) in _ATOMS:
+        return value
+    mark = mark_of(own)
+    return own if mark == mark_of(value) and not mark.startswith(_TYPE) else value
+
+
+def _replace(own: Any, value: Any) -> None:
+    """Replace *own* by *value* wherever a module of the project refers to it."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.startswith(project_paths()):
+            for name in [name for name, found in vars(module).items() if found is own]:
+                setattr(module, name, value)
+
+
+def has_state(kind: type) -> bool:
+    """Tell whether objects of *kind* may change, or cannot be copied, and do not travel by name."""
+    if issubclass(kind, _NAMED):
+        return False
+    return issubclass(kind, _CONTAINERS) or kind in _LOCKS or kind.__dictoffset__ != 0
 
 
 def untravelled(saved: Global, own: str) -> UntravelledGlobalError:
