@@ -18,7 +18,7 @@ from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 from kinetic_k8s.reading.causes import QUEUE
-from kinetic_k8s.reading.preflight import missing
+from kinetic_k8s.reading.preflight import missing, pool_command
 from kinetic_payload.layout import Env
 
 if TYPE_CHECKING:
@@ -305,8 +305,8 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
         return f"{what} The job is submitted, because {placed_by} may place it elsewhere."
     raise InvalidRequestError(
         what,
-        hint="Add such a pool (gcloud container node-pools create), or choose another accelerator: `kinetic "
-        "accelerators` lists all.",
+        hint="Choose another accelerator (`kinetic accelerators` lists all), or add such a pool: "
+        f"{pool_command(accelerator, gke.name, gke.location)} --project={gke.project}",
     )
 
 
