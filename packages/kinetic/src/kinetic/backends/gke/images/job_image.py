@@ -250,9 +250,9 @@ class ClusterImages:
             repository = place.repository
         else:
             raise ConfigurationError(
-                "The repository for images is not known: no project and region of the cluster are set.",
-                hint="Set KINETIC_IMAGE_REPO=HOST/PATH, or KINETIC_PROJECT, KINETIC_ZONE and "
-                "KINETIC_CLUSTER for the repository of the cluster in Artifact Registry. Or name an image: "
+                "The repository for images is not known: the project or the region of the cluster is not set.",
+                hint=f"Set KINETIC_IMAGE_REPO=HOST/PATH, or {self.builders.lacking(settings)} "
+                "for the repository of the cluster in Artifact Registry. Or name an image: "
                 "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
             )
         return f"{repository.rstrip('/')}/{BUNDLED}"
