@@ -383,3 +383,11 @@ def test_the_input_that_the_cases_change_is_accepted(world: World) -> None:
 
     assert world.api.writes
     assert any("/bundled/manifests/" in write for write in world.writes())
+
+
+def test_another_python_in_the_image_is_a_warning_without_a_console(world: World) -> None:
+    old = push_image(world.registry.host, world.client, Env=["PYTHON_VERSION=3.9.1"])
+    world.options["container_image"] = old
+
+    with pytest.warns(UserWarning, match=r"says that it has Python 3\.9"):
+        world.submit()

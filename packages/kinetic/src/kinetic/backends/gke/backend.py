@@ -246,18 +246,8 @@ class ClusterBackend:
 
         data = runner_bundle(self._home, bytecode=False)
         runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
-        prepared = self._images().ensure(
-            request,
-            project,
-            self._store,
-            check_secret=partial(check_secret, self._cluster),
-        )
-        return ClusterEnvironment(
-            prepared.reference,
-            runner=runner,
-            packages=prepared.environment_digest,
-            netrc=prepared.netrc,
-        )
+        secret = partial(check_secret, self._cluster)
+        return self._images().ensure(request, project, self._store, secret, runner)
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
