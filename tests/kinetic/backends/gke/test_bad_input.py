@@ -391,3 +391,21 @@ def test_another_python_in_the_image_is_a_warning_without_a_console(world: World
 
     with pytest.warns(UserWarning, match=r"says that it has Python 3\.9"):
         world.submit()
+
+
+def test_pathways_components_are_those_of_the_images_jax_and_a_failed_look_is_a_warning(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.invalid:x")
+    served = [{"versions": [{"groupVersion": "jobset.x-k8s.io/v1alpha2"}]}]
+    world.api.objects["/apis"] = {"groups": served}
+    world.packages.wheel("pathwaysutils", "1.0")
+    world.require("jax==0.12.0.1")
+    world.options |= {"backend": "pathways", "accelerator": "v6e-16"}
+
+    with pytest.warns(UserWarning, match=r"tag jax-0\.12\.0\.1 could not be checked"):
+        world.submit()
+
+    assert '{"name": "KINETIC_PATHWAYS", "value": "latest"}' in json.dumps(
+        world.api.created("JobSet")
+    )

@@ -129,7 +129,8 @@ class ClusterImages:
         checked = partial(packaging.checked.set_result, None)
         image = ensure_image(*self._wanted(request, packaging, base, repository, checked))
         warn_once(packaging.notices.warn, *image.notes)
-        return ClusterEnvironment(image.reference, runner=runner)
+        versions = {package.name: package.version for package in image.recipe.packages}
+        return ClusterEnvironment(image.reference, runner=runner, jax=versions.get("jax"))
 
     def _prebuilt(
         self,
@@ -158,7 +159,10 @@ class ClusterImages:
             check_secret()
         packaging.checked.set_result(None)
         warn_once(packaging.notices.warn, *found.notes)
-        made = ClusterEnvironment(found.base.reference, runner=runner)
+        versions = dict(found.base.packages or {}) | {
+            one.name: one.version for one in found.packages
+        }
+        made = ClusterEnvironment(found.base.reference, runner=runner, jax=versions.get("jax"))
         if not found.packages:
             return made
         count = len(found.packages)
