@@ -29,7 +29,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     # What is wrong with the pod → the cause, a part of its reason, a part of the remedy.
     "no-node": (
         {"accelerator": parse_accelerator("h100"), "resources": Resources()},
-        ("no-node", "didn't match Pod's node affinity/selector", "gke-accelerator=nvidia-h100-80gb"),
+        ("no-node", "didn't match Pod's node affinity/selector", "--accelerator=type=nvidia-h100-80gb,count=1"),
     ),
     "no-room": (
         {"resources": Resources(cpu="900"), "overrides": {}},

@@ -230,7 +230,7 @@ def test_a_missing_bucket_is_an_error_of_every_operation(gcs: GcsServer, tmp_pat
     ):
         with pytest.raises(BucketNotFoundError, match="gs://typo") as caught:
             act()
-        assert "create it first" in str(caught.value)
+        assert "buckets create" in str(caught.value)
 
 
 def test_an_invalid_bucket_name_is_an_error_that_names_it(gcs: GcsServer) -> None:

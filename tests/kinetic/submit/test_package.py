@@ -17,6 +17,7 @@ from kinetic import Data
 from kinetic.errors import PackagingError, PreconditionFailedError
 from kinetic.settings.settings import resolve
 from kinetic.submit.package import Package
+from kinetic.submit.warnings import Notices
 from kinetic_payload.calls.call import CallHeader, read_header
 from kinetic_payload.errors import TreeChangedError
 from kinetic_payload.layout import JobObjects, context_object
@@ -63,10 +64,8 @@ class Packages:
         environ = {"KINETIC_HOME": str(self.home), **self.environ}
         settings = resolve({}, environ=environ, user_home=self.root.parent / "me")
         request = replace(a_request(), settings=settings, backend=self.backend, volumes=volumes)
-        packed = Package(
-            request, self.work, args, {}, self.store, report=lambda _: None,
-            warn=self.warned.append, track=track,
-        )  # fmt: skip
+        notices = Notices(self.warned.append, [].append, track)
+        packed = Package(request, self.work, args, {}, self.store, notices)
         self.packed.append(packed)
         packed.pack(self.checked.append)
         return packed

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import kinetic
+from kinetic.backends.backend import Environment
 from kinetic.console import Console
 from kinetic.errors import (
     ConfigurationError,
@@ -31,6 +32,7 @@ from kinetic.jobs.stop import clean_up
 from kinetic.settings.keys import KeyFile
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
+from kinetic.submit.package import Packaging
 from kinetic.submit.request import JobRequest, request_of
 from kinetic.submit.submit import submit
 from kinetic_payload.layout import JobObjects
@@ -472,11 +474,20 @@ def test_progress_and_warnings_go_to_the_console(user: User, services: FakeServi
     assert out.getvalue() == ""
 
 
-def test_without_a_console_warnings_name_the_line_of_the_caller(
+def test_without_a_console_warnings_of_all_threads_name_the_line_of_the_caller(
     user: User, services: FakeServices
 ) -> None:
-    with pytest.warns(UserWarning, match="GONE") as caught:
-        user.submit(services, request=user.request(capture_env_vars=["GONE"]))
+    class Building(FakeBackend):
+        def environment(self, request: JobRequest, project: Packaging) -> Environment:
+            project.notices.warn("The image has Python 3.9.")
+            pause(5.2)
+            return super().environment(request, project)
 
-    files = [warning.filename for warning in caught if warning.category is UserWarning]
-    assert files == [__file__]
+    building = replace(services, backend=Building(services.store))
+    with pytest.warns(UserWarning, match="GONE") as caught:
+        user.submit(building, request=user.request(capture_env_vars=["GONE"]))
+
+    given = [warning for warning in caught if warning.category is UserWarning]
+    assert [warning.filename for warning in given] == [__file__] * 3
+    assert "has Python 3.9" in str(given[1].message)
+    assert "not ready after 5 s" in str(given[2].message)

@@ -191,7 +191,7 @@ def test_a_cause_is_reported_with_the_message_of_its_source(
         ("job: claim", "PENDING", "volume", 'persistentvolumeclaim "datasets" not found', "pod_overrides"),
         ("job: init failed", "FAILED", "init", "prepare failed with exit code 1: no such file: /x", ""),
         ("job: init image", "PENDING", "image", "kinetic.test/nope:1: not found", "'kinetic.test/nope:1'"),
-        ("job: priority class", "PENDING", "pod-creation", "no PriorityClass with name nope was found", ""),
+        ("job: priority class", "PENDING", "missing-object", "no PriorityClass with name nope was found", CREATE),
         ("job: limit range", "PENDING", "limit-range", "but limit is 64Mi", "per Container is 32Mi): choose another memory="),
         ("job: ephemeral storage", "FAILED", "evicted", "total limit of containers 20Mi.", "belong in a bucket"),
         ("job: emptyDir", "FAILED", "evicted", 'EmptyDir volume "workspace" exceeds', "belong in a bucket"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kinetic_k8s.accelerators import parse_accelerator
-from kinetic_k8s.reading.preflight import NodePool, missing
+from kinetic_k8s.reading.preflight import NodePool, missing, pool_command
 
 TPU = ("google.com/tpu", "present", "NoSchedule")
 GPU = ("nvidia.com/gpu", "present", "NoSchedule")
@@ -69,22 +69,28 @@ def test_a_pool_that_does_not_fit_is_named_with_the_reason(
 ) -> None:
     text = missing(parse_accelerator(accelerator), [pool])
 
-    assert "It needs a node pool with" in text
     assert f"The pool {pool} does not fit: " in text
     assert why in text
-
-
-def test_the_needed_machine_is_named_in_full() -> None:
-    assert missing(parse_accelerator("v6e-16:spot"), []) == (
-        "It needs a node pool with the machine type ct6e-standard-4t, the topology 4x4 and 4 machines, "
-        "on spot machines, and there is none."
-    )
-    assert "1 GPU of the type nvidia-l4 on each machine" in missing(
-        parse_accelerator("l4"), [a_pool()]
-    )
 
 
 def test_a_taint_that_only_discourages_does_not_matter() -> None:
     pool = a_pool(taints=(("team", "a", "PreferNoSchedule"),))
 
     assert missing(parse_accelerator("cpu"), [pool]) == ""
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "flags"),
+    [
+        ("v6e-16:spot", "--max-nodes=4 --machine-type=ct6e-standard-4t --tpu-topology=4x4 --spot"),
+        ("v6e-8", "--max-nodes=1 --machine-type=ct6e-standard-8t"),
+        ("l4x2", "-24 --accelerator=type=nvidia-l4,count=2,gpu-driver-version=default"),
+        ("tpu7x-16", "--tpu-topology=2x2x4 --placement-policy=POLICY"),
+    ],
+)
+def test_the_command_for_a_pool_is_complete(accelerator: str, flags: str) -> None:
+    command = pool_command(parse_accelerator(accelerator), "demo", "us-east5")
+
+    assert "create POOL --cluster=demo --location=us-east5 --node-locations=ZONE " in command
+    assert command.endswith(flags)
+    assert ("create workload-policy POLICY" in command) is ("POLICY" in flags)

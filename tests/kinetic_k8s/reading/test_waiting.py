@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kinetic_k8s.accelerators import parse_accelerator
+from kinetic_k8s.manifests.placement import placement_of
 from kinetic_k8s.reading.attempts import PodView
 from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.waiting import unscheduled
@@ -31,10 +33,15 @@ def failed(why: str, zones: str = "us-east5-a") -> tuple[str, str]:
     return "FailedScaleUp", _FAILED.format(zones, why)
 
 
-def diagnosed(*events: tuple[str, str], scheduler: str = SCHEDULER) -> Diagnosis:
+TPUS = placement_of(parse_accelerator("v5p-8")).selector
+
+
+def diagnosed(
+    *events: tuple[str, str], scheduler: str = SCHEDULER, slug: str = "v5p-8", **spec: Any
+) -> Diagnosis:
     pod = {
-        "metadata": {"name": "p", "uid": "u"},
-        "spec": {"nodeSelector": {"cloud.google.com/gke-tpu-topology": "2x2x2"}},
+        "metadata": {"name": "p", "uid": "u", "labels": {"kinetic.dev/accelerator": slug}},
+        "spec": {"nodeSelector": TPUS, **spec},
     }
     found: list[dict[str, Any]] = [{"reason": reason, "message": text} for reason, text in events]
     why = unscheduled(PodView(pod), {"reason": "Unschedulable", "message": scheduler}, found)
@@ -87,13 +94,14 @@ def test_the_schedulers_cause_is_found(scheduler: str, cause: str) -> None:
 NONE = "3 node(s) didn't match Pod's node affinity/selector"
 CORDONED = "1 node(s) were unschedulable"
 TAINTED = "1 node(s) had untolerated taint {%s: }"
-SEE = "kubectl get nodes -l cloud.google.com/gke-tpu-topology=2x2x2. If there are none, add a node pool."
+SEE = "cloud.google.com/gke-tpu-topology=2x2x2. If there are none, add a node pool: gcloud"
+POOL = "add a node pool: gcloud container node-pools create POOL"
 
 
 @pytest.mark.parametrize(
     ("scheduler", "cause", "remedy"),
     [
-        ([NONE], "no-node", "Add a node pool (gcloud"),
+        ([NONE], "no-node", POOL),
         ([CORDONED, NONE], "no-free-node", SEE),
         ([TAINTED % "team", NONE], "no-free-node", SEE),
         ([TAINTED % "node.kubernetes.io/not-ready", NONE], "no-free-node", SEE),
@@ -102,7 +110,7 @@ SEE = "kubectl get nodes -l cloud.google.com/gke-tpu-topology=2x2x2. If there ar
         ([TAINTED % "team"], "taint", "without that taint"),
         ([TAINTED % "node.kubernetes.io/not-ready"], "node-starting", "Wait"),
         # A job for TPUs tolerates that taint on its own nodes: these are of another kind.
-        ([TAINTED % "nvidia.com/gpu", NONE], "no-node", "Add a node pool"),
+        ([TAINTED % "nvidia.com/gpu", NONE], "no-node", POOL),
     ],
 )  # fmt: skip
 def test_a_node_that_is_cordoned_or_tainted_may_be_of_the_kind_that_the_job_requests(
@@ -114,7 +122,40 @@ def test_a_node_that_is_cordoned_or_tainted_may_be_of_the_kind_that_the_job_requ
     assert remedy in found.remedy
 
 
-def test_more_nodes_are_not_announced_to_a_pod_whose_claim_is_missing() -> None:
-    claim = '0/1 nodes are available: persistentvolumeclaim "d" not found.'
+@pytest.mark.parametrize(
+    ("pod", "remedy"),
+    [
+        ({}, "--max-nodes=2 --machine-type=ct5p-hightpu-4t --tpu-topology=2x2x2"),
+        ({"nodeSelector": TPUS | {"team": "a"}}, "requires beside its accelerator (nodeSelector in pod_overrides"),
+        # The head of Pathways, whose accelerator the workers have; and one of a later Kinetic.
+        ({"nodeSelector": {"pool": "head"}}, "of its queue), or add nodes with them: pool=head"),
+        ({"slug": "v99-8"}, "requires (nodeSelector"),
+        ({"nodeSelector": {}}, "correct the pod's affinity."),
+    ],
+)  # fmt: skip
+def test_the_remedy_is_a_command_or_names_the_users_selector(
+    pod: dict[str, Any], remedy: str
+) -> None:
+    assert remedy in diagnosed(scheduler=f"0/4 nodes are available: {NONE}.", **pod).remedy
 
-    assert diagnosed(FULL, scheduler=claim).cause == "volume"
+
+def test_every_resource_that_is_short_is_named_with_what_all_containers_request() -> None:
+    def one(name: str, cpu: str, memory: str, **how: str) -> dict[str, Any]:
+        return {"name": name, "resources": {"requests": {"cpu": cpu, "memory": memory}}, **how}
+
+    found = diagnosed(
+        scheduler="0/3 nodes are available: 1 Insufficient memory, 2 Insufficient cpu.",
+        initContainers=[
+            one("rm", "8500m", "132G", restartPolicy="Always"),
+            one("init", "99", "9G"),
+        ],
+        containers=[one("kinetic", "24", "100G")],
+    )
+
+    assert "memory (now 232G, the sum of rm 132G, kinetic 100G)" in found.remedy
+    assert "and cpu (now 32500m, the sum of rm 8500m, kinetic 24)" in found.remedy
+
+
+def test_more_nodes_are_not_announced_to_a_pod_whose_claim_is_missing() -> None:
+    for claim in ('persistentvolumeclaim "d" not found', "pod has unbound immediate Persistent"):
+        assert diagnosed(FULL, scheduler=f"0/1 nodes are available: {claim}.").cause == "volume"

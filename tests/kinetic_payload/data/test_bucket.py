@@ -239,7 +239,7 @@ def test_a_missing_name_is_reported_with_names_near_it(
 
     assert message in raised.value.message
     assert hint in (raised.value.hint or "")
-    assert "create it first" not in str(raised.value)
+    assert "buckets create" not in str(raised.value)
 
 
 @pytest.fixture

@@ -131,7 +131,11 @@ def find_base(
         RegistryError: The registry cannot be queried.
     """
     name = parse_reference(reference)
-    _, seen = look_at(reference, machine, registry, home)
+    try:
+        _, seen = look_at(reference, machine, registry, home)
+    except ImageNotFoundError as error:
+        hint = f"{error.hint} KINETIC_BASE_IMAGE names the base image."
+        raise ImageNotFoundError(error.message, hint=hint) from None
     if seen.python is not None and seen.python != python:
         raise ImageNotFoundError(
             f"The base image {reference} has Python {seen.python}, and this process runs Python {python}: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from fractions import Fraction
+from math import ceil
 from typing import Final
 
 _SCALE: Final = {
@@ -41,8 +42,10 @@ def parse_quantity(text: str) -> Fraction | None:
     return -amount if found["sign"] == "-" else amount
 
 
-def quantity_of(amount: int) -> str:
-    """Return *amount*, in bytes, as a quantity that people can read: with the largest unit that divides it."""
+def quantity_of(amount: int | Fraction) -> str:
+    """Return *amount*, in bytes or cores, as a quantity that people can read: with the largest unit that divides it."""
+    if amount.denominator != 1:
+        return f"{ceil(amount * 1000)}m"
     for unit in ("Ei", "Pi", "Ti", "Gi", "Mi", "E", "P", "T", "G", "M"):
         if amount and amount % _SCALE[unit] == 0:
             return f"{amount // _SCALE[unit]}{unit}"

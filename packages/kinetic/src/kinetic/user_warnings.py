@@ -43,11 +43,12 @@ _given: Final[set[str]] = set()
 """The texts that this process has reported once."""
 
 
-def warn_once(warn: Callable[[str], None], warning: str | None) -> None:
-    """Call *warn* with *warning*, unless it is None or this process has given it before."""
-    if warning is not None and warning not in _given:
-        _given.add(warning)
-        warn(warning)
+def warn_once(warn: Callable[[str], None], *texts: str | None) -> None:
+    """Call *warn* with each of *texts* that is not None and that this process has not given before."""
+    for text in texts:
+        if text is not None and text not in _given:
+            _given.add(text)
+            warn(text)
 
 
 _report: Callable[[str], None] | None = None
@@ -120,18 +121,30 @@ def _others_handle(logger: logging.Logger | None) -> bool:
 
 def warn_caller(text: str) -> None:
     """Warn at the line of user code that called Kinetic; escape control characters."""
-    if _report is not None:
-        _report(printable(text))
-        return
-    frame: FrameType | None = sys._getframe()
-    level = depth = 1
+    caller_warning()(text)
+
+
+def caller_warning() -> Callable[[str], None]:
+    """Return a function that warns as `warn_caller` does here, in whichever thread it is called."""
+    user = sys._getframe()
+    frame: FrameType | None = user
     while frame is not None:
-        depth += 1
         # Frames of the standard library, such as context managers, may lie between those of Kinetic.
         if _is_kinetic(frame.f_globals.get("__name__")):
-            level = depth
+            user = frame.f_back or frame
         frame = frame.f_back
-    warnings.warn(printable(text), stacklevel=level)
+    file, line, names = user.f_code.co_filename, user.f_lineno, user.f_globals
+
+    def warn(text: str) -> None:
+        if _report is not None:
+            _report(printable(text))
+            return
+        seen = names.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(
+            printable(text), UserWarning, file, line, names.get("__name__"), seen
+        )
+
+    return warn
 
 
 def _is_kinetic(module: object) -> bool:

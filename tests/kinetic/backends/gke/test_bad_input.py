@@ -39,6 +39,7 @@ from kinetic_images.errors import (
 from kinetic_images.registry.registry import Registry
 from kinetic_images.uv import find_uv
 from kinetic_k8s.errors import NotPermittedError
+from kinetic_payload.errors import BucketNotFoundError
 from kinetic_payload.http.retry import RetryPolicy
 from kinetic_runner.bundle import bundle_for
 from kinetic_servers.gcs import GcsServer
@@ -239,6 +240,14 @@ def base_with(**how: Any) -> Callable[[World], object]:
     return arrange
 
 
+def cloud_build_with_a_project(world: World) -> None:
+    world.environ |= {"KINETIC_IMAGE_BUILDER": "cloud_build", "KINETIC_PROJECT": "p"}
+
+
+def missing_bucket(world: World) -> None:
+    world.environ |= {"KINETIC_STORE": "gs://none", "KINETIC_ZONE": "us-central1-a"}
+
+
 NO_PYTHON: Any = {"tag": "empty", "files": ["bin/busybox"], "Env": []}
 
 
@@ -296,7 +305,9 @@ CASES = (
     Case("a stale lock", stale_lock, DependencyError, r"uv\.lock: the lock is stale: it does not fit .*pyproject\.toml", "uv lock"),
     Case("an unknown group", unknown_group, (DependencyError, InstallError), r"pyproject\.toml:\d+: .*nope"),
     Case("an unknown builder", setting("KINETIC_IMAGE_BUILDER", "layer"), ConfigurationError, "KINETIC_IMAGE_BUILDER names the image builder 'layer'", "layers"),
-    Case("a builder without a project", setting("KINETIC_IMAGE_BUILDER", "cloud_build"), ConfigurationError, "the project and the region", "KINETIC_PROJECT"),
+    Case("a builder without a project", setting("KINETIC_IMAGE_BUILDER", "cloud_build"), ConfigurationError, "the project or the region", "Set KINETIC_PROJECT and KINETIC_ZONE."),
+    Case("a builder without a region", cloud_build_with_a_project, ConfigurationError, "KINETIC_IMAGE_BUILDER", "Set KINETIC_ZONE."),
+    Case("a missing bucket", missing_bucket, BucketNotFoundError, "no bucket gs://none", "gcloud storage buckets create gs://none"),
     Case("a mode with a typing error", image("bundeld"), InvalidRequestError, "'bundeld' is not a mode", "Did you mean 'bundled'"),
     Case("a malformed image", image("Team/Image:1"), InvalidRequestError, "capital letters", "team/image:1"),
     Case("a missing image", image("{host}/kn/none:1"), ImageNotFoundError, "kn/none:1"),
@@ -306,7 +317,7 @@ CASES = (
     Case("an invalid repository", setting("KINETIC_IMAGE_REPO", "https://h.example/kn"), ConfigurationError, "KINETIC_IMAGE_REPO"),
     Case("no repository", setting("KINETIC_IMAGE_REPO", ""), ConfigurationError, "repository for images is not known"),
     Case("an invalid base", setting("KINETIC_BASE_IMAGE", "Not An Image"), ConfigurationError, "KINETIC_BASE_IMAGE"),
-    Case("a missing base", setting("KINETIC_BASE_IMAGE", "{host}/kn/none:1"), ImageNotFoundError, "kn/none:1"),
+    Case("a missing base", setting("KINETIC_BASE_IMAGE", "{host}/kn/none:1"), ImageNotFoundError, "kn/none:1", "KINETIC_BASE_IMAGE"),
     Case("a base with another Python", base_with(tag="old", Env=["PYTHON_VERSION=3.4.1"]), ImageNotFoundError, r"Python 3\.4, .* Python 3\."),
     Case("a repository without permission", setting("KINETIC_IMAGE_REPO", "{host}/others"), RegistryPermissionError, "others/bundled"),
     Case("a wrong password of the registry", lambda world: world.log_in(PASSWORD), RegistryLoginError, "127.0.0.1"),
@@ -372,3 +383,29 @@ def test_the_input_that_the_cases_change_is_accepted(world: World) -> None:
 
     assert world.api.writes
     assert any("/bundled/manifests/" in write for write in world.writes())
+
+
+def test_another_python_in_the_image_is_a_warning_without_a_console(world: World) -> None:
+    old = push_image(world.registry.host, world.client, Env=["PYTHON_VERSION=3.9.1"])
+    world.options["container_image"] = old
+
+    with pytest.warns(UserWarning, match=r"says that it has Python 3\.9"):
+        world.submit()
+
+
+def test_pathways_components_are_those_of_the_images_jax_and_a_failed_look_is_a_warning(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://nowhere.invalid:x")
+    served = [{"versions": [{"groupVersion": "jobset.x-k8s.io/v1alpha2"}]}]
+    world.api.objects["/apis"] = {"groups": served}
+    world.packages.wheel("pathwaysutils", "1.0")
+    world.require("jax==0.12.0.1")
+    world.options |= {"backend": "pathways", "accelerator": "v6e-16"}
+
+    with pytest.warns(UserWarning, match=r"tag jax-0\.12\.0\.1 could not be checked"):
+        world.submit()
+
+    assert '{"name": "KINETIC_PATHWAYS", "value": "latest"}' in json.dumps(
+        world.api.created("JobSet")
+    )

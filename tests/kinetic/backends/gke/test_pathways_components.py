@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from small_images import push_image
 
-from kinetic.backends.gke.pathways_components import components_of
+from kinetic.backends.gke.pathways_components import components_of, fitting_tag
 from kinetic.errors import ConfigurationError
 from kinetic.settings.settings import resolve
+from kinetic_images.registry.registry import Registry
 from kinetic_k8s.manifests.components import PathwaysComponents
 from kinetic_k8s.manifests.pod import Resources
 from kinetic_payload.stores.store import Location
+from kinetic_servers.registry import RegistryServer
 
 STORE = Location("gs", "jobs/team")
 
@@ -35,6 +38,21 @@ def test_settings_that_are_left_out_have_the_defaults_of_google(tmp_path: Path) 
     assert found.function == default.function
     assert found.server_image.endswith("/pathways/server:jax-0.10.0")
     assert found.proxy_image == "example.com/proxy:1"
+
+
+def test_the_tag_of_the_components_follows_the_jax_of_the_image(tmp_path: Path) -> None:
+    registry, warned = Registry(environ={}, google=lambda: None), list[str]()
+    with RegistryServer() as server:
+        push_image(server.host, registry, name="server", tag="jax-0.10.2")
+        image = f"{server.host}/server:latest"
+        tags = [fitting_tag(image, jax, registry, warned.append) for jax in ("0.10.2", "3", None)]
+
+    found = components_of(resolve({}, environ={}, user_home=tmp_path), STORE, tags[0])
+    assert found.server_image.endswith("/pathways/server:jax-0.10.2")
+    assert found.proxy_image.endswith("/pathways/proxy_server:jax-0.10.2")
+    assert tags[1:] == [None, None]
+    assert "no tag jax-3. It must fit" in warned[0]
+    assert "is not known. It must fit" in warned[1]
 
 
 def test_head_and_workers_are_placed_by_labels_and_taints(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinetic.backends.gke.checks import bucket_of, cluster_region, location_contains, region_warning
+from kinetic.errors import BucketNotFoundError
 from kinetic.settings.settings import resolve
 from kinetic_servers.gcs import GcsServer
 
@@ -67,13 +68,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
 
 
 def test_a_bucket_in_another_region_is_a_warning_after_one_request(server: GcsServer) -> None:
-    near, far, both, hidden = (f"{name}-{secrets.token_hex(4)}" for name in ("n", "f", "b", "h"))
+    near, far, both, missing = (f"{name}-{secrets.token_hex(4)}" for name in ("n", "f", "b", "m"))
     server.create_bucket(near, location="US")
     server.create_bucket(far, location="EUROPE-WEST4")
     server.create_bucket(both, location="US", regions=("US-EAST1", "US-WEST1"))
 
     assert region_warning(near, "us-central1") is None
-    assert region_warning(hidden, "us-central1") is None
+    with pytest.raises(BucketNotFoundError, match=missing):
+        region_warning(missing, "us-central1")
     for _ in range(2):
         warning = region_warning(far, "us-central1")
         assert warning is not None

@@ -125,7 +125,7 @@ NO_ACCESS = (
         (403, NO_ACCESS, StorePermissionError, "--member=user:me@example.com"),
         (403, "Request is prohibited by organization's policy.", StorePermissionError, "prohibited"),
         (403, "The project to be billed is associated with an absent billing account.", StoreError, "Link a billing"),
-        (404, "The specified bucket does not exist.", BucketNotFoundError, "create it first"),
+        (404, "The specified bucket does not exist.", BucketNotFoundError, "gcloud storage buckets create gs:"),
         (404, "No such object: bucket/bucket", ObjectNotFoundError, "does not exist"),
         (400, "Invalid bucket name: 'bucket'", InvalidRequestError, "lower-case"),
         (501, "Not Implemented", StoreError, "Not Implemented (501)"),

@@ -32,6 +32,7 @@ class Diagnosis:
 
 
 Rules = Sequence[tuple[str, str, str]]
+MISSING_OBJECT: Final = "Create it, or correct its name in pod_overrides."
 _ARCHITECTURE: Final = "Build the image for the machine's architecture as well."
 
 
@@ -53,16 +54,13 @@ PASSES: Final = ("insufficient", "occupied", "scaling-up", "gated", "cordoned", 
 """Causes that may go away by themselves. If hosts wait for several reasons, the others come first."""
 
 BY_SCHEDULER: Final = (
-    (
-        r'persistentvolumeclaim "[^"]+" not found',
-        "volume",
-        "Create it, or correct its name in pod_overrides.",
-    ),
+    (r'persistentvolumeclaim "[^"]+" not found', "volume", MISSING_OBJECT),
+    (r"unbound immediate", "volume", "See why its claim has no disk yet: kubectl describe pvc"),
     # The scheduler lists all causes with the number of their nodes. A node that only lacks room fits otherwise.
     (
-        r"Insufficient ([\w./-]+\w)",
+        r"Insufficient [\w./-]",
         "insufficient",
-        "Wait until other jobs end, request less of {0}, or add nodes.",
+        "Wait until other jobs end, request less of {short}, or add nodes.",
     ),
     (
         r"anti-affinity rules|Too many pods",
@@ -75,14 +73,13 @@ BY_SCHEDULER: Final = (
         r"^(?!.*(?:untolerated taint(?! \{(?:nvidia\.com/gpu|google\.com/tpu))|were unschedulable))"
         r".*node affinity/selector",
         "no-node",
-        "Add a node pool (gcloud container node-pools create) whose nodes have the labels {labels}, or choose "
-        "another accelerator.",
+        "To get such a node, {add}",
     ),
     (
         r"node affinity/selector",
         "no-free-node",
         "Some nodes are drained, tainted or not ready yet. See which ones are of the kind that the job requests: "
-        "kubectl get nodes -l {labels}. If there are none, add a node pool.",
+        "kubectl get nodes -l {labels}. If there are none, {add}",
     ),
     (
         r"were unschedulable",
@@ -137,6 +134,7 @@ BY_API_SERVER: Final = (
         "service-account",
         "Create it: kubectl create serviceaccount {0}. Or name another.",
     ),
+    (r'no PriorityClass with name|RuntimeClass "[^"]+" not', "missing-object", MISSING_OBJECT),
     (
         r"exceeded quota: ",
         "quota",
@@ -177,7 +175,6 @@ BY_KUBELET: Final = {
 }
 """Why a container waits, by the kubelet's reason."""
 
-MISSING_OBJECT: Final = "Create it, or correct its name in pod_overrides."
 BY_MOUNT: Final = (
     (
         r"gcsfuse\S* not found in the list of registered CSI drivers",

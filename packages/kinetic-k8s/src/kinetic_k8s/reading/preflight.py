@@ -57,35 +57,40 @@ class NodePool:
 
 
 def missing(accelerator: Accelerator, pools: Sequence[NodePool]) -> str:
-    """Return which node pool a job on *accelerator* needs and *pools* lack; empty if one fits.
-
-    The text names the pool that comes nearest, and why it does not fit.
-    """
+    """Return that none of *pools* fits a job on *accelerator*, with the nearest one and the reason; empty if one fits."""
     obstacles = [(pool, _obstacle(accelerator, pool)) for pool in _nearest(accelerator, pools)]
     if any(not obstacle for _, obstacle in obstacles):
         return ""
-    text = f"It needs a node pool with {needed(accelerator)}, and there is none."
+    text = "There is no such node pool."
     for pool, obstacle in obstacles[:1]:
         text += f" The pool {pool} does not fit: {obstacle}."
     return text
 
 
-def needed(accelerator: Accelerator) -> str:
-    """Return what the node pool of a job on *accelerator* has."""
-    match accelerator:
-        case Cpu():
-            what = "room for ordinary pods"
-        case Gpu():
-            gpus = "GPU" if accelerator.count == 1 else "GPUs"
-            what = (
-                f"{accelerator.count} {gpus} of the type {accelerator.label} on each machine, "
-                f"such as {accelerator.machine_type}"
+def pool_command(
+    accelerator: Accelerator, cluster: str = "CLUSTER", location: str = "LOCATION"
+) -> str:
+    """Return the command that adds a node pool for jobs on *accelerator* to *cluster*, without machines at first.
+
+    The user replaces words in capitals. https://cloud.google.com/sdk/gcloud/reference/container/node-pools/create
+    """
+    zone = location if location.count("-") == 2 else "ZONE"
+    command = (
+        f"gcloud container node-pools create POOL --cluster={cluster} --location={location} --node-locations={zone} "
+        f"--num-nodes=0 --enable-autoscaling --max-nodes={accelerator.hosts} --machine-type="
+    )
+    command += "MACHINE" if isinstance(accelerator, Cpu) else accelerator.machine_type
+    if isinstance(accelerator, Gpu):
+        command += f" --accelerator=type={accelerator.label},count={accelerator.count},gpu-driver-version=default"
+    # GKE refuses a topology for a slice on one machine.
+    if isinstance(accelerator, Tpu) and accelerator.multi_host:
+        command += f" --tpu-topology={accelerator.topology}"
+        if accelerator.generation == "tpu7x":
+            command = (
+                "gcloud compute resource-policies create workload-policy POLICY --type=HIGH_THROUGHPUT "
+                f"--accelerator-topology={accelerator.topology} --region=REGION && {command} --placement-policy=POLICY"
             )
-        case Tpu():
-            what = f"the machine type {accelerator.machine_type}"
-            if accelerator.multi_host:
-                what += f", the topology {accelerator.topology} and {accelerator.hosts} machines"
-    return f"{what}{', on spot machines' if accelerator.spot else ''}"
+    return command + " --spot" * accelerator.spot
 
 
 def _nearest(accelerator: Accelerator, pools: Sequence[NodePool]) -> list[NodePool]:

@@ -7,8 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kinetic_k8s.accelerators import Cpu, parse_accelerator
+from kinetic_k8s.errors import UnknownAcceleratorError
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.labels import ACCELERATOR
 from kinetic_k8s.manifests.names import KEY_SECRET, environment_secret_name, is_runner_config_map
+from kinetic_k8s.manifests.placement import SPOT, placement_of
+from kinetic_k8s.quantity import parse_quantity, quantity_of
 from kinetic_k8s.reading.attempts import PodView
 from kinetic_k8s.reading.causes import (
     BY_API_SERVER,
@@ -21,10 +26,12 @@ from kinetic_k8s.reading.causes import (
     explained,
 )
 from kinetic_k8s.reading.ended import exit_of, failed_init
+from kinetic_k8s.reading.preflight import pool_command
 from kinetic_k8s.reading.workloads import WorkloadView
 
 LONG: Final = 180.0
 """Seconds without progress after which there is something to report. Pods that have a node start sooner."""
+_SHORT: Final = re.compile(r"Insufficient ([\w./-]+\w)")
 _MISSING: Final = re.compile(r'(secret|configmap) "([^"]+)" not found')
 _ZONES: Final = re.compile(r"in zones (.+?) associated with this pod")
 _AUTOSCALER: Final = ("TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp")
@@ -134,11 +141,18 @@ def unscheduled(
     text = str(scheduled.get("message") or "no reason given")
     if scheduled.get("reason") == "SchedulingGated":
         return Diagnosis("gated", f"The pod is held back by the cluster: {text}")
-    labels = ",".join(f"{key}={each}" for key, each in (pod.spec.get("nodeSelector") or {}).items())
     # After that, the scheduler describes why preempting other pods would not help either.
     causes = text.partition("preemption:")[0]
     reason = f"No node accepts the pod: {text}"
-    found = explained(reason, causes, BY_SCHEDULER, "unschedulable", labels=labels or "LABELS")
+    found = explained(
+        reason,
+        causes,
+        BY_SCHEDULER,
+        "unschedulable",
+        labels=_selector(pod.spec.get("nodeSelector") or {}) or "LABELS",
+        add=_how_to_add_nodes(pod),
+        short=_requests(pod, dict.fromkeys(_SHORT.findall(causes))),
+    )
     last = {event["reason"]: message_of(event) for event in events if event.get("reason")}
     reports = [event["reason"] for event in events if event.get("reason") in _AUTOSCALER]
     if found is None or found.cause == "volume" or not reports:
@@ -151,6 +165,47 @@ def unscheduled(
     return explained(
         reason, report, BY_AUTOSCALER, zones=f" in {zones[1]}" if zones else ""
     ) or Diagnosis(found.cause, reason, found.remedy)
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={each}" for key, each in labels.items())
+
+
+def _how_to_add_nodes(pod: PodView) -> str:
+    """Return what gives the cluster a node that *pod* selects, as the rest of a sentence."""
+    labels = pod.spec.get("nodeSelector") or {}
+    try:
+        accelerator = parse_accelerator(pod.labels.get(ACCELERATOR, "cpu"), spot=SPOT in labels)
+    except UnknownAcceleratorError:  # Of a later version of Kinetic.
+        accelerator = Cpu()
+    own = placement_of(accelerator).selector
+    if not own.items() <= labels.items():  # The head of Pathways runs on other machines.
+        own = {}
+    if others := _selector({key: value for key, value in labels.items() if key not in own}):
+        return (
+            f"correct the labels that the pod requires{' beside its accelerator' if own else ''} (nodeSelector in "
+            "pod_overrides, pathways_head_selector, pathways_worker_selector, or a flavor of its queue), or add nodes "
+            f"with them: {others}"
+        )
+    return f"add a node pool: {pool_command(accelerator)}" if own else "correct the pod's affinity."
+
+
+def _requests(pod: PodView, names: Iterable[str]) -> str:
+    """Return the resources of these *names*, each with the sum that the containers of *pod* request."""
+    running = [each for each, _, sidecar in _containers(pod) if sidecar]
+    running += pod.spec.get("containers") or ()
+    texts = []
+    for name in names:
+        amounts = {
+            each["name"]: parse_quantity(str(each["resources"]["requests"][name])) or 0
+            for each in running
+            if name in (each.get("resources") or {}).get("requests", {})
+        }
+        parts = ", ".join(f"{who} {quantity_of(each)}" for who, each in amounts.items())
+        parts = f", the sum of {parts}" if len(amounts) > 1 else ""
+        total = quantity_of(sum(amounts.values()))
+        texts.append(f"{name} (now {total}{parts})" if amounts else name)
+    return " and ".join(texts)
 
 
 def crash_of(pod: PodView) -> Diagnosis | None:

@@ -25,7 +25,6 @@ from typing import Final
 from kinetic.errors import KineticError
 from kinetic.home.removal import remove_tree
 from kinetic.requirements import BUCKET_CLIENT, BUCKET_REQUIREMENT, PICKLE
-from kinetic.user_warnings import warn_once
 from kinetic_images.dependencies import Dependencies, find_dependencies
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import ensure_lock, same_files, single_flight
@@ -85,8 +84,7 @@ def ensure_environment(
 
     It is for the interpreter of this process. Any number of processes and threads may call this for the
     same project: one resolves the dependencies and makes the environment, the others wait. *environ* is the
-    environment of uv (default: that of the process). *report* is called with progress messages, and with
-    each note once per process. With *bucket*, the environment also has the client for buckets. *refresh*
+    environment of uv (default: that of the process). *report* is called with progress messages. With *bucket*, the environment also has the client for buckets. *refresh*
     resolves the dependencies again. *checked* is called when they are resolved.
 
     Raises:
@@ -114,8 +112,6 @@ def ensure_environment(
             raise failure
         lock, environment = again, place.ensure(again)
     notes = (*request.dependencies.notes, *_python_note(request.dependencies), *lock.notes)
-    for note in notes if report else ():
-        warn_once(report_any, note)
     return replace(environment, notes=notes)
 
 

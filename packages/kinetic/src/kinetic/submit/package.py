@@ -15,12 +15,13 @@ from kinetic.settings.home import stat_cache
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.user_warnings import warn_once
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.progress import TrackProgress, silent, size_text
+from kinetic_payload.progress import TrackProgress, size_text
 from kinetic_payload.stores.store import ABSENT, Location, Store
 from kinetic_payload.threads import Executor, Future, parallel_map
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
+    from kinetic.submit.warnings import Notices
     from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.data.references import DataRef
     from kinetic_payload.project.roots import ProjectPlan
@@ -34,17 +35,10 @@ class Packaging:
     """A call that is being packaged by another thread, which *executor* stops after a failure."""
 
     def __init__(
-        self,
-        plan: ProjectPlan,
-        report: Callable[[str], None],
-        progress: TrackProgress,
-        executor: Executor | None = None,
+        self, plan: ProjectPlan, notices: Notices, executor: Executor | None = None
     ) -> None:
         self.plan = plan
-        self.report = report
-        """Reports a slow step to the user."""
-        self.progress = progress
-        """Tracks work on bytes."""
+        self.notices = notices
         self.snapshot: Future[Snapshot | None] = Future(executor)
         """The snapshot of the project. None: no files are shipped."""
         self.reads_buckets: Future[bool] = Future(executor)
@@ -56,8 +50,7 @@ class Packaging:
 class Package:
     """The call of a request: its project is planned at once, `pack` packages it, and `upload` uploads it.
 
-    *report* gets the steps that take long, *warn* gets warnings, and *track* tracks work on bytes. `close` it after
-    `pack`.
+    `close` it after `pack`.
     """
 
     def __init__(
@@ -67,10 +60,7 @@ class Package:
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         store: Store,
-        *,
-        report: Report,
-        warn: Report,
-        track: TrackProgress = silent,
+        notices: Notices,
     ) -> None:
         from kinetic_payload.project.roots import entry_of, plan_project
 
@@ -92,9 +82,7 @@ class Package:
         self.refs: tuple[DataRef, ...] = ()
         self._call = function, tuple(args), kwargs
         self._store = store
-        self._report = report
-        self._warn = warn
-        self._track = track
+        self._notices = notices
         self._home = Path(request.settings.home.value)
         self._own = own_files(self._home, store.location)
 
@@ -148,7 +136,7 @@ class Package:
             *call.warnings,
         ):
             if warning:
-                self._warn(warning)
+                self._notices.warn(warning)
         return given
 
     def _dump(self, ships: Callable[[Path], bool]) -> DumpedCall:
@@ -168,7 +156,9 @@ class Package:
         """Return the project as it is now; None if no files are shipped."""
         assert self.call is not None
         data = [Path(found.value.path) for found in self.call.data if found.value.is_local]
-        return snapshot_of(self.plan, self.request, exclude=[*data, *self._own], track=self._track)
+        return snapshot_of(
+            self.plan, self.request, exclude=[*data, *self._own], track=self._notices.track
+        )
 
     def upload(
         self,
@@ -184,7 +174,7 @@ class Package:
         left_out: list[str] = []
         name = JobObjects(job_id).payload
         with Executor(self._store.concurrency) as executor:
-            track = executor.checked(self._track)
+            track = executor.checked(self._notices.track)
             context = executor.submit(partial(self._send_context, track))
             # The same data, as an argument and a volume for instance, is uploaded once.
             different = {_upload_key(found.value): found.value for found in self.call.data}
@@ -202,8 +192,7 @@ class Package:
                 )
                 for found in self.call.data
             )
-            for text in left_out:
-                warn_once(self._warn, text)
+            warn_once(self._notices.warn, *left_out)
             assumed = self.context_digest
             with writing(name):
                 self._send_payload(name, assumed, track, if_generation=ABSENT)
@@ -222,7 +211,7 @@ class Package:
             nonlocal snapshot
             taken, snapshot = snapshot or self.take_snapshot(), None
             if taken is not None and ensure_context(self._store, taken, track=track):
-                self._report(f"Uploaded {size_text(taken.size)} of {taken.root.name}/.")
+                self._notices.phase(f"Uploaded {size_text(taken.size)} of {taken.root.name}/.")
             self.snapshot = taken
 
         _retry_if_changed(send)

@@ -13,6 +13,7 @@ from kinetic.settings.home import make_home
 from kinetic.settings.settings import environment, user_home
 from kinetic.submit.package import Packaging, own_files, snapshot_of
 from kinetic.submit.request import request_of
+from kinetic.submit.warnings import Notices
 from kinetic_payload.progress import silent
 from kinetic_payload.project.roots import Entry, plan_project
 
@@ -56,7 +57,7 @@ def prepare(
         override=settings.package_root.value,
     )
 
-    packaging = Packaging(plan, report, silent)
+    packaging = Packaging(plan, Notices(report, report, silent))
     packaging.reads_buckets.set_result(False)
     own = own_files(home, services.store.location)
     packaging.snapshot.set_result(snapshot_of(plan, request, exclude=own, track=silent))

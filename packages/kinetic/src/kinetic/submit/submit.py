@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.backend import Environment, Launch
-from kinetic.console import progress_beside
 from kinetic.errors import JobNotFoundError, KineticError, SubmitError
 from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.missing_modules import Project
@@ -26,11 +25,12 @@ from kinetic.submit.data_checks import check_data
 from kinetic.submit.package import Package, Packaging
 from kinetic.submit.rollback import Rollback, rollback_share
 from kinetic.submit.warnings import (
+    Notices,
     left_out_warning,
     no_project_warning,
     shared_store_warning,
 )
-from kinetic.user_warnings import warn_caller, warn_once
+from kinetic.user_warnings import warn_once
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.process_settings import jax_defaults, read_settings
 from kinetic_payload.records.encode import encode
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from kinetic.console import Console
     from kinetic.data import Data
     from kinetic.submit.request import JobRequest
-    from kinetic_payload.progress import TrackProgress
     from kinetic_payload.stores.store import Store
 
-_log = logging.getLogger("kinetic")
-
+_BUILDING: Final = (
+    "the job's image or environment is not ready after 5 s: the first one with these dependencies takes "
+    "minutes to build, and later jobs reuse it"
+)
 _SLOW = 12 * 3600.0
 """Seconds of upload after which the payload may soon be taken for the leftover of a killed submit
 (`LEFT_AGE`).
@@ -105,7 +106,8 @@ def _submit(
     handles: list[JobHandle],
     clock: Callable[[], float],
 ) -> JobHandle:
-    phase, warn, progress = _outputs(console)
+    notices = Notices.to(console)
+    warn = notices.warn
     for note in request.notes:
         warn(note)
     home = Path(request.settings.home.value)
@@ -117,28 +119,31 @@ def _submit(
     limited = services.limited(limit)
     store, backend = limited.store, limited.backend
     refuse_foreign_folder(store.location)
-    warn_once(warn, shared_store_warning(store.location))
-    for warning in backend.check(request):
-        warn_once(warn, warning)
+    warn_once(warn, shared_store_warning(store.location), *backend.check(request))
     if services.key_signer is not None:
         # Read or make the key before anything else is written: if that fails, nothing is left behind.
         _ = services.key_signer.key
-    phase("packaging")
-    call = Package(request, function, args, kwargs, store, report=phase, warn=warn, track=progress)
+    notices.phase("packaging")
+    call = Package(request, function, args, kwargs, store, notices)
     with _translate_home_errors(home):
         make_home(str(home))
 
     def check(data: Data) -> None:
         check_data(data, request, limit, warn=warn)
-        for warning in backend.check(request, data):
-            warn_once(warn, warning)
+        warn_once(warn, *backend.check(request, data))
 
     with closing(call), Executor(2) as executor:
-        packaging = Packaging(call.plan, phase, progress, executor)
+        packaging = Packaging(call.plan, notices, executor)
 
         def prepare() -> Environment:
-            with _translate_home_errors(home):
-                prepared = backend.environment(request, packaging)
+            slow = threading.Timer(5.0, warn, [_BUILDING])
+            slow.daemon = True
+            slow.start()
+            try:
+                with _translate_home_errors(home):
+                    prepared = backend.environment(request, packaging)
+            finally:
+                slow.cancel()
             packaging.checked.set_result(None)
             return prepared
 
@@ -150,13 +155,13 @@ def _submit(
         if call.plan.root is None:
             warn_once(warn, no_project_warning(working_folder()))
         left_out = left_out_warning(call.snapshot)
-        if console is not None:
+        if console is not None:  # It is no reason to act: elsewhere, the log has it.
             warn_once(warn, left_out)
         handle = _start(
             request, services, limited, call, packaging, environment, executor, handles, clock
         )
     with suppress(Exception):  # A failing logger must not make the submit fail: the job runs.
-        phase(f"submitted {handle.job_id}")
+        notices.phase(f"submitted {handle.job_id}")
     return handle
 
 
@@ -265,13 +270,3 @@ def _translate_home_errors(home: Path) -> Iterator[None]:
             hint="Make room or give yourself the right to write there, or name another folder with "
             "KINETIC_HOME.",
         ) from error
-
-
-def _outputs(
-    console: Console | None,
-) -> tuple[Callable[[str], None], Callable[[str], None], TrackProgress]:
-    """Return the functions that report phases, warnings and progress."""
-    if console is not None:
-        return console.phase, console.note, console.progress
-    # Without a console, phases are logged. On a terminal, progress of long transfers is shown as well.
-    return _log.info, warn_caller, progress_beside(_log.info)

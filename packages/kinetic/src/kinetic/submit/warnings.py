@@ -1,19 +1,44 @@
-"""Warnings of a submit: what is not shipped, and who else may write to the store."""
+"""What a submit reports, and to whom; warnings of what is not shipped, and of who else may write to the store."""
 
 from __future__ import annotations
 
 import logging
 import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kinetic.console import progress_beside
+from kinetic.user_warnings import caller_warning
 from kinetic_payload.files.private import others_may_write
 
 if TYPE_CHECKING:
+    from kinetic.console import Console
+    from kinetic_payload.progress import TrackProgress
     from kinetic_payload.project.snapshot import Snapshot
     from kinetic_payload.stores.store import Location
 
 _log = logging.getLogger("kinetic")
+
+
+@dataclass(frozen=True)
+class Notices:
+    """What a submit reports, from any thread. Warnings reach every caller, all else a console, or else the log."""
+
+    warn: Callable[[str], None]
+    """Something that may change the result, or cost time or money."""
+    phase: Callable[[str], None]
+    """The step that begins, or that has ended."""
+    track: TrackProgress
+    """Work on bytes. Long transfers are shown on a terminal even without a console."""
+
+    @classmethod
+    def to(cls, console: Console | None) -> Notices:
+        """Return the notices of a submit with *console*; without one, warnings are issued at the caller's line."""
+        if console is None:
+            return cls(caller_warning(), _log.info, progress_beside(_log.info))
+        return cls(console.note, console.phase, console.progress)
 
 
 def shared_store_warning(location: Location) -> str | None:

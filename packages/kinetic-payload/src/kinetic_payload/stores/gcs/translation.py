@@ -99,7 +99,7 @@ def no_bucket(bucket: str) -> KineticError:
         return _invalid_bucket_name(bucket)
     return BucketNotFoundError(
         f"There is no bucket gs://{bucket}.",
-        hint="Check its name. Kinetic does not create buckets yet: create it first, for instance in the Cloud console.",
+        hint=f"Check its name, or create it: gcloud storage buckets create gs://{bucket} --location=REGION",
     )
 
 

@@ -43,7 +43,7 @@ from kinetic.backends.gke.forms import (
     workload_of,
 )
 from kinetic.backends.gke.host_log import LogSources
-from kinetic.backends.gke.images.builders import ClusterBuilders
+from kinetic.backends.gke.images.builders import ClusterBuilders, registries
 from kinetic.backends.gke.images.job_image import ClusterImages
 from kinetic.backends.gke.job_spec import (
     ClusterEnvironment,
@@ -61,6 +61,7 @@ from kinetic.backends.gke.observation import (
     job_of,
     observation_of,
 )
+from kinetic.backends.gke.pathways_components import components_of, fitting_tag
 from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
@@ -246,18 +247,14 @@ class ClusterBackend:
 
         data = runner_bundle(self._home, bytecode=False)
         runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
-        prepared = self._images().ensure(
-            request,
-            project,
-            self._store,
-            check_secret=partial(check_secret, self._cluster),
-        )
-        return ClusterEnvironment(
-            prepared.reference,
-            runner=runner,
-            packages=prepared.environment_digest,
-            netrc=prepared.netrc,
-        )
+        secret, settings = partial(check_secret, self._cluster), request.settings
+        made = self._images().ensure(request, project, self._store, secret, runner)
+        named = settings.pathways_tag.value or settings.pathways_server_image.value
+        if request.semantics != "pathways" or named:
+            return made
+        image = components_of(settings, self._store.location).server_image
+        tag = fitting_tag(image, made.jax, registries(LOOK), project.notices.warn)
+        return replace(made, pathways_tag=tag)
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:

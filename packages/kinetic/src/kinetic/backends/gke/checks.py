@@ -6,7 +6,6 @@ import ipaddress
 import re
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import urlsplit
@@ -18,7 +17,8 @@ from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import NotPermittedError
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 from kinetic_k8s.reading.causes import QUEUE
-from kinetic_k8s.reading.preflight import missing
+from kinetic_k8s.reading.preflight import missing, pool_command
+from kinetic_payload.errors import BucketNotFoundError
 from kinetic_payload.layout import Env
 
 if TYPE_CHECKING:
@@ -169,6 +169,9 @@ def region_warning(bucket: str, region: str | None, limit: OutageLimit | None = 
     """Return a warning if *bucket* is not in *region*; None if it is, or if one of them is not known.
 
     A process asks for the location of a bucket once, and waits for it up to *limit*.
+
+    Raises:
+        BucketNotFoundError: There is no such bucket.
     """
     if region is None:
         return None
@@ -198,11 +201,14 @@ def location_contains(place: str, region: str) -> bool:
 def _locations_of(name: str, limit: OutageLimit | None) -> tuple[str, ...]:
     from kinetic_payload.stores import open_bucket
 
-    # It is only a warning. An object of the bucket can often be read without this permission.
-    with suppress(KineticError):
+    try:
         bucket = open_bucket(name)
         return (bucket if limit is None else bucket.limited(limit)).places()
-    return ()
+    except BucketNotFoundError:
+        raise
+    except KineticError:
+        # It is only a warning. An object of the bucket can often be read without this permission.
+        return ()
 
 
 PREFERRED_ACCOUNT: Final = "kinetic"
@@ -305,8 +311,8 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
         return f"{what} The job is submitted, because {placed_by} may place it elsewhere."
     raise InvalidRequestError(
         what,
-        hint="Add such a pool (gcloud container node-pools create), or choose another accelerator: `kinetic "
-        "accelerators` lists all.",
+        hint="Choose another accelerator (`kinetic accelerators` lists all), or add such a pool: "
+        f"{pool_command(accelerator, gke.name, gke.location)} --project={gke.project}",
     )
 
 

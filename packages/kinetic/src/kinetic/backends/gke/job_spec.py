@@ -41,6 +41,7 @@ from kinetic_payload.layout import (
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
+    from kinetic_k8s.manifests.components import PathwaysComponents
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
@@ -58,6 +59,10 @@ class ClusterEnvironment(Environment):
     runner: Runner = field(kw_only=True)
     netrc: str = field(default="", kw_only=True, repr=False)
     """Credentials for the indexes of the packages. Secret."""
+    jax: str | None = field(default=None, kw_only=True)
+    """The version of JAX that the job imports; None: it is not known."""
+    pathways_tag: str | None = field(default=None, kw_only=True)
+    """The tag of Pathways' components, unless a setting names it; None: the default."""
 
 
 def workload_spec(
@@ -100,11 +105,15 @@ def workload_spec(
         case "jobset":
             return JobSetSpec(**values)
         case "pathways":
-            components = components_of(launch.request.settings, store)
-            return PathwaysSpec(**values, components=components)
+            return PathwaysSpec(**values, components=_components(launch, store))
         case "pathways-lws":
-            components = components_of(launch.request.settings, store)
-            return LeaderWorkerSetSpec(**values, components=components)
+            return LeaderWorkerSetSpec(**values, components=_components(launch, store))
+
+
+def _components(launch: Launch, store: Location) -> PathwaysComponents:
+    environment = launch.environment
+    tag = environment.pathways_tag if isinstance(environment, ClusterEnvironment) else None
+    return components_of(launch.request.settings, store, tag)
 
 
 def _pod(
@@ -187,7 +196,7 @@ def _accelerator_variables(launch: Launch, store: Location) -> dict[str, str]:
         devices = accelerator.devices // (1 if semantics == "pathways" else accelerator.hosts)
         found[Env.DEVICES] = f"{accelerator.kind}:{devices}"
     if semantics == "pathways":
-        found[Env.PATHWAYS] = tag_of(components_of(launch.request.settings, store))
+        found[Env.PATHWAYS] = tag_of(_components(launch, store))
     captured = set(launch.request.captured_env)
     if "JAX_PLATFORMS" in captured:  # The user decides what JAX is to find.
         captured.add(Env.DEVICES)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kinetic.errors import ConfigurationError, InvalidRequestError
+from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
+from kinetic.user_warnings import warn_once
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import PathwaysComponents
 from kinetic_k8s.manifests.labels import is_label_key, is_label_value
@@ -17,6 +18,7 @@ from kinetic_payload.layout import PATHWAYS_SCRATCH
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Setting, Settings
+    from kinetic_images.registry.registry import Registry
     from kinetic_payload.stores.store import Location
 
 T = TypeVar("T")
@@ -27,14 +29,16 @@ _RESOURCES: Final = ("cpu", "memory")
 _SHARED: Final = "none"
 
 
-def components_of(settings: Settings, store: Location) -> PathwaysComponents:
-    """Return the components of Pathways for a job whose objects are at *store*.
+def components_of(
+    settings: Settings, store: Location, tag: str | None = None
+) -> PathwaysComponents:
+    """Return the components of Pathways for a job whose objects are at *store*; *tag* unless a setting names it.
 
     Raises:
         ConfigurationError: A setting is not valid; the message names its source.
     """
     default = PathwaysComponents(scratch=f"{store}/{PATHWAYS_SCRATCH}")
-    tag = settings.pathways_tag.value
+    tag = settings.pathways_tag.value or tag
     if tag is not None and not _TAG.fullmatch(tag):
         raise _invalid("tag", settings.pathways_tag, "write the tag alone, such as jax-0.10.0")
     given: dict[str, Any] = {
@@ -58,6 +62,30 @@ def components_of(settings: Settings, store: Location) -> PathwaysComponents:
     if topology is not None:
         components = replace(components, head_topology=None if topology == _SHARED else topology)
     return components
+
+
+def fitting_tag(
+    image: str, jax: str | None, registry: Registry, warn: Callable[[str], None]
+) -> str | None:
+    """Return the tag of the component *image* for the version *jax* of the job; None, after a warning, if none is known.
+
+    https://cloud.google.com/ai-hypercomputer/docs/workloads/pathways-on-cloud: there are tags `jax-VERSION`.
+    """
+    why = "which JAX the job's image has is not known"
+    if jax is not None:
+        tag = f"jax-{jax}"
+        try:
+            if registry.digest(_with_tag(image, tag)) is not None:
+                return tag
+            why = f"there is no tag {tag}"
+        except KineticError as error:
+            why = f"the tag {tag} could not be checked: {error.message}"
+    warn_once(
+        warn,
+        f"Pathways runs {image}, because {why}. It must fit the job's JAX: KINETIC_PATHWAYS_TAG names another "
+        "tag, such as jax-0.10.0",
+    )
+    return None
 
 
 def tag_of(components: PathwaysComponents) -> str:

@@ -49,7 +49,7 @@ from kinetic.home.liveness import (
 from kinetic.home.paths import Home, JobFolder
 from kinetic.job_status import JobStatus
 from kinetic.jobs.services import Services, key_signer_of, open_at
-from kinetic.user_warnings import warn_caller
+from kinetic.user_warnings import warn_caller, warn_once
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import REPORT_SECONDS
@@ -165,11 +165,12 @@ class LocalBackend:
         found = ensure_environment(
             project.plan.root,
             home=home,
-            report=project.report,
+            report=project.notices.phase,
             bucket=self._in_bucket or project.reads_buckets.result(),
             refresh=request.settings.rebuild.value,
             checked=lambda: project.checked.set_result(None),
         )
+        warn_once(project.notices.warn, *found.notes)
         return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
 
     @contextmanager

@@ -69,9 +69,9 @@ class ClusterBuilders:
             )
         if chosen.value == "cloud_build" and self.place(settings) is None:
             raise ConfigurationError(
-                f"{source} names the image builder 'cloud_build', and the project and the region "
-                "of the cluster are not known.",
-                hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
+                f"{source} names the image builder 'cloud_build', and the project or the region "
+                "of the cluster is not known.",
+                hint=f"Set {self.lacking(settings)}.",
             )
         if settings.build_secret.value is not None:
             check_secret(settings.build_secret.source, settings.build_secret.value)
@@ -85,6 +85,13 @@ class ClusterBuilders:
             return None
         cluster = found["cluster"] if found else settings.cluster.value
         return Place(project=project, region=region, cluster=cluster)
+
+    def lacking(self, settings: Settings) -> str:
+        """Return the settings without which `place` returns None."""
+        project = settings.project.value or GKE_CONTEXT.fullmatch(self.context or "")
+        region = cluster_region(settings, self.context, self.location)
+        lacks = {"KINETIC_PROJECT": not project, "KINETIC_ZONE": not region}
+        return " and ".join(name for name, is_lacking in lacks.items() if is_lacking)
 
     def services(
         self,
@@ -121,24 +128,14 @@ class ClusterBuilders:
         return None if builds is None else SharedRecords(builds, self.signing)
 
     def context_builder(self, settings: Settings) -> CloudBuildBuilder | DockerBuilder:
-        """Return the builder of a user's Dockerfile.
-
-        Raises:
-            ConfigurationError: Cloud Build is chosen, and its project or bucket is not known.
-        """
+        """Return the builder of a user's Dockerfile, after `check`."""
         from kinetic_images.dependencies import find_dependencies
         from kinetic_images.lock.index_credentials import IndexCredentials
 
         nothing = find_dependencies(None, environ=self.environment)
         place, store = self.place(settings), self._builds(settings)
-        chosen = settings.image_builder.value
-        if chosen != "docker" and place is not None and store is not None:
+        if settings.image_builder.value != "docker" and place is not None and store is not None:
             return self._cloud_build(settings, place, store, nothing)
-        if chosen == "cloud_build":
-            raise ConfigurationError(
-                "Cloud Build needs a project, a region and a builds bucket.",
-                hint="Set KINETIC_PROJECT, KINETIC_ZONE and KINETIC_CLUSTER.",
-            )
         return self._docker(IndexCredentials(nothing, self.environment), {})
 
     def _builders(self, settings: Settings, dependencies: Dependencies) -> Iterator[Builder]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from kinetic.backends.gke.images.builders import (
     image_python,
     registries,
 )
+from kinetic.backends.gke.job_spec import ClusterEnvironment
 from kinetic.errors import ConfigurationError
 from kinetic.jobs.services import LOOK
 from kinetic.requirements import BUCKET_REQUIREMENT, pickle_requirement
@@ -29,23 +30,12 @@ if TYPE_CHECKING:
     from kinetic_images.ensure import ImageRequest, ImageServices
     from kinetic_images.lock.jax import Category
     from kinetic_images.targets import Machine
+    from kinetic_k8s.cluster.creation import Runner
     from kinetic_payload.stores.store import Store
 
 BUNDLED: Final = "bundled"
 """The name of bundled images in their repository."""
 KERAS: Final = "keras"
-
-
-@dataclass(frozen=True)
-class PreparedImage:
-    """The image of a job, and what the job installs into it."""
-
-    reference: str
-    """By its digest, if the registry could be queried."""
-    environment_digest: str | None = field(default=None, kw_only=True)
-    """The digest of the packages that the runner installs; None: it installs nothing."""
-    netrc: str = field(default="", kw_only=True, repr=False)
-    """Credentials for their indexes, in the format of netrc. Secret."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +85,9 @@ class ClusterImages:
         packaging: Packaging,
         store: Store,
         check_secret: Callable[[], None],
-    ) -> PreparedImage:
-        """Return the image of the job by its digest; build it if it does not exist.
+        runner: Runner,
+    ) -> ClusterEnvironment:
+        """Return the image of the job by its digest, to run *runner*; build it if it does not exist.
 
         What a job in prebuilt mode installs is uploaded to *store*, after *check_secret* if it needs credentials.
 
@@ -105,11 +96,11 @@ class ClusterImages:
         """
         match request.image.mode:
             case "custom":
-                return PreparedImage(self._custom(request, packaging))
+                return ClusterEnvironment(self._custom(request, packaging), runner=runner)
             case "prebuilt":
-                return self._prebuilt(request, packaging, store, check_secret)
+                return self._prebuilt(request, packaging, store, check_secret, runner)
             case _:
-                return PreparedImage(self._bundled(request, packaging))
+                return self._bundled(request, packaging, runner)
 
     def _custom(self, request: JobRequest, packaging: Packaging) -> str:
         from kinetic_images.bases import inspect_image
@@ -123,10 +114,12 @@ class ClusterImages:
             registry=registries(LOOK),
             home=self.builders.home,
         )
-        report_notes(packaging, notes)
+        warn_once(packaging.notices.warn, *notes)
         return reference
 
-    def _bundled(self, request: JobRequest, packaging: Packaging) -> str:
+    def _bundled(
+        self, request: JobRequest, packaging: Packaging, runner: Runner
+    ) -> ClusterEnvironment:
         from kinetic_images.bases import default_base
         from kinetic_images.ensure import ensure_image
 
@@ -135,8 +128,9 @@ class ClusterImages:
         repository = self._repository(settings)
         checked = partial(packaging.checked.set_result, None)
         image = ensure_image(*self._wanted(request, packaging, base, repository, checked))
-        report_notes(packaging, image.notes)
-        return image.reference
+        warn_once(packaging.notices.warn, *image.notes)
+        versions = {package.name: package.version for package in image.recipe.packages}
+        return ClusterEnvironment(image.reference, runner=runner, jax=versions.get("jax"))
 
     def _prebuilt(
         self,
@@ -144,7 +138,8 @@ class ClusterImages:
         packaging: Packaging,
         store: Store,
         check_secret: Callable[[], None],
-    ) -> PreparedImage:
+        runner: Runner,
+    ) -> ClusterEnvironment:
         from kinetic_images.lock.index_credentials import IndexCredentials
         from kinetic_images.prebuilt import find_prebuilt, write_environment
         from kinetic_payload.project.context import ensure_context
@@ -163,17 +158,23 @@ class ClusterImages:
         if netrc:
             check_secret()
         packaging.checked.set_result(None)
-        report_notes(packaging, found.notes)
+        warn_once(packaging.notices.warn, *found.notes)
+        versions = dict(found.base.packages or {}) | {
+            one.name: one.version for one in found.packages
+        }
+        made = ClusterEnvironment(found.base.reference, runner=runner, jax=versions.get("jax"))
         if not found.packages:
-            return PreparedImage(found.base.reference)
+            return made
         count = len(found.packages)
-        packaging.report(f"The job installs {count} package{'s' * (count > 1)} when it starts.")
+        packaging.notices.phase(
+            f"The job installs {count} package{'s' * (count > 1)} when it starts."
+        )
         with tempfile.TemporaryDirectory(prefix="kinetic-packages-") as scratch:
             folder = Path(scratch)
             write_environment(found.packages, image_python(), folder)
             tree = tree_of(folder)
-            ensure_context(store, tree, track=packaging.progress)
-        return PreparedImage(found.base.reference, environment_digest=tree.digest, netrc=netrc)
+            ensure_context(store, tree, track=packaging.notices.track)
+        return replace(made, packages=tree.digest, netrc=netrc)
 
     def _wanted(
         self,
@@ -186,7 +187,7 @@ class ClusterImages:
         """Return the request for an image with the dependencies of a job's project, and what it is made with.
 
         *base* is the address of the image to build on, and *repository* where the result is pushed. What Kinetic
-        adds because the project imports it is reported.
+        adds because the project imports it is a warning.
         """
         from kinetic.jobs.runner import runner_bundle
         from kinetic_images.builders.builder import BuildReports
@@ -206,7 +207,7 @@ class ClusterImages:
             path = None if snapshot is None else file_that_imports(snapshot, KERAS)
             if path is not None:
                 note = f"{path} imports {KERAS}, which no requirement names: it is added."
-                report_notes(packaging, [note])
+                warn_once(packaging.notices.warn, note)
                 additions.append(KERAS)
         if request.debug:
             additions.append("debugpy")
@@ -230,7 +231,7 @@ class ClusterImages:
         services = builders.services(
             settings,
             dependencies,
-            BuildReports(line=packaging.report, progress=packaging.progress),
+            BuildReports(line=packaging.notices.phase, progress=packaging.notices.track),
             shared=builders.shared(settings),
             resolved=resolved,
         )
@@ -250,9 +251,9 @@ class ClusterImages:
             repository = place.repository
         else:
             raise ConfigurationError(
-                "The repository for images is not known: no project and region of the cluster are set.",
-                hint="Set KINETIC_IMAGE_REPO=HOST/PATH, or KINETIC_PROJECT, KINETIC_ZONE and "
-                "KINETIC_CLUSTER for the repository of the cluster in Artifact Registry. Or name an image: "
+                "The repository for images is not known: the project or the region of the cluster is not set.",
+                hint=f"Set KINETIC_IMAGE_REPO=HOST/PATH, or {self.builders.lacking(settings)} "
+                "for the repository of the cluster in Artifact Registry. Or name an image: "
                 "container_image='us-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG'.",
             )
         return f"{repository.rstrip('/')}/{BUNDLED}"
@@ -309,9 +310,3 @@ def machine_of(request: JobRequest) -> Machine:
     """Return the processor architecture of the machines on which the job runs."""
     arm = isinstance(request.accelerator, Gpu) and request.accelerator.arm64
     return "aarch64" if arm else "x86_64"
-
-
-def report_notes(packaging: Packaging, notes: Sequence[str]) -> None:
-    """Report *notes*, each once in this process."""
-    for note in notes:
-        warn_once(packaging.report, note)
