@@ -135,27 +135,47 @@ class JobHandle:
         record = self._record_within(limit)
         return job_outcome(record, self._services.limited(limit), verify=self._verify)
 
-    def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
+    def log_lines(
+        self,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        attempt: int | Literal["all"] | None = None,
+    ) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included.
+
+        *attempt* is the number of an attempt, or `all` of them in order; None is the latest, with later ones if
+        it is followed. *tail* begins that many lines before the end of each.
 
         With *follow*, what interrupts the log meanwhile, such as an expired login, is printed to stderr,
         unless the program handles the messages of the logger `kinetic`.
+
+        Raises:
+            InvalidRequestError: There is no log of *attempt*; the iterator raises it.
         """
         from kinetic.jobs.logs import followed_lines, log_lines
 
-        if follow:
-            return followed_lines(self._record, self._services, tail)
-        return log_lines(self._record, self._services, tail=tail)
+        read = followed_lines if follow else log_lines
+        return read(self._record, self._services, tail=tail, attempt=attempt)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the log so far, line by line."""
         return (line.shown for line in self.log_lines())
 
-    def logs(self, follow: bool = False) -> str | None:
-        """Return the log so far; with *follow*, print it to stdout until the job ends."""
+    def logs(
+        self, follow: bool = False, *, attempt: int | Literal["all"] | None = None
+    ) -> str | None:
+        """Return the log so far; with *follow*, print it to stdout until the job ends.
+
+        *attempt* is the number of an attempt, or `all` of them in order; None is the latest.
+
+        Raises:
+            InvalidRequestError: There is no log of *attempt*.
+        """
+        lines = self.log_lines(follow=follow, attempt=attempt)
         if not follow:
-            return "".join(f"{line.shown}\n" for line in self.log_lines())
-        for line in self.log_lines(follow=True):
+            return "".join(f"{line.shown}\n" for line in lines)
+        for line in lines:
             _print_line(line)
         return None
 
