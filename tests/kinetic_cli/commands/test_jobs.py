@@ -81,6 +81,7 @@ def test_list_as_json_has_stable_keys(jobs: Jobs) -> None:
         {
             "job_id": "j",
             "status": "RUNNING",
+            "cancelled": False,
             "age_seconds": 300.0,
             "created_at": "2023-11-14T22:08:20+00:00",
             "function": "train",

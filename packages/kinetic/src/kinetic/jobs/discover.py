@@ -16,7 +16,8 @@ from kinetic.errors import ConfigurationError, JobNotFoundError
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, handle_of
-from kinetic.jobs.records import StoredRecord, find_record, listed_status
+from kinetic.jobs.outcome import status_of
+from kinetic.jobs.records import StoredRecord, find_record, listed_outcome
 from kinetic.jobs.services import (
     cluster_location,
     connect,
@@ -423,7 +424,9 @@ def _listed_handle(
     elif outcome is not None:
         # An outcome that is not the job's is ignored.
         try:
-            handle._session.listed = listed_status(store, job_id, outcome, verify)
+            found_outcome = listed_outcome(store, job_id, outcome, verify)
+            handle._session.listed = status_of(found_outcome)
+            handle._session.cancelled = found_outcome.status == "cancelled"
         except SignatureError:
             pass
         except RecordError as error:

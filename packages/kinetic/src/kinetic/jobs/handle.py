@@ -42,6 +42,8 @@ class Session:
     """Whether `stored` is signed with our key."""
     listed: JobStatus | RecordError | Literal["no outcome"] | None = None
     """The outcome as a listing of the store showed it, until it is used; None if no listing showed it."""
+    cancelled: bool = False
+    """Whether the job was cancelled, as of the last look at its outcome."""
     collected: Collected | None = None
     """Kept so that a further call returns the same result, even after a clean-up."""
     cleaned_up: bool = False
@@ -120,7 +122,9 @@ class JobHandle:
         from kinetic.jobs.status import look
 
         record = self._record_within(limit)
-        return look(record, self._services.limited(limit), verify=self._verify).status
+        view = look(record, self._services.limited(limit), verify=self._verify)
+        self._session.cancelled = view.outcome is not None and view.outcome.status == "cancelled"
+        return view.status
 
     def outcome(self) -> JobOutcome:
         """Return what happened so far, per attempt and host, without unpickling anything.
