@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kinetic.job_status import JobStatus
     from kinetic.jobs.debugging import DebugSession
     from kinetic.jobs.fetch import Collected, Keep
-    from kinetic.jobs.missing_modules import Project
+    from kinetic.jobs.missing_files import Project
     from kinetic.jobs.outcome import JobOutcome
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
@@ -323,7 +323,7 @@ class JobHandle:
     ) -> Any:
         from kinetic.console import progress_beside
         from kinetic.jobs.collect import collect
-        from kinetic.jobs.missing_modules import note_on
+        from kinetic.jobs.missing_files import note_on
         from kinetic.jobs.outages import WaitStopped
         from kinetic.user_warnings import warn_caller
         from kinetic_payload.errors import KineticError
