@@ -151,7 +151,7 @@ def test_a_file_that_the_snapshot_left_out_is_named_with_its_rule_and_the_advice
     read, write = (line for line in printed if line.startswith("The snapshot of the project"))
     assert "leaves out 'tables/day.csv' (.gitignore:2: *.csv)." in read
     assert "leaves out 'outputs' (.gitignore:1: outputs/)." in write
-    assert "If the function writes there, let it create the folder." in write
+    assert "To write there, create the folder in the function." in write
     advice = re.search(r"write the line (\S+) into \S+/.kineticignore", read)
     assert advice
     project.write(".kineticignore", advice[1])

@@ -123,7 +123,7 @@ def log_lines(
     lines = live
     if attempt is not None:
         job = services.store, record, services.verify
-        known = known_attempts(*job)
+        known = known_attempts(*job) or [1]
 
         def lines_of(number: int) -> Iterator[LogLine]:
             stored = stored_lines(job[0], record.job_id, number, tail=tail, most=record.hosts)
@@ -131,10 +131,9 @@ def log_lines(
                 return stored
             found = live if attempt == "all" else takewhile(lambda x: x.attempt == number, live)
             first = next(found, None)
-            if first is None:
-                return stored
             # Another attempt may have begun meanwhile.
-            return chain(() if first.attempt == number else stored, [first], found)
+            before = stored if first is None or first.attempt > number else ()
+            return chain(before, filter(None, [first]), found)
 
         separator = partial(attempt_separator, *job)
         lines = lines_of_attempts(record.job_id, known, attempt, lines_of, separator)
@@ -164,7 +163,7 @@ def lines_of_attempts(
     if attempt != "all" and attempt not in known:
         raise InvalidRequestError(
             f"Job {job_id} has no log of attempt {attempt!r}.",
-            hint=f"It has logs of: {', '.join(map(str, known))}, all." if known else None,
+            hint=f"It has logs of: {', '.join(map(str, known))}, all.",
         )
     for before, number in zip([0, *chosen], chosen, strict=False):
         if before:

@@ -32,22 +32,18 @@ class Project(NamedTuple):
     """The working directory relative to the root."""
     left_out: Sequence[LeftOut] = ()
 
-    def omission(self, path: str) -> str | None:
-        """Return the rule that left *path*, relative to the root, out of the snapshot, and what to do; else None."""
-        for found in self.left_out:
-            if f"{path}/".startswith(f"{found.path}/"):
-                break
-        else:
-            return None
-        if found.rule == EXCLUDED:
-            return (
-                f"{found.path!r} is Data of the call: use the path that the function gets for it."
-            )
-        text = f"The snapshot of the project leaves out {found.path!r} ({found.rule})."
-        if self.root is None or not _LINE.match(found.rule):
-            return text
-        line = f"!{ignore_line(found.path, is_folder=False)}"
-        return f"{text} To ship it, write the line {line} into {self.root / OWN_FILE}."
+    def note_on(self, path: str) -> str | None:
+        """Return why *path*, relative to the root, was left out of the snapshot, and what to do; else None."""
+        for left_out, rule in self.left_out:
+            if self.root is not None and f"{path}/".startswith(f"{left_out}/"):
+                if rule == EXCLUDED:
+                    return f"{left_out!r} is Data of the call: use the path that the function gets."
+                text = f"The snapshot of the project leaves out {left_out!r} ({rule})."
+                if not _LINE.match(rule):
+                    return text
+                line = f"!{ignore_line(left_out, is_folder=False)}"
+                return f"{text} To ship it, write the line {line} into {self.root / OWN_FILE}."
+        return None
 
 
 def note_on(error: BaseException, project: Project | None) -> str | None:
@@ -61,8 +57,8 @@ def note_on(error: BaseException, project: Project | None) -> str | None:
             break
         if isinstance(cause, FileNotFoundError) and project is not None:
             for path in _paths_in(cause, project.cwd):
-                if omission := project.omission(path):
-                    return f"{omission} If the function writes there, let it create the folder."
+                if note := project.note_on(path):
+                    return f"{note} To write there, create the folder in the function."
         names = _MISSING.findall(cause.message)[:1] if isinstance(cause, KineticError) else []
         if isinstance(cause, ModuleNotFoundError) and isinstance(cause.name, str):
             names = [cause.name]
@@ -139,8 +135,8 @@ def _outside(name: str, place: Path, project: Project | None) -> str:
             f"{lies}, outside the project that was shipped, {project.root}. To ship it, "
             f"{', '.join(ways)}, or {install}."
         )
-    if omission := project.omission(place.relative_to(project.root).as_posix()):
-        return f"{lies}. {omission}"
+    if note := project.note_on(place.relative_to(project.root).as_posix()):
+        return f"{lies}. {note}"
     return (
         f"{lies}, in the project, in a folder that was not on sys.path when the job was submitted. "
         "Put the folder there, in PYTHONPATH for instance, and submit again."

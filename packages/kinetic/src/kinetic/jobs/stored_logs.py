@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
@@ -217,25 +217,18 @@ def follow_stored(
     """
     attempt = max(logged_attempts(store, record, verify) or (), default=1)
     share = None if tail is None else -(-tail // record.hosts)
+    newer: int | None = None
+
+    def over() -> bool:
+        # In this order: another attempt may begin and end between the checks.
+        nonlocal newer
+        job_ended = ended()
+        newer = _next_attempt(store, record, verify, attempt)
+        return job_ended or newer is not None
+
     while True:
         hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
-        while True:
-            # Check before reading, so that everything that was written before the end is read. Keep this
-            # order of the checks: another attempt may begin and end between them.
-            over = ended()
-            newer = _next_attempt(store, record, verify, attempt)
-            over = over or newer is not None
-            quiet = True
-            for host in hosts:
-                for line in host.read():
-                    quiet = False
-                    yield line
-            if over:
-                break
-            if quiet:
-                pause()
-        for host in hosts:
-            yield from host.close()
+        yield from _follow(hosts, over, pause)
         if newer is None:
             return
         yield attempt_separator(store, record, verify, attempt, newer)
@@ -252,19 +245,25 @@ def follow_stored_host(
     pause: Callable[[], object],
 ) -> Iterator[LogLine]:
     """Iterate over the stored log of one host of one attempt, until it has *ended* and everything was read."""
-    reader = _Host(store, job_id, attempt, host, None)
-    while True:
-        # Checked before reading, so that everything that was written before is read.
+    return _follow([_Host(store, job_id, attempt, host, None)], ended, pause)
+
+
+def _follow(
+    hosts: Sequence[_Host], ended: Callable[[], bool], pause: Callable[[], object]
+) -> Iterator[LogLine]:
+    over = False
+    while not over:
+        # Checked before reading, so that everything that was written before the end is read.
         over = ended()
         quiet = True
-        for line in reader.read():
-            quiet = False
-            yield line
-        if over:
-            yield from reader.close()
-            return
-        if quiet:
+        for host in hosts:
+            for line in host.read():
+                quiet = False
+                yield line
+        if quiet and not over:
             pause()
+    for host in hosts:
+        yield from host.close()
 
 
 class _Host:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from kinetic_cli.app import App
 from kinetic_cli.exit_code import INTERRUPTED
 from kinetic_cli.options import AttemptNumber, Count, job_id_argument, json_option, target_options
-
-if TYPE_CHECKING:
-    from kinetic.backends.backend import LogLine
 
 
 @click.command("logs")
@@ -39,8 +35,18 @@ def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) 
 
     With --json, print one document on each line: host, attempt, text.
     """
+    from kinetic.errors import JobNotFoundError
+    from kinetic.jobs.discover import kept_log
+
     try:
-        for line in _lines(app, job_id, follow=follow, **part):
+        try:
+            lines = app.attach(job_id).log_lines(follow=follow, **part)
+        except JobNotFoundError:
+            kept = kept_log(job_id, app.settings(), **part)
+            if kept is None:
+                raise
+            lines = kept
+        for line in lines:
             if as_json:
                 document = {"host": line.host, "attempt": line.attempt, "text": line.text}
                 app.output.json(document, lines=True)
@@ -49,16 +55,3 @@ def command(app: App, /, job_id: str, follow: bool, as_json: bool, **part: Any) 
     except KeyboardInterrupt:
         app.output.note(f"Stopped following; {job_id} is left alone.")
         raise click.exceptions.Exit(INTERRUPTED) from None
-
-
-def _lines(app: App, job_id: str, *, follow: bool, **part: Any) -> Iterator[LogLine]:
-    from kinetic.errors import JobNotFoundError
-    from kinetic.jobs.discover import kept_log
-
-    try:
-        return app.attach(job_id).log_lines(follow=follow, **part)
-    except JobNotFoundError:
-        kept = kept_log(job_id, app.settings(), **part)
-        if kept is None:
-            raise
-        return kept
