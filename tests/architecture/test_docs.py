@@ -168,6 +168,15 @@ def messages(path: Path) -> Iterator[str]:
     )
 
 
+def test_tests_that_documents_name_exist() -> None:
+    files = [*ROOT.glob("tests/**/*.py")]
+    known = "\n".join(f"{path}\n{path.read_text(encoding='utf-8')}" for path in files)
+    for document in DOCUMENTS:
+        for name in re.findall(r"`(tests?[_/][\w/.]+)…?`", document.read_text(encoding="utf-8")):
+            wanted = name if set("/.") & set(name) else f"def {name}"
+            assert wanted in known, f"{document} names {name}"
+
+
 def test_modules_that_answer_questions_exist() -> None:
     document = (ROOT / "docs" / "where.md").read_text(encoding="utf-8")
     questions = document.partition("## Import rules")[0]

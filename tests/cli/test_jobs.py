@@ -126,6 +126,9 @@ def test_ctrl_c_does_not_stop_a_job_and_cancel_does(laptop: Laptop) -> None:
 
     assert (cancelled.returncode, cancelled.stdout) == (0, f"Cancelled {job}.\n")
     assert "cancelled" in laptop.kinetic("jobs", "result", job).stderr
+    assert "CANCELLED" in laptop.kinetic("jobs", "list").stdout
+    [listed] = json.loads(laptop.kinetic("jobs", "list", "--json").stdout)
+    assert (listed["status"], listed["cancelled"]) == ("FAILED", True)
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -106,7 +106,7 @@ def test_the_tail_of_a_line_that_never_ends_is_its_last_part(
         )
     else:
         live = read_lines(folder, 1, tail=tail)
-        stored = stored_lines(store, store.record.job_id, tail=tail)
+        stored = stored_lines(store, store.record.job_id, 1, tail=tail)
     for lines in (list(live), list(stored)):
         assert lines[-1].text == "last"
         assert sum(len(line.text) for line in lines) < 6 << 20
@@ -177,13 +177,13 @@ def test_a_log_reads_alike_live_and_stored_wherever_it_is_cut(tmp_path: Path) ->
         chunk = (data + b"\xc3")[start : start + 100_001]
         store.write(JobObjects("j").log_chunk(1, 0, seq), chunk)
     live = texts(read_lines(folder, 1))
-    assert live == texts(stored_lines(store, "j"))
+    assert live == texts(stored_lines(store, "j", 1))
     assert live[:3] == ["é", "", "ü"]
     assert "".join(live[3:-1]) == "✓" * (LONGEST_LINE // 2)
     assert live[-1] == "ß no end\ufffd"
     for count in (0, 1, 2, 5):
         tail = texts(read_lines(folder, 1, tail=count))
-        assert tail == texts(stored_lines(store, "j", tail=count)) == live[len(live) - count :]
+        assert tail == texts(stored_lines(store, "j", 1, tail=count)) == live[len(live) - count :]
 
 
 def test_a_line_written_just_before_the_end_is_delivered(tmp_path: Path) -> None:
@@ -306,6 +306,6 @@ def test_a_stored_log_is_read_in_order_when_several_chunks_are_on_their_way() ->
     for number in range(50):
         log.store.write(log.names.log_chunk(1, 0, number), b"%d\n" % number)
     expected = [str(number) for number in range(50)]
-    assert texts(stored_lines(log.store, log.record.job_id)) == expected
+    assert texts(stored_lines(log.store, log.record.job_id, 1)) == expected
     assert texts(log.lines()) == expected
-    assert next(iter(stored_lines(log.store, log.record.job_id))).text == "0"
+    assert next(iter(stored_lines(log.store, log.record.job_id, 1))).text == "0"

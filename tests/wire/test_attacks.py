@@ -429,8 +429,8 @@ def test_forged_claims_and_logs_of_other_attempts_are_ignored(
     attacker.move()
     job = kinetic.attach(handle.job_id)
 
-    for follow in (False, True):
-        assert "theirs" not in [line.text for line in job.log_lines(follow=follow)]
+    for part in ({}, {"follow": True}, {"attempt": "all"}):
+        assert "theirs" not in [line.text for line in job.log_lines(**part)]
     assert job.status() is JobStatus.SUCCEEDED  # As in the reports of attempt 2.
 
 
@@ -536,7 +536,7 @@ def test_no_object_is_read_beyond_its_limit(reading: Attacker) -> None:
             found = collected(names.job_id)
             with suppress(KineticError):
                 kinetic.attach(names.job_id).outcome()
-            log = "".join(line.text for line in stored_lines(reading.store, names.job_id))
+            log = "".join(line.text for line in stored_lines(reading.store, names.job_id, 1))
             asked = reading.desk.server.requests.matching(
                 operation="objects.get.media", name=f"*{name}"
             )
@@ -716,7 +716,7 @@ def test_junk_beside_a_job_costs_few_requests_and_changes_nothing(reading: Attac
     assert job.status() is JobStatus.SUCCEEDED
     with warnings.catch_warnings(action="error"):
         assert [host.attempt for host in job.outcome().hosts] == [1]
-    log = [line.text for line in stored_lines(reading.store, job_id)]
+    log = [line.text for line in stored_lines(reading.store, job_id, 1)]
     assert log == ["\x1b[31mworking\x1b[0m"]
     assert reading.desk.server.requests.count(operation="objects.get.media") < 10
     assert job.result(timeout=60, cleanup=False) == VALUE

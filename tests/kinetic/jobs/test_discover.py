@@ -303,8 +303,9 @@ def test_a_cancelled_job_that_still_ends_is_listed_as_failed() -> None:
     statuses_of(before)
     write_outcome(services, Outcome(job_id=cancelled, status="cancelled", written_by="client"))
 
-    assert statuses_of(listed(services)) == [JobStatus.FAILED, JobStatus.PENDING]
-    assert statuses_of(before) == [JobStatus.FAILED, JobStatus.PENDING]
+    for jobs in (listed(services), before):
+        assert statuses_of(jobs) == [JobStatus.FAILED, JobStatus.PENDING]
+        assert [job._session.cancelled for job in jobs] == [True, False]
     assert services.backend.observe(before[0]._record).status is JobStatus.PENDING
 
 

@@ -81,6 +81,7 @@ def test_list_as_json_has_stable_keys(jobs: Jobs) -> None:
         {
             "job_id": "j",
             "status": "RUNNING",
+            "cancelled": False,
             "age_seconds": 300.0,
             "created_at": "2023-11-14T22:08:20+00:00",
             "function": "train",
@@ -155,10 +156,10 @@ def test_status_as_json_has_the_exception(jobs: Jobs) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], {"follow": False, "tail": None}),
-        (["-f"], {"follow": True, "tail": None}),
-        (["--follow", "--tail", "5"], {"follow": True, "tail": 5}),
-        (["-n", "0"], {"follow": False, "tail": 0}),
+        ([], {"follow": False, "tail": None, "attempt": None}),
+        (["-f", "--attempt", "all"], {"follow": True, "tail": None, "attempt": "all"}),
+        (["--follow", "--tail", "5"], {"follow": True, "tail": 5, "attempt": None}),
+        (["-n", "0", "--attempt", "2"], {"follow": False, "tail": 0, "attempt": 2}),
     ],
 )
 def test_logs_passes_its_options_on_and_prints_lines_unchanged(
@@ -483,7 +484,7 @@ def test_debug_prints_the_settings_and_waits_for_the_end_of_the_job(
     assert "kinetic jobs result j" in ran.stderr
     assert job.calls == [
         ("debug", {"local_port": 7, "working_dir": None}),
-        ("log_lines", {"follow": True, "tail": None}),
+        ("log_lines", {"follow": True, "tail": None, "attempt": None}),
     ]
     assert not (tmp_path / ".vscode").exists()
 

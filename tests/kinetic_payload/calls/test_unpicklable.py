@@ -182,6 +182,29 @@ def test_a_large_call_names_its_largest_arguments_also_buffers_of_arrays(tmp_pat
     )
 
 
+def test_a_large_call_names_the_variables_of_its_code(project):
+    project.write_all("""
+        # run.py
+        from shipping import dump
+
+        TABLE = bytes(3_000_000)
+
+        def helper():
+            return TABLE
+
+        def train(cfg, weights=bytes(2_000_000)):
+            return helper(), weights, train
+
+        print(dump(train, 1).oversize_warning(1))
+    """)
+
+    message = project.run("run.py")
+
+    assert (
+        "parts: global 'TABLE' of helper (3.0 MB), default of 'weights' of train (2.0 MB). "
+    ) in message
+
+
 def test_pickling_a_large_call_leaves_no_file(tmp_path, monkeypatch):
     folder = tmp_path / "temporary"
     folder.mkdir()

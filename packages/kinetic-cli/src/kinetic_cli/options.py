@@ -48,6 +48,14 @@ class Count(click.IntRange):
         return super().convert(value, param, ctx)
 
 
+class AttemptNumber(Count):
+    """The number of an attempt, or `all`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return *value* as a number, or `all`; fail if it is neither."""
+        return value if value == "all" else super().convert(value, param, ctx)
+
+
 class JsonObject(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2 only
     """An object of JSON: the text itself, or the path of a file with it."""
 

@@ -62,8 +62,10 @@ class StubJob(JobHandle):
     def outcome(self) -> JobOutcome:
         return self.reported or JobOutcome(self.job_id, self.state, "", None, ())
 
-    def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
-        self.calls.append(("log_lines", {"follow": follow, "tail": tail}))
+    def log_lines(
+        self, *, follow: bool = False, tail: int | None = None, attempt: Any = None
+    ) -> Iterator[LogLine]:
+        self.calls.append(("log_lines", {"follow": follow, "tail": tail, "attempt": attempt}))
         yield from self.lines if tail is None else self.lines[max(len(self.lines) - tail, 0) :]
         if self.raises is not None:
             raise self.raises

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +23,7 @@ from kinetic_payload.calls.module_globals.dump import dump_globals
 from kinetic_payload.calls.module_globals.restore import UntravelledGlobalError
 from kinetic_payload.calls.pickler import CallPickler, SharingPickler
 from kinetic_payload.calls.rebuild import wrappings
-from kinetic_payload.calls.unpicklable import advise, describe, find_culprit
+from kinetic_payload.calls.unpicklable import advise, describe, find_culprit, variables_of
 from kinetic_payload.calls.unpickle import python_version
 from kinetic_payload.data.references import DataRef, collecting
 from kinetic_payload.errors import PayloadError
@@ -59,7 +60,7 @@ class DumpedCall:
         stream: BinaryIO,
         header: CallHeader,
         data: Sequence[FoundData],
-        sizes: Callable[[], list[tuple[str, int]]],
+        sizes: Callable[[], Iterator[tuple[str, int]]],
         warnings: Sequence[str],
     ) -> None:
         self._stream = stream
@@ -174,19 +175,20 @@ def dump_call(
         late_paths=tuple(where.late_paths),
         platform=platform_name(),
     )
-    return DumpedCall(
-        stream,
-        header,
-        collector.found,
-        lambda: [
-            (
-                f"argument {name!r}" if index else f"the code of {name}",
-                _prober(new_pickler).measure(part),
-            )
-            for index, (name, part) in enumerate(parts())
-        ],
-        warnings,
-    )
+
+    def sizes() -> Iterator[tuple[str, int]]:
+        prober = _prober(new_pickler)
+        whole = prober.measure(function)
+        for name, value in variables_of(_innermost(function), prober.travelling_globals):
+            with suppress(Exception):  # An annotation, which may not travel at all.
+                size = prober.measure(value)
+                whole -= size
+                yield name, size
+        yield f"the code of {title}", whole
+        for name, value in list(parts())[1:]:
+            yield f"argument {name!r}", prober.measure(value)
+
+    return DumpedCall(stream, header, collector.found, sizes, warnings)
 
 
 def _dump(

@@ -6,6 +6,7 @@ import functools
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from inspect import getattr_static
 from types import FunctionType, MethodType
 from typing import Any, Final, NamedTuple
 
@@ -48,6 +49,22 @@ def find_culprit(name: str, value: Any, probe: Probe, globals_of: GlobalsOf) -> 
         else:
             break
     return Culprit(path, value, error)
+
+
+def variables_of(
+    function: Any, globals_of: GlobalsOf, seen: set[int] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Iterate over the variables that travel with *function* and with the functions that it uses, by name."""
+    seen = set() if seen is None else seen
+    if not isinstance(function, FunctionType) or id(function) in seen:
+        return
+    seen.add(id(function))
+    for label, child in _children_of_function(function, globals_of):
+        inner = getattr_static(child, "__wrapped__", child)
+        if isinstance(inner, FunctionType):
+            yield from variables_of(inner, globals_of, seen)
+        else:
+            yield f"{label.strip(' ()')} of {function.__qualname__}", child
 
 
 def _children(value: Any, globals_of: GlobalsOf) -> Iterator[tuple[str, Any]]:

@@ -16,7 +16,8 @@ from kinetic.errors import ConfigurationError, JobNotFoundError
 from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, handle_of
-from kinetic.jobs.records import StoredRecord, find_record, listed_status
+from kinetic.jobs.outcome import status_of
+from kinetic.jobs.records import StoredRecord, find_record, listed_outcome
 from kinetic.jobs.services import (
     cluster_location,
     connect,
@@ -107,8 +108,11 @@ def _find_job(job_id: str, settings: Settings) -> JobHandle:
     if unavailable is not None:
         raise unavailable  # The job may be there.
     hint = hint or "List the jobs there are with: kinetic jobs list"
-    if any(_has_log(store, job_id) for store in stores):
-        hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
+    from kinetic.jobs.stored_logs import stored_attempts
+
+    with suppress(StoreError):
+        if any(stored_attempts(store, job_id) for store in stores):
+            hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
     raise JobNotFoundError(
         f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
         hint=hint,
@@ -117,26 +121,28 @@ def _find_job(job_id: str, settings: Settings) -> JobHandle:
 
 
 def kept_log(
-    job_id: str, settings: Settings, *, tail: int | None = None
+    job_id: str,
+    settings: Settings,
+    *,
+    tail: int | None = None,
+    attempt: int | Literal["all"] | None = None,
 ) -> Iterator[LogLine] | None:
-    """Return the stored log, or its last *tail* lines, of a job that was cleaned up.
+    """Return the stored log of a job that was cleaned up, as `JobHandle.log_lines` does.
 
     None if no log is stored.
     """
-    from kinetic.jobs.stored_logs import stored_lines
+    from kinetic.jobs.log_lines import separator
+    from kinetic.jobs.logs import lines_of_attempts
+    from kinetic.jobs.stored_logs import stored_attempts, stored_lines
 
     for _, location in _places(settings):
         with suppress(StoreError):  # Then there is no log to show.
             store = _open(location)
-            if store is not None and _has_log(store, job_id):
-                return stored_lines(store, job_id, tail=tail)
+            if store is not None and (known := stored_attempts(store, job_id)):
+                lines_of = partial(stored_lines, store, job_id, tail=tail)
+                wanted = known[-1] if attempt is None else attempt
+                return lines_of_attempts(job_id, known, wanted, lines_of, separator)
     return None
-
-
-def _has_log(store: Store, job_id: str) -> bool:
-    with suppress(StoreError):
-        return any(store.folders(JobObjects(job_id).logs))
-    return False
 
 
 def _places(settings: Settings) -> Iterator[tuple[str, Location]]:
@@ -418,7 +424,9 @@ def _listed_handle(
     elif outcome is not None:
         # An outcome that is not the job's is ignored.
         try:
-            handle._session.listed = listed_status(store, job_id, outcome, verify)
+            found_outcome = listed_outcome(store, job_id, outcome, verify)
+            handle._session.listed = status_of(found_outcome)
+            handle._session.cancelled = found_outcome.status == "cancelled"
         except SignatureError:
             pass
         except RecordError as error:

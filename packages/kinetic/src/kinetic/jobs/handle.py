@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kinetic.job_status import JobStatus
     from kinetic.jobs.debugging import DebugSession
     from kinetic.jobs.fetch import Collected, Keep
-    from kinetic.jobs.missing_modules import Project
+    from kinetic.jobs.missing_files import Project
     from kinetic.jobs.outcome import JobOutcome
     from kinetic.jobs.services import Services
     from kinetic.settings.settings import Settings
@@ -42,6 +42,8 @@ class Session:
     """Whether `stored` is signed with our key."""
     listed: JobStatus | RecordError | Literal["no outcome"] | None = None
     """The outcome as a listing of the store showed it, until it is used; None if no listing showed it."""
+    cancelled: bool = False
+    """Whether the job was cancelled, as of the last look at its outcome."""
     collected: Collected | None = None
     """Kept so that a further call returns the same result, even after a clean-up."""
     cleaned_up: bool = False
@@ -120,7 +122,9 @@ class JobHandle:
         from kinetic.jobs.status import look
 
         record = self._record_within(limit)
-        return look(record, self._services.limited(limit), verify=self._verify).status
+        view = look(record, self._services.limited(limit), verify=self._verify)
+        self._session.cancelled = view.outcome is not None and view.outcome.status == "cancelled"
+        return view.status
 
     def outcome(self) -> JobOutcome:
         """Return what happened so far, per attempt and host, without unpickling anything.
@@ -135,27 +139,47 @@ class JobHandle:
         record = self._record_within(limit)
         return job_outcome(record, self._services.limited(limit), verify=self._verify)
 
-    def log_lines(self, *, follow: bool = False, tail: int | None = None) -> Iterator[LogLine]:
+    def log_lines(
+        self,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        attempt: int | Literal["all"] | None = None,
+    ) -> Iterator[LogLine]:
         """Iterate over log lines; with *follow*, until the job ends, its last line included.
+
+        *attempt* is the number of an attempt, or `all` of them in order; None is the latest, with later ones if
+        it is followed. *tail* begins that many lines before the end of each.
 
         With *follow*, what interrupts the log meanwhile, such as an expired login, is printed to stderr,
         unless the program handles the messages of the logger `kinetic`.
+
+        Raises:
+            InvalidRequestError: There is no log of *attempt*; the iterator raises it.
         """
         from kinetic.jobs.logs import followed_lines, log_lines
 
-        if follow:
-            return followed_lines(self._record, self._services, tail)
-        return log_lines(self._record, self._services, tail=tail)
+        read = followed_lines if follow else log_lines
+        return read(self._record, self._services, tail=tail, attempt=attempt)
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the log so far, line by line."""
         return (line.shown for line in self.log_lines())
 
-    def logs(self, follow: bool = False) -> str | None:
-        """Return the log so far; with *follow*, print it to stdout until the job ends."""
+    def logs(
+        self, follow: bool = False, *, attempt: int | Literal["all"] | None = None
+    ) -> str | None:
+        """Return the log so far; with *follow*, print it to stdout until the job ends.
+
+        *attempt* is the number of an attempt, or `all` of them in order; None is the latest.
+
+        Raises:
+            InvalidRequestError: There is no log of *attempt*.
+        """
+        lines = self.log_lines(follow=follow, attempt=attempt)
         if not follow:
-            return "".join(f"{line.shown}\n" for line in self.log_lines())
-        for line in self.log_lines(follow=True):
+            return "".join(f"{line.shown}\n" for line in lines)
+        for line in lines:
             _print_line(line)
         return None
 
@@ -299,7 +323,7 @@ class JobHandle:
     ) -> Any:
         from kinetic.console import progress_beside
         from kinetic.jobs.collect import collect
-        from kinetic.jobs.missing_modules import note_on
+        from kinetic.jobs.missing_files import note_on
         from kinetic.jobs.outages import WaitStopped
         from kinetic.user_warnings import warn_caller
         from kinetic_payload.errors import KineticError

@@ -86,6 +86,12 @@ def with_note(lines: list[str], *, cut: bool) -> list[str]:
     return [f"{_CUT}{lines[0]}", *lines[1:]] if cut and lines else lines
 
 
+def separator(attempt: int, newer: int, message: str = "") -> LogLine:
+    """Return the line between the logs of two attempts; *message* is why the first one ended."""
+    why = f": {message.rstrip('.')}" if message else ""
+    return LogLine(f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins.", 0, newer)
+
+
 BAR_SECONDS: Final = 1.0
 """Seconds between two states of a progress bar, which may not end its line for hours."""
 

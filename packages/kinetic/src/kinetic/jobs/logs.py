@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import chain, takewhile
+from typing import Literal
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.jobs.outages import PASSING, Outages, patiently
 from kinetic.jobs.services import Services
+from kinetic.jobs.stored_logs import attempt_separator, known_attempts, stored_lines
 from kinetic.user_warnings import logged_to
+from kinetic_payload.errors import InvalidRequestError
 from kinetic_payload.records.job import JobRecord
 
 log = logging.getLogger("kinetic")
@@ -88,13 +93,13 @@ def ends(thread: threading.Thread, done: Callable[[], int], *, idle_seconds: flo
 
 
 def followed_lines(
-    record: JobRecord, services: Services, tail: int | None = None
+    record: JobRecord, services: Services, *, tail: int | None, attempt: int | Literal["all"] | None
 ) -> Iterator[LogLine]:
     """Iterate over the job's log until it ends; print the warnings about it to stderr."""
     from kinetic.console import Console
 
     with logged_to(Console.of_this_process().note, unless_handled=True):
-        yield from log_lines(record, services, follow=True, tail=tail)
+        yield from log_lines(record, services, follow=True, tail=tail, attempt=attempt)
 
 
 def log_lines(
@@ -103,8 +108,64 @@ def log_lines(
     *,
     follow: bool = False,
     tail: int | None = None,
+    attempt: int | Literal["all"] | None = None,
     stopped: Callable[[], bool] = never,
 ) -> Iterator[LogLine]:
-    """Iterate over the job's log; each line has the number of the job's hosts."""
-    for line in services.backend.log_lines(record, follow=follow, tail=tail, stopped=stopped):
+    """Iterate over the job's log; each line has the number of the job's hosts.
+
+    Without *attempt*, it is the log of the latest one. If there were earlier ones, its first line says how to
+    print theirs.
+
+    Raises:
+        InvalidRequestError: There is no log of *attempt*.
+    """
+    live = services.backend.log_lines(record, follow=follow, tail=tail, stopped=stopped)
+    lines = live
+    if attempt is not None:
+        job = services.store, record, services.verify
+        known = known_attempts(*job) or [1]
+
+        def lines_of(number: int) -> Iterator[LogLine]:
+            stored = stored_lines(job[0], record.job_id, number, tail=tail, most=record.hosts)
+            if number < known[-1]:
+                return stored
+            found = live if attempt == "all" else takewhile(lambda x: x.attempt == number, live)
+            first = next(found, None)
+            # Another attempt may have begun meanwhile.
+            before = stored if first is None or first.attempt > number else ()
+            return chain(before, filter(None, [first]), found)
+
+        separator = partial(attempt_separator, *job)
+        lines = lines_of_attempts(record.job_id, known, attempt, lines_of, separator)
+    first_line = attempt is None and tail is None
+    for line in lines:
+        if first_line and line.attempt > 1:
+            command = f"kinetic jobs logs {record.job_id} --attempt all"
+            text = f"[kinetic] This is attempt {line.attempt}. To print the logs of all attempts: {command}"
+            yield LogLine(text, 0, line.attempt, record.hosts)
+        first_line = False
         yield replace(line, hosts=record.hosts) if record.hosts > 1 else line
+
+
+def lines_of_attempts(
+    job_id: str,
+    known: Sequence[int],
+    attempt: int | Literal["all"],
+    lines_of: Callable[[int], Iterator[LogLine]],
+    separator: Callable[[int, int], LogLine],
+) -> Iterator[LogLine]:
+    """Iterate over the log of *attempt*, one of the *known* ones, or of all of them with lines between them.
+
+    Raises:
+        InvalidRequestError: It is not known.
+    """
+    chosen = known if attempt == "all" else [attempt]
+    if attempt != "all" and attempt not in known:
+        raise InvalidRequestError(
+            f"Job {job_id} has no log of attempt {attempt!r}.",
+            hint=f"It has logs of: {', '.join(map(str, known))}, all.",
+        )
+    for before, number in zip([0, *chosen], chosen, strict=False):
+        if before:
+            yield separator(before, number)
+        yield from lines_of(number)

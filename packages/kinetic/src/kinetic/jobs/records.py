@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify
-from kinetic.jobs.outcome import status_of
 from kinetic.jobs.services import Services
 from kinetic.user_warnings import warn_caller
 from kinetic_payload.errors import (
@@ -74,15 +72,15 @@ def find_outcome(
         return None
 
 
-def listed_status(store: Store, job_id: str, outcome: bytes, verify: Verify) -> JobStatus:
-    """Return the status of a job from its *outcome*, whose bytes a list of *store* showed.
+def listed_outcome(store: Store, job_id: str, outcome: bytes, verify: Verify) -> Outcome:
+    """Return the *outcome* of a job, whose bytes a list of *store* showed.
 
     Raises:
         RecordError: It is no outcome of this job.
         SignatureError: *verify* refuses it.
     """
     name = JobObjects(job_id).outcome
-    return status_of(_read(Outcome, store, name, verify=verify, listed=outcome).record)
+    return _read(Outcome, store, name, verify=verify, listed=outcome).record
 
 
 def write_outcome(services: Services, outcome: Outcome) -> Outcome:

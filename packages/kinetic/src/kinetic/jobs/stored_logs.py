@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
@@ -20,6 +20,7 @@ from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,
     last_lines,
+    separator,
     tail_size,
     whole_lines,
     with_note,
@@ -48,8 +49,19 @@ def latest_lines(
     store: Store, record: JobRecord, verify: Verify, *, tail: int | None = None
 ) -> Iterator[LogLine]:
     """Iterate over the stored log of the job's latest attempt, or over its last *tail* lines."""
-    attempts = logged_attempts(store, record, verify)
-    yield from stored_lines(store, record.job_id, tail=tail, attempts=attempts, most=record.hosts)
+    known = known_attempts(store, record, verify)
+    logged = [number for number in stored_attempts(store, record.job_id) if number in known]
+    for attempt in logged[-1:]:
+        yield from stored_lines(store, record.job_id, attempt, tail=tail, most=record.hosts)
+
+
+def known_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int]:
+    """Return the attempts whose log can be shown, in order; after a clean-up, those that have a stored log.
+
+    Anybody who can write to a bucket may have added logs of others.
+    """
+    found = logged_attempts(store, record, verify)
+    return stored_attempts(store, record.job_id) if found is None else found
 
 
 def stored_attempts(store: Store, job_id: str) -> list[int]:
@@ -60,24 +72,18 @@ def stored_attempts(store: Store, job_id: str) -> list[int]:
 def stored_lines(
     store: Store,
     job_id: str,
+    attempt: int,
     *,
     tail: int | None = None,
-    attempts: Collection[int] | None = None,
     most: int = MOST_HOSTS,
     host: int | None = None,
 ) -> Iterator[LogLine]:
-    """Iterate over the stored log of the latest attempt, or over its last *tail* lines.
+    """Iterate over the stored log of *attempt*, or over its last *tail* lines.
 
-    Anybody who can write to a bucket may have added logs. Therefore only logs of *attempts*, the attempts
-    that the job made, if they are known, and of the first *most* hosts are read. *host* selects one of them.
+    Anybody who can write to a bucket may have added logs of hosts: only the first *most* are read. *host* selects
+    one of them.
     """
     names = JobObjects(job_id)
-    logged = stored_attempts(store, job_id)
-    if attempts is not None:
-        logged = [number for number in logged if number in attempts]
-    if not logged:
-        return
-    attempt = max(logged)
     found_hosts = _numbers(store, f"{names.logs}{attempt}/", "host-")
     hosts = sorted(each for each in found_hosts if each < most and host in (None, each))
     hosts = hosts[:MOST_HOSTS]
@@ -211,25 +217,18 @@ def follow_stored(
     """
     attempt = max(logged_attempts(store, record, verify) or (), default=1)
     share = None if tail is None else -(-tail // record.hosts)
+    newer: int | None = None
+
+    def over() -> bool:
+        # In this order: another attempt may begin and end between the checks.
+        nonlocal newer
+        job_ended = ended()
+        newer = _next_attempt(store, record, verify, attempt)
+        return job_ended or newer is not None
+
     while True:
         hosts = [_Host(store, record.job_id, attempt, host, share) for host in range(record.hosts)]
-        while True:
-            # Check before reading, so that everything that was written before the end is read. Keep this
-            # order of the checks: another attempt may begin and end between them.
-            over = ended()
-            newer = _next_attempt(store, record, verify, attempt)
-            over = over or newer is not None
-            quiet = True
-            for host in hosts:
-                for line in host.read():
-                    quiet = False
-                    yield line
-            if over:
-                break
-            if quiet:
-                pause()
-        for host in hosts:
-            yield from host.close()
+        yield from _follow(hosts, over, pause)
         if newer is None:
             return
         yield attempt_separator(store, record, verify, attempt, newer)
@@ -246,19 +245,25 @@ def follow_stored_host(
     pause: Callable[[], object],
 ) -> Iterator[LogLine]:
     """Iterate over the stored log of one host of one attempt, until it has *ended* and everything was read."""
-    reader = _Host(store, job_id, attempt, host, None)
-    while True:
-        # Checked before reading, so that everything that was written before is read.
+    return _follow([_Host(store, job_id, attempt, host, None)], ended, pause)
+
+
+def _follow(
+    hosts: Sequence[_Host], ended: Callable[[], bool], pause: Callable[[], object]
+) -> Iterator[LogLine]:
+    over = False
+    while not over:
+        # Checked before reading, so that everything that was written before the end is read.
         over = ended()
         quiet = True
-        for line in reader.read():
-            quiet = False
-            yield line
-        if over:
-            yield from reader.close()
-            return
-        if quiet:
+        for host in hosts:
+            for line in host.read():
+                quiet = False
+                yield line
+        if quiet and not over:
             pause()
+    for host in hosts:
+        yield from host.close()
 
 
 class _Host:
@@ -321,6 +326,4 @@ def attempt_separator(
 ) -> LogLine:
     """Return the line between the logs of two attempts, with the reason why the first one ended."""
     ends = attempts_of(store, record, verify).ends.get(attempt)
-    message = deciding(ends).message.rstrip(".") if ends else ""
-    why = f": {message}" if message else ""
-    return LogLine(f"[kinetic] Attempt {attempt} ended{why}. Attempt {newer} begins.", 0, newer)
+    return separator(attempt, newer, deciding(ends).message if ends else "")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kinetic.backends.backend import Environment, Launch
 from kinetic.errors import JobNotFoundError, KineticError, SubmitError
 from kinetic.jobs.handle import JobHandle, handle_of
-from kinetic.jobs.missing_modules import Project
+from kinetic.jobs.missing_files import Project
 from kinetic.jobs.record import record_of
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.names import job_id_of, k8s_name_of
@@ -218,7 +218,8 @@ def _start(
                 signing_key=None if services.key_signer is None else services.key_signer.key,
             )
             handle = handle_of(record, services)
-            handle._session.project = Project(call.plan.root)
+            left_out = call.snapshot.left_out if call.snapshot else ()
+            handle._session.project = Project(call.plan.root, call.plan.cwd, left_out)
             limited.backend.start(launch)
             # Check after the start, because clean-up removes the record before it looks for a resource.
             # If the job was cancelled instead, its runner finds the outcome and does not call the function.

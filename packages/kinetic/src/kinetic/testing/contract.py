@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from kinetic.backends.backend import Forward
 from kinetic.errors import (
+    InvalidRequestError,
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
@@ -279,6 +280,16 @@ class BackendAttempts(WithClient):
             assert "attempt 1 failed" in attempt_lines[1]
             assert attempt_lines[3].endswith("Attempt 3 begins.")
             assert "attempt 3 at work" in job.tail(1)
+            assert f"kinetic jobs logs {job.job_id} --attempt all" in _log(job)[0]
+            for handle in (job, client.attach(job.job_id)):
+                assert "attempt 2 at work" in str(handle.logs(attempt=2))
+                every = str(handle.logs(attempt="all")).splitlines()
+                assert [line for line in every if line in attempt_lines] == attempt_lines
+            assert "has logs of: 1, 2, 3, all." in str(
+                _raised(lambda: job.logs(attempt=4), InvalidRequestError)
+            )
+            job.cleanup()
+            assert "attempt 1 at work" in str(job.logs(attempt=1))
 
     def test_the_last_failure_is_the_jobs(self, tmp_path: Path) -> None:
         with self.at_work(tmp_path) as client:

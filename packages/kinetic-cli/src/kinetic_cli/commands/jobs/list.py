@@ -59,7 +59,7 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
             (
                 (
                     job["job_id"],
-                    job["status"],
+                    "CANCELLED" if job["cancelled"] else job["status"],
                     age_text(job["age_seconds"]),
                     job["function"],
                     job["accelerator"],
@@ -74,6 +74,7 @@ def _facts(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[s
     return {
         "job_id": job.job_id,
         "status": _text(app, job, status),
+        "cancelled": job._session.cancelled,
         "age_seconds": age_of(job.created_at, app.clock()),
         "created_at": job.created_at,
         "function": job.func_name,

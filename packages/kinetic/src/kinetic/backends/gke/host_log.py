@@ -105,8 +105,8 @@ class LogSources:
         return stored_lines(
             self.store,
             self.record.job_id,
+            attempt,
             tail=tail,
-            attempts=[attempt],
             most=self.record.hosts,
             host=host,
         )

@@ -12,13 +12,12 @@ from typing import Final, Generic, Self, TypeVar
 
 from kinetic.backends.backend import LogLine, never
 from kinetic.backends.gke.host_log import Began, HostLog, LogSources
-from kinetic.jobs.attempts import logged_attempts
 from kinetic.jobs.log_lines import interleaved, last_lines
 from kinetic.jobs.outages import Outages, log_outages, patiently
 from kinetic.jobs.stored_logs import (
     attempt_separator,
+    known_attempts,
     latest_lines,
-    stored_attempts,
     stored_lines,
 )
 from kinetic_k8s.cluster.watch import Watch
@@ -156,10 +155,8 @@ def _until(sources: LogSources, before: int, decided: int | None) -> Iterator[Lo
     """
     if decided is not None and decided <= before:
         return
-    logged = logged_attempts(*sources.stored_job)
-    if logged is None:
-        logged = stored_attempts(sources.store, sources.record.job_id)
-    later = [n for n in logged if n > before and (decided is None or n <= decided)]
+    known = known_attempts(*sources.stored_job)
+    later = [n for n in known if n > before and (decided is None or n <= decided)]
     yield from _missed(sources, before, later)
 
 
@@ -167,7 +164,7 @@ def _missed(sources: LogSources, before: int, attempts: Iterable[int]) -> Iterat
     job, record = sources.stored_job, sources.record
     for missed in attempts:
         yield attempt_separator(*job, before, missed)
-        yield from stored_lines(sources.store, record.job_id, attempts=[missed], most=record.hosts)
+        yield from stored_lines(sources.store, record.job_id, missed, most=record.hosts)
         before = missed
 
 

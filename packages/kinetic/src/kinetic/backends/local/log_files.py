@@ -15,6 +15,7 @@ from kinetic.jobs.log_lines import (
     LineSplitter,
     interleaved,
     last_lines,
+    separator,
     tail_size,
     whole_lines,
     with_note,
@@ -132,7 +133,10 @@ def follow_lines(
         yield from (LogLine(text, host, attempt) for host, texts in rest for text in texts)
         if not newer:
             return
-        yield LogLine(_separator(folder, attempt), 0, attempt + 1)
+        state = read_state(folder.state)
+        known = state["attempts"] if state else ()
+        why = next((ended["message"] for ended in known if ended["number"] == attempt), "")
+        yield separator(attempt, attempt + 1, why)
         attempt, share = attempt + 1, None
 
 
@@ -162,14 +166,3 @@ def _follow_attempt(
             return newer
         else:
             pause(poll_interval(time.monotonic() - quiet_since))
-
-
-def _separator(folder: JobFolder, attempt: int) -> str:
-    state = read_state(folder.state)
-    messages = (
-        [ended["message"] for ended in state["attempts"] if ended["number"] == attempt]
-        if state
-        else []
-    )
-    why = f": {messages[0].rstrip('.')}" if messages and messages[0] else ""
-    return f"[kinetic] Attempt {attempt} ended{why}. Attempt {attempt + 1} begins."

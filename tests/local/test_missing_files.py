@@ -1,4 +1,4 @@
-"""Modules that a job did not find: the note on its exception names the place and the way to ship them."""
+"""Modules and files that a job did not find: the note names the place, or the rule, and the way to ship them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kinetic.jobs.missing_modules import Project, note_on
+from kinetic.jobs.missing_files import Project, note_on
 from kinetic_payload.errors import KineticError
+from kinetic_payload.project.snapshot import take_snapshot
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def note(name: str, project: Project | None) -> str | None:
         (
             "pack.secret_module",
             [
-                "left out of the snapshot",
+                "leaves out 'pack/secret_module.py' (.gitignore:1: secret_module.py)",
                 "!/pack/secret_module.py into {above}/project/.kineticignore",
             ],
         ),
@@ -62,7 +63,7 @@ def note(name: str, project: Project | None) -> str | None:
 def test_a_note_names_the_place_of_the_module_and_how_to_ship_it(
     root: Path, name: str, parts: list[str]
 ) -> None:
-    found = note(name, Project(root))
+    found = note(name, Project(root, left_out=take_snapshot(root).left_out))
 
     assert found is not None
     for part in parts:
@@ -114,3 +115,44 @@ def test_a_job_without_a_module_fails_with_the_note_and_its_advice_ships_the_mod
     attach = "import kinetic; [job] = kinetic.list_jobs(); job.result()"
     elsewhere = project.run("-c", attach, PYTHONPATH=shared)
     assert f"'helper' lies at {shared}/helper.py on this machine. To ship it" in elsewhere.stderr
+
+
+def test_a_file_that_the_snapshot_left_out_is_named_with_its_rule_and_the_advice_ships_it(
+    project: Any,
+) -> None:
+    project.write(".gitignore", "outputs/\n*.csv\n")
+    project.write("tables/day.csv", "1,2")
+    project.write("outputs/earlier/model", "old")
+    project.write("run/here", "")
+    project.write(
+        "main.py",
+        """
+        import os, pathlib, kinetic
+
+        @kinetic.run(accelerator="cpu")
+        def read():
+            return pathlib.Path("../tables/day.csv").read_text()
+
+        @kinetic.run(accelerator="cpu")
+        def write():
+            (pathlib.Path(__file__).parent / "outputs/model").write_text("new")
+
+        os.chdir("run")
+        for function in (read, write):
+            try:
+                print(function())
+            except FileNotFoundError as error:
+                print(error.__notes__[-1])
+        """,
+    )
+
+    printed = project.output("main.py").splitlines()
+
+    read, write = (line for line in printed if line.startswith("The snapshot of the project"))
+    assert "leaves out 'tables/day.csv' (.gitignore:2: *.csv)." in read
+    assert "leaves out 'outputs' (.gitignore:1: outputs/)." in write
+    assert "To write there, create the folder in the function." in write
+    advice = re.search(r"write the line (\S+) into \S+/.kineticignore", read)
+    assert advice
+    project.write(".kineticignore", advice[1])
+    assert "1,2" in project.output("main.py").splitlines()

@@ -1,10 +1,10 @@
-"""Modules that a job did not find: where they are on this machine, and how to ship them."""
+"""Files that a job did not find, those of modules included: where they are, and how to ship them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,9 +12,15 @@ from typing import Final, NamedTuple
 
 from kinetic.settings.settings import user_home
 from kinetic_payload.errors import KineticError
+from kinetic_payload.project.ignore import OWN_FILE, ignore_line
+from kinetic_payload.project.tree import EXCLUDED, LeftOut
 
 _LONGEST_CHAIN: Final = 20
 _MISSING: Final = re.compile(r"No module named '([\w.]+)'")
+_IN_PROJECT: Final = re.compile(r"/.*?/(?:host-[0-9]+|kinetic/workspace)/project/(.+)")
+"""A file of the project in the workspace of a local job, or of a pod."""
+_LINE: Final = re.compile(r"(?:default|.+:[0-9]+): (?!a virtual environment)")
+"""The rule of a path that was left out, if it is one that `.kineticignore` can revoke."""
 
 
 class Project(NamedTuple):
@@ -22,29 +28,56 @@ class Project(NamedTuple):
 
     root: Path | None
     """None if no files were shipped."""
+    cwd: str = ""
+    """The working directory relative to the root."""
+    left_out: Sequence[LeftOut] = ()
+
+    def note_on(self, path: str) -> str | None:
+        """Return why *path*, relative to the root, was left out of the snapshot, and what to do; else None."""
+        for left_out, rule in self.left_out:
+            if self.root is not None and f"{path}/".startswith(f"{left_out}/"):
+                if rule == EXCLUDED:
+                    return f"{left_out!r} is Data of the call: use the path that the function gets."
+                text = f"The snapshot of the project leaves out {left_out!r} ({rule})."
+                if not _LINE.match(rule):
+                    return text
+                line = f"!{ignore_line(left_out, is_folder=False)}"
+                return f"{text} To ship it, write the line {line} into {self.root / OWN_FILE}."
+        return None
 
 
 def note_on(error: BaseException, project: Project | None) -> str | None:
-    """Return a note on the module that was missing in the job according to *error*; None if none was.
+    """Return a note on the module or file that was missing in the job according to *error*; None if none was.
 
     *project* is None if another process submitted the job. Nothing is imported.
     """
-    for name in _missing_names(error):
-        place = _place_of(name)
-        if place is not None:
-            return _installed(name, place) or _outside(name, place, project)
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if cause is None:
+            break
+        if isinstance(cause, FileNotFoundError) and project is not None:
+            for path in _paths_in(cause, project.cwd):
+                if note := project.note_on(path):
+                    return f"{note} To write there, create the folder in the function."
+        names = _MISSING.findall(cause.message)[:1] if isinstance(cause, KineticError) else []
+        if isinstance(cause, ModuleNotFoundError) and isinstance(cause.name, str):
+            names = [cause.name]
+        for name in names:
+            if place := _place_of(name):
+                return _installed(name, place) or _outside(name, place, project)
+        cause = cause.__cause__ or cause.__context__
     return None
 
 
-def _missing_names(error: BaseException | None) -> Iterator[str]:
-    for _ in range(_LONGEST_CHAIN):
-        if error is None:
-            return
-        if isinstance(error, ModuleNotFoundError) and isinstance(error.name, str):
-            yield error.name
-        elif isinstance(error, KineticError):
-            yield from _MISSING.findall(error.message)[:1]
-        error = error.__cause__ or error.__context__
+def _paths_in(error: FileNotFoundError, cwd: str) -> Iterator[str]:
+    """Iterate over the paths of *error* that may be in the project, relative to its root."""
+    for name in (error.filename, error.filename2):
+        if isinstance(name, str | bytes | os.PathLike):
+            path = os.path.normpath(os.fsdecode(name))
+            if not path.startswith("/"):
+                yield os.path.normpath(f"./{cwd}/{path}")
+            elif found := _IN_PROJECT.fullmatch(path):
+                yield found[1]
 
 
 def _place_of(name: str) -> Path | None:
@@ -102,14 +135,8 @@ def _outside(name: str, place: Path, project: Project | None) -> str:
             f"{lies}, outside the project that was shipped, {project.root}. To ship it, "
             f"{', '.join(ways)}, or {install}."
         )
-    from kinetic_payload.project.snapshot import Membership
-
-    inside = place.relative_to(project.root).as_posix()
-    if place.is_file() and not Membership(project.root)(place):
-        return (
-            f"{lies}, in the project, and was left out of the snapshot. To ship it, write the line "
-            f"!/{inside} into {project.root / '.kineticignore'}."
-        )
+    if note := project.note_on(place.relative_to(project.root).as_posix()):
+        return f"{lies}. {note}"
     return (
         f"{lies}, in the project, in a folder that was not on sys.path when the job was submitted. "
         "Put the folder there, in PYTHONPATH for instance, and submit again."
