@@ -148,7 +148,7 @@ def by_us(world: World, case: Case, folder: Path) -> list[str] | str:
         found = read_dependencies(folder / "project" / case.source, environ=environ)
         version = VERSION.rpartition(".")[0] if case.minor else VERSION
         chosen = found.for_target(PLATFORM, version)
-        chosen.refuse_local()
+        chosen.refuse_unusable(VERSION)
         given = write_input(scratch, chosen)
         output = world.uv(environ).run(
             *COMPILE,

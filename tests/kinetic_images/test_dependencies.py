@@ -179,7 +179,7 @@ def test_the_project_itself_gives_way_to_its_dependencies(
     assert names(found) == expected
     assert found.local == ()
     assert ("is the project itself" in found.notes[-1]) is True
-    found.refuse_local()
+    found.refuse_unusable("3.11")
 
 
 def test_an_extra_of_the_project_within_its_extras_keeps_its_marker(tmp_path: Path) -> None:
@@ -225,11 +225,11 @@ def test_another_path_is_refused_by_file_and_line_if_its_marker_is_true(
 ) -> None:
     found = dependencies(tmp_path, f"six\n{line}\n")
     with pytest.raises(DependencyError) as caught:
-        found.refuse_local()
+        found.refuse_unusable("3.11")
     assert f"{tmp_path}/requirements.txt:2: {line!r}" in caught.value.message
     assert caught.value.hint is not None
     found = dependencies(tmp_path, "./win.whl ; sys_platform == 'win32'\n")
-    found.for_target(LINUX, "3.11").refuse_local()
+    found.for_target(LINUX, "3.11").refuse_unusable("3.11")
 
 
 # What uv gets, and what it prints

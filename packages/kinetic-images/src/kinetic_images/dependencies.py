@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.projects import (
@@ -65,6 +66,7 @@ class Dependencies:
     local: tuple[LocalRequirement, ...] = ()
     """Paths on this machine, other than the project itself."""
     requires_python: str | None = None
+    """The versions of Python that all projects among them support."""
     chosen: Chosen = field(default_factory=Chosen)
     """The optional dependencies among the requirements."""
     notes: tuple[str, ...] = ()
@@ -124,12 +126,27 @@ class Dependencies:
             local=tuple(line for line in self.local if marker_holds(line.marker, environment)),
         )
 
-    def refuse_local(self) -> None:
-        """Refuse paths on this machine, because they do not exist where the function runs.
+    def refuse_unusable(self, python: str) -> None:
+        """Refuse what cannot be used where the function runs, by *python*: its version, paths on this machine.
 
         Raises:
-            DependencyError: There is such a path; the message names its file and line.
+            DependencyError: The project requires another Python, or names such a path; the message has its place.
         """
+        try:
+            wanted = SpecifierSet(self.requires_python or "")
+        except InvalidSpecifier as error:
+            raise DependencyError(
+                f"requires-python of {self.source} cannot be read: {error}.",
+                hint='Write for instance: requires-python = ">=3.11"',
+            ) from None
+        marker = " and ".join(
+            f"python_full_version {each.operator} '{each.version}'" for each in wanted
+        )
+        if not marker_holds(marker or None, target_environment("", python)):
+            raise DependencyError(
+                f"{self.source} requires Python {self.requires_python}, and the job would run on Python {python}.",
+                hint="Submit with a Python that fits: the job gets the same one. Or change requires-python.",
+            )
         for path in self.local:
             raise DependencyError(
                 f"{self.shown(path.place)}: {path.text!r} is a path on this "
@@ -277,7 +294,7 @@ def read_dependencies(
         source_indexes=tuple(named.values()),
         local=declared.local,
         chosen=main.chosen if main else Chosen(),
-        requires_python=main.requires_python if main else None,
+        requires_python=",".join(filter(None, (part.requires_python for part in read))) or None,
         notes=(*declared.notes, *notes),
     )
     return _with_settings(found, find_settings(settings_folder(folder), environment))

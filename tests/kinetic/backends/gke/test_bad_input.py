@@ -219,6 +219,10 @@ def locked_by_uv(*later: str, settings: str = "") -> Callable[[World], object]:
     return arrange
 
 
+def another_python(world: World) -> None:
+    world.write(PYPROJECT, LOCKED.replace(">=3.11", "~=3.99"))
+
+
 def unknown_group(world: World) -> None:
     chosen = "[dependency-groups]\ndev = ['alpha']\n[tool.kinetic]\ngroups = ['nope']\n"
     world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", chosen)
@@ -297,6 +301,7 @@ CASES = (
     Case("a stale lock", locked_by_uv("keras"), DependencyError, r"uv\.lock: the lock is stale: it does not fit .*pyproject\.toml", "uv lock"),
     Case("a lock for another system", locked_by_uv(settings="environments = [\"sys_platform == 'darwin'\"]"), DependencyError, r"uv\.lock: the lock does not apply to Python 3\.\d+ on x86_64-manylinux.* environments are: sys_platform == 'darwin'\.", "uv lock"),
     Case("a lock for another Python", locked_by_uv(settings="environments = [\"python_version >= '3.99'\"]"), DependencyError, r"uv\.lock: the lock does not apply to Python 3\."),
+    Case("another Python", another_python, DependencyError, r"pyproject\.toml requires Python ~=3\.99, and the job would run on Python 3\.1\d\.", "requires-python"),
     Case("an unknown group", unknown_group, (DependencyError, InstallError), r"pyproject\.toml:\d+: .*nope"),
     Case("an unknown builder", setting("KINETIC_IMAGE_BUILDER", "layer"), ConfigurationError, "KINETIC_IMAGE_BUILDER names the image builder 'layer'", "layers"),
     Case("a builder without a project", setting("KINETIC_IMAGE_BUILDER", "cloud_build"), ConfigurationError, "the project and the region", "KINETIC_PROJECT"),

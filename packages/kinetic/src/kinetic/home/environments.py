@@ -15,7 +15,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -113,7 +113,7 @@ def ensure_environment(
         if again is None:
             raise failure
         lock, environment = again, place.ensure(again)
-    notes = (*request.dependencies.notes, *_python_note(request.dependencies), *lock.notes)
+    notes = (*request.dependencies.notes, *lock.notes)
     for note in notes if report else ():
         warn_once(report_any, note)
     return replace(environment, notes=notes)
@@ -194,7 +194,7 @@ def _lock_request(
     # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
     platform = f"{sys.platform}-{os.uname().machine}"
     dependencies = find_dependencies(root, environ=environ).for_target(platform, _PYTHON)
-    dependencies.refuse_local()
+    dependencies.refuse_unusable(_PYTHON)
     wheels = own_wheels_of(dependencies, home)
     asked = {requirement.name for requirement in dependencies.requirements}
     return LockRequest(
@@ -227,18 +227,6 @@ def _resolved_again(
     report(replaceable(gone, request.dependencies, request.locked))
     again = resolve(instead_of=lock.packages)
     return None if same_files(again.packages, lock.packages) else again
-
-
-def _python_note(dependencies: Dependencies) -> Iterator[str]:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    wanted = dependencies.requires_python
-    try:
-        fits = wanted is None or SpecifierSet(wanted).contains(_PYTHON, prereleases=True)
-    except InvalidSpecifier:
-        return
-    if not fits:
-        yield f"{dependencies.source} requires Python {wanted}; the job runs on {_PYTHON}."
 
 
 def _ready(folder: Path) -> VirtualEnvironment | None:
