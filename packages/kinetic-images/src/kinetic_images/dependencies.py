@@ -149,11 +149,14 @@ class Dependencies:
             )
         for path in self.local:
             raise DependencyError(
-                f"{self.shown(path.place)}: {path.text!r} is a path on this "
-                "machine, which does not exist where the function runs.",
-                hint="Move the code into the project (it travels with every call), give an address "
-                f"(NAME @ git+https://…), or put built wheels into a folder named by --find-links "
-                f"in {REQUIREMENTS}.",
+                f"{self.shown(path.place)}: {path.text!r} is a path on this machine ({path.path}), which does not exist "
+                "where the function runs.",
+                hint="Make it editable (-e, or editable = true in [tool.uv.sources]): then its code travels with the "
+                "project, in place of an installed copy."
+                if path.is_copy
+                else "Ship a folder that contains it, too: KINETIC_PACKAGE_ROOT=FOLDER. Or give an address (NAME @ "
+                "git+https://…), or put built wheels into a folder named by --find-links in "
+                f"{REQUIREMENTS}.",
             )
 
     @property
@@ -190,11 +193,15 @@ ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"
 
 
 def find_dependencies(
-    start: Path | None, *, home: Path | None = None, environ: Mapping[str, str] | None = None
+    start: Path | None,
+    *,
+    project: Path | None = None,
+    home: Path | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Dependencies:
-    """Find and read what the project around *start* (its root or entry file) depends on.
+    """Find and read what the code at *start*, a folder or file of a project, depends on.
 
-    If *start* is None, the code has no project: only uv's settings of the user and the machine are
+    *project* is the folder that is shipped (default: that of *start*). If *start* is None, the code has no project: only uv's settings of the user and the machine are
     read. *environ* holds the variables that files may name and that configure uv; None: the process's
     environment.
 
@@ -210,7 +217,7 @@ def find_dependencies(
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
         found = Dependencies(folder=folder, notes=(note,))
         return _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
-    return read_dependencies(source, project=folder, environ=environ)
+    return read_dependencies(source, project=project or folder, environ=environ)
 
 
 def _user_home() -> Path:
@@ -242,7 +249,7 @@ def find_source(folder: Path, *, home: Path) -> Path | None:
 def read_dependencies(
     source: Path, *, project: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> Dependencies:
-    """Read the requirements file or `pyproject.toml` *source*; *project* is the project's root.
+    """Read the requirements file or `pyproject.toml` *source*; *project* is the folder that is shipped.
 
     *environ* is the same as in `find_dependencies`.
 
@@ -251,7 +258,6 @@ def read_dependencies(
     """
     source = source.absolute()
     folder = source.parent
-    roots = {folder.resolve(), (project or folder).resolve()}
     environment = inherited(environ)
     variables = {"PROJECT_ROOT": str(folder), **environment}
     read: list[Pyproject] = []
@@ -269,7 +275,7 @@ def read_dependencies(
                 f"{source.name} was read; the dependencies in {PYPROJECT} beside it were ignored."
             )
             declared = replace(declared, notes=(*declared.notes, note))
-    declared, inner = without_project(declared, folder, roots, variables)
+    declared, inner = without_project(declared, folder, project or folder, variables)
     read += inner
     own = tuple(line for line in declared.requirements if line.name in OWN_NAMES)
     notes = [
@@ -294,7 +300,10 @@ def read_dependencies(
         source_indexes=tuple(named.values()),
         local=declared.local,
         chosen=main.chosen if main else Chosen(),
-        requires_python=",".join(filter(None, (part.requires_python for part in read))) or None,
+        requires_python=",".join(
+            {part.requires_python: None for part in read if part.requires_python}
+        )
+        or None,
         notes=(*declared.notes, *notes),
     )
     return _with_settings(found, find_settings(settings_folder(folder), environment))

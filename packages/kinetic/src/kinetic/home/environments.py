@@ -72,17 +72,19 @@ class VirtualEnvironment:
 
 
 def ensure_environment(
-    root: Path | None,
+    start: Path | None,
     *,
     home: Path,
+    project: Path | None = None,
     report: Report | None = None,
     environ: Mapping[str, str] | None = None,
     bucket: bool = False,
     refresh: bool = False,
     checked: Callable[[], None] = lambda: None,
 ) -> VirtualEnvironment:
-    """Return the environment for the project at *root*, and make it first if it does not exist.
+    """Return the environment for the code at *start*, and make it first if it does not exist.
 
+    *project* is the folder that is shipped (default: *start*).
     It is for the interpreter of this process. Any number of processes and threads may call this for the
     same project: one resolves the dependencies and makes the environment, the others wait. *environ* is the
     environment of uv (default: that of the process). *report* is called with progress messages, and with
@@ -95,7 +97,7 @@ def ensure_environment(
         UvNotFoundError: There is no uv.
     """
     report_any = report or (lambda _: None)
-    request = _lock_request(root, home, bucket=bucket, environ=environ)
+    request = _lock_request(start, project, home, bucket=bucket, environ=environ)
     resolve = partial(ensure_lock, request, home=home, environ=environ, report=report_any)
     lock = resolve(refresh=refresh)
     checked()
@@ -185,7 +187,8 @@ def _last_used(folder: Path) -> float:
 
 
 def _lock_request(
-    root: Path | None,
+    start: Path | None,
+    project: Path | None,
     home: Path,
     *,
     bucket: bool,
@@ -193,7 +196,8 @@ def _lock_request(
 ) -> LockRequest:
     # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
     platform = f"{sys.platform}-{os.uname().machine}"
-    dependencies = find_dependencies(root, environ=environ).for_target(platform, _PYTHON)
+    found = find_dependencies(start, project=project, environ=environ)
+    dependencies = found.for_target(platform, _PYTHON)
     dependencies.refuse_unusable(_PYTHON)
     wheels = own_wheels_of(dependencies, home)
     asked = {requirement.name for requirement in dependencies.requirements}
