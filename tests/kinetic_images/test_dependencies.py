@@ -79,6 +79,33 @@ def test_a_project_without_declarations_has_a_note(tmp_path: Path) -> None:
     assert found.digest(LINUX, "3.11") == Dependencies().digest(LINUX, "3.11")
 
 
+POETRY = PROJECT + "[tool.poetry]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "command"),
+    [
+        ("poetry.lock", {"pyproject": POETRY}, "poetry export"),
+        ("pdm.lock", {"pyproject": PROJECT}, "pdm export --prod"),
+        ("Pipfile.lock", {}, "pipenv requirements"),
+        ("pixi.lock", {"pyproject": PROJECT}, "pixi run uv pip list"),
+        ("environment.yml", {}, "uv pip list"),
+        ("setup.py", {"pyproject": "[build-system]\n"}, "uv pip compile setup.py"),
+        ("setup.cfg", {}, "uv pip compile setup.cfg"),
+    ],
+)
+def test_a_file_of_another_tool_is_noted_with_the_command_that_makes_it_usable(
+    tmp_path: Path, name: str, beside: dict[str, str], command: str
+) -> None:
+    root = project(tmp_path / "p", **beside)
+    (root / ".git").mkdir()
+    (root / name).write_text("install_requires =\n  six")
+    note = find_dependencies(root, home=tmp_path, environ={}).notes[-1]
+    assert note.startswith(f"{root / name} is not read. To use its packages, run there: {command} ")
+    project(root, requirements="six")
+    assert find_dependencies(root, home=tmp_path, environ={}).notes == ()
+
+
 # The digest
 
 

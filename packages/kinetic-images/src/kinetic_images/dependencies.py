@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -39,6 +39,17 @@ REQUIREMENTS: Final = "requirements.txt"
 OWN_NAMES: Final = frozenset(str(canonicalize_name(name)) for name in DISTRIBUTIONS.values())
 """The normalised names of Kinetic's own distributions; on an index they may belong to other projects."""
 
+_LIST: Final = f"uv pip list --format freeze --exclude-editable > {REQUIREMENTS}"
+_UNREAD: Final = {
+    "poetry.lock": f"poetry export -o {REQUIREMENTS} (a command of poetry-plugin-export)",
+    "pdm.lock": f"pdm export --prod -o {REQUIREMENTS}",
+    "Pipfile.lock": f"pipenv requirements > {REQUIREMENTS}",
+    "pixi.lock": f"pixi run {_LIST}",
+    "environment.yml": f"{_LIST} (with the environment activated)",
+    "setup.py": f"uv pip compile setup.py -o {REQUIREMENTS}",
+    "setup.cfg": f"uv pip compile setup.cfg -o {REQUIREMENTS}",
+}
+"""Files that other tools read → the command that makes their packages usable."""
 _VCS: Final = (".git", ".hg", ".svn", ".jj")
 _FORMAT: Final = 3
 
@@ -201,9 +212,9 @@ def find_dependencies(
 ) -> Dependencies:
     """Find and read what the code at *start*, a folder or file of a project, depends on.
 
-    *project* is the folder that is shipped (default: that of *start*). If *start* is None, the code has no project: only uv's settings of the user and the machine are
-    read. *environ* holds the variables that files may name and that configure uv; None: the process's
-    environment.
+    *project* is the folder that is shipped (default: that of *start*). If *start* is None, the code has no
+    project: only uv's settings of the user and the machine are read. *environ* holds the variables that files
+    may name and that configure uv; None: the process's environment.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -212,12 +223,15 @@ def find_dependencies(
         found = Dependencies(notes=(NO_PROJECT,))
         return _with_settings(found, find_settings(None, inherited(environ)))
     folder = start.absolute() if start.is_dir() else start.absolute().parent
-    source = find_source(folder, home=home or _user_home())
+    home = home or _user_home()
+    source = find_source(folder, home=home)
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
         found = Dependencies(folder=folder, notes=(note,))
-        return _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
-    return read_dependencies(source, project=project or folder, environ=environ)
+        found = _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
+    else:
+        found = read_dependencies(source, project=project or folder, environ=environ)
+    return replace(found, notes=(*found.notes, *_passed_over(folder, source, home)))
 
 
 def _user_home() -> Path:
@@ -234,16 +248,37 @@ def find_source(folder: Path, *, home: Path) -> Path | None:
     root of a version-controlled tree, and before the home folder and `/`, whose files do not belong to
     a project.
     """
-    for place in (folder, *folder.parents):
-        if place != folder and place in (home, Path(place.anchor)):
-            return None
+    for place in _searched(folder, home):
         if (place / REQUIREMENTS).is_file():
             return place / REQUIREMENTS
         if (place / PYPROJECT).is_file() and read_pyproject(place / PYPROJECT).declares:
             return place / PYPROJECT
-        if any((place / mark).exists() for mark in _VCS):
-            return None
     return None
+
+
+def _searched(folder: Path, home: Path) -> Iterator[Path]:
+    """Return the folders that may have files of the project, the nearest first."""
+    for place in (folder, *folder.parents):
+        if place != folder and place in (home, Path(place.anchor)):
+            return
+        yield place
+        if any((place / mark).exists() for mark in _VCS):
+            return
+
+
+def _passed_over(folder: Path, source: Path | None, home: Path) -> Iterator[str]:
+    """Return notes on files that name dependencies and are not read, in the folders up to that of *source*."""
+    for place in _searched(folder, home):
+        if source == place / REQUIREMENTS:  # What these commands write.
+            return
+        is_last = source == place / PYPROJECT
+        for path in (place / name for name in _UNREAD):
+            if path.is_file() and (
+                path.stem != "setup" or (not is_last and b"install_requires" in path.read_bytes())
+            ):
+                yield f"{path} is not read. To use its packages, run there: {_UNREAD[path.name]}"
+        if is_last:
+            return
 
 
 def read_dependencies(

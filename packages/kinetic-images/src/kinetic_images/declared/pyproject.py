@@ -383,9 +383,7 @@ def _notes(
         )
     poetry = table(tools.get("poetry"))
     if {"dependencies", "group", "dev-dependencies"} & poetry.keys():
-        advice = (
-            "" if "dependencies" in project else f"; {_EXPORT}: poetry export -o requirements.txt"
-        )
+        advice = "" if "dependencies" in project else f"; {_EXPORT}"
         notes.append(
             f"{lines.key('poetry')}: dependencies in the tables of Poetry were ignored; "
             f"only those in [project] were read{advice}."
