@@ -71,3 +71,47 @@ def test_jobs_share_one_environment_that_holds_only_what_the_project_requires(
         assert (one["stranger"], one["refused"], one["more"]) == ("1.0", True, [])
         # The distribution's package of that name is not ours.
         assert "/light/kinetic/__init__.py" in one["kinetic"]
+
+
+MEMBER = """
+import kinetic
+import first
+
+@kinetic.run(accelerator="cpu", container_image="bundled")
+def work():
+    import needed
+    return first.second.__file__
+
+if __name__ == "__main__":
+    print(work())
+"""
+
+
+def test_members_of_a_workspace_stand_for_their_dependencies_and_travel(project: Any) -> None:
+    (project.root / "wheels").mkdir()
+    write_wheel(project.root / "wheels", "needed", "1.0", {"needed.py": ""})
+    project.write(
+        "pyproject.toml",
+        "[tool.uv]\nno-index = true\nfind-links = ['wheels']\n[tool.uv.workspace]\nmembers = ['libs/*']\n",
+    )
+    head = '[project]\nname = "{}"\nversion = "1"\ndependencies = ["{}"]\n'
+    workspace = "[tool.uv.sources]\nsecond = {workspace = true}\n"
+    project.write("libs/first/pyproject.toml", head.format("first", "second") + workspace)
+    project.write("libs/second/pyproject.toml", head.format("second", "needed"))
+    project.write("libs/first/src/first.py", "import second")
+    project.write("libs/second/src/second.py", "")
+    # As an editable installation has them.
+    paths = ":".join(str(project.root / f"libs/{name}/src") for name in ("first", "second"))
+    for name in ("main.py", "libs/first/main.py"):
+        project.write(name, MEMBER)
+
+    refused = project.run("libs/first/main.py", PYTHONPATH=paths)
+    done = [
+        project.run("main.py", PYTHONPATH=paths),
+        project.run("libs/first/main.py", PYTHONPATH=paths, KINETIC_PACKAGE_ROOT=str(project.root)),
+    ]
+
+    assert f"'second' is a path on this machine ({project.root}/libs/second)" in refused.stderr
+    assert "KINETIC_PACKAGE_ROOT" in refused.stderr
+    for one in done:
+        assert one.stdout.strip().endswith("project/libs/second/src/second.py"), one.stderr

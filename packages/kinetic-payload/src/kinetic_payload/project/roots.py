@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -53,6 +53,8 @@ class ProjectPlan:
     main: str | None
     """The script of `__main__` relative to the root, if it is shipped."""
     kind: Kind
+    base: Path | None = field(default=None, compare=False)
+    """The folder with the outermost package of the function, or the root if that is not above it."""
 
 
 def entry_of(function: Any) -> Entry:
@@ -190,6 +192,7 @@ def plan_project(
         cwd=shipped(_inside(cwd, root) or ""),
         main=main_path if main_path is None else shipped(main_path),
         kind=entry.kind,
+        base=base if base.is_relative_to(root) else root,
     )
 
 

@@ -163,7 +163,8 @@ class LocalBackend:
         from kinetic.home.environments import ensure_environment
 
         found = ensure_environment(
-            project.plan.root,
+            project.plan.base,
+            project=project.plan.root,
             home=home,
             report=project.notices.phase,
             bucket=self._in_bucket or project.reads_buckets.result(),

@@ -198,7 +198,8 @@ class ClusterImages:
         from kinetic_payload.project.snapshot import file_that_imports
 
         settings, builders = request.settings, self.builders
-        dependencies = find_dependencies(packaging.plan.root, environ=builders.environment)
+        plan = packaging.plan
+        dependencies = find_dependencies(plan.base, project=plan.root, environ=builders.environment)
         wheels = own_wheels_of(dependencies, builders.home)
         additions = [BUCKET_REQUIREMENT]
         # Users often forget to require it.
