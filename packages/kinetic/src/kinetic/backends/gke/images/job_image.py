@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_images.ensure import ImageRequest, ImageServices
-    from kinetic_images.lock.jax import Category
-    from kinetic_images.targets import Machine
+    from kinetic_images.targets import Category, Machine
     from kinetic_payload.stores.store import Store
 
 BUNDLED: Final = "bundled"
