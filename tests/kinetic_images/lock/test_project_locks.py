@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from locked_project import Project
 
+from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError
-from kinetic_images.targets import Target
+from kinetic_images.targets import Category, Target
 from kinetic_images.uv import find_uv
 
 HERE = Target(python="{}.{}".format(*sys.version_info))
@@ -34,7 +36,7 @@ def uv(project: Project, *arguments: str) -> None:
     )
 
 
-def versions(project: Project, **more: tuple[str, ...]) -> dict[str, str]:
+def versions(project: Project, **more: Any) -> dict[str, str]:
     return {package.name: package.version for package in project.lock(HERE, **more).packages}
 
 
@@ -43,6 +45,24 @@ OPTIONAL = (
     '[dependency-groups]\ntrain = ["gamma"]\ndev = ["delta"]\n'
 )
 CHOSEN = '[tool.kinetic]\nextras = ["fast"]\ngroups = ["train"]\n'
+
+
+PER_ACCELERATOR = """\
+conflicts = [[{extra = "old"}, {extra = "new"}]]
+[project.optional-dependencies]
+old = ["alpha<2"]
+new = ["alpha>=2"]
+neither = ["beta"]
+[dependency-groups]
+train = ["gamma"]
+[tool.kinetic]
+extras = ["neither"]
+groups = ["train"]
+[tool.kinetic.gpu]
+extras = ["new"]
+[tool.kinetic.tpu]
+extras = ["old"]
+"""
 
 
 def test_uv_lock_keeps_its_versions_also_for_additions_of_kinetic(project: Project) -> None:
@@ -101,6 +121,29 @@ def test_extras_and_groups_that_the_project_requests_are_locked_too(project: Pro
     for name in names:
         project.wheel(name, "2.0")
     assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("category", "expected"),
+    [
+        ("tpu", {"alpha": "1.0", "gamma": "1.0"}),
+        ("gpu", {"alpha": "2.0", "gamma": "1.0"}),
+        ("cpu", {"beta": "1.0", "gamma": "1.0"}),
+    ],
+)
+def test_each_accelerator_has_lists_of_its_own_which_may_exclude_each_other(
+    project: Project, category: Category, expected: dict[str, str]
+) -> None:
+    for name, version in (("alpha", "1.0"), ("alpha", "2.0"), ("beta", "1.0"), ("gamma", "1.0")):
+        project.wheel(name, version)
+    declare(project)
+    source = project.root / "pyproject.toml"
+    with source.open("a") as file:
+        file.write(PER_ACCELERATOR)
+    uv(project, "lock")
+    found = read_dependencies(source, environ=project.environ, category=category)
+    assert versions(project, dependencies=found) == expected
+    assert not found.notes
 
 
 def test_a_file_with_another_hash_than_that_of_the_lock_is_refused(project: Project) -> None:

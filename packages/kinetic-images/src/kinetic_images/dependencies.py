@@ -30,7 +30,7 @@ from kinetic_images.declared.uv_settings import (
     public,
 )
 from kinetic_images.errors import DependencyError
-from kinetic_images.targets import target_environment
+from kinetic_images.targets import Category, target_environment
 from kinetic_images.uv import inherited
 from kinetic_payload.distributions import DISTRIBUTIONS
 
@@ -173,13 +173,17 @@ ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"
 
 
 def find_dependencies(
-    start: Path | None, *, home: Path | None = None, environ: Mapping[str, str] | None = None
+    start: Path | None,
+    *,
+    home: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    category: Category = "cpu",
 ) -> Dependencies:
     """Find and read what the project around *start* (its root or entry file) depends on.
 
     If *start* is None, the code has no project: only uv's settings of the user and the machine are
     read. *environ* holds the variables that files may name and that configure uv; None: the process's
-    environment.
+    environment. *category* is the kind of accelerator, for which a project may name dependencies of its own.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -193,7 +197,7 @@ def find_dependencies(
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
         found = Dependencies(folder=folder, notes=(note,))
         return _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
-    return read_dependencies(source, project=folder, environ=environ)
+    return read_dependencies(source, project=folder, environ=environ, category=category)
 
 
 def _user_home() -> Path:
@@ -223,11 +227,15 @@ def find_source(folder: Path, *, home: Path) -> Path | None:
 
 
 def read_dependencies(
-    source: Path, *, project: Path | None = None, environ: Mapping[str, str] | None = None
+    source: Path,
+    *,
+    project: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    category: Category = "cpu",
 ) -> Dependencies:
     """Read the requirements file or `pyproject.toml` *source*; *project* is the project's root.
 
-    *environ* is the same as in `find_dependencies`.
+    *environ* and *category* are the same as in `find_dependencies`.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -239,7 +247,7 @@ def read_dependencies(
     variables = {"PROJECT_ROOT": str(folder), **environment}
     read: list[Pyproject] = []
     if source.name == PYPROJECT:
-        pyproject = read_pyproject(source, environ=variables)
+        pyproject = read_pyproject(source, environ=variables, category=category)
         read.append(pyproject)
         declared = pyproject.declared
     else:
@@ -252,7 +260,7 @@ def read_dependencies(
                 f"{source.name} was read; the dependencies in {PYPROJECT} beside it were ignored."
             )
             declared = replace(declared, notes=(*declared.notes, note))
-    declared, inner = without_project(declared, folder, roots, variables)
+    declared, inner = without_project(declared, folder, roots, variables, category)
     read += inner
     own = tuple(line for line in declared.requirements if line.name in OWN_NAMES)
     notes = [

@@ -18,12 +18,17 @@ from kinetic_images.declared.requirement_files import RequirementSet
 from kinetic_images.declared.requirements import LocalRequirement, both
 from kinetic_images.declared.uv_files import PYPROJECT, text_of
 from kinetic_images.errors import DependencyError
+from kinetic_images.targets import Category
 
 _BUILD_FILES: Final = ("setup.py", "setup.cfg")
 
 
 def without_project(
-    declared: RequirementSet, folder: Path, roots: set[Path], environ: Mapping[str, str]
+    declared: RequirementSet,
+    folder: Path,
+    roots: set[Path],
+    environ: Mapping[str, str],
+    category: Category,
 ) -> tuple[RequirementSet, list[Pyproject]]:
     """Replace lines for the project itself (`-e .`), which is shipped as a snapshot, with its dependencies.
 
@@ -43,7 +48,9 @@ def without_project(
         path = target / PYPROJECT
         pyproject = None
         if folder / line.place.file != path:
-            pyproject = read_pyproject(path, line.extras, environ) if path.is_file() else None
+            pyproject = (
+                read_pyproject(path, line.extras, environ, category) if path.is_file() else None
+            )
             _refuse_unlisted(line, target, pyproject)
         action = "was left out"
         if pyproject is not None:
@@ -90,7 +97,10 @@ def _refuse_unlisted(line: LocalRequirement, target: Path, pyproject: Pyproject 
 
 
 def read_pyproject(
-    path: Path, extras: tuple[str, ...] = (), environ: Mapping[str, str] | None = None
+    path: Path,
+    extras: tuple[str, ...] = (),
+    environ: Mapping[str, str] | None = None,
+    category: Category = "cpu",
 ) -> Pyproject:
     """Read the `pyproject.toml` at *path*; if it is a member of a workspace, use the workspace's sources.
 
@@ -105,6 +115,7 @@ def read_pyproject(
         folder=str(path.parent.absolute()),
         workspace=found[1].sources if found else None,
         environ=environ,
+        category=category,
     )
 
 

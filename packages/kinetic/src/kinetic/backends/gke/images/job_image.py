@@ -196,7 +196,9 @@ class ClusterImages:
         from kinetic_payload.project.snapshot import file_that_imports
 
         settings, builders = request.settings, self.builders
-        dependencies = find_dependencies(packaging.plan.root, environ=builders.environment)
+        dependencies = find_dependencies(
+            packaging.plan.root, environ=builders.environment, category=category_of(request)
+        )
         wheels = own_wheels_of(dependencies, builders.home)
         additions = [BUCKET_REQUIREMENT]
         # Users often forget to require it.
