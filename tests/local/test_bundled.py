@@ -71,3 +71,33 @@ def test_jobs_share_one_environment_that_holds_only_what_the_project_requires(
         assert (one["stranger"], one["refused"], one["more"]) == ("1.0", True, [])
         # The distribution's package of that name is not ours.
         assert "/light/kinetic/__init__.py" in one["kinetic"]
+
+
+def test_a_script_with_metadata_gets_what_it_declares(project: Any) -> None:
+    wheels = project.root / "wheels"
+    wheels.mkdir()
+    write_wheel(wheels, "stranger", "1.0", {"stranger.py": "VERSION = 1"})
+    project.write(
+        "main.py",
+        """
+        # /// script
+        # dependencies = ["stranger"]
+        # [tool.uv]
+        # no-index = true
+        # find-links = ["wheels"]
+        # ///
+        import kinetic
+
+        @kinetic.run(accelerator="cpu", container_image="bundled")
+        def work(name):
+            return getattr(__import__(name), "VERSION")
+
+        print(work("stranger"), flush=True)
+        work("pytest")
+        """,
+    )
+
+    done = project.run("main.py")
+
+    assert done.stdout.startswith("1\n")
+    assert f"add it to the dependencies in {project.root.resolve()}/main.py" in done.stderr

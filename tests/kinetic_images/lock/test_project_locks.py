@@ -11,6 +11,7 @@ from locked_project import Project
 
 from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError
+from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.targets import Category, Target
 from kinetic_images.uv import find_uv
 
@@ -95,6 +96,23 @@ def test_a_stale_uv_lock_is_refused(project: Project, more: str, reason: str) ->
     assert reason in str(caught.value)
     assert "uv lock" in (caught.value.hint or "")
     assert not list(project.home.rglob("*.toml"))
+
+
+def test_the_lock_of_a_script_keeps_its_versions_until_it_is_stale(project: Project) -> None:
+    project.wheel("alpha", "1.0")
+    script = project.root / "train.py"
+    settings = f'# [tool.uv]\n# no-index = true\n# find-links = ["{project.packages}"]\n'
+    script.write_text(f'# /// script\n# dependencies = ["alpha"]\n{settings}# ///\n')
+    uv(project, "lock", "--script", "train.py")
+    project.wheel("alpha", "2.0")
+    found = read_dependencies(script, environ=project.environ)
+    project.require()
+    assert versions(project, dependencies=found, locked=find_lock(found)) == {"alpha": "1.0"}
+    script.write_text(script.read_text().replace("alpha", "alpha>1"))
+    found = read_dependencies(script, environ=project.environ)
+    with pytest.raises(DependencyError, match=r"train\.py\.lock: the lock is stale") as caught:
+        versions(project, dependencies=found, locked=find_lock(found))
+    assert caught.value.hint == "Update it with: uv lock --script train.py"
 
 
 def test_uv_lock_of_the_workspace_holds_for_a_member(project: Project) -> None:

@@ -138,6 +138,15 @@ def test_places_are_recognised_under_any_name(
     assert printed.splitlines() == ["home is home", r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')"]
 
 
+def test_a_script_is_named_only_for_the_functions_that_it_defines(tmp_path: Path) -> None:
+    plant(tmp_path, "p/a.py", "p/b.py")
+    first, second = tmp_path / "p/a.py", tmp_path / "p/b.py"
+
+    assert plan(script(first), cwd=tmp_path).script == first
+    assert plan(entry(second, "b", str(first)), cwd=tmp_path).script is None
+    assert plan(entry(first, "a", str(first), "module"), cwd=tmp_path).script is None
+
+
 @pytest.mark.parametrize("where", ["/", "home/me", "home"])
 def test_code_typed_in_the_home_directory_or_above_has_no_project(
     tmp_path: Path, where: str

@@ -21,6 +21,7 @@ from kinetic_images.declared.projects import (
 from kinetic_images.declared.pyproject import Chosen, Pyproject
 from kinetic_images.declared.requirement_files import Option, read_requirements
 from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
+from kinetic_images.declared.scripts import script_metadata
 from kinetic_images.declared.uv_files import PYPROJECT, find_settings
 from kinetic_images.declared.uv_settings import (
     Index,
@@ -48,6 +49,8 @@ class Dependencies:
 
     source: Path | None = None
     """The file that declares them; None if there is none."""
+    is_script: bool = False
+    """Whether this file is a script with metadata."""
     folder: Path | None = None
     """The folder for which uv finds its settings; None: only those of the user and the machine apply."""
     requirements: tuple[Requirement, ...] = ()
@@ -176,12 +179,13 @@ def find_dependencies(
     start: Path | None,
     *,
     home: Path | None = None,
+    script: Path | None = None,
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
 ) -> Dependencies:
     """Find and read what the project around *start* (its root or entry file) depends on.
 
-    If *start* is None, the code has no project: only uv's settings of the user and the machine are
+    If *script* has metadata of its own (PEP 723), that is read in place of the project. If *start* is None, the code has no project: only uv's settings of the user and the machine are
     read. *environ* holds the variables that files may name and that configure uv; None: the process's
     environment. *category* is the kind of accelerator, for which a project may name dependencies of its own.
 
@@ -192,7 +196,10 @@ def find_dependencies(
         found = Dependencies(notes=(NO_PROJECT,))
         return _with_settings(found, find_settings(None, inherited(environ)))
     folder = start.absolute() if start.is_dir() else start.absolute().parent
-    source = find_source(folder, home=home or _user_home())
+    if script is not None and script_metadata(script) is not None:
+        source: Path | None = script
+    else:
+        source = find_source(folder, home=home or _user_home())
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
         found = Dependencies(folder=folder, notes=(note,))
@@ -233,7 +240,7 @@ def read_dependencies(
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
 ) -> Dependencies:
-    """Read the requirements file or `pyproject.toml` *source*; *project* is the project's root.
+    """Read the requirements file, `pyproject.toml` or script *source*; *project* is the project's root.
 
     *environ* and *category* are the same as in `find_dependencies`.
 
@@ -246,10 +253,12 @@ def read_dependencies(
     environment = inherited(environ)
     variables = {"PROJECT_ROOT": str(folder), **environment}
     read: list[Pyproject] = []
-    if source.name == PYPROJECT:
-        pyproject = read_pyproject(source, environ=variables, category=category)
-        read.append(pyproject)
-        declared = pyproject.declared
+    main = None
+    is_script = source.name != PYPROJECT and script_metadata(source) is not None
+    if source.name == PYPROJECT or is_script:
+        main = read_pyproject(source, environ=variables, category=category)
+        read.append(main)
+        declared = main.declared
     else:
         declared = read_requirements(
             source.name, lambda name: (folder / name).read_bytes(), variables
@@ -274,10 +283,11 @@ def read_dependencies(
     named: dict[str, Mapping[str, Any]] = {}
     for index in chain.from_iterable(part.indexes for part in read):
         named.setdefault(index["name"], index)
-    main = read[0] if source.name == PYPROJECT else None
+    of_script = (source, main.settings) if main and main.settings else None
     found = Dependencies(
         source=source,
-        folder=folder,
+        is_script=is_script,
+        folder=None if of_script else folder,
         requirements=tuple(line for line in declared.requirements if line.name not in OWN_NAMES),
         own=own,
         constraints=declared.constraints,
@@ -288,7 +298,7 @@ def read_dependencies(
         requires_python=main.requires_python if main else None,
         notes=(*declared.notes, *notes),
     )
-    return _with_settings(found, find_settings(settings_folder(folder), environment))
+    return _with_settings(found, find_settings(settings_folder(folder), environment, of_script))
 
 
 def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:

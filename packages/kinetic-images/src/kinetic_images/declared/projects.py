@@ -16,6 +16,7 @@ from kinetic_images.declared.pyproject import (
 )
 from kinetic_images.declared.requirement_files import RequirementSet
 from kinetic_images.declared.requirements import LocalRequirement, both
+from kinetic_images.declared.scripts import script_metadata
 from kinetic_images.declared.uv_files import PYPROJECT, text_of
 from kinetic_images.errors import DependencyError
 from kinetic_images.targets import Category
@@ -102,20 +103,24 @@ def read_pyproject(
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
 ) -> Pyproject:
-    """Read the `pyproject.toml` at *path*; if it is a member of a workspace, use the workspace's sources.
+    """Read the `pyproject.toml` at *path*, or the metadata of a script.
+
+    For a member of a workspace, use the workspace's sources.
 
     Raises:
         DependencyError: This file, or that of the workspace, cannot be read or understood.
     """
-    found = _workspace(path.absolute().parent)
+    script = script_metadata(path) if path.name != PYPROJECT else None
+    found = _workspace(path.absolute().parent) if script is None else None
     return parse_pyproject(
-        text_of(path),
+        text_of(path) if script is None else script,
         path.name,
         extras=extras,
         folder=str(path.parent.absolute()),
         workspace=found[1].sources if found else None,
         environ=environ,
         category=category,
+        script=script is not None,
     )
 
 

@@ -57,6 +57,8 @@ class Pyproject:
     """The named indexes that the requirements' sources use."""
     chosen: Chosen = field(default_factory=lambda: Chosen())
     """What `[tool.kinetic]` requests besides the dependencies."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of uv in a script."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +80,20 @@ def parse_pyproject(
     workspace: Sources | None = None,
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
+    script: bool = False,
 ) -> Pyproject:
     """Read the dependencies in `[project]`, including the optional dependencies *extras*.
 
     Those that it requests for jobs on a *category* are included. `${NAME}` is replaced by the variable of *environ*. Relative addresses of indexes are relative to
     *folder*. For a member of a workspace, *workspace* contains the sources of the workspace's root; the
-    member's own sources take precedence.
+    member's own sources take precedence. The metadata of a *script* has the keys of `[project]` at its top.
 
     Raises:
         DependencyError: The file or one of its dependencies cannot be understood.
     """
     document = parsed_toml(text, file)
     lines = Lines(text, file)
-    project = table(document.get("project"))
+    project = document if script else table(document.get("project"))
     tools = table(document.get("tool"))
     uv = table(tools.get("uv"))
     requires = project.get("requires-python")
@@ -122,6 +125,7 @@ def parse_pyproject(
         and ("dependencies" in project or "poetry" not in tools),
         indexes=sources.indexes if any(line.source for line in declared.requirements) else (),
         chosen=chosen,
+        settings={key: uv[key] for key in uv if key != "sources"} if script else {},
     )
 
 
@@ -256,7 +260,7 @@ def _declared(
     environ: Mapping[str, str],
 ) -> RequirementSet:
     optional = _canonical(project.get("optional-dependencies"))
-    own_name = canonicalize_name(str(project.get("name", "")))
+    own_name = canonicalize_name(str(project["name"])) if "name" in project else None
     requirements: list[Requirement] = []
     local: list[LocalRequirement] = []
     taken = set[str]()

@@ -275,7 +275,7 @@ def _refuse_settings(dependencies: Dependencies, *, here: bool) -> None:
     for key in (*_OF_OTHER_INPUT, *(_OF_OTHER_PLACES if here else ())):
         if any(dependencies.settings.values(key)):
             raise DependencyError(
-                f"The setting {key} of [tool.uv.pip] for {dependencies.folder} is for another call of uv than that "
+                f"The setting {key} of [tool.uv.pip] for {dependencies.folder or dependencies.source} is for another call of uv than that "
                 "which chooses the packages of jobs.",
                 hint="Remove it, and give it to uv as an option where it is needed. Name extras in "
                 "requirements.txt (-e .[EXTRA]), or extras and groups in [tool.kinetic].",

@@ -53,6 +53,8 @@ class ProjectPlan:
     main: str | None
     """The script of `__main__` relative to the root, if it is shipped."""
     kind: Kind
+    script: Path | None = None
+    """The script that was started, if it defines the function."""
 
 
 def entry_of(function: Any) -> Entry:
@@ -190,6 +192,7 @@ def plan_project(
         cwd=shipped(_inside(cwd, root) or ""),
         main=main_path if main_path is None else shipped(main_path),
         kind=entry.kind,
+        script=entry.file if entry.kind == "script" and entry.file == entry.main else None,
     )
 
 

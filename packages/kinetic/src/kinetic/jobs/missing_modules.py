@@ -22,6 +22,10 @@ class Project(NamedTuple):
 
     root: Path | None
     """None if no files were shipped."""
+    script: Path | None = None
+    """The script that was started, if it defines the function."""
+    image: str | None = None
+    """The address of the image, if Kinetic did not choose its packages."""
 
 
 def note_on(error: BaseException, project: Project | None) -> str | None:
@@ -32,7 +36,7 @@ def note_on(error: BaseException, project: Project | None) -> str | None:
     for name in _missing_names(error):
         place = _place_of(name)
         if place is not None:
-            return _installed(name, place) or _outside(name, place, project)
+            return _installed(name, place, project) or _outside(name, place, project)
     return None
 
 
@@ -66,16 +70,23 @@ def _place_of(name: str) -> Path | None:
     return path if where and path.exists() else None
 
 
-def _installed(name: str, place: Path) -> str | None:
+def _installed(name: str, place: Path, project: Project | None) -> str | None:
     import sysconfig
     from importlib.metadata import packages_distributions, version
+
+    from kinetic_images.declared.scripts import script_metadata
 
     if any(part in ("site-packages", "dist-packages") for part in place.parts):
         found = packages_distributions().get(name.partition(".")[0], [])
         what = " and ".join(f"{package} {version(package)}" for package in found) or str(place)
+        advice = "add it to the project's requirements"
+        if project and project.image:
+            advice = f"install it in the image {project.image}, whatever the project requires"
+        elif project and project.script and script_metadata(project.script) is not None:
+            advice = f"add it to the dependencies in {project.script}"
         return (
             f"The module {name!r} is installed on this machine ({what}) and not in the job's "
-            "environment: add it to the project's requirements."
+            f"environment: {advice}."
         )
     if place.is_relative_to(sysconfig.get_path("stdlib")):
         return f"The module {name!r} is part of this machine's Python, but not of the job's Python."

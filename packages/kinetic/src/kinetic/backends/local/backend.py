@@ -164,6 +164,7 @@ class LocalBackend:
 
         found = ensure_environment(
             project.plan.root,
+            script=project.plan.script,
             home=home,
             report=project.report,
             bucket=self._in_bucket or project.reads_buckets.result(),

@@ -197,7 +197,10 @@ class ClusterImages:
 
         settings, builders = request.settings, self.builders
         dependencies = find_dependencies(
-            packaging.plan.root, environ=builders.environment, category=category_of(request)
+            packaging.plan.root,
+            script=packaging.plan.script,
+            environ=builders.environment,
+            category=category_of(request),
         )
         wheels = own_wheels_of(dependencies, builders.home)
         additions = [BUCKET_REQUIREMENT]
