@@ -185,9 +185,10 @@ def find_dependencies(
 ) -> Dependencies:
     """Find and read what the project around *start* (its root or entry file) depends on.
 
-    If *script* has metadata of its own (PEP 723), that is read in place of the project. If *start* is None, the code has no project: only uv's settings of the user and the machine are
-    read. *environ* holds the variables that files may name and that configure uv; None: the process's
-    environment. *category* is the kind of accelerator, for which a project may name dependencies of its own.
+    If *script* has metadata of its own (PEP 723), that is read in place of the project. If *start* is None,
+    the code has no project: only uv's settings of the user and the machine are read. *environ* holds the
+    variables that files may name and that configure uv; None: the process's environment. *category* is the
+    kind of accelerator, for which a project may name dependencies of its own.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -252,12 +253,10 @@ def read_dependencies(
     roots = {folder.resolve(), (project or folder).resolve()}
     environment = inherited(environ)
     variables = {"PROJECT_ROOT": str(folder), **environment}
-    read: list[Pyproject] = []
-    main = None
+    main: Pyproject | None = None
     is_script = source.name != PYPROJECT and script_metadata(source) is not None
     if source.name == PYPROJECT or is_script:
         main = read_pyproject(source, environ=variables, category=category)
-        read.append(main)
         declared = main.declared
     else:
         declared = read_requirements(
@@ -270,7 +269,6 @@ def read_dependencies(
             )
             declared = replace(declared, notes=(*declared.notes, note))
     declared, inner = without_project(declared, folder, roots, variables, category)
-    read += inner
     own = tuple(line for line in declared.requirements if line.name in OWN_NAMES)
     notes = [
         f"{line.place}: {setting.partition('=')[0]} was ignored: only pip has this option."
@@ -281,7 +279,7 @@ def read_dependencies(
         f"{line.place}: {line.canonical} is not taken from an index: {_OWN_COPY}" for line in own
     ]
     named: dict[str, Mapping[str, Any]] = {}
-    for index in chain.from_iterable(part.indexes for part in read):
+    for index in chain.from_iterable(part.indexes for part in (main, *inner) if part):
         named.setdefault(index["name"], index)
     of_script = (source, main.settings) if main and main.settings else None
     found = Dependencies(

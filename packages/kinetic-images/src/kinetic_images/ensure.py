@@ -258,7 +258,7 @@ def resolve_image(
         notes = (
             *notes,
             f"The image has CUDA, although it is for a {request.category.upper()}, because a requirement needs "
-            f"{', '.join(cuda)}. Name that requirement in [tool.kinetic.gpu] only.",
+            f"{', '.join(cuda)}. Put that requirement into an extra or group that only [tool.kinetic.gpu] names.",
         )
     if not base.labelled:
         notes = (

@@ -84,9 +84,10 @@ def parse_pyproject(
 ) -> Pyproject:
     """Read the dependencies in `[project]`, including the optional dependencies *extras*.
 
-    Those that it requests for jobs on a *category* are included. `${NAME}` is replaced by the variable of *environ*. Relative addresses of indexes are relative to
-    *folder*. For a member of a workspace, *workspace* contains the sources of the workspace's root; the
-    member's own sources take precedence. The metadata of a *script* has the keys of `[project]` at its top.
+    Those that it requests for jobs on a *category* are included. `${NAME}` is replaced by the variable of
+    *environ*. Relative addresses of indexes are relative to *folder*. For a member of a workspace, *workspace*
+    contains the sources of the workspace's root; the member's own sources take precedence. The metadata of a
+    *script* has the keys of `[project]` at its top.
 
     Raises:
         DependencyError: The file or one of its dependencies cannot be understood.

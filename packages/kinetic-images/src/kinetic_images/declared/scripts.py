@@ -15,17 +15,17 @@ _BLOCK: Final = re.compile(
 
 
 def script_metadata(path: Path) -> str | None:
-    """Return the metadata in the script *path* as TOML, with the script's line numbers; None: it has none.
+    """Return the metadata in the script *path* as TOML, with the script's line numbers.
+
+    None: there is none, or the file cannot be read.
 
     Raises:
-        DependencyError: The script cannot be read, or has several such blocks.
+        DependencyError: There are several such blocks.
     """
     try:
         text = path.read_bytes().decode(errors="replace").replace("\r\n", "\n")
-    except OSError as error:
-        raise DependencyError(
-            f"{path} cannot be read: {error.strerror}.", hint="Check its permissions."
-        ) from error
+    except OSError:
+        return None
     blocks = [found for found in _BLOCK.finditer(text) if found["type"] == "script"]
     if len(blocks) > 1:
         raise DependencyError(

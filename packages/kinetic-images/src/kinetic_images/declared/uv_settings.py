@@ -154,15 +154,11 @@ def with_absolute_addresses(settings: Mapping[str, Any], folder: str) -> dict[st
     """Return the *settings* of a file in *folder*, for a file in another one."""
     found = dict(settings)
     for key in _ADDRESSES & found.keys():
-        value = found[key]
-        if key == "index":
-            found[key] = table_indexes(value, folder)
-        elif isinstance(value, list):
-            found[key] = [absolute_address(str(text), folder) for text in value]
-        else:
-            found[key] = absolute_address(str(value), folder)
-    if "pip" in found:
-        found["pip"] = with_absolute_addresses(table(found["pip"]), folder)
+        texts = found[key] if isinstance(found[key], list) else [found[key]]
+        addresses = [absolute_address(str(text), folder) for text in texts]
+        found[key] = addresses if isinstance(found[key], list) else addresses[0]
+    if "index" in found:
+        found["index"] = table_indexes(settings["index"], folder)
     return found
 
 

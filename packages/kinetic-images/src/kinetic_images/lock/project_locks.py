@@ -27,6 +27,7 @@ from kinetic_images.uv import Uv
 
 UV_LOCK: Final = "uv.lock"
 PYLOCK: Final = "pylock.toml"
+_OF_UV: Final = ".lock"
 _STALE: Final = "needs to be updated"
 """What uv prints about a lock that does not fit."""
 
@@ -44,18 +45,13 @@ class ProjectLock:
         return hashlib.sha256(self.data).hexdigest()
 
     @property
-    def is_of_uv(self) -> bool:
-        """Whether it is `uv.lock`, or the lock of a script."""
-        return self.path.suffix == ".lock"
-
-    @property
     def text(self) -> str:
         """The text of the file."""
         return self.data.decode(errors="replace")
 
     def place(self, name: str, version: str = "") -> str | None:
         """Return `file:line` of the package *name*, or of its *version*; None: the lock does not contain it."""
-        array = "package" if self.is_of_uv else "packages"
+        array = "package" if self.path.suffix == _OF_UV else "packages"
         lines, entries = Lines(self.text, str(self.path)), parsed_toml(self.text, str(self.path))
         for number, entry in enumerate(entries.get(array, [])):
             is_it = canonicalize_name(str(entry.get("name"))) == name
@@ -121,7 +117,7 @@ def pins_of(
         DependencyError: The lock is stale, or cannot be understood.
         InstallError: uv could not check it.
     """
-    if lock.is_of_uv:
+    if lock.path.suffix == _OF_UV:
         return _pins_of_uv_lock(lock, dependencies, markers, uv)
     # The lock was probably written for the Python of its author, a patch version included.
     is_here = target is not None and target.python == "{}.{}".format(*sys.version_info)

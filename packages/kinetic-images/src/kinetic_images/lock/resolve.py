@@ -191,8 +191,9 @@ class _Resolution:
                 *command, folder=self.scratch, project=given.project, more=self.variables
             )
         except InstallError as error:
-            is_closed = any(option.name == "--no-index" for option in dependencies.options)
-            if _NIGHTLY in error.output and not self.pages and not is_closed:
+            options = {option.name for option in dependencies.options}
+            closed = "--no-index" in options or any(dependencies.settings.values("no-index"))
+            if _NIGHTLY in error.output and not self.pages and not closed:
                 self.pages.append(_NIGHTLY_PAGE)
                 self.notes.append(
                     f"{_NIGHTLY} is on no index; it is taken from {_NIGHTLY_PAGE}, as JAX advises."
@@ -275,8 +276,8 @@ def _refuse_settings(dependencies: Dependencies, *, here: bool) -> None:
     for key in (*_OF_OTHER_INPUT, *(_OF_OTHER_PLACES if here else ())):
         if any(dependencies.settings.values(key)):
             raise DependencyError(
-                f"The setting {key} of [tool.uv.pip] for {dependencies.folder or dependencies.source} is for another call of uv than that "
-                "which chooses the packages of jobs.",
+                f"The setting {key} of [tool.uv.pip] for {dependencies.folder or dependencies.source} is for another "
+                "call of uv than that which chooses the packages of jobs.",
                 hint="Remove it, and give it to uv as an option where it is needed. Name extras in "
                 "requirements.txt (-e .[EXTRA]), or extras and groups in [tool.kinetic].",
             )

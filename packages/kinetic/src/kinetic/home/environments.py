@@ -84,11 +84,12 @@ def ensure_environment(
 ) -> VirtualEnvironment:
     """Return the environment for the project at *root*, and make it first if it does not exist.
 
-    If *script* has metadata of its own, its dependencies are those of the script. It is for the interpreter of this process. Any number of processes and threads may call this for the
-    same project: one resolves the dependencies and makes the environment, the others wait. *environ* is the
-    environment of uv (default: that of the process). *report* is called with progress messages, and with
-    each note once per process. With *bucket*, the environment also has the client for buckets. *refresh*
-    resolves the dependencies again. *checked* is called when they are resolved.
+    If *script* has metadata of its own, that declares its dependencies. It is for the interpreter of this
+    process. Any number of processes and threads may call this for the same project: one resolves the
+    dependencies and makes the environment, the others wait. *environ* is the environment of uv (default: that
+    of the process). *report* is called with progress messages, and with each note once per process. With
+    *bucket*, the environment also has the client for buckets. *refresh* resolves the dependencies again.
+    *checked* is called when they are resolved.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used; the message names its file and line.

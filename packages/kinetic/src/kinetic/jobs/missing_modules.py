@@ -22,8 +22,6 @@ class Project(NamedTuple):
 
     root: Path | None
     """None if no files were shipped."""
-    script: Path | None = None
-    """The script that was started, if it defines the function."""
     image: str | None = None
     """The address of the image, if Kinetic did not choose its packages."""
 
@@ -74,16 +72,14 @@ def _installed(name: str, place: Path, project: Project | None) -> str | None:
     import sysconfig
     from importlib.metadata import packages_distributions, version
 
-    from kinetic_images.declared.scripts import script_metadata
-
     if any(part in ("site-packages", "dist-packages") for part in place.parts):
         found = packages_distributions().get(name.partition(".")[0], [])
         what = " and ".join(f"{package} {version(package)}" for package in found) or str(place)
-        advice = "add it to the project's requirements"
+        advice = (
+            "add it to the project's requirements, or to the script's own metadata if it has some"
+        )
         if project and project.image:
             advice = f"install it in the image {project.image}, whatever the project requires"
-        elif project and project.script and script_metadata(project.script) is not None:
-            advice = f"add it to the dependencies in {project.script}"
         return (
             f"The module {name!r} is installed on this machine ({what}) and not in the job's "
             f"environment: {advice}."

@@ -213,7 +213,7 @@ def _start(
                 signing_key=None if services.key_signer is None else services.key_signer.key,
             )
             handle = handle_of(record, services)
-            handle._session.project = Project(call.plan.root, call.plan.script, request.image.uri)
+            handle._session.project = Project(call.plan.root, request.image.uri)
             limited.backend.start(launch)
             # Check after the start, because clean-up removes the record before it looks for a resource.
             # If the job was cancelled instead, its runner finds the outcome and does not call the function.
