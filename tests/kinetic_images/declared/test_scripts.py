@@ -19,7 +19,7 @@ def found(folder: Path, text: str, **environ: str) -> Dependencies:
     script = folder / "train"
     script.write_bytes(text.encode("latin-1"))
     (folder / "requirements.txt").write_text("numpy\n")
-    return find_dependencies(folder, script=script, environ={"HOME": "/nowhere", **environ})
+    return find_dependencies(script, environ={"HOME": "/nowhere", **environ})
 
 
 @pytest.mark.parametrize(

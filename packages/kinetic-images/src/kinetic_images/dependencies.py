@@ -179,14 +179,13 @@ def find_dependencies(
     start: Path | None,
     *,
     home: Path | None = None,
-    script: Path | None = None,
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
 ) -> Dependencies:
     """Find and read what the project around *start* (its root or entry file) depends on.
 
-    If *script* has metadata of its own (PEP 723), that is read in place of the project. If *start* is None,
-    the code has no project: only uv's settings of the user and the machine are read. *environ* holds the
+    If *start* is a script with metadata of its own (PEP 723), that is read in place of the project. If it is
+    None, the code has no project: only uv's settings of the user and the machine are read. *environ* holds the
     variables that files may name and that configure uv; None: the process's environment. *category* is the
     kind of accelerator, for which a project may name dependencies of its own.
 
@@ -197,10 +196,8 @@ def find_dependencies(
         found = Dependencies(notes=(NO_PROJECT,))
         return _with_settings(found, find_settings(None, inherited(environ)))
     folder = start.absolute() if start.is_dir() else start.absolute().parent
-    if script is not None and script_metadata(script) is not None:
-        source: Path | None = script
-    else:
-        source = find_source(folder, home=home or _user_home())
+    has_metadata = script_metadata(start) is not None
+    source = start if has_metadata else find_source(folder, home=home or _user_home())
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
         found = Dependencies(folder=folder, notes=(note,))

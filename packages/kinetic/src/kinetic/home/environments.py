@@ -74,7 +74,6 @@ class VirtualEnvironment:
 def ensure_environment(
     root: Path | None,
     *,
-    script: Path | None = None,
     home: Path,
     report: Report | None = None,
     environ: Mapping[str, str] | None = None,
@@ -82,14 +81,13 @@ def ensure_environment(
     refresh: bool = False,
     checked: Callable[[], None] = lambda: None,
 ) -> VirtualEnvironment:
-    """Return the environment for the project at *root*, and make it first if it does not exist.
+    """Return the environment for the project or script at *root*, and make it first if it does not exist.
 
-    If *script* has metadata of its own, that declares its dependencies. It is for the interpreter of this
-    process. Any number of processes and threads may call this for the same project: one resolves the
-    dependencies and makes the environment, the others wait. *environ* is the environment of uv (default: that
-    of the process). *report* is called with progress messages, and with each note once per process. With
-    *bucket*, the environment also has the client for buckets. *refresh* resolves the dependencies again.
-    *checked* is called when they are resolved.
+    It is for the interpreter of this process. Any number of processes and threads may call this for the
+    same project: one resolves the dependencies and makes the environment, the others wait. *environ* is the
+    environment of uv (default: that of the process). *report* is called with progress messages, and with
+    each note once per process. With *bucket*, the environment also has the client for buckets. *refresh*
+    resolves the dependencies again. *checked* is called when they are resolved.
 
     Raises:
         DependencyError: A declared dependency cannot be read or used; the message names its file and line.
@@ -97,7 +95,7 @@ def ensure_environment(
         UvNotFoundError: There is no uv.
     """
     report_any = report or (lambda _: None)
-    request = _lock_request(root, script, home, bucket=bucket, environ=environ)
+    request = _lock_request(root, home, bucket=bucket, environ=environ)
     resolve = partial(ensure_lock, request, home=home, environ=environ, report=report_any)
     lock = resolve(refresh=refresh)
     checked()
@@ -188,7 +186,6 @@ def _last_used(folder: Path) -> float:
 
 def _lock_request(
     root: Path | None,
-    script: Path | None,
     home: Path,
     *,
     bucket: bool,
@@ -196,9 +193,7 @@ def _lock_request(
 ) -> LockRequest:
     # Not sysconfig's name: on a Mac that may be `universal2`, which is no machine.
     platform = f"{sys.platform}-{os.uname().machine}"
-    dependencies = find_dependencies(root, script=script, environ=environ).for_target(
-        platform, _PYTHON
-    )
+    dependencies = find_dependencies(root, environ=environ).for_target(platform, _PYTHON)
     dependencies.refuse_local()
     wheels = own_wheels_of(dependencies, home)
     asked = {requirement.name for requirement in dependencies.requirements}

@@ -163,8 +163,7 @@ class LocalBackend:
         from kinetic.home.environments import ensure_environment
 
         found = ensure_environment(
-            project.plan.root,
-            script=project.plan.script,
+            project.plan.script or project.plan.root,
             home=home,
             report=project.report,
             bucket=self._in_bucket or project.reads_buckets.result(),

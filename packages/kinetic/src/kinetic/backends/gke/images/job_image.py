@@ -197,8 +197,7 @@ class ClusterImages:
 
         settings, builders = request.settings, self.builders
         dependencies = find_dependencies(
-            packaging.plan.root,
-            script=packaging.plan.script,
+            packaging.plan.script or packaging.plan.root,
             environ=builders.environment,
             category=category_of(request),
         )
