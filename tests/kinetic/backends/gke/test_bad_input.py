@@ -223,6 +223,17 @@ def unknown_group(world: World) -> None:
     world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", chosen)
 
 
+def group_for_tpus(world: World) -> None:
+    world.options["accelerator"] = "tpu-v5litepod-1"
+    chosen = "[dependency-groups]\nold = ['alpha==7']\n[tool.kinetic.tpu]\ngroups = ['old']\n"
+    world.write(PYPROJECT, LOCKED, chosen)
+
+
+def jax_for_gpus(world: World) -> None:
+    world.options["accelerator"] = "tpu-v5litepod-1"
+    world.require("jax[cuda12]  # kn:keep")
+
+
 def group_in_a_circle(world: World) -> None:
     groups = (
         "[dependency-groups]\ndev = [{include-group = 'dev'}]\n[tool.kinetic]\ngroups = ['dev']\n"
@@ -295,6 +306,8 @@ CASES = (
     Case("a wrong password of an index", wrong_password_of_index, InstallError, r"^The package index .*requirements\.txt:1: --index-url\) does not accept the login: 401", "~/.netrc"),
     Case("a stale lock", stale_lock, DependencyError, r"uv\.lock: the lock is stale: it does not fit .*pyproject\.toml", "uv lock"),
     Case("an unknown group", unknown_group, (DependencyError, InstallError), r"pyproject\.toml:\d+: .*nope"),
+    Case("a group for TPUs", group_for_tpus, InstallError, r"pyproject\.toml:\d+: alpha==7"),
+    Case("a JAX for GPUs", jax_for_gpus, DependencyError, r"requirements\.txt:3: jax\[cuda12\] .* runs on a TPU", "tool.kinetic.gpu"),
     Case("an unknown builder", setting("KINETIC_IMAGE_BUILDER", "layer"), ConfigurationError, "KINETIC_IMAGE_BUILDER names the image builder 'layer'", "layers"),
     Case("a builder without a project", setting("KINETIC_IMAGE_BUILDER", "cloud_build"), ConfigurationError, "the project and the region", "KINETIC_PROJECT"),
     Case("a mode with a typing error", image("bundeld"), InvalidRequestError, "'bundeld' is not a mode", "Did you mean 'bundled'"),
