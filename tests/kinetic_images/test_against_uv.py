@@ -577,23 +577,21 @@ def test_settings_decide_as_they_do_for_uv(
         ("dependencies = ['mine']\n[[tool.uv.index]]\nurl = '{web}/private/simple'", "mine==1.5"),
         ("dependencies = ['mine']\n[tool.uv]\nfind-links = ['l']\nno-index = true", "mine==1.7"),
         ("dependencies = ['alpha']\n[tool.uv]\nprerelease = 'allow'", "alpha==3.0a1"),
-        ("requires-python = '>=3.11'\n[tool.uv]\nprerelease = 'allow'", ""),
     ],
 )
 def test_the_metadata_of_a_script_decides_as_it_does_for_uv(
     world: World, tmp_path: Path, metadata: str, chosen: str
 ) -> None:
     block = "".join(f"# {line}\n" for line in metadata.replace("{web}", world.web).split("\n"))
-    written(tmp_path, {"project/train": f"#!uv\n# /// script\n{block}# ///\nimport x\n"})
-    written(tmp_path, {"project/requirements.txt": "gamma"})
-    (tmp_path / "project" / "l").symlink_to(world.folder / "my links" / "files")
+    script = f"#!uv\n# /// script\n{block}# ///\nimport x\n"
+    folder = written(tmp_path, {"project/train": script}) / "project"
+    (folder / "l").symlink_to(world.folder / "my links" / "files")
     found = ours(world, tmp_path)
-    environ = {**world.environ, "XDG_CONFIG_HOME": f"{tmp_path}/config"}
-    command = ("export", "--script", "train", "--quiet", "--no-hashes", "--python", sys.executable)
-    folder = tmp_path / "project"
-    theirs = world.uv(environ).run(*command, folder=folder, project=folder)
-    names = (line.partition(" ;")[0] for line in theirs.splitlines() if "win32" not in line)
-    assert found == resolved(world, "\n".join(names)) == chosen.split()
+    uv = world.uv({**world.environ, "XDG_CONFIG_HOME": f"{tmp_path}/config"})
+    command = ("export", "--script", "train", "--no-hashes", "--python", sys.executable)
+    theirs = uv.run(*command, folder=folder, project=folder).splitlines()
+    theirs = [line.partition(" ;")[0] for line in theirs if "win32" not in line]
+    assert found == resolved(world, "\n".join(theirs)) == chosen.split()
 
 
 def main(count: int, first: int = 0) -> int:

@@ -25,11 +25,9 @@ def found(folder: Path, text: str, **environ: str) -> Dependencies:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (f"#!uv\n{BLOCK}import x\n", "train:5 six"),
         (f"#!uv\n{BLOCK}import x\n".replace("\n", "\r\n"), "train:5 six"),
         (f"# /// other\n# a = 1\n# ///\n\nx = 'é'\n{BLOCK}", "train:9 six"),
         (BLOCK.replace("# ///\n", ""), "requirements.txt:1 numpy"),
-        (BLOCK.replace("# /// script", "# /// other"), "requirements.txt:1 numpy"),
     ],
 )
 def test_a_block_takes_the_place_of_the_project(tmp_path: Path, text: str, expected: str) -> None:
@@ -46,4 +44,3 @@ def test_what_is_ambiguous_is_refused(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text("exclude-newer = '2026-01-01'\n")
     with pytest.raises(DependencyError, match=r"train cannot be combined with .*/uv\.toml"):
         found(tmp_path, SETTING)
-    assert found(tmp_path, BLOCK).settings.tables

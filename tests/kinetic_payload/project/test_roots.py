@@ -139,12 +139,11 @@ def test_places_are_recognised_under_any_name(
 
 
 def test_a_script_is_named_only_for_the_functions_that_it_defines(tmp_path: Path) -> None:
-    plant(tmp_path, "p/a.py", "p/b.py")
-    first, second = tmp_path / "p/a.py", tmp_path / "p/b.py"
+    main = tmp_path / "p/a.py"
 
-    assert plan(script(first), cwd=tmp_path).script == first
-    assert plan(entry(second, "b", str(first)), cwd=tmp_path).script is None
-    assert plan(entry(first, "a", str(first), "module"), cwd=tmp_path).script is None
+    assert plan(script(main)).script == main
+    assert plan(entry(tmp_path / "p/b.py", "b", str(main))).script is None
+    assert plan(entry(main, "a", str(main), "module")).script is None
 
 
 @pytest.mark.parametrize("where", ["/", "home/me", "home"])
