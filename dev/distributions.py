@@ -1,6 +1,6 @@
 """Distribution names: update every file that repeats the table of names.
 
-The table is `[tool.kinetic.distributions]` in the root `pyproject.toml`. Change a name there, then run
+The table is `[tool.kinetic-workspace.distributions]` in the root `pyproject.toml`. Change a name there, then run
 `python dev/distributions.py --write`. `--check` lists the files that differ, and changes nothing.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = "[tool.kinetic.distributions]"
+TABLE = "[tool.kinetic-workspace.distributions]"
 SERVERS = Path("tests/servers/pyproject.toml")
 CONSTANT = Path("packages/kinetic-payload/src/kinetic_payload/distributions.py")
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 def changed_files(root: Path) -> dict[Path, str]:
     """Return the new text of every file that differs from the table."""
     table = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted: dict[str, str] = table["tool"]["kinetic"]["distributions"]
+    wanted: dict[str, str] = table["tool"]["kinetic-workspace"]["distributions"]
     projects = {
         source.parent.name: source.parents[2] / "pyproject.toml"
         for source in sorted(root.glob("packages/*/src/*/__init__.py"))

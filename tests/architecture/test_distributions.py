@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from kinetic_images.dependencies import find_dependencies
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "dev" / "distributions.py"
 SERVERS = Path("tests/servers/pyproject.toml")
@@ -45,9 +47,9 @@ def test_all_files_agree_with_the_table_of_names() -> None:
 def test_a_rename_in_the_table_reaches_every_file_and_back(tmp_path: Path) -> None:
     root = copied(tmp_path)
     before = {path: path.read_text() for path in root.rglob("*") if path.is_file()}
-    names = table(root / "pyproject.toml")["tool"]["kinetic"]["distributions"]  # type: ignore[index]
+    names = table(root / "pyproject.toml")["tool"]["kinetic-workspace"]["distributions"]  # type: ignore[index]
     head, mark, rest = (
-        (root / "pyproject.toml").read_text().partition("[tool.kinetic.distributions]")
+        (root / "pyproject.toml").read_text().partition("[tool.kinetic-workspace.distributions]")
     )
     own, bracket, tail = rest.partition("\n[")
     for name in names.values():
@@ -72,3 +74,15 @@ def test_a_rename_in_the_table_reaches_every_file_and_back(tmp_path: Path) -> No
     (root / "pyproject.toml").write_text((root / "pyproject.toml").read_text().replace("acme-", ""))
     run("--write", "--root", str(root))
     assert {path: path.read_text() for path in before} == before
+
+
+def test_jobs_of_this_workspace_get_the_dependencies_of_its_members(tmp_path: Path) -> None:
+    root = copied(tmp_path)
+    with (root / "pyproject.toml").open("a") as file:
+        file.write('\n[tool.kinetic]\ngroups = ["dev"]\n')
+
+    found = find_dependencies(root, environ={})
+
+    found.refuse_unusable("3.12")
+    names = {requirement.name for requirement in found.requirements}
+    assert {"pytest", "msgspec", "packaging", "kubernetes", "click", "aiohttp"} <= names

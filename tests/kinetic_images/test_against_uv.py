@@ -148,7 +148,7 @@ def by_us(world: World, case: Case, folder: Path) -> list[str] | str:
         found = read_dependencies(folder / "project" / case.source, environ=environ)
         version = VERSION.rpartition(".")[0] if case.minor else VERSION
         chosen = found.for_target(PLATFORM, version)
-        chosen.refuse_local()
+        chosen.refuse_unusable(VERSION)
         given = write_input(scratch, chosen)
         output = world.uv(environ).run(
             *COMPILE,
@@ -301,7 +301,7 @@ class Generator:
         kind = self.random.random()
         if self.project and not constraint and self.maybe(0.25):
             extras = self.one("", "", "[all]", "[more]", "[all,more]")
-            line = self.one("-e .", ".", "-e ./", "-e  .") + extras
+            line = self.one("-e .", ".", "-e ./", "-e  .", "-e part", "-e ./part") + extras
             return [(line + (f" {self.marker()}" if self.maybe(0.3) else ""),) * 2]
         if kind < 0.42:
             line = self.requirement(wrong=0.01)
@@ -409,6 +409,13 @@ class Generator:
                 f'name = "own"\nurl = "{self.address("private")}"\nexplicit = true\n'
             )
         texts = [self.requirement() for _ in range(self.random.randint(1, 3))]
+        part = [self.requirement(), self.requirement()]
+        if self.maybe(0.5):
+            texts.append(f"the.Part{self.one('', '[all]')}{self.one('', self.marker())}")
+            is_member = self.maybe(0.5)
+            entry = "workspace = true" if is_member else 'path = "part", editable = true'
+            sources = (sources or "[tool.uv.sources]\n") + f"the-part = {{{entry}}}\n"
+            indexes += '[tool.uv.workspace]\nmembers = ["p*"]\n' * is_member
         extras = [self.requirement(), f"The.Project[more]{self.marker()}", self.requirement()]
         more = [self.requirement(), "the-project[all] ; python_version > '3'"]
         text = (
@@ -418,6 +425,11 @@ class Generator:
             f"all = {json.dumps(extras)}\nmore = {json.dumps(more)}\n"
         )
         self.case.files[name] = text + sources + indexes
+        self.case.files["project/part/pyproject.toml"] = (
+            '[project]\nname = "the_part"\nversion = "1"\n'
+            f"dependencies = {json.dumps(part[:1])}\n[project.optional-dependencies]\n"
+            f"all = {json.dumps(part[1:])}\nmore = []\n"
+        )
         if as_source:
             self.case.source = "pyproject.toml"
             return
@@ -495,6 +507,7 @@ LISTS = PROJECT + 'dependencies = ["mine"]\n'
         {"requirements.txt": "-r ${PLACE}.txt", "private.txt": "mine\n--extra-index-url ${PLACE_URL}"},
         {"pyproject.toml": LISTS + "[tool.uv.sources]\nmine = {index = 'p'}\n[[tool.uv.index]]\nname = 'p'\nurl = '{private}'\nexplicit = true"},
         {"pyproject.toml": LISTS + "[[tool.uv.index]]\nurl = '{private}'"},
+        {"requirements.txt": "-e part", "part/pyproject.toml": LISTS + "[tool.uv.sources]\nmine = {index = 'p'}\n[[tool.uv.index]]\nname = 'p'\nurl = '{private}'\nexplicit = true"},
         {"pyproject.toml": LISTS + "[tool.uv]\ndev-dependencies = ['x']", "../pyproject.toml": "[tool.uv.workspace]\nmembers = ['p*']\n[[tool.uv.index]]\nurl = '{private}'"},
         {"pyproject.toml": LISTS + "[[tool.uv.index]]\nname = 'p'\nurl = '{public}'\nexplicit = true", "../pyproject.toml": "[tool.uv.workspace]\nmembers = ['p*']", "../uv.toml": "[[index]]\nurl = '{private}'"},
         {"requirements.txt": "mine", "uv.toml": "", "../pyproject.toml": PROJECT + "[[tool.uv.index]]\nurl = '{private}'"},

@@ -26,7 +26,7 @@ def project(folder: Path, **files: str) -> Path:
     """Write *files*: `requirements` is requirements.txt, `pyproject` and `uv` are TOML."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        suffix = "toml" if name in ("pyproject", "uv") else "txt"
+        suffix = "toml" if name.endswith(("pyproject", "uv")) else "txt"
         (folder / f"{name}.{suffix}").write_text(text)
     return folder
 
@@ -77,6 +77,33 @@ def test_a_project_without_declarations_has_a_note(tmp_path: Path) -> None:
     assert found.source is None
     assert str(root) in found.notes[0]
     assert found.digest(LINUX, "3.11") == Dependencies().digest(LINUX, "3.11")
+
+
+POETRY = PROJECT + "[tool.poetry]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "beside", "command"),
+    [
+        ("poetry.lock", {"pyproject": POETRY}, "poetry export"),
+        ("pdm.lock", {"pyproject": PROJECT}, "pdm export --prod"),
+        ("Pipfile.lock", {}, "pipenv requirements"),
+        ("pixi.lock", {"pyproject": PROJECT}, "pixi run uv pip list"),
+        ("environment.yml", {}, "uv pip list"),
+        ("setup.py", {"pyproject": "[build-system]\n"}, "uv pip compile setup.py"),
+        ("setup.cfg", {}, "uv pip compile setup.cfg"),
+    ],
+)
+def test_a_file_of_another_tool_is_noted_with_the_command_that_makes_it_usable(
+    tmp_path: Path, name: str, beside: dict[str, str], command: str
+) -> None:
+    root = project(tmp_path / "p", **beside)
+    (root / ".git").mkdir()
+    (root / name).write_text("install_requires =\n  six")
+    note = find_dependencies(root, home=tmp_path, environ={}).notes[-1]
+    assert note.startswith(f"{root / name} is not read. To use its packages, run there: {command} ")
+    project(root, requirements="six")
+    assert find_dependencies(root, home=tmp_path, environ={}).notes == ()
 
 
 # The digest
@@ -166,6 +193,11 @@ LISTED = '[project]\nname = "a"\ndependencies = ["six"]\noptional-dependencies.g
     ("text", "files", "expected"),
     [
         ("-e .[gpu]\niniconfig", {"pyproject": LISTED}, ["iniconfig", "six", "cupy"]),
+        (
+            "-e part ; python_version > '3.98'",
+            {"part/pyproject": PROJECT + "requires-python = '>3.98'"},
+            [],
+        ),
         ("-r deps/dev.txt", {"pyproject": LISTED, "deps/dev": "-e .\n"}, ["six"]),
         ("-e .", {}, []),
         ("-e .", {"pyproject": PROJECT}, []),
@@ -174,12 +206,12 @@ LISTED = '[project]\nname = "a"\ndependencies = ["six"]\noptional-dependencies.g
 def test_the_project_itself_gives_way_to_its_dependencies(
     tmp_path: Path, text: str, files: dict[str, str], expected: list[str]
 ) -> None:
-    (tmp_path / "deps").mkdir()
+    for folder in ("deps", "part"):
+        (tmp_path / folder).mkdir()
     found = dependencies(tmp_path, text, **files)
     assert names(found) == expected
     assert found.local == ()
-    assert ("is the project itself" in found.notes[-1]) is True
-    found.refuse_local()
+    found.refuse_unusable("3.11")
 
 
 def test_an_extra_of_the_project_within_its_extras_keeps_its_marker(tmp_path: Path) -> None:
@@ -219,17 +251,26 @@ def test_a_project_whose_dependencies_only_its_build_can_tell_is_refused(
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("line", ["-e ../other", "./wheels/x-1-py3-none-any.whl", "x @ ../x"])
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("-e ../other", "KINETIC_PACKAGE_ROOT"),
+        ("./wheels/x-1-py3-none-any.whl", "--find-links"),
+        ("x @ ../x", "NAME @ git"),
+        ("./part", "editable"),
+    ],
+)
 def test_another_path_is_refused_by_file_and_line_if_its_marker_is_true(
-    tmp_path: Path, line: str
+    tmp_path: Path, line: str, hint: str
 ) -> None:
+    project(tmp_path / "part", pyproject=PROJECT)
     found = dependencies(tmp_path, f"six\n{line}\n")
     with pytest.raises(DependencyError) as caught:
-        found.refuse_local()
+        found.refuse_unusable("3.11")
     assert f"{tmp_path}/requirements.txt:2: {line!r}" in caught.value.message
-    assert caught.value.hint is not None
+    assert hint in (caught.value.hint or "")
     found = dependencies(tmp_path, "./win.whl ; sys_platform == 'win32'\n")
-    found.for_target(LINUX, "3.11").refuse_local()
+    found.for_target(LINUX, "3.11").refuse_unusable("3.11")
 
 
 # What uv gets, and what it prints

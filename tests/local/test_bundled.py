@@ -94,3 +94,47 @@ print(work())
 def test_a_script_with_metadata_gets_what_it_declares(project: Any) -> None:
     write_wheel(project.root, "stranger", "1.0", {"stranger.py": "VERSION = 1"})
     assert project.script(SCRIPT_WITH_METADATA) == "1\n"
+
+
+MEMBER = """
+import kinetic
+import first
+
+@kinetic.run(accelerator="cpu", container_image="bundled")
+def work():
+    import needed
+    return first.second.__file__
+
+if __name__ == "__main__":
+    print(work())
+"""
+
+
+def test_members_of_a_workspace_stand_for_their_dependencies_and_travel(project: Any) -> None:
+    (project.root / "wheels").mkdir()
+    write_wheel(project.root / "wheels", "needed", "1.0", {"needed.py": ""})
+    project.write(
+        "pyproject.toml",
+        "[tool.uv]\nno-index = true\nfind-links = ['wheels']\n[tool.uv.workspace]\nmembers = ['libs/*']\n",
+    )
+    head = '[project]\nname = "{}"\nversion = "1"\ndependencies = ["{}"]\n'
+    workspace = "[tool.uv.sources]\nsecond = {workspace = true}\n"
+    project.write("libs/first/pyproject.toml", head.format("first", "second") + workspace)
+    project.write("libs/second/pyproject.toml", head.format("second", "needed"))
+    project.write("libs/first/src/first.py", "import second")
+    project.write("libs/second/src/second.py", "")
+    # As an editable installation has them.
+    paths = ":".join(str(project.root / f"libs/{name}/src") for name in ("first", "second"))
+    for name in ("main.py", "libs/first/main.py"):
+        project.write(name, MEMBER)
+
+    refused = project.run("libs/first/main.py", PYTHONPATH=paths)
+    done = [
+        project.run("main.py", PYTHONPATH=paths),
+        project.run("libs/first/main.py", PYTHONPATH=paths, KINETIC_PACKAGE_ROOT=str(project.root)),
+    ]
+
+    assert f"'second' is a path on this machine ({project.root}/libs/second)" in refused.stderr
+    assert "KINETIC_PACKAGE_ROOT" in refused.stderr
+    for one in done:
+        assert one.stdout.strip().endswith("project/libs/second/src/second.py"), one.stderr

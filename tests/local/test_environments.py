@@ -24,7 +24,7 @@ from kinetic.home.environments import (
     ensure_environment,
     remove_environment,
 )
-from kinetic_images.errors import InstallError
+from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.uv import find_uv
 
 from .conftest import write_wheel
@@ -181,14 +181,17 @@ def test_an_environment_is_removed_unless_it_was_used_later(shared: Project) -> 
     assert shared.ensure().python.exists()
 
 
-def test_without_dependencies_or_for_another_python_there_is_a_note(shared: Project) -> None:
+def test_without_dependencies_there_is_a_note_and_another_python_is_refused(
+    shared: Project,
+) -> None:
     requirements = (shared.root / "requirements.txt").read_text()
     (shared.root / "requirements.txt").unlink()
     try:
         assert "declares dependencies" in shared.ensure().notes[0]
         pyproject = shared.root / "pyproject.toml"
         pyproject.write_text('[project]\nname = "p"\nversion = "1"\nrequires-python = "<3"\n')
-        assert "requires Python <3" in shared.ensure().notes[0]
+        with pytest.raises(DependencyError, match=r"requires Python <3, and .* on Python 3\."):
+            shared.ensure()
         pyproject.unlink()
     finally:
         (shared.root / "requirements.txt").write_text(requirements)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.projects import (
@@ -39,6 +40,17 @@ REQUIREMENTS: Final = "requirements.txt"
 OWN_NAMES: Final = frozenset(str(canonicalize_name(name)) for name in DISTRIBUTIONS.values())
 """The normalised names of Kinetic's own distributions; on an index they may belong to other projects."""
 
+_LIST: Final = f"uv pip list --format freeze --exclude-editable > {REQUIREMENTS}"
+_UNREAD: Final = {
+    "poetry.lock": f"poetry export -o {REQUIREMENTS} (a command of poetry-plugin-export)",
+    "pdm.lock": f"pdm export --prod -o {REQUIREMENTS}",
+    "Pipfile.lock": f"pipenv requirements > {REQUIREMENTS}",
+    "pixi.lock": f"pixi run {_LIST}",
+    "environment.yml": f"{_LIST} (with the environment activated)",
+    "setup.py": f"uv pip compile setup.py -o {REQUIREMENTS}",
+    "setup.cfg": f"uv pip compile setup.cfg -o {REQUIREMENTS}",
+}
+"""Files that other tools read → the command that makes their packages usable."""
 _VCS: Final = (".git", ".hg", ".svn", ".jj")
 _FORMAT: Final = 3
 
@@ -68,6 +80,7 @@ class Dependencies:
     local: tuple[LocalRequirement, ...] = ()
     """Paths on this machine, other than the project itself."""
     requires_python: str | None = None
+    """The versions of Python that all projects among them support."""
     chosen: Chosen = field(default_factory=Chosen)
     """The optional dependencies among the requirements."""
     notes: tuple[str, ...] = ()
@@ -127,19 +140,37 @@ class Dependencies:
             local=tuple(line for line in self.local if marker_holds(line.marker, environment)),
         )
 
-    def refuse_local(self) -> None:
-        """Refuse paths on this machine, because they do not exist where the function runs.
+    def refuse_unusable(self, python: str) -> None:
+        """Refuse what cannot be used where the function runs, by *python*: its version, paths on this machine.
 
         Raises:
-            DependencyError: There is such a path; the message names its file and line.
+            DependencyError: The project requires another Python, or names such a path; the message has its place.
         """
+        try:
+            wanted = SpecifierSet(self.requires_python or "")
+        except InvalidSpecifier as error:
+            raise DependencyError(
+                f"requires-python of {self.source} cannot be read: {error}.",
+                hint='Write for instance: requires-python = ">=3.11"',
+            ) from None
+        marker = " and ".join(
+            f"python_full_version {each.operator} '{each.version}'" for each in wanted
+        )
+        if not marker_holds(marker or None, target_environment("", python)):
+            raise DependencyError(
+                f"{self.source} requires Python {self.requires_python}, and the job would run on Python {python}.",
+                hint="Submit with a Python that fits: the job gets the same one. Or change requires-python.",
+            )
         for path in self.local:
             raise DependencyError(
-                f"{self.shown(path.place)}: {path.text!r} is a path on this "
-                "machine, which does not exist where the function runs.",
-                hint="Move the code into the project (it travels with every call), give an address "
-                f"(NAME @ git+https://…), or put built wheels into a folder named by --find-links "
-                f"in {REQUIREMENTS}.",
+                f"{self.shown(path.place)}: {path.text!r} is a path on this machine ({path.path}), which does not exist "
+                "where the function runs.",
+                hint="Make it editable (-e, or editable = true in [tool.uv.sources]): then its code travels with the "
+                "project, in place of an installed copy."
+                if path.is_copy
+                else "Ship a folder that contains it, too: KINETIC_PACKAGE_ROOT=FOLDER. Or give an address (NAME @ "
+                "git+https://…), or put built wheels into a folder named by --find-links in "
+                f"{REQUIREMENTS}.",
             )
 
     @property
@@ -178,16 +209,18 @@ ADDRESSED: Final = frozenset({"--index-url", "--extra-index-url", "--find-links"
 def find_dependencies(
     start: Path | None,
     *,
+    project: Path | None = None,
     home: Path | None = None,
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
 ) -> Dependencies:
-    """Find and read what the project around *start* (its root or entry file) depends on.
+    """Find and read what the code at *start*, a folder or file of a project, depends on.
 
-    If *start* is a script with metadata of its own (PEP 723), that is read in place of the project. If it is
-    None, the code has no project: only uv's settings of the user and the machine are read. *environ* holds the
-    variables that files may name and that configure uv; None: the process's environment. *category* is the
-    kind of accelerator, for which a project may name dependencies of its own.
+    *project* is the folder that is shipped (default: that of *start*). If *start* is a script with metadata of
+    its own (PEP 723), that is read in place of the project. If it is None, the code has no project: only uv's
+    settings of the user and the machine are read. *environ* holds the variables that files may name and that
+    configure uv; None: the process's environment. *category* is the kind of accelerator, for which a project
+    may name dependencies of its own.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -196,13 +229,21 @@ def find_dependencies(
         found = Dependencies(notes=(NO_PROJECT,))
         return _with_settings(found, find_settings(None, inherited(environ)))
     folder = start.absolute() if start.is_dir() else start.absolute().parent
-    has_metadata = script_metadata(start) is not None
-    source = start if has_metadata else find_source(folder, home=home or _user_home())
+    if script_metadata(start) is not None:
+        return read_dependencies(
+            start, project=project or folder, environ=environ, category=category
+        )
+    home = home or _user_home()
+    source = find_source(folder, home=home)
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
         found = Dependencies(folder=folder, notes=(note,))
-        return _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
-    return read_dependencies(source, project=folder, environ=environ, category=category)
+        found = _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
+    else:
+        found = read_dependencies(
+            source, project=project or folder, environ=environ, category=category
+        )
+    return replace(found, notes=(*found.notes, *_passed_over(folder, source, home)))
 
 
 def _user_home() -> Path:
@@ -219,16 +260,37 @@ def find_source(folder: Path, *, home: Path) -> Path | None:
     root of a version-controlled tree, and before the home folder and `/`, whose files do not belong to
     a project.
     """
-    for place in (folder, *folder.parents):
-        if place != folder and place in (home, Path(place.anchor)):
-            return None
+    for place in _searched(folder, home):
         if (place / REQUIREMENTS).is_file():
             return place / REQUIREMENTS
         if (place / PYPROJECT).is_file() and read_pyproject(place / PYPROJECT).declares:
             return place / PYPROJECT
-        if any((place / mark).exists() for mark in _VCS):
-            return None
     return None
+
+
+def _searched(folder: Path, home: Path) -> Iterator[Path]:
+    """Return the folders that may have files of the project, the nearest first."""
+    for place in (folder, *folder.parents):
+        if place != folder and place in (home, Path(place.anchor)):
+            return
+        yield place
+        if any((place / mark).exists() for mark in _VCS):
+            return
+
+
+def _passed_over(folder: Path, source: Path | None, home: Path) -> Iterator[str]:
+    """Return notes on files that name dependencies and are not read, in the folders up to that of *source*."""
+    for place in _searched(folder, home):
+        if source == place / REQUIREMENTS:  # What these commands write.
+            return
+        is_last = source == place / PYPROJECT
+        for path in (place / name for name in _UNREAD):
+            if path.is_file() and (
+                path.stem != "setup" or (not is_last and b"install_requires" in path.read_bytes())
+            ):
+                yield f"{path} is not read. To use its packages, run there: {_UNREAD[path.name]}"
+        if is_last:
+            return
 
 
 def read_dependencies(
@@ -238,7 +300,7 @@ def read_dependencies(
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
 ) -> Dependencies:
-    """Read the requirements file, `pyproject.toml` or script *source*; *project* is the project's root.
+    """Read the requirements file, `pyproject.toml` or script *source*; *project* is the folder that is shipped.
 
     *environ* and *category* are the same as in `find_dependencies`.
 
@@ -247,7 +309,6 @@ def read_dependencies(
     """
     source = source.absolute()
     folder = source.parent
-    roots = {folder.resolve(), (project or folder).resolve()}
     environment = inherited(environ)
     variables = {"PROJECT_ROOT": str(folder), **environment}
     main: Pyproject | None = None
@@ -265,7 +326,7 @@ def read_dependencies(
                 f"{source.name} was read; the dependencies in {PYPROJECT} beside it were ignored."
             )
             declared = replace(declared, notes=(*declared.notes, note))
-    declared, inner = without_project(declared, folder, roots, variables, category)
+    declared, inner = without_project(declared, folder, project or folder, variables, category)
     own = tuple(line for line in declared.requirements if line.name in OWN_NAMES)
     notes = [
         f"{line.place}: {setting.partition('=')[0]} was ignored: only pip has this option."
@@ -290,7 +351,10 @@ def read_dependencies(
         source_indexes=tuple(named.values()),
         local=declared.local,
         chosen=main.chosen if main else Chosen(),
-        requires_python=main.requires_python if main else None,
+        requires_python=",".join(
+            {part.requires_python: None for part in (main, *inner) if part and part.requires_python}
+        )
+        or None,
         notes=(*declared.notes, *notes),
     )
     return _with_settings(found, find_settings(settings_folder(folder), environment, of_script))

@@ -219,7 +219,7 @@ def resolve_image(
     """
     target = Target(python=request.python, machine=request.machine)
     declared = request.dependencies.for_target(target.platform, target.python)
-    declared.refuse_local()
+    declared.refuse_unusable(target.python)
     jax = with_accelerator_jax(declared, request.category, request.python)
     asked = {line.name for line in jax.dependencies.requirements}
     # JAX of the base image fits its accelerator.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# Written by dev/distributions.py from [tool.kinetic.distributions] of the root pyproject.toml.
+# Written by dev/distributions.py from [tool.kinetic-workspace.distributions] of the root pyproject.toml.
 DISTRIBUTIONS: Final[dict[str, str]] = {
     "kinetic": "kinetic",
     "kinetic_cli": "kinetic-cli",

@@ -205,17 +205,22 @@ def index_away(world: World) -> None:
     world.write(REQUIREMENTS, f"--index-url http://me:{PASSWORD}@127.0.0.1:9/simple", "", "alpha")
 
 
-def stale_lock(world: World) -> None:
-    index = f"[tool.uv]\nno-index = true\nfind-links = ['{world.packages.packages}']\n"
-    world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", index)
-    command = [find_uv().program, "lock", "-q"]
-    subprocess.run(
-        command,
-        cwd=world.root,
-        env=world.packages.environ | {"UV_PYTHON": sys.executable},
-        check=True,
-    )
-    world.write(PYPROJECT, LOCKED, "dependencies = ['alpha', 'keras']", index)
+def locked_by_uv(*later: str, settings: str = "") -> Callable[[World], object]:
+    """Return what declares alpha, locks it with *settings* of uv, and then declares alpha and *later*."""
+
+    def arrange(world: World) -> None:
+        index = f"[tool.uv]\nno-index = true\nfind-links = ['{world.packages.packages}']\n"
+        world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", index + settings)
+        environ = world.packages.environ | {"UV_PYTHON": sys.executable}
+        subprocess.run([find_uv().program, "lock", "-q"], cwd=world.root, env=environ, check=True)
+        world.packages.wheel("alpha", "2.0")
+        world.write(PYPROJECT, LOCKED, f"dependencies = {['alpha', *later]}", index + settings)
+
+    return arrange
+
+
+def another_python(world: World) -> None:
+    world.write(PYPROJECT, LOCKED.replace(">=3.11", "~=3.99"))
 
 
 def unknown_group(world: World) -> None:
@@ -304,7 +309,10 @@ CASES = (
     Case("a syntax error", lines("!!"), DependencyError, r"requirements\.txt:3: '!!' is not a requirement"),
     Case("an index that is not reachable", index_away, InstallError, r"^The package index http://127\.0\.0\.1:9/simple \(.*requirements\.txt:1: --index-url\) cannot be reached", "VPN or proxy"),
     Case("a wrong password of an index", wrong_password_of_index, InstallError, r"^The package index .*requirements\.txt:1: --index-url\) does not accept the login: 401", "~/.netrc"),
-    Case("a stale lock", stale_lock, DependencyError, r"uv\.lock: the lock is stale: it does not fit .*pyproject\.toml", "uv lock"),
+    Case("a stale lock", locked_by_uv("keras"), DependencyError, r"uv\.lock: the lock is stale: it does not fit .*pyproject\.toml", "uv lock"),
+    Case("a lock for another system", locked_by_uv(settings="environments = [\"sys_platform == 'darwin'\"]"), DependencyError, r"uv\.lock: the lock does not apply to Python 3\.\d+ on x86_64-manylinux.* environments are: sys_platform == 'darwin'\.", "uv lock"),
+    Case("a lock for another Python", locked_by_uv(settings="environments = [\"python_version >= '3.99'\"]"), DependencyError, r"uv\.lock: the lock does not apply to Python 3\."),
+    Case("another Python", another_python, DependencyError, r"pyproject\.toml requires Python ~=3\.99, and the job would run on Python 3\.1\d\.", "requires-python"),
     Case("an unknown group", unknown_group, (DependencyError, InstallError), r"pyproject\.toml:\d+: .*nope"),
     Case("a group for TPUs", group_for_tpus, InstallError, r"pyproject\.toml:\d+: alpha==7"),
     Case("a JAX for GPUs", jax_for_gpus, DependencyError, r"requirements\.txt:3: jax\[cuda12\] .* runs on a TPU", "tool.kinetic.gpu"),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from kinetic_images.declared.pyproject import (
+    MEMBERS,
     Pyproject,
     Workspace,
     is_managed,
     parse_pyproject,
     parse_workspace,
+    project_name,
 )
 from kinetic_images.declared.requirement_files import RequirementSet
 from kinetic_images.declared.requirements import LocalRequirement, both
@@ -27,58 +31,80 @@ _BUILD_FILES: Final = ("setup.py", "setup.cfg")
 def without_project(
     declared: RequirementSet,
     folder: Path,
-    roots: set[Path],
+    project: Path,
     environ: Mapping[str, str],
     category: Category,
 ) -> tuple[RequirementSet, list[Pyproject]]:
-    """Replace lines for the project itself (`-e .`), which is shipped as a snapshot, with its dependencies.
+    """Replace lines for the project and for editable parts of it with their dependencies: their code is shipped.
 
-    *roots* are the folders of the project itself. Also return the projects that were read.
+    Parts are folders in *project*, such as members of its workspace. Also return the projects that were read.
 
     Raises:
-        DependencyError: The project does not list its dependencies statically.
+        DependencyError: One of them does not list its dependencies statically.
     """
-    local, notes = [], list(declared.notes)
-    requirements = list(declared.requirements)
-    projects = []
-    for line in declared.local:
-        target = (folder / line.path).resolve()
-        if target not in roots:
-            local.append(line)
-            continue
-        path = target / PYPROJECT
-        pyproject = None
-        if folder / line.place.file != path:
-            pyproject = (
-                read_pyproject(path, line.extras, environ, category) if path.is_file() else None
+    shipped = project.resolve()
+    roots = {folder.resolve(), shipped}
+    local, projects = list[LocalRequirement](), list[Pyproject]()
+    requirements, notes = [*declared.requirements], [*declared.notes]
+    pending = [(folder, line, frozenset[str]()) for line in declared.local]
+    seen = set[object]()
+    for place, line, outer in pending:  # It grows.
+        markers = outer | {line.marker} if line.marker else outer
+        marker = reduce(both, sorted(markers), None)
+        for target in _targets(place, line):
+            is_part = target.is_relative_to(shipped) and any(
+                (target / name).is_file() for name in (PYPROJECT, *_BUILD_FILES)
             )
+            if target not in roots and not (is_part and line.editable):
+                local.append(replace(line, path=str(target), marker=marker, is_copy=is_part))
+                continue
+            path = target / PYPROJECT
+            pyproject = None
+            if path.is_file():
+                pyproject = read_pyproject(
+                    path, line.extras, environ, category, is_part=target not in roots
+                )
             _refuse_unlisted(line, target, pyproject)
-        action = "was left out"
-        if pyproject is not None:
-            projects.append(pyproject)
+            key = target, line.extras, markers
+            if pyproject is None or key in seen:
+                continue
+            seen.add(key)
+            # Where the line does not apply, its Python does not count.
+            projects.append(replace(pyproject, requires_python=None) if marker else pyproject)
             inner = pyproject.declared
             requirements += [
-                replace(each, marker=both(each.marker, line.marker)) for each in inner.requirements
+                replace(each, marker=both(each.marker, marker)) for each in inner.requirements
             ]
-            local += [
-                replace(each, marker=both(each.marker, line.marker))
-                for each in inner.local
-                if (target / each.path).resolve() not in roots
-            ]
+            pending += [(target, each, markers) for each in inner.local]
             notes += inner.notes
-            names = f"../{PYPROJECT}" if target != folder.resolve() else PYPROJECT
-            action = f"was replaced by the dependencies in its {names}"
-        notes.append(
-            f"{line.place}: {line.text!r} is the project itself, which is shipped with every call: "
-            f"the line {action}."
-        )
     replaced = replace(
         declared,
         requirements=tuple(dict.fromkeys(requirements)),
-        local=tuple(local),
-        notes=tuple(notes),
+        local=tuple(dict.fromkeys(local)),
+        notes=tuple(dict.fromkeys(notes)),
     )
     return replaced, projects
+
+
+def _targets(folder: Path, line: LocalRequirement) -> list[Path]:
+    """Return the folders that *line* of the project in *folder* names."""
+    path = (folder / line.path).resolve()
+    found = _workspace(folder) if line.path.startswith(MEMBERS) else None
+    if found is None:
+        return [path]
+    root, workspace = found
+    name = line.path.removeprefix(MEMBERS)
+    members = [
+        file.parent.resolve()
+        for pattern in workspace.members
+        for file in sorted(root.glob(f"{pattern}/{PYPROJECT}"))
+        if workspace.has(file.parent.relative_to(root).as_posix())
+    ]
+    if not name:
+        return members
+    files = (member / PYPROJECT for member in (root.resolve(), *members))
+    named = [file.parent for file in files if project_name(text_of(file), str(file)) == name]
+    return named or [path]  # It is refused.
 
 
 def _refuse_unlisted(line: LocalRequirement, target: Path, pyproject: Pyproject | None) -> None:
@@ -102,10 +128,14 @@ def read_pyproject(
     extras: tuple[str, ...] = (),
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
+    *,
+    is_part: bool = False,
 ) -> Pyproject:
     """Read the `pyproject.toml` at *path*, or the metadata of a script.
 
     For a member of a workspace, use the workspace's sources.
+
+    *is_part* is the same as in `parse_pyproject`.
 
     Raises:
         DependencyError: This file, or that of the workspace, cannot be read or understood.
@@ -114,13 +144,14 @@ def read_pyproject(
     found = _workspace(path.absolute().parent) if script is None else None
     return parse_pyproject(
         text_of(path) if script is None else script,
-        path.name,
+        str(path) if is_part else path.name,
         extras=extras,
         folder=str(path.parent.absolute()),
         workspace=found[1].sources if found else None,
         environ=environ,
         category=category,
         script=script is not None,
+        is_part=is_part,
     )
 
 
@@ -135,11 +166,11 @@ def settings_folder(folder: Path) -> Path:
     path = next((p / PYPROJECT for p in (folder, *folder.parents) if _has_project(p)), None)
     if path is None:
         return folder
-    if parse_workspace(text_of(path), str(path), str(path.parent)) is not None:
+    found = _workspace(path.parent)
+    if found is not None and found[0] == path.parent:
         return path.parent
     if not is_managed(text_of(path), str(path)):
         return folder
-    found = _workspace(path.parent)
     return found[0] if found else path.parent
 
 
@@ -147,14 +178,16 @@ def _has_project(folder: Path) -> bool:
     return (folder / PYPROJECT).is_file()
 
 
-def _workspace(member: Path) -> tuple[Path, Workspace] | None:
-    """Return the workspace that the project in the folder *member* belongs to, and the workspace's root."""
+def _workspace(folder: Path) -> tuple[Path, Workspace] | None:
+    """Return the workspace to which the project in *folder* belongs, and its root."""
     # As in uv, only the nearest project above decides, even if a workspace above it includes this folder.
-    root = next(filter(_has_project, member.parents), None)
-    text = text_of(root / PYPROJECT) if root else ""
-    if root is None or "workspace" not in text:
-        return None
-    workspace = parse_workspace(text, str(root / PYPROJECT), str(root))
-    if workspace is None or not workspace.has(member.relative_to(root).as_posix()):
-        return None
-    return root, workspace
+    for root in islice(filter(_has_project, (folder, *folder.parents)), 2):
+        text = text_of(root / PYPROJECT)
+        workspace = None
+        if "workspace" in text:
+            workspace = parse_workspace(text, str(root / PYPROJECT), str(root))
+        if workspace is not None and (
+            root == folder or workspace.has(folder.relative_to(root).as_posix())
+        ):
+            return root, workspace
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -26,6 +27,8 @@ from kinetic_images.declared.uv_settings import table_indexes
 from kinetic_images.errors import DependencyError
 from kinetic_images.targets import Category
 
+MEMBERS: Final = "(workspace)"
+"""In place of a path: the members of the project's workspace; before a name: its member of that name."""
 _EXPORT: Final = "write a requirements.txt beside it"
 
 
@@ -81,13 +84,17 @@ def parse_pyproject(
     environ: Mapping[str, str] | None = None,
     category: Category = "cpu",
     script: bool = False,
+    is_part: bool = False,
 ) -> Pyproject:
     """Read the dependencies in `[project]`, including the optional dependencies *extras*.
 
-    Those that it requests for jobs on a *category* are included. `${NAME}` is replaced by the variable of
-    *environ*. Relative addresses of indexes are relative to *folder*. For a member of a workspace, *workspace*
-    contains the sources of the workspace's root; the member's own sources take precedence. The metadata of a
-    *script* has the keys of `[project]` at its top.
+    Those that it requests for jobs on a *category* are included. The metadata of a *script* has the keys of
+    `[project]` at its top. In a part of another project (*is_part*), nothing else is read: `[tool.kinetic]` is
+    for its own jobs. The root of a workspace that is no project itself depends on all members, as in uv.
+
+    `${NAME}` is replaced by the variable of *environ*. Relative addresses of indexes are relative to
+    *folder*. For a member of a workspace, *workspace* contains the sources of the workspace's root; the
+    member's own sources take precedence.
 
     Raises:
         DependencyError: The file or one of its dependencies cannot be understood.
@@ -102,7 +109,7 @@ def parse_pyproject(
     sources = _sources(uv, folder)
     if workspace is not None:
         sources = sources.over(workspace)
-    chosen, named = _chosen(tools, project, document, lines, category)
+    chosen, named = _chosen({} if is_part else tools, project, document, lines, category)
     declared = _declared(
         document,
         project,
@@ -113,9 +120,10 @@ def parse_pyproject(
         named,
         sources,
         environ or {},
+        is_part=is_part,
     )
     return Pyproject(
-        declares=bool(project) or "poetry" in tools,
+        declares=bool(project) or "poetry" in tools or "workspace" in uv,
         requires_python=requires if isinstance(requires, str) else None,
         declared=declared,
         lists_dependencies=bool(project)
@@ -220,6 +228,16 @@ def parse_workspace(text: str, file: str, folder: str) -> Workspace | None:
     return Workspace(members, excluded, _sources(uv, folder))
 
 
+def project_name(text: str, file: str) -> str:
+    """Return the canonical name of the project that a `pyproject.toml` describes; empty if it has none.
+
+    Raises:
+        DependencyError: The file cannot be understood.
+    """
+    project = table(parsed_toml(text, file).get("project"))
+    return canonicalize_name(str(project.get("name", "")))
+
+
 def is_managed(text: str, file: str) -> bool:
     """Return whether a `pyproject.toml` describes a project without `managed = false`.
 
@@ -244,9 +262,20 @@ def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
 def _sources(uv: Mapping[str, Any], folder: str) -> Sources:
     indexes = table_indexes(uv.get("index"), folder)
     return Sources(
-        of=_canonical(uv.get("sources")),
+        of={
+            name: _beside(source, folder) for name, source in _canonical(uv.get("sources")).items()
+        },
         indexes=tuple(index for index in indexes if isinstance(index.get("name"), str)),
     )
+
+
+def _beside(source: Any, folder: str) -> Any:
+    """Return the *source* of a package with a path in it made absolute."""
+    if isinstance(source, list):
+        return [_beside(entry, folder) for entry in source]
+    if "path" in table(source):
+        return {**source, "path": posixpath.join(folder, str(source["path"]))}
+    return source
 
 
 def _declared(
@@ -259,6 +288,8 @@ def _declared(
     named: frozenset[str],
     sources: Sources,
     environ: Mapping[str, str],
+    *,
+    is_part: bool,
 ) -> RequirementSet:
     optional = _canonical(project.get("optional-dependencies"))
     own_name = canonicalize_name(str(project["name"])) if "name" in project else None
@@ -301,7 +332,11 @@ def _declared(
     for extra in extras:
         take_extra(extra, None, frozenset(), None)
     take(_group_texts(document, groups, lines), None, frozenset())
-    notes = _notes(document, project, tools, lines, optional.keys() - taken, named)
+    if not project and "workspace" in table(tools.get("uv")):
+        place = lines.key("members")
+        local.append(LocalRequirement(path=MEMBERS, text="members", editable=True, place=place))
+    unread = optional.keys() - taken
+    notes = [] if is_part else _notes(document, project, tools, lines, unread, named)
     notes += [
         f"{place}: there is no extra {name!r} in [project.optional-dependencies]."
         for name, place in unknown.items()
@@ -370,9 +405,7 @@ def _notes(
         )
     poetry = table(tools.get("poetry"))
     if {"dependencies", "group", "dev-dependencies"} & poetry.keys():
-        advice = (
-            "" if "dependencies" in project else f"; {_EXPORT}: poetry export -o requirements.txt"
-        )
+        advice = "" if "dependencies" in project else f"; {_EXPORT}"
         notes.append(
             f"{lines.key('poetry')}: dependencies in the tables of Poetry were ignored; "
             f"only those in [project] were read{advice}."
@@ -407,9 +440,10 @@ def _from_source(
     path = parse_local(f"{requirement.name} @ {address}", place) if address else None
     if paths:
         path = LocalRequirement(
-            path=str(paths[0].get("path", f"(workspace) {requirement.name}")),
+            path=str(paths[0].get("path", MEMBERS + requirement.name)),
             extras=requirement.extras,
             text=text,
+            editable=bool(paths[0].get("editable", "path" not in paths[0])),
             place=place,
         )
     if path is not None:

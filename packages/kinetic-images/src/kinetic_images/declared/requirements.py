@@ -89,6 +89,10 @@ class LocalRequirement:
     marker: str | None = None
     text: str
     """The line, for messages."""
+    editable: bool = False
+    """Whether the code is imported from that folder, rather than from an installed copy."""
+    is_copy: bool = False
+    """Whether it is an installed copy of a part of the project."""
     place: Place = field(compare=False)
 
 
@@ -208,6 +212,7 @@ def parse_local(
         extras=_extras(extras),
         marker=_marker(marker, place),
         text=line or text,
+        editable=editable,
         place=place,
     )
 

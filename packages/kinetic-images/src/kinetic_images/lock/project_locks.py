@@ -15,14 +15,14 @@ from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.projects import settings_folder
 from kinetic_images.declared.requirement_files import read_requirements
-from kinetic_images.declared.requirements import Requirement
+from kinetic_images.declared.requirements import Requirement, marker_holds
 from kinetic_images.declared.toml_text import Lines, parsed_toml
 from kinetic_images.declared.uv_files import PYPROJECT
 from kinetic_images.dependencies import Dependencies
 from kinetic_images.errors import DependencyError, InstallError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import kept_address, read_pylock
-from kinetic_images.targets import Target
+from kinetic_images.targets import Target, target_environment
 from kinetic_images.uv import Uv
 
 UV_LOCK: Final = "uv.lock"
@@ -114,11 +114,11 @@ def pins_of(
     *markers* are the marker variables of the target.
 
     Raises:
-        DependencyError: The lock is stale, or cannot be understood.
+        DependencyError: The lock is stale, not for *target*, or cannot be understood.
         InstallError: uv could not check it.
     """
     if lock.path.suffix == _OF_UV:
-        return _pins_of_uv_lock(lock, dependencies, markers, uv)
+        return _pins_of_uv_lock(lock, dependencies, target, markers, uv)
     # The lock was probably written for the Python of its author, a patch version included.
     is_here = target is not None and target.python == "{}.{}".format(*sys.version_info)
     patch = sys.version_info.micro if is_here else 0
@@ -174,7 +174,11 @@ def _is_at(package: LockedPackage, url: str) -> bool:
 
 
 def _pins_of_uv_lock(
-    lock: ProjectLock, dependencies: Dependencies, markers: Mapping[str, str], uv: Uv
+    lock: ProjectLock,
+    dependencies: Dependencies,
+    target: Target | None,
+    markers: Mapping[str, str],
+    uv: Uv,
 ) -> Pins:
     source = dependencies.source
     assert source is not None, "`find_lock` finds none without a source"
@@ -194,6 +198,15 @@ def _pins_of_uv_lock(
             " ".join([lead, *reasons]),
             hint=f"Update it with: {' '.join(['uv lock', *script])}",
         ) from None
+    # uv's name for `environments` of [tool.uv]. Elsewhere, the markers of all lines that uv exports are false.
+    supported = parsed_toml(lock.text, str(lock.path)).get("supported-markers", [])
+    known = target_environment(target.platform, target.python) if target else markers
+    if supported and not any(marker_holds(marker, known) for marker in supported):
+        where = f"Python {target.python} on {target.platform}" if target else "this Python"
+        raise DependencyError(
+            f"{lock.path}: the lock does not apply to {where}. Its environments are: {' | '.join(supported)}.",
+            hint="Add a marker that holds there to environments of [tool.uv], then: uv lock",
+        )
     exported = uv.run(
         "export", "--frozen", "--quiet", "--format", "requirements-txt",
         "--no-header", "--no-annotate", "--no-default-groups", "--no-emit-local",

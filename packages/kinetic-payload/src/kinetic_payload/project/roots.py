@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -55,6 +55,8 @@ class ProjectPlan:
     kind: Kind
     script: Path | None = None
     """The script that was started, if it defines the function."""
+    base: Path | None = field(default=None, compare=False)
+    """The folder with the outermost package of the function, or the root if that is not above it."""
 
 
 def entry_of(function: Any) -> Entry:
@@ -193,6 +195,7 @@ def plan_project(
         main=main_path if main_path is None else shipped(main_path),
         kind=entry.kind,
         script=entry.file if entry.kind == "script" and entry.file == entry.main else None,
+        base=base if base.is_relative_to(root) else root,
     )
 
 

@@ -163,7 +163,8 @@ class LocalBackend:
         from kinetic.home.environments import ensure_environment
 
         found = ensure_environment(
-            project.plan.script or project.plan.root,
+            project.plan.script or project.plan.base,
+            project=project.plan.root,
             home=home,
             report=project.report,
             bucket=self._in_bucket or project.reads_buckets.result(),

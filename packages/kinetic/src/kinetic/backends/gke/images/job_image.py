@@ -196,8 +196,10 @@ class ClusterImages:
         from kinetic_payload.project.snapshot import file_that_imports
 
         settings, builders = request.settings, self.builders
+        plan = packaging.plan
         dependencies = find_dependencies(
-            packaging.plan.script or packaging.plan.root,
+            plan.script or plan.base,
+            project=plan.root,
             environ=builders.environment,
             category=category_of(request),
         )
