@@ -474,9 +474,8 @@ def test_generated_files_resolve_as_they_do_for_uv_itself(world: World) -> None:
 
 def ours(world: World, folder: Path, **environ: str) -> object:
     """Return what the project in *folder* resolves to, where the user's index is the public one."""
-    source = "requirements.txt"
-    if not (folder / "project" / source).exists():
-        source = "pyproject.toml"
+    names = ("train", "requirements.txt", "pyproject.toml")
+    source = next(name for name in names if (folder / "project" / name).exists())
     user = folder / "config" / "uv" / "uv.toml"
     if not user.exists():
         written(folder, {"config/uv/uv.toml": f"index-url = '{world.web}/public/simple'"})
@@ -580,6 +579,32 @@ def test_settings_decide_as_they_do_for_uv(
     texts = {f"project/{name}": text.replace("{web}", world.web) for name, text in files.items()}
     found = ours(world, written(tmp_path / "b" / "a", texts), WEB=world.web)
     assert found == [one.replace("${WEB}", world.web) for one in chosen]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "chosen"),
+    [
+        ("dependencies = ['mine', 'beta[y-z]']", "alpha==2.0 beta==2.0 mine==9.0 zeta==1.0"),
+        ("dependencies = [\n  'alpha<2',\n  'zeta; sys_platform == \"win32\"',\n]", "alpha==1.5"),
+        ("dependencies = ['mine', 'alpha']\n" + FROM_P + P, "alpha==2.0 mine==1.5"),
+        ("dependencies = ['mine']\n[[tool.uv.index]]\nurl = '{web}/private/simple'", "mine==1.5"),
+        ("dependencies = ['mine']\n[tool.uv]\nfind-links = ['l']\nno-index = true", "mine==1.7"),
+        ("dependencies = ['alpha']\n[tool.uv]\nprerelease = 'allow'", "alpha==3.0a1"),
+    ],
+)
+def test_the_metadata_of_a_script_decides_as_it_does_for_uv(
+    world: World, tmp_path: Path, metadata: str, chosen: str
+) -> None:
+    block = "".join(f"# {line}\n" for line in metadata.replace("{web}", world.web).split("\n"))
+    script = f"#!uv\n# /// script\n{block}# ///\nimport x\n"
+    folder = written(tmp_path, {"project/train": script}) / "project"
+    (folder / "l").symlink_to(world.folder / "my links" / "files")
+    found = ours(world, tmp_path)
+    uv = world.uv({**world.environ, "XDG_CONFIG_HOME": f"{tmp_path}/config"})
+    command = ("export", "--script", "train", "--no-hashes", "--python", sys.executable)
+    theirs = uv.run(*command, folder=folder, project=folder).splitlines()
+    theirs = [line.partition(" ;")[0] for line in theirs if "win32" not in line]
+    assert found == resolved(world, "\n".join(theirs)) == chosen.split()
 
 
 def main(count: int, first: int = 0) -> int:

@@ -180,6 +180,14 @@ def world(
     return world
 
 
+def test_cuda_in_an_image_that_has_no_use_for_it_is_reported(world: World) -> None:
+    world.project.wheel("plugin", "1.0", "nvidia-cuda-runtime")
+    world.project.wheel("nvidia_cuda_runtime")
+    world.project.require("plugin")
+    (note,) = [note for note in world.ensure().notes if "nvidia-cuda-runtime" in note]
+    assert "for a CPU" in note
+
+
 def test_an_image_has_the_packages_and_files_and_is_named_by_digest(world: World) -> None:
     image = world.ensure(builders=[world.layers()])
     assert image.built_by == "layers"

@@ -125,6 +125,14 @@ def test_a_word_of_the_label_that_names_no_version_is_left_out(word: str) -> Non
     assert packages_of(replace(config, labels=labels)) == KNOWN | {"beta-x": "1"}
 
 
+def test_another_cuda_than_that_of_the_image_is_refused(world: World) -> None:
+    world.project.wheel("jax_cuda13_plugin")
+    world.publish(KNOWN | {"jax-cuda12-plugin": "1.0"})
+    world.project.require("jax-cuda13-plugin")
+    with pytest.raises(DependencyError, match=r"jax-cuda13-plugin, .* has jax-cuda12-plugin"):
+        world.find()
+
+
 def test_if_nothing_changed_there_is_one_head(world: World) -> None:
     world.publish(KNOWN)
     world.project.require("alpha")

@@ -73,6 +73,29 @@ def test_jobs_share_one_environment_that_holds_only_what_the_project_requires(
         assert "/light/kinetic/__init__.py" in one["kinetic"]
 
 
+SCRIPT_WITH_METADATA = """
+# /// script
+# dependencies = ["stranger"]
+# [tool.uv]
+# no-index = true
+# find-links = ["."]
+# ///
+import kinetic
+
+@kinetic.run(accelerator="cpu", container_image="bundled")
+def work():
+    import stranger
+    return stranger.VERSION
+
+print(work())
+"""
+
+
+def test_a_script_with_metadata_gets_what_it_declares(project: Any) -> None:
+    write_wheel(project.root, "stranger", "1.0", {"stranger.py": "VERSION = 1"})
+    assert project.script(SCRIPT_WITH_METADATA) == "1\n"
+
+
 MEMBER = """
 import kinetic
 import first

@@ -76,6 +76,12 @@ def test_without_knowledge_of_the_project_a_note_says_less(root: Path) -> None:
     assert note("no_such_module_of_anyone", None) is None
 
 
+def test_packages_of_an_image_are_not_those_of_the_project(root: Path) -> None:
+    assert "install it in the image us/mine:1" in str(
+        note("pytest", Project(root, image="us/mine:1"))
+    )
+
+
 def test_a_missing_module_is_found_among_causes_and_in_the_text_of_a_failure(root: Path) -> None:
     wrapped = RuntimeError("no module")
     wrapped.__cause__ = ModuleNotFoundError(name="module_outside")

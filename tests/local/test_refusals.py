@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import kinetic
 from kinetic.errors import InvalidRequestError
+from kinetic_images.uv import find_uv
 
 
 def work() -> None: ...
@@ -37,3 +40,12 @@ def test_a_request_that_this_machine_cannot_run_is_refused_before_anything_is_pa
     assert message in str(caught.value)
     assert caught.value.hint
     assert not list(home.glob("store/*/*"))
+
+
+def test_a_python_that_uv_removes_is_refused(project: Any) -> None:
+    decorated = "@kinetic.run(accelerator='cpu')\ndef work(): ..."
+    project.write("main.py", f"import kinetic\n{decorated}\nwork.run_async()\n")
+    command = ("run", "--isolated", "--no-project", "--offline", "--python", sys.executable)
+    path = os.pathsep.join(sys.path)
+    done = project.execute(find_uv().program, *command, "python", "main.py", PYTHONPATH=path)
+    assert "uv removes this Python when the program ends" in done.stderr

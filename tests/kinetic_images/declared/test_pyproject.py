@@ -6,6 +6,7 @@ import pytest
 
 from kinetic_images.declared.pyproject import Pyproject, parse_pyproject
 from kinetic_images.errors import DependencyError
+from kinetic_images.targets import Category
 
 FILE = "pyproject.toml"
 HEAD = '[project]\nname = "My_App"\ndependencies = ["six"]\n'
@@ -26,8 +27,8 @@ loop = [{include-group = "loop"}]
 """
 
 
-def parsed(text: str, *extras: str) -> Pyproject:
-    return parse_pyproject(text, FILE, extras=extras, folder="/srv/project")
+def parsed(text: str, *extras: str, category: Category = "cpu") -> Pyproject:
+    return parse_pyproject(text, FILE, extras=extras, folder="/srv/project", category=category)
 
 
 def rows(pyproject: Pyproject) -> list[str]:
@@ -93,6 +94,8 @@ def test_a_file_with_settings_of_tools_only_declares_nothing() -> None:
         (GROUPS + "groups = ['nope']", r"^pyproject\.toml:12: 'nope' .* \[dependency-groups\]"),
         (GROUPS + "groups = 'train'", r"^pyproject\.toml:12: .* list of names"),
         (GROUPS + "extra = ['fast-math']", r"^pyproject\.toml:12: .* no key 'extra'"),
+        (GROUPS + "[tool.kinetic.tpu]\ngroups = ['nope']", r"^pyproject\.toml:13: .*\[tool\.kinetic\.tpu\] is not"),
+        (GROUPS + "tpu = 3", r"^pyproject\.toml:12: .* no key 'tpu'"),
         (GROUPS + "groups = ['loop']", r"^pyproject\.toml:5: .* cannot be read: .*loop"),
     ],
 )  # fmt: skip

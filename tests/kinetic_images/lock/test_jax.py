@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kinetic_images.dependencies import Dependencies, read_dependencies
-from kinetic_images.lock.jax import AcceleratorJax, Category, with_accelerator_jax
+from kinetic_images.lock.jax import AcceleratorJax, with_accelerator_jax
+from kinetic_images.targets import Category
 
 
 def dependencies(folder: Path, *lines: str) -> Dependencies:
@@ -48,7 +49,7 @@ def test_each_accelerator_gets_its_own(
         (["jax"], ["jax[tpu]==0.10.2"]),
         (["jax[cpu]>=0.4"], ["jax[tpu]==0.10.2"]),
         (["jax==0.7.2"], ["jax[tpu]==0.7.2"]),
-        (["jax[cuda12,xprof]<0.8", "jaxlib"], ["jax[tpu,xprof]<0.8"]),
+        (["jax[cuda12-pip,xprof]<0.8", "jaxlib"], ["jax[tpu,xprof]<0.8"]),
         (["jaxlib<0.8"], ["jax[tpu]", "jaxlib<0.8"]),
         (["jax==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"], ["jax[tpu]==0.7.2", "jaxlib==0.7.1", "libtpu==0.0.20"]),
         (["libtpu-nightly==1"], ["jax[tpu]==0.10.2"]),
@@ -61,6 +62,16 @@ def test_a_version_that_the_user_named_is_kept(
     found = replaced(tmp_path, *lines, "numpy")
     assert [*found.preferences, *found.additions] == expected
     assert [line.name for line in found.dependencies.requirements] == ["numpy"]
+
+
+def test_a_gpu_gets_the_cuda_that_the_user_named(tmp_path: Path) -> None:
+    for line, expected in (
+        ("jax[cuda13]", "jax[cuda13]==0.10.2"),
+        ("jax[cuda13-local,xprof]==0.9", "jax[cuda13,xprof]==0.9"),
+        ("jax[tpu]", "jax[cuda12]==0.10.2"),
+    ):
+        found = replaced(tmp_path, line, category="gpu")
+        assert (*found.preferences, *found.additions) == (expected,)
 
 
 def test_one_note_names_the_lines_and_the_mark_that_keeps_them(tmp_path: Path) -> None:

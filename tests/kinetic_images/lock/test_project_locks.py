@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from locked_project import Project
 
+from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError
-from kinetic_images.targets import Target
+from kinetic_images.targets import Category, Target
 from kinetic_images.uv import find_uv
 
 HERE = Target(python="{}.{}".format(*sys.version_info))
@@ -34,7 +36,7 @@ def uv(project: Project, *arguments: str) -> None:
     )
 
 
-def versions(project: Project, **more: tuple[str, ...]) -> dict[str, str]:
+def versions(project: Project, **more: Any) -> dict[str, str]:
     return {package.name: package.version for package in project.lock(HERE, **more).packages}
 
 
@@ -77,6 +79,22 @@ def test_a_stale_uv_lock_is_refused(project: Project, more: str, reason: str) ->
     assert not list(project.home.rglob("*.toml"))
 
 
+def test_the_lock_of_a_script_keeps_its_versions_until_it_is_stale(project: Project) -> None:
+    project.wheel("alpha", "1.0")
+    script = project.root / "train.py"
+    settings = f'# [tool.uv]\n# no-index = true\n# find-links = ["{project.packages}"]\n'
+    script.write_text(f'# /// script\n# dependencies = ["alpha"]\n{settings}# ///\n')
+    uv(project, "lock", "--script", "train.py")
+    project.wheel("alpha", "2.0")
+    project.dependencies = lambda: read_dependencies(script, environ=project.environ)
+    assert versions(project) == {"alpha": "1.0"}
+    script.write_text(script.read_text().replace("alpha", "alpha>1"))
+    with pytest.raises(
+        DependencyError, match=r"(?s)train\.py\.lock: .* with: uv lock --script train"
+    ):
+        versions(project)
+
+
 def test_uv_lock_of_the_workspace_holds_for_a_member(project: Project) -> None:
     project.wheel("alpha", "1.0")
     member = project.root / "member"
@@ -92,15 +110,22 @@ def test_uv_lock_of_the_workspace_holds_for_a_member(project: Project) -> None:
     assert versions(project) == {"alpha": "1.0"}
 
 
-def test_extras_and_groups_that_the_project_requests_are_locked_too(project: Project) -> None:
+@pytest.mark.parametrize(("category", "extra"), [("cpu", "beta"), ("tpu", "delta")])
+def test_extras_and_groups_that_the_project_requests_are_locked_too(
+    project: Project, category: Category, extra: str
+) -> None:
     names = ("alpha", "beta", "gamma", "delta")
     for name in names:
         project.wheel(name, "1.0")
-    declare(project, "alpha", more=OPTIONAL + CHOSEN)
+    declare(project, "alpha", more=f'{OPTIONAL}{CHOSEN}[tool.kinetic.tpu]\nextras = ["other"]\n')
+    source = project.root / "pyproject.toml"
+    excluding = 'conflicts = [[{extra = "fast"}, {extra = "other"}]]\n'
+    source.write_text(source.read_text() + excluding)
     uv(project, "lock")
     for name in names:
         project.wheel(name, "2.0")
-    assert versions(project) == {"alpha": "1.0", "beta": "1.0", "gamma": "1.0"}
+    found = read_dependencies(source, environ=project.environ, category=category)
+    assert versions(project, dependencies=found) == dict.fromkeys(("alpha", extra, "gamma"), "1.0")
 
 
 def test_a_file_with_another_hash_than_that_of_the_lock_is_refused(project: Project) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from locked_project import Project
+from locked_project import Project, write_wheel
 
 from kinetic_images.dependencies import find_dependencies, read_dependencies
 from kinetic_images.errors import DependencyError, InstallError
@@ -15,6 +15,7 @@ from kinetic_images.lock.cache import ensure_lock
 from kinetic_images.lock.jax import with_accelerator_jax
 from kinetic_images.lock.resolve import index_failure
 from kinetic_images.targets import Target
+from kinetic_images.uv import find_uv
 
 MACHINES = {
     "x86_64": Target(python="3.12"),
@@ -160,6 +161,22 @@ def test_an_extra_that_the_accelerator_needs_and_the_version_lacks_is_an_error(
     project.wheel("alpha")
     with pytest.raises(DependencyError, match=r"jax has no extra named 'cuda12'"):
         project.lock(additions=("jax[cuda12]==0.4",))
+
+
+def test_an_old_jax_finds_its_libtpu_on_the_page_that_jax_names(project: Project) -> None:
+    project.wheel("jax", "0.4.30", 'libtpu-nightly==0.1.dev1 ; extra == "tpu"', extras=("tpu",))
+    page = project.folder / "page"
+    write_wheel(page / "libtpu_nightly-0.1.dev1-py3-none-any.whl", "libtpu-nightly", "0.1.dev1")
+    # The real uv, with a page on this machine in place of the one in the network.
+    uv = find_uv().program
+    (project.folder / "bin" / "uv").write_text(
+        f'#!/bin/bash\nexec {uv} "${{@/https:*libtpu_releases.html/{page}}}"\n'
+    )
+    empty = (project.folder / "empty").as_uri()
+    (project.root / "requirements.txt").write_text(f"-i {empty}\n-f {project.packages}\n")
+    lock = project.lock(additions=("jax[tpu]==0.4.30",))
+    assert [package.name for package in lock.packages] == ["jax", "libtpu-nightly"]
+    assert "jax-releases/libtpu_releases.html" in lock.notes[0]
 
 
 def test_the_hash_of_a_replaced_line_is_compared(project: Project) -> None:

@@ -138,6 +138,14 @@ def test_places_are_recognised_under_any_name(
     assert printed.splitlines() == ["home is home", r"(('caf\xe9',), 'caf\xe9', 'caf\xe9/a.py')"]
 
 
+def test_a_script_is_named_only_for_the_functions_that_it_defines(tmp_path: Path) -> None:
+    main = tmp_path / "p/a.py"
+
+    assert plan(script(main)).script == main
+    assert plan(entry(tmp_path / "p/b.py", "b", str(main))).script is None
+    assert plan(entry(main, "a", str(main), "module")).script is None
+
+
 @pytest.mark.parametrize("where", ["/", "home/me", "home"])
 def test_code_typed_in_the_home_directory_or_above_has_no_project(
     tmp_path: Path, where: str

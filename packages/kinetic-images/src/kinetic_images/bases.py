@@ -22,11 +22,10 @@ from kinetic_images.errors import (
 )
 from kinetic_images.image_files import has_program
 from kinetic_images.kept_records import find_record, keep_record
-from kinetic_images.lock.jax import Category
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.oci import ImageConfig
 from kinetic_images.registry.registry import Registry
-from kinetic_images.targets import DEBIAN_12_GLIBC, Machine, Target
+from kinetic_images.targets import DEBIAN_12_GLIBC, Category, Machine, Target
 
 PROGRAM: Final = "python3"
 """The program that runs a job."""

@@ -22,6 +22,7 @@ from kinetic_images.declared.projects import (
 from kinetic_images.declared.pyproject import Chosen, Pyproject
 from kinetic_images.declared.requirement_files import Option, read_requirements
 from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
+from kinetic_images.declared.scripts import script_metadata
 from kinetic_images.declared.uv_files import PYPROJECT, find_settings
 from kinetic_images.declared.uv_settings import (
     Index,
@@ -31,7 +32,7 @@ from kinetic_images.declared.uv_settings import (
     public,
 )
 from kinetic_images.errors import DependencyError
-from kinetic_images.targets import target_environment
+from kinetic_images.targets import Category, target_environment
 from kinetic_images.uv import inherited
 from kinetic_payload.distributions import DISTRIBUTIONS
 
@@ -60,6 +61,8 @@ class Dependencies:
 
     source: Path | None = None
     """The file that declares them; None if there is none."""
+    is_script: bool = False
+    """Whether this file is a script with metadata."""
     folder: Path | None = None
     """The folder for which uv finds its settings; None: only those of the user and the machine apply."""
     requirements: tuple[Requirement, ...] = ()
@@ -209,12 +212,15 @@ def find_dependencies(
     project: Path | None = None,
     home: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    category: Category = "cpu",
 ) -> Dependencies:
     """Find and read what the code at *start*, a folder or file of a project, depends on.
 
-    *project* is the folder that is shipped (default: that of *start*). If *start* is None, the code has no
-    project: only uv's settings of the user and the machine are read. *environ* holds the variables that files
-    may name and that configure uv; None: the process's environment.
+    *project* is the folder that is shipped (default: that of *start*). If *start* is a script with metadata of
+    its own (PEP 723), that is read in place of the project. If it is None, the code has no project: only uv's
+    settings of the user and the machine are read. *environ* holds the variables that files may name and that
+    configure uv; None: the process's environment. *category* is the kind of accelerator, for which a project
+    may name dependencies of its own.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -223,6 +229,10 @@ def find_dependencies(
         found = Dependencies(notes=(NO_PROJECT,))
         return _with_settings(found, find_settings(None, inherited(environ)))
     folder = start.absolute() if start.is_dir() else start.absolute().parent
+    if script_metadata(start) is not None:
+        return read_dependencies(
+            start, project=project or folder, environ=environ, category=category
+        )
     home = home or _user_home()
     source = find_source(folder, home=home)
     if source is None:
@@ -230,7 +240,9 @@ def find_dependencies(
         found = Dependencies(folder=folder, notes=(note,))
         found = _with_settings(found, find_settings(settings_folder(folder), inherited(environ)))
     else:
-        found = read_dependencies(source, project=project or folder, environ=environ)
+        found = read_dependencies(
+            source, project=project or folder, environ=environ, category=category
+        )
     return replace(found, notes=(*found.notes, *_passed_over(folder, source, home)))
 
 
@@ -282,11 +294,15 @@ def _passed_over(folder: Path, source: Path | None, home: Path) -> Iterator[str]
 
 
 def read_dependencies(
-    source: Path, *, project: Path | None = None, environ: Mapping[str, str] | None = None
+    source: Path,
+    *,
+    project: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    category: Category = "cpu",
 ) -> Dependencies:
-    """Read the requirements file or `pyproject.toml` *source*; *project* is the folder that is shipped.
+    """Read the requirements file, `pyproject.toml` or script *source*; *project* is the folder that is shipped.
 
-    *environ* is the same as in `find_dependencies`.
+    *environ* and *category* are the same as in `find_dependencies`.
 
     Raises:
         DependencyError: A line or a setting cannot be used, or a file cannot be read.
@@ -295,11 +311,11 @@ def read_dependencies(
     folder = source.parent
     environment = inherited(environ)
     variables = {"PROJECT_ROOT": str(folder), **environment}
-    read: list[Pyproject] = []
-    if source.name == PYPROJECT:
-        pyproject = read_pyproject(source, environ=variables)
-        read.append(pyproject)
-        declared = pyproject.declared
+    main: Pyproject | None = None
+    is_script = source.name != PYPROJECT and script_metadata(source) is not None
+    if source.name == PYPROJECT or is_script:
+        main = read_pyproject(source, environ=variables, category=category)
+        declared = main.declared
     else:
         declared = read_requirements(
             source.name, lambda name: (folder / name).read_bytes(), variables
@@ -310,8 +326,7 @@ def read_dependencies(
                 f"{source.name} was read; the dependencies in {PYPROJECT} beside it were ignored."
             )
             declared = replace(declared, notes=(*declared.notes, note))
-    declared, inner = without_project(declared, folder, project or folder, variables)
-    read += inner
+    declared, inner = without_project(declared, folder, project or folder, variables, category)
     own = tuple(line for line in declared.requirements if line.name in OWN_NAMES)
     notes = [
         f"{line.place}: {setting.partition('=')[0]} was ignored: only pip has this option."
@@ -322,12 +337,13 @@ def read_dependencies(
         f"{line.place}: {line.canonical} is not taken from an index: {_OWN_COPY}" for line in own
     ]
     named: dict[str, Mapping[str, Any]] = {}
-    for index in chain.from_iterable(part.indexes for part in read):
+    for index in chain.from_iterable(part.indexes for part in (main, *inner) if part):
         named.setdefault(index["name"], index)
-    main = read[0] if source.name == PYPROJECT else None
+    of_script = (source, main.settings) if main and main.settings else None
     found = Dependencies(
         source=source,
-        folder=folder,
+        is_script=is_script,
+        folder=None if of_script else folder,
         requirements=tuple(line for line in declared.requirements if line.name not in OWN_NAMES),
         own=own,
         constraints=declared.constraints,
@@ -336,12 +352,12 @@ def read_dependencies(
         local=declared.local,
         chosen=main.chosen if main else Chosen(),
         requires_python=",".join(
-            {part.requires_python: None for part in read if part.requires_python}
+            {part.requires_python: None for part in (main, *inner) if part and part.requires_python}
         )
         or None,
         notes=(*declared.notes, *notes),
     )
-    return _with_settings(found, find_settings(settings_folder(folder), environment))
+    return _with_settings(found, find_settings(settings_folder(folder), environment, of_script))
 
 
 def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:

@@ -35,7 +35,7 @@ from kinetic_images.errors import (
 )
 from kinetic_images.kept_records import SharedRecords, find_record, keep_record
 from kinetic_images.lock.cache import lock_text, same_files
-from kinetic_images.lock.jax import Category, with_accelerator_jax
+from kinetic_images.lock.jax import with_accelerator_jax
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.request import LockRequest, requirement_name
@@ -45,7 +45,7 @@ from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.registry import Registry
 from kinetic_images.resolutions import resolve_on
-from kinetic_images.targets import Machine, Target
+from kinetic_images.targets import Category, Machine, Target
 from kinetic_payload.errors import BucketNotFoundError, StoreError
 from kinetic_payload.layout import build_claim, build_record
 from kinetic_payload.stores.outages import OutageLimit
@@ -253,6 +253,13 @@ def resolve_image(
         instead_of=instead_of,
     )
     notes = (*request.dependencies.notes, *jax.notes, *lock.notes)
+    cuda = [each.name for each in lock.packages if "cuda" in f"{each.name} {each.version}"]
+    if cuda and request.category != "gpu":
+        notes = (
+            *notes,
+            f"The image has CUDA, although it is for a {request.category.upper()}, because a requirement needs "
+            f"{', '.join(cuda)}. Put that requirement into an extra or group that only [tool.kinetic.gpu] names.",
+        )
     if not base.labelled:
         notes = (
             *notes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from kinetic_payload.files.private import make_folder, write_private
 _FETCHED: Final = ("http", "https")
 _CHECKED_EVERY: Final = 86_400.0
 """Seconds after which indexes are asked again whether they still have the files that jobs download."""
+_CUDA: Final = re.compile(r"jax-cuda\d+-plugin")
 _BUNDLED: Final = "Or use container_image='bundled', which can build packages."
 
 
@@ -76,6 +78,13 @@ def find_prebuilt(request: ImageRequest, services: ImageServices, *, command: st
             packages = _lacking(recipe.packages, known)
     for package in packages:
         _check(package, request)
+    plugins = {each.name for each in recipe.packages if _CUDA.fullmatch(each.name)}
+    others = {name for name in known or () if _CUDA.fullmatch(name)} - plugins
+    if plugins and others:
+        raise DependencyError(
+            f"The project needs {min(plugins)}, and the image {request.base} has {min(others)}: JAX cannot use both.",
+            hint=f"Name the CUDA of the image in the extra of jax, or none. {_BUNDLED}",
+        )
     services.resolved()
     if known is None:
         notes = (

@@ -11,6 +11,8 @@ from packaging import tags
 
 Machine = Literal["x86_64", "aarch64"]
 """A processor, as Python names it on Linux."""
+Category = Literal["cpu", "gpu", "tpu"]
+"""A kind of accelerator."""
 
 DEBIAN_12_GLIBC: Final = (2, 36)
 """The C library of Debian 12 and later, on which the published slim images of Python are based."""

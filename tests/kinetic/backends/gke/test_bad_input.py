@@ -229,6 +229,17 @@ def unknown_group(world: World) -> None:
     world.write(PYPROJECT, LOCKED, "dependencies = ['alpha']", chosen)
 
 
+def group_for_tpus(world: World) -> None:
+    world.options["accelerator"] = "tpu-v5litepod-1"
+    chosen = "[dependency-groups]\nold = ['alpha==7']\n[tool.kinetic.tpu]\ngroups = ['old']\n"
+    world.write(PYPROJECT, LOCKED, chosen)
+
+
+def jax_for_gpus(world: World) -> None:
+    world.options["accelerator"] = "tpu-v5litepod-1"
+    world.require("jax[cuda12]  # kn:keep")
+
+
 def group_in_a_circle(world: World) -> None:
     groups = (
         "[dependency-groups]\ndev = [{include-group = 'dev'}]\n[tool.kinetic]\ngroups = ['dev']\n"
@@ -312,6 +323,8 @@ CASES = (
     Case("a lock for another Python", locked_by_uv(settings="environments = [\"python_version >= '3.99'\"]"), DependencyError, r"uv\.lock: the lock does not apply to Python 3\."),
     Case("another Python", another_python, DependencyError, r"pyproject\.toml requires Python ~=3\.99, and the job would run on Python 3\.1\d\.", "requires-python"),
     Case("an unknown group", unknown_group, (DependencyError, InstallError), r"pyproject\.toml:\d+: .*nope"),
+    Case("a group for TPUs", group_for_tpus, InstallError, r"pyproject\.toml:\d+: alpha==7"),
+    Case("a JAX for GPUs", jax_for_gpus, DependencyError, r"requirements\.txt:3: jax\[cuda12\] .* runs on a TPU", "tool.kinetic.gpu"),
     Case("an unknown builder", setting("KINETIC_IMAGE_BUILDER", "layer"), ConfigurationError, "KINETIC_IMAGE_BUILDER names the image builder 'layer'", "layers"),
     Case("a builder without a project", setting("KINETIC_IMAGE_BUILDER", "cloud_build"), ConfigurationError, "the project or the region", "Set KINETIC_PROJECT and KINETIC_ZONE."),
     Case("a builder without a region", cloud_build_with_a_project, ConfigurationError, "KINETIC_IMAGE_BUILDER", "Set KINETIC_ZONE."),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kinetic.backends.gke.base_images import BaseImages
     from kinetic.console import Console
     from kinetic.settings.settings import Settings
-    from kinetic_images.lock.jax import Category
+    from kinetic_images.targets import Category
 
 
 @click.command("build-image")

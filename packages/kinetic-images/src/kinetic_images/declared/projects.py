@@ -20,14 +20,20 @@ from kinetic_images.declared.pyproject import (
 )
 from kinetic_images.declared.requirement_files import RequirementSet
 from kinetic_images.declared.requirements import LocalRequirement, both
+from kinetic_images.declared.scripts import script_metadata
 from kinetic_images.declared.uv_files import PYPROJECT, text_of
 from kinetic_images.errors import DependencyError
+from kinetic_images.targets import Category
 
 _BUILD_FILES: Final = ("setup.py", "setup.cfg")
 
 
 def without_project(
-    declared: RequirementSet, folder: Path, project: Path, environ: Mapping[str, str]
+    declared: RequirementSet,
+    folder: Path,
+    project: Path,
+    environ: Mapping[str, str],
+    category: Category,
 ) -> tuple[RequirementSet, list[Pyproject]]:
     """Replace lines for the project and for editable parts of it with their dependencies: their code is shipped.
 
@@ -55,7 +61,9 @@ def without_project(
             path = target / PYPROJECT
             pyproject = None
             if path.is_file():
-                pyproject = read_pyproject(path, line.extras, environ, is_part=target not in roots)
+                pyproject = read_pyproject(
+                    path, line.extras, environ, category, is_part=target not in roots
+                )
             _refuse_unlisted(line, target, pyproject)
             key = target, line.extras, markers
             if pyproject is None or key in seen:
@@ -119,24 +127,30 @@ def read_pyproject(
     path: Path,
     extras: tuple[str, ...] = (),
     environ: Mapping[str, str] | None = None,
+    category: Category = "cpu",
     *,
     is_part: bool = False,
 ) -> Pyproject:
-    """Read the `pyproject.toml` at *path*; if it is a member of a workspace, use the workspace's sources.
+    """Read the `pyproject.toml` at *path*, or the metadata of a script.
+
+    For a member of a workspace, use the workspace's sources.
 
     *is_part* is the same as in `parse_pyproject`.
 
     Raises:
         DependencyError: This file, or that of the workspace, cannot be read or understood.
     """
-    found = _workspace(path.absolute().parent)
+    script = script_metadata(path) if path.name != PYPROJECT else None
+    found = _workspace(path.absolute().parent) if script is None else None
     return parse_pyproject(
-        text_of(path),
+        text_of(path) if script is None else script,
         str(path) if is_part else path.name,
         extras=extras,
         folder=str(path.parent.absolute()),
         workspace=found[1].sources if found else None,
         environ=environ,
+        category=category,
+        script=script is not None,
         is_part=is_part,
     )
 

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from packaging.dependency_groups import resolve_dependency_groups
 from packaging.utils import canonicalize_name
@@ -25,6 +25,7 @@ from kinetic_images.declared.requirements import (
 from kinetic_images.declared.toml_text import Lines, parsed_toml, table, toml_value
 from kinetic_images.declared.uv_settings import table_indexes
 from kinetic_images.errors import DependencyError
+from kinetic_images.targets import Category
 
 MEMBERS: Final = "(workspace)"
 """In place of a path: the members of the project's workspace; before a name: its member of that name."""
@@ -59,11 +60,13 @@ class Pyproject:
     """The named indexes that the requirements' sources use."""
     chosen: Chosen = field(default_factory=lambda: Chosen())
     """What `[tool.kinetic]` requests besides the dependencies."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of uv in a script."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Optional dependencies that a project requests for its jobs: the table `[tool.kinetic]`."""
+    """Optional dependencies that a project requests for its jobs on one kind of accelerator."""
 
     extras: tuple[str, ...] = ()
     """Names in `[project.optional-dependencies]`."""
@@ -79,12 +82,15 @@ def parse_pyproject(
     folder: str = "",
     workspace: Sources | None = None,
     environ: Mapping[str, str] | None = None,
+    category: Category = "cpu",
+    script: bool = False,
     is_part: bool = False,
 ) -> Pyproject:
     """Read the dependencies in `[project]`, including the optional dependencies *extras*.
 
-    In a part of another project (*is_part*), nothing else is read: `[tool.kinetic]` is for its own jobs.
-    The root of a workspace that is no project itself depends on all members, as in uv.
+    Those that it requests for jobs on a *category* are included. The metadata of a *script* has the keys of
+    `[project]` at its top. In a part of another project (*is_part*), nothing else is read: `[tool.kinetic]` is
+    for its own jobs. The root of a workspace that is no project itself depends on all members, as in uv.
 
     `${NAME}` is replaced by the variable of *environ*. Relative addresses of indexes are relative to
     *folder*. For a member of a workspace, *workspace* contains the sources of the workspace's root; the
@@ -95,7 +101,7 @@ def parse_pyproject(
     """
     document = parsed_toml(text, file)
     lines = Lines(text, file)
-    project = table(document.get("project"))
+    project = document if script else table(document.get("project"))
     tools = table(document.get("tool"))
     uv = table(tools.get("uv"))
     requires = project.get("requires-python")
@@ -103,7 +109,7 @@ def parse_pyproject(
     sources = _sources(uv, folder)
     if workspace is not None:
         sources = sources.over(workspace)
-    chosen = Chosen() if is_part else _chosen(tools, project, document, lines)
+    chosen, named = _chosen({} if is_part else tools, project, document, lines, category)
     declared = _declared(
         document,
         project,
@@ -111,6 +117,7 @@ def parse_pyproject(
         lines,
         (*extras, *(extra for extra in chosen.extras if extra not in extras)),
         chosen.groups,
+        named,
         sources,
         environ or {},
         is_part=is_part,
@@ -127,6 +134,7 @@ def parse_pyproject(
         and ("dependencies" in project or "poetry" not in tools),
         indexes=sources.indexes if any(line.source for line in declared.requirements) else (),
         chosen=chosen,
+        settings={key: uv[key] for key in uv if key != "sources"} if script else {},
     )
 
 
@@ -136,9 +144,15 @@ _TABLE: Final = "tool.kinetic"
 
 
 def _chosen(
-    tools: Mapping[str, Any], project: Mapping[str, Any], document: Mapping[str, Any], lines: Lines
-) -> Chosen:
-    """Read `[tool.kinetic]`.
+    tools: Mapping[str, Any],
+    project: Mapping[str, Any],
+    document: Mapping[str, Any],
+    lines: Lines,
+    category: Category,
+) -> tuple[Chosen, frozenset[str]]:
+    """Read `[tool.kinetic]` and its tables for one accelerator, whose lists replace those above them.
+
+    Return what is chosen for *category*, and the names that are chosen for any accelerator.
 
     Raises:
         DependencyError: A key or a name in it is unknown.
@@ -148,30 +162,37 @@ def _chosen(
         "extras": _canonical(project.get("optional-dependencies")),
         "groups": _canonical(document.get("dependency-groups")),
     }
-    for key in own:
-        if key not in _CHOSEN:
-            raise DependencyError(
-                f"{lines.key_of(_TABLE, key)}: [tool.kinetic] has no key {key!r}.",
-                hint=f"The keys are: {', '.join(_CHOSEN)}.",
-            )
+    tables = {kind: own[kind] for kind in get_args(Category) if isinstance(own.get(kind), dict)}
+    common = {key: value for key, value in own.items() if key not in tables}
     found: dict[str, tuple[str, ...]] = {}
-    for key, names in known.items():
-        place = lines.key_of(_TABLE, key)
-        texts = own.get(key, [])
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise DependencyError(
-                f"{place}: {key} of [tool.kinetic] must be a list of names.",
-                hint=f'Write: {key} = ["NAME"]',
-            )
-        for text in texts:
-            if canonicalize_name(text) not in names:
-                listed = ", ".join(sorted(names)) or "no names"
+    named = set[str]()
+    for kind, lists in (("", common), *tables.items()):
+        header = f"{_TABLE}.{kind}".rstrip(".")
+        for key, texts in lists.items():
+            place = lines.key_of(header, key)
+            if key not in _CHOSEN:
                 raise DependencyError(
-                    f"{place}: {text!r} in {key} of [tool.kinetic] is not in [{_CHOSEN[key]}].",
-                    hint=f"That table has: {listed}.",
+                    f"{place}: [{header}] has no key {key!r}.",
+                    hint=f"The keys are: {', '.join(_CHOSEN)}. The tables are: "
+                    f"{', '.join(f'[{_TABLE}.{name}]' for name in get_args(Category))}.",
                 )
-        found[key] = tuple(dict.fromkeys(str(canonicalize_name(text)) for text in texts))
-    return Chosen(**found)
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                raise DependencyError(
+                    f"{place}: {key} of [{header}] must be a list of names.",
+                    hint=f'Write: {key} = ["NAME"]',
+                )
+            names = tuple(dict.fromkeys(str(canonicalize_name(text)) for text in texts))
+            for name in names:
+                if name not in known[key]:
+                    listed = ", ".join(sorted(known[key])) or "no names"
+                    raise DependencyError(
+                        f"{place}: {name!r} in {key} of [{header}] is not in [{_CHOSEN[key]}].",
+                        hint=f"That table has: {listed}.",
+                    )
+            named.update(names)
+            if kind in ("", category):
+                found[key] = names
+    return Chosen(**found), frozenset(named)
 
 
 @dataclass(frozen=True)
@@ -264,13 +285,14 @@ def _declared(
     lines: Lines,
     extras: tuple[str, ...],
     groups: tuple[str, ...],
+    named: frozenset[str],
     sources: Sources,
     environ: Mapping[str, str],
     *,
     is_part: bool,
 ) -> RequirementSet:
     optional = _canonical(project.get("optional-dependencies"))
-    own_name = canonicalize_name(str(project.get("name", "")))
+    own_name = canonicalize_name(str(project["name"])) if "name" in project else None
     requirements: list[Requirement] = []
     local: list[LocalRequirement] = []
     taken = set[str]()
@@ -314,7 +336,7 @@ def _declared(
         place = lines.key("members")
         local.append(LocalRequirement(path=MEMBERS, text="members", editable=True, place=place))
     unread = optional.keys() - taken
-    notes = [] if is_part else _notes(document, project, tools, lines, unread, groups)
+    notes = [] if is_part else _notes(document, project, tools, lines, unread, named)
     notes += [
         f"{place}: there is no extra {name!r} in [project.optional-dependencies]."
         for name, place in unknown.items()
@@ -372,7 +394,7 @@ def _notes(
     tools: Mapping[str, Any],
     lines: Lines,
     optional: set[str],
-    chosen_groups: tuple[str, ...],
+    named: frozenset[str],
 ) -> list[str]:
     """Return notes on tables with dependencies that were ignored."""
     notes = []
@@ -388,14 +410,14 @@ def _notes(
             f"{lines.key('poetry')}: dependencies in the tables of Poetry were ignored; "
             f"only those in [project] were read{advice}."
         )
-    groups = _canonical(document.get("dependency-groups")).keys() - set(chosen_groups)
+    groups = _canonical(document.get("dependency-groups")).keys() - named
     if groups:
         notes.append(
             f"{lines.key('dependency-groups')}: dependency groups are for development and were "
             f"not installed: {', '.join(sorted(groups))}. To install some, name them in "
             "[tool.kinetic]: groups."
         )
-    if optional:
+    if optional := optional - named:
         notes.append(
             f"{lines.key('optional-dependencies')}: optional dependencies were not installed: "
             f"{', '.join(sorted(optional))}. To install some, name them in [tool.kinetic]: extras."

@@ -9,7 +9,13 @@ from typing import Any, Final
 from kinetic_images.declared.requirement_files import decoded
 from kinetic_images.declared.requirements import expanded
 from kinetic_images.declared.toml_text import parsed_toml, table
-from kinetic_images.declared.uv_settings import Settings, named_index, setting_indexes
+from kinetic_images.declared.uv_settings import (
+    NO_EFFECT,
+    Settings,
+    named_index,
+    setting_indexes,
+    with_absolute_addresses,
+)
 from kinetic_images.errors import DependencyError
 from kinetic_images.uv import choice_variables, index_variables
 
@@ -40,18 +46,35 @@ _LISTS: Final = (
 """Settings with requirements, in which uv replaces variables."""
 
 
-def find_settings(start: Path | None, environ: Mapping[str, str]) -> Settings:
+def find_settings(
+    start: Path | None,
+    environ: Mapping[str, str],
+    script: tuple[Path, Mapping[str, Any]] | None = None,
+) -> Settings:
     """Find the settings that uv would use for the folder *start* (absolute), or without a project (None).
 
     As in uv, those of the project come from the nearest `uv.toml`, or `pyproject.toml` with `[tool.uv]`, from
     *start* upwards. They take precedence over those of the user and of the machine. The variable
-    `UV_CONFIG_FILE` names one file to read in place of all others. `UV_NO_CONFIG` turns all files off.
+    `UV_CONFIG_FILE` names one file to read in place of all others. `UV_NO_CONFIG` turns all files off. A *script*
+    with settings of its own, as (path, settings), takes the place of the project's file.
 
     Raises:
-        DependencyError: A file cannot be read.
+        DependencyError: A file cannot be read, or a script's settings would have to be combined with others.
     """
     disabled = environ.get("UV_NO_CONFIG", "").lower() in ("1", "true", "yes", "on", "y", "t")
     files = [] if disabled else [*_files(start, environ)]
+    if script is not None:
+        shared = [*_files(None, environ)]
+        of_project = [
+            str(each[0]) for each in files if each not in shared and each[1].keys() - NO_EFFECT
+        ]
+        if disabled or environ.get("UV_CONFIG_FILE") or of_project:
+            what = (*of_project, "UV_CONFIG_FILE or UV_NO_CONFIG")[0]
+            raise DependencyError(
+                f"The settings of uv in {script[0]} cannot be combined with {what}.",
+                hint=f"Write all of them into one place: the script, or {UV_TOML} in its folder.",
+            )
+        files = [script, *shared]
     indexes = [
         index
         for name, value in index_variables(environ).items()
@@ -68,6 +91,7 @@ def find_settings(start: Path | None, environ: Mapping[str, str]) -> Settings:
             for name, instead in _REPLACEMENTS.items()
             if environ.get(name)
         ),
+        of_script=with_absolute_addresses(script[1], str(script[0].parent)) if script else {},
     )
 
 

@@ -15,7 +15,7 @@ from kinetic_images.credentials import without_credentials
 from kinetic_images.declared.toml_text import table
 
 _ADDRESSES: Final = frozenset({"index", "index-url", "extra-index-url", "find-links"})
-_NO_EFFECT: Final = frozenset(
+NO_EFFECT: Final = frozenset(
     {
         "allow-insecure-host",
         "cache-dir",
@@ -82,6 +82,8 @@ class Settings:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that decide which packages are chosen, apart from indexes."""
     notes: tuple[str, ...] = ()
+    of_script: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Settings in a script, with absolute addresses: uv does not find them for a folder."""
 
     def values(self, key: str) -> Iterator[Any]:
         """Iterate over the values of the setting *key*, also in the table `pip`."""
@@ -148,12 +150,24 @@ def absolute_address(address: str, folder: str) -> str:
     return PurePosixPath(posixpath.normpath(posixpath.join("/", folder, address))).as_uri()
 
 
+def with_absolute_addresses(settings: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Return the *settings* of a file in *folder*, for a file in another one."""
+    found = dict(settings)
+    for key in _ADDRESSES & found.keys():
+        texts = found[key] if isinstance(found[key], list) else [found[key]]
+        addresses = [absolute_address(str(text), folder) for text in texts]
+        found[key] = addresses if isinstance(found[key], list) else addresses[0]
+    if "index" in found:
+        found["index"] = table_indexes(settings["index"], folder)
+    return found
+
+
 def _deciding(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of *settings* that may change which packages are chosen, as JSON can write them."""
     chosen = {
         key: public(value)
         for key, value in settings.items()
-        if key not in _NO_EFFECT | _ADDRESSES | {"pip"}
+        if key not in NO_EFFECT | _ADDRESSES | {"pip"}
     }
     pip = _deciding(table(settings["pip"])) if "pip" in settings else {}
     return chosen | ({"pip": pip} if pip else {})

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from packaging.specifiers import SpecifierSet
 
 from kinetic_images.declared.requirements import KEEP_MARK, Requirement
 from kinetic_images.dependencies import Dependencies
+from kinetic_images.errors import DependencyError
 from kinetic_images.lock.pylock import public_text
-
-Category = Literal["cpu", "gpu", "tpu"]
+from kinetic_images.targets import Category
 
 ACCELERATOR_PACKAGES: Final = ("jax", "jaxlib", "libtpu", "libtpu-nightly")
 """Packages that must fit the accelerator. A project usually names them for the developer's machine."""
 
 _EXTRAS: Final = {"cpu": (), "gpu": ("cuda12",), "tpu": ("tpu",)}
 """Extras of `jax` that bring what the accelerator needs (https://docs.jax.dev/en/latest/installation.html)."""
-_OTHER_MACHINES: Final = frozenset(
-    {"cpu", "cuda", "cuda12", "cuda12-local", "cuda13", "cuda13-local", "rocm", "tpu"}
-)
 _VERSIONS: Final = {
     "3.11": "0.10.2",
     "3.12": "0.12.0.1",
@@ -50,10 +47,22 @@ def with_accelerator_jax(
 ) -> AcceleratorJax:
     """Replace the JAX that *dependencies* name by that of an accelerator of *category*.
 
-    A version that a line names is kept. Lines marked `# kn:keep` stay as they are; if `jax` is among them,
-    no other JAX is added.
+    A version that a line names is kept, and so is the version of CUDA on GPUs. Lines marked `# kn:keep` stay as they
+    are; if `jax` is among them, no other JAX is added.
+
+    Raises:
+        DependencyError: A line that is kept names JAX for other accelerators only.
     """
     kept = {line.name for line in dependencies.requirements if line.keep}
+    for line in dependencies.requirements:
+        others = {kind for extra in line.extras if (kind := _accelerator_of(extra))}
+        if line.keep and line.name == "jax" and others and category not in ("cpu", *others):
+            raise DependencyError(
+                f"{dependencies.shown(line.place)}: {line.canonical} is kept, and the job runs on a {category.upper()}, "
+                "for which it does not have what JAX needs.",
+                hint=f"Remove the mark: then the line is replaced where it does not fit. Or name it in an extra or "
+                f"group of [tool.kinetic.{min(others)}] in pyproject.toml.",
+            )
     replaced = [
         line
         for line in dependencies.requirements
@@ -83,7 +92,7 @@ def with_accelerator_jax(
     rest = tuple(line for line in dependencies.requirements if line not in replaced)
     # An override replaces all requirements of its name, also that of the accelerator.
     is_overridden = _EXTRAS[category] and "jax" in dependencies.settings.overridden
-    overrides = (*dependencies.overrides, *((_head((), category),) if is_overridden else ()))
+    overrides = (*dependencies.overrides, *((head,) if is_overridden else ()))
     return AcceleratorJax(
         replace(dependencies, requirements=rest, overrides=overrides),
         tuple(replaced),
@@ -94,9 +103,21 @@ def with_accelerator_jax(
 
 
 def _head(lines: Iterable[Requirement], category: Category) -> str:
-    extras = {extra for line in lines for extra in line.extras} - _OTHER_MACHINES
-    names = ",".join(sorted(extras | set(_EXTRAS[category])))
+    found = {extra for line in lines for extra in line.extras}
+    # The CUDA of a `-local` extra is installed on the developer's machine, and not in the image.
+    cuda = {extra.removesuffix("-local") for extra in found if extra.startswith("cuda")}
+    own = (category == "gpu" and cuda) or _EXTRAS[category]
+    names = ",".join(sorted({extra for extra in found if not _accelerator_of(extra)}.union(own)))
     return f"jax[{names}]" if names else "jax"
+
+
+def _accelerator_of(extra: str) -> Category | None:
+    """Return the accelerator for which *extra* brings what JAX needs; None: it is no such extra of `jax`."""
+    if extra.startswith(("cuda", "rocm")):
+        return "gpu"
+    if extra == "tpu":
+        return "tpu"
+    return "cpu" if extra == "cpu" else None
 
 
 def _choice(replaced: Iterable[Requirement], python: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Locks that a project has: `uv.lock` and `pylock.toml` beside the file that declares its dependencies."""
+"""Locks that a project has: `uv.lock`, `pylock.toml` or `SCRIPT.lock` beside the file that declares its dependencies."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from kinetic_images.uv import Uv
 
 UV_LOCK: Final = "uv.lock"
 PYLOCK: Final = "pylock.toml"
+_OF_UV: Final = ".lock"
 _STALE: Final = "needs to be updated"
 """What uv prints about a lock that does not fit."""
 
@@ -50,7 +51,7 @@ class ProjectLock:
 
     def place(self, name: str, version: str = "") -> str | None:
         """Return `file:line` of the package *name*, or of its *version*; None: the lock does not contain it."""
-        array = "package" if self.path.name == UV_LOCK else "packages"
+        array = "package" if self.path.suffix == _OF_UV else "packages"
         lines, entries = Lines(self.text, str(self.path)), parsed_toml(self.text, str(self.path))
         for number, entry in enumerate(entries.get(array, [])):
             is_it = canonicalize_name(str(entry.get("name"))) == name
@@ -76,7 +77,7 @@ def find_lock(dependencies: Dependencies) -> ProjectLock | None:
     """Return the lock of the project, or None.
 
     `uv.lock` belongs to a `pyproject.toml`, and is in its folder or that of its workspace. `pylock.toml`
-    belongs to the file beside it.
+    belongs to the file beside it. The lock of a script is `SCRIPT.lock`.
 
     Raises:
         DependencyError: The lock cannot be read.
@@ -85,7 +86,9 @@ def find_lock(dependencies: Dependencies) -> ProjectLock | None:
         return None
     folder = dependencies.source.parent
     candidates = [folder / PYLOCK]
-    if dependencies.source.name == PYPROJECT:
+    if dependencies.is_script:
+        candidates = [folder / f"{dependencies.source.name}.lock"]
+    elif dependencies.source.name == PYPROJECT:
         candidates[:0] = [folder / UV_LOCK, settings_folder(folder) / UV_LOCK]
     for path in candidates:
         try:
@@ -114,7 +117,7 @@ def pins_of(
         DependencyError: The lock is stale, not for *target*, or cannot be understood.
         InstallError: uv could not check it.
     """
-    if lock.path.name == UV_LOCK:
+    if lock.path.suffix == _OF_UV:
         return _pins_of_uv_lock(lock, dependencies, target, markers, uv)
     # The lock was probably written for the Python of its author, a patch version included.
     is_here = target is not None and target.python == "{}.{}".format(*sys.version_info)
@@ -177,21 +180,23 @@ def _pins_of_uv_lock(
     markers: Mapping[str, str],
     uv: Uv,
 ) -> Pins:
-    assert dependencies.source is not None, "`find_lock` finds none without a source"
-    chosen, folder = dependencies.chosen, dependencies.source.parent
+    source = dependencies.source
+    assert source is not None, "`find_lock` finds none without a source"
+    chosen, folder = dependencies.chosen, source.parent
+    script = ["--script", source.name] if dependencies.is_script else []
     more = [word for extra in chosen.extras for word in ("--extra", extra)]
     more += [word for group in chosen.groups for word in ("--group", group)]
     try:
-        uv.run("lock", "--check", folder=folder, project=folder)
+        uv.run("lock", "--check", *script, folder=folder, project=folder)
     except InstallError as error:
         if _STALE not in error.output:
             error.hint = f"Correct the problem, or delete {lock.path} if it is not used any more."
             raise
         reasons = (line for line in error.output.splitlines() if "existing lockfile" in line)
-        lead = f"{lock.path}: the lock is stale: it does not fit {folder / PYPROJECT}."
+        lead = f"{lock.path}: the lock is stale: it does not fit {source}."
         raise DependencyError(
             " ".join([lead, *reasons]),
-            hint="Update it with: uv lock",
+            hint=f"Update it with: {' '.join(['uv lock', *script])}",
         ) from None
     # uv's name for `environments` of [tool.uv]. Elsewhere, the markers of all lines that uv exports are false.
     supported = parsed_toml(lock.text, str(lock.path)).get("supported-markers", [])
@@ -204,8 +209,8 @@ def _pins_of_uv_lock(
         )
     exported = uv.run(
         "export", "--frozen", "--quiet", "--format", "requirements-txt",
-        "--no-header", "--no-annotate", "--no-default-groups", "--no-emit-workspace",
-        "--no-emit-local", *more,
+        "--no-header", "--no-annotate", "--no-default-groups", "--no-emit-local",
+        *(script or ["--no-emit-workspace"]), *more,
         folder=folder, project=folder,
     )  # fmt: skip
     lines = [

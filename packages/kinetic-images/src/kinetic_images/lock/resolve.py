@@ -54,6 +54,11 @@ _NO_WHEEL: Final = re.compile(
 """What uv prints about packages that it may not build."""
 _ANY: Final = ":all:"
 """Stands for packages that uv does not name."""
+_NIGHTLY: Final = "libtpu-nightly"
+_NIGHTLY_PAGE: Final = "https://storage.googleapis.com/jax-releases/libtpu_releases.html"
+"""Where `jax[tpu]` before 0.5.2 finds its `libtpu-nightly`, which is on no index: the page that JAX's installation
+instructions name (https://github.com/jax-ml/jax/blob/jax-v0.4.30/docs/installation.md).
+"""
 _MOST_RUNS: Final = 16
 """The most runs of uv that each name a further package without a wheel."""
 
@@ -82,17 +87,18 @@ def resolve(
     _refuse_missing_hashes(request.declared)
     work = _Resolution(request, uv, scratch, pins, variables or {})
     try:
-        return Lock(work.packages([*request.additions, *request.preferences]))
+        packages = work.packages([*request.additions, *request.preferences])
+        return Lock(packages, tuple(work.notes))
     except InstallError as error:
         named = [text for text in request.preferences if _names(error.output, text)]
         if not named:
             raise
     loose = [without_version(text) if text in named else text for text in request.preferences]
-    notes = tuple(
+    work.notes.extend(
         f"Another requirement does not fit the preferred version of {requirement_name(text)}; another one was chosen."
         for text in named
     )
-    return Lock(work.packages([*request.additions, *loose]), notes)
+    return Lock(work.packages([*request.additions, *loose]), tuple(work.notes))
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,10 @@ class _Resolution:
     variables: Mapping[str, str]
     built: dict[str, None] = field(default_factory=dict)
     """Names of packages that have no usable wheel, so that they must be built."""
+    pages: list[str] = field(default_factory=list)
+    """Pages of packages that no requirement names."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences for the user."""
 
     def packages(self, additions: list[str]) -> tuple[LockedPackage, ...]:
         """Return the packages for the project's requirements and the *additions*."""
@@ -174,12 +184,21 @@ class _Resolution:
         )
         command = ["pip", "compile", "--format", _OUTPUT, "-o", _OUTPUT, "--no-universal"]
         command += [*where, *more]
+        command += (f"--find-links={page}" for page in self.pages)
         command += given.arguments
         try:
             printed = self.uv.run(
                 *command, folder=self.scratch, project=given.project, more=self.variables
             )
         except InstallError as error:
+            options = {option.name for option in dependencies.options}
+            closed = "--no-index" in options or any(dependencies.settings.values("no-index"))
+            if _NIGHTLY in error.output and not self.pages and not closed:
+                self.pages.append(_NIGHTLY_PAGE)
+                self.notes.append(
+                    f"{_NIGHTLY} is on no index; it is taken from {_NIGHTLY_PAGE}, as JAX advises."
+                )
+                return self._run(additions, asked, constraints, more)
             # Not as the cause: its text is in the message.
             raise explained(error, self.request.declared, "could not be resolved") from None
         _refuse_unknown_extras(printed, self.request.declared if asked else None, additions)
@@ -257,8 +276,8 @@ def _refuse_settings(dependencies: Dependencies, *, here: bool) -> None:
     for key in (*_OF_OTHER_INPUT, *(_OF_OTHER_PLACES if here else ())):
         if any(dependencies.settings.values(key)):
             raise DependencyError(
-                f"The setting {key} of [tool.uv.pip] for {dependencies.folder} is for another call of uv than that "
-                "which chooses the packages of jobs.",
+                f"The setting {key} of [tool.uv.pip] for {dependencies.folder or dependencies.source} is for another "
+                "call of uv than that which chooses the packages of jobs.",
                 hint="Remove it, and give it to uv as an option where it is needed. Name extras in "
                 "requirements.txt (-e .[EXTRA]), or extras and groups in [tool.kinetic].",
             )

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from kinetic_images.declared.toml_text import parsed_toml, toml_text
+from kinetic_images.declared.uv_files import UV_TOML
 from kinetic_images.declared.uv_settings import absolute_address
 from kinetic_images.dependencies import ADDRESSED, Dependencies
 from kinetic_images.lock.addresses import full_addresses
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import pylock_text
-from kinetic_payload.files.private import write_private
+from kinetic_payload.files.private import make_folder, write_private
 
 _ARGUMENTS: Final = {
     "--pre": "--prerelease=allow",
@@ -117,12 +118,16 @@ def _arguments(dependencies: Dependencies) -> list[str]:
 
 
 def _project(scratch: Path, dependencies: Dependencies) -> Path:
-    """Return the folder for which uv finds the settings of *dependencies*; without a project, it is *scratch*."""
+    """Return the folder for which uv finds the settings of *dependencies*; without a project, it is in *scratch*."""
     if dependencies.folder is not None:
         return dependencies.folder
     # So that uv searches for neither settings nor a workspace in the folders above.
-    _written(scratch / "pyproject.toml", ["[tool.uv.workspace]"])
-    return scratch
+    project = scratch / "project"
+    make_folder(project)
+    _written(project / "pyproject.toml", ["[tool.uv.workspace]"])
+    if dependencies.settings.of_script:
+        _written(project / UV_TOML, [toml_text(dependencies.settings.of_script)])
+    return project
 
 
 def _written(path: Path, lines: Iterable[str]) -> str:

@@ -53,6 +53,8 @@ class ProjectPlan:
     main: str | None
     """The script of `__main__` relative to the root, if it is shipped."""
     kind: Kind
+    script: Path | None = None
+    """The script that was started, if it defines the function."""
     base: Path | None = field(default=None, compare=False)
     """The folder with the outermost package of the function, or the root if that is not above it."""
 
@@ -192,6 +194,7 @@ def plan_project(
         cwd=shipped(_inside(cwd, root) or ""),
         main=main_path if main_path is None else shipped(main_path),
         kind=entry.kind,
+        script=entry.file if entry.kind == "script" and entry.file == entry.main else None,
         base=base if base.is_relative_to(root) else root,
     )
 

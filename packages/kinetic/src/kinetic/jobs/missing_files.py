@@ -32,6 +32,9 @@ class Project(NamedTuple):
     """The working directory relative to the root."""
     left_out: Sequence[LeftOut] = ()
 
+    image: str | None = None
+    """The address of the image, if Kinetic did not choose its packages."""
+
     def note_on(self, path: str) -> str | None:
         """Return why *path*, relative to the root, was left out of the snapshot, and what to do; else None."""
         for left_out, rule in self.left_out:
@@ -64,7 +67,7 @@ def note_on(error: BaseException, project: Project | None) -> str | None:
             names = [cause.name]
         for name in names:
             if place := _place_of(name):
-                return _installed(name, place) or _outside(name, place, project)
+                return _installed(name, place, project) or _outside(name, place, project)
         cause = cause.__cause__ or cause.__context__
     return None
 
@@ -99,16 +102,21 @@ def _place_of(name: str) -> Path | None:
     return path if where and path.exists() else None
 
 
-def _installed(name: str, place: Path) -> str | None:
+def _installed(name: str, place: Path, project: Project | None) -> str | None:
     import sysconfig
     from importlib.metadata import packages_distributions, version
 
     if any(part in ("site-packages", "dist-packages") for part in place.parts):
         found = packages_distributions().get(name.partition(".")[0], [])
         what = " and ".join(f"{package} {version(package)}" for package in found) or str(place)
+        advice = (
+            "add it to the project's requirements, or to the script's own metadata if it has some"
+        )
+        if project and project.image:
+            advice = f"install it in the image {project.image}, whatever the project requires"
         return (
             f"The module {name!r} is installed on this machine ({what}) and not in the job's "
-            "environment: add it to the project's requirements."
+            f"environment: {advice}."
         )
     if place.is_relative_to(sysconfig.get_path("stdlib")):
         return f"The module {name!r} is part of this machine's Python, but not of the job's Python."

@@ -50,7 +50,7 @@ def prepare(
     home = Path(settings.home.value)
     make_home(str(home))
     plan = plan_project(
-        Entry(file=file, module=None, kind="script", main=file),
+        Entry(file=file, module=None, kind="script", main=None if path.is_dir() else file),
         sys_path=[],
         cwd=folder,
         home=user_home(),

@@ -219,7 +219,9 @@ def _start(
             )
             handle = handle_of(record, services)
             left_out = call.snapshot.left_out if call.snapshot else ()
-            handle._session.project = Project(call.plan.root, call.plan.cwd, left_out)
+            handle._session.project = Project(
+                call.plan.root, call.plan.cwd, left_out, request.image.uri
+            )
             limited.backend.start(launch)
             # Check after the start, because clean-up removes the record before it looks for a resource.
             # If the job was cancelled instead, its runner finds the outcome and does not call the function.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kinetic_images.base_images import PublishedImage
     from kinetic_images.builders.builder import BuildReports
     from kinetic_images.ensure import ImageRequest
-    from kinetic_images.lock.jax import Category
+    from kinetic_images.targets import Category
 
 CATEGORIES: Final[tuple[Category, ...]] = ("cpu", "gpu", "tpu")
 """The kinds of accelerators; each has a base image of its own."""

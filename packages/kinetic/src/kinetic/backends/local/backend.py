@@ -163,7 +163,7 @@ class LocalBackend:
         from kinetic.home.environments import ensure_environment
 
         found = ensure_environment(
-            project.plan.base,
+            project.plan.script or project.plan.base,
             project=project.plan.root,
             home=home,
             report=project.notices.phase,

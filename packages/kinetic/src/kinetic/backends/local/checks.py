@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -41,6 +42,15 @@ def check_request(request: JobRequest, store: Location) -> None:
             "The local backend runs no pods, so pod_overrides cannot be applied.",
             hint="Leave pod_overrides out here, or put them into the profile of the cluster: jobs on this "
             "machine do not use those.",
+        )
+    # The folder where uv (0.13) makes environments for `uv run --with`: https://docs.astral.sh/uv/concepts/cache/
+    if request.image.mode == "default" and re.fullmatch(
+        r"builds-v\d+", Path(sys.prefix).parent.name
+    ):
+        raise InvalidRequestError(
+            f"uv removes this Python when the program ends, and the job may run longer: {sys.executable}",
+            hint="Name the packages in the script's metadata (uv add --script) or in the project (uv add) in place of "
+            "--with or --isolated, or use container_image='bundled' for an isolated environment.",
         )
     if request.debug and request.image.mode == "default":
         _check_debugpy()

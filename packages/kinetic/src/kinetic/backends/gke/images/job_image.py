@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
     from kinetic_images.ensure import ImageRequest, ImageServices
-    from kinetic_images.lock.jax import Category
-    from kinetic_images.targets import Machine
+    from kinetic_images.targets import Category, Machine
     from kinetic_k8s.cluster.creation import Runner
     from kinetic_payload.stores.store import Store
 
@@ -199,7 +198,12 @@ class ClusterImages:
 
         settings, builders = request.settings, self.builders
         plan = packaging.plan
-        dependencies = find_dependencies(plan.base, project=plan.root, environ=builders.environment)
+        dependencies = find_dependencies(
+            plan.script or plan.base,
+            project=plan.root,
+            environ=builders.environment,
+            category=category_of(request),
+        )
         wheels = own_wheels_of(dependencies, builders.home)
         additions = [BUCKET_REQUIREMENT]
         # Users often forget to require it.
