@@ -110,3 +110,13 @@ def test_variables_of_the_environment_count_if_jax_is_not_imported_and_win_in_th
     assert json.loads(run(READ, folder=tmp_path)) == {"JAX_ENABLE_X64": "1"}
     job = f"{APPLY}\nprint(os.environ['JAX_ENABLE_X64'])"
     assert run(job, '{"JAX_ENABLE_X64": "0"}', folder=tmp_path) == "1"
+
+
+def test_bindings_of_gin_which_do_not_travel_are_a_warning(tmp_path: Path) -> None:
+    configured = "import gin\n@gin.configurable\ndef rate(lr=1): return lr\n"
+    show = "\nfrom kinetic_payload.process_settings import left_out\nprint(left_out())"
+
+    assert run(f"{configured}{show}", folder=tmp_path) == "[]"
+    assert "gin's bindings" in run(
+        f"{configured}gin.bind_parameter('rate.lr', 2){show}", folder=tmp_path
+    )

@@ -50,6 +50,17 @@ def read_settings(environ: Mapping[str, str], defaults: Mapping[str, str] | None
     return {**_of_jax(environ, defaults), **_of_keras(), **_of_logging()}
 
 
+def left_out() -> list[str]:
+    """Return a warning for each library whose settings in this process do not travel."""
+    gin: Any = sys.modules.get("gin")
+    if not getattr(gin, "config_str", str)():
+        return []
+    return [
+        "gin's bindings in this process do not travel: parse them in the function, or in a module of the project that "
+        "it imports."
+    ]
+
+
 def jax_defaults(environ: Mapping[str, str], cache: Path) -> dict[str, str] | None:
     """Return the defaults of the JAX that is imported here; None if there is none, or if that is not possible.
 
