@@ -141,7 +141,7 @@ def test_an_older_version_of_jobset_gets_fewer_rules_and_one_warning(
 ) -> None:
     job = a_job("pass", accelerator=parse_accelerator("v4-8"))
     # Fields of the user would be checked in a further request.
-    spec = JobSetSpec(name=job.name, pod=replace(job.pod, overrides={}), suspended=True)
+    spec = JobSetSpec(name=job.name, pod=replace(job.pod, overrides={}), retries=1, suspended=True)
     # Recorded from a JobSet that got another unknown field.
     field = "spec.failurePolicy.rules[0].onJobFailureMessagePatterns"
     refusal = (

@@ -147,9 +147,11 @@ class Facts:
 
     def attempts_of(self, pod: Evicted) -> set[int]:
         """Return the attempts that a pod had claimed; of several hosts, all share their restarts."""
-        if pod.restarts is not None:
-            return {n for (n, _), one in self.claims.items() if one["restarts"] == pod.restarts}
-        return {n for (n, _), one in self.claims.items() if one["hostname"] == pod.name}
+        return {
+            n
+            for (n, _), one in self.claims.items()
+            if one["hostname"] == pod.name or one.get("restarts") == pod.restarts is not None
+        }
 
     def end_of(self, pod: Evicted) -> str:
         """Return how the attempt of an evicted pod ended."""

@@ -53,6 +53,7 @@ class StandIn(HttpServer, Service):
         name = call.path.rpartition("/")[2]
         if call.method == "GET":
             known = {
+                "apis": {"kind": "APIGroupList", "groups": []},
                 "kinetic-key": {"kind": "Secret", "metadata": {"name": name}, **KEY},
                 "default": {"kind": "ServiceAccount", "metadata": {"name": name}},
             }

@@ -146,15 +146,15 @@ def test_a_list_omits_a_job_without_a_record_and_warns_once_how_to_delete_it(
     # No other job is in this store.
     project.variables["KINETIC_STORE"] = f"gs://jobs/{secrets.token_hex(4)}"
     job_id, recorded, new, warning, *old = project.script(FORGOTTEN).splitlines()
-    about, _, command = warning.partition(" Delete its Job: kubectl ")
-    there = project.objects("job", job_id)
+    about, _, command = warning.partition(" Delete its JobSet: kubectl ")
+    there = project.objects("jobset", job_id)
     project.bed.kubectl(*shlex.split(command))
 
     assert recorded == f"after 10 minutes: {job_id}"
     assert (new, old) == ("after 0 minutes:", ["after 10 minutes:"] * 2)
     assert about.startswith(f"Job {job_id} is left out: it has no record in gs://jobs/")
     assert len(there) == 1
-    wait_for(lambda: not project.objects("job,pod,secret", job_id))
+    wait_for(lambda: not project.objects("jobset,job,pod,secret", job_id))
 
 
 def test_a_leaderworkerset_ends_with_its_outcome_and_its_objects_stay_on_request(

@@ -109,7 +109,7 @@ class TestOnACluster(OnACluster, BackendContract, BackendQueue, BackendTrust):
         checked.cleanup()
         one = "kube-root-ca.crt"
         # Tests that ran before in this namespace leave failed jobs and ConfigMaps, some without an owner.
-        for kind in ("job", "configmap"):
+        for kind in ("jobset", "configmap"):
             path = self.bed.path_of(kind, self.namespace)
             self.bed.ask("DELETE", path, propagationPolicy="Background")
         self.wait_for(lambda: self.names("configmap") == [one])

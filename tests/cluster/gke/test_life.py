@@ -113,10 +113,10 @@ def function():
 
 @pytest.fixture
 def without_delete(project: Any, tmp_path: Path) -> str:
-    """The kubeconfig of a user with the role of `docs/roles.yaml`, who may not delete Jobs."""
+    """The kubeconfig of a user with the role of `docs/roles.yaml`, who may not delete JobSets."""
     role, _ = yaml.safe_load_all(ROLES.read_text())
     role["metadata"]["name"] = name = "kinetic-user-without-delete"
-    (verbs,) = [rule["verbs"] for rule in role["rules"] if "jobs" in rule["resources"]]
+    (verbs,) = [rule["verbs"] for rule in role["rules"] if "jobsets" in rule["resources"]]
     verbs.remove("delete")
     there, user = ("-n", project.namespace), "eve@example.com"
     project.bed.kubectl("create", *there, "-f", "-", given=json.dumps(role))
@@ -163,7 +163,7 @@ for call in (job.status, lambda: job.result(timeout=30), job.cancel, job.cleanup
     )
     names = project.kept(job_id)
     refused = project.run("-m", "kinetic_cli", "jobs", "cancel", job_id, KUBECONFIG=without_delete)
-    job, pod = project.objects("job,pod", job_id)
+    job, pod = project.objects("jobset,pod", job_id)
     undecided = f"{job_id}/outcome.json" not in project.kept(job_id)
     (project.root / "cancel.py").write_text(f'''
 import kinetic
@@ -183,7 +183,7 @@ except kinetic.JobCancelledError as error:
     assert forbidden.stdout.split() == ["ConfigurationError"] * 3 + ["NotPermittedError"]
     assert f"{job_id}/outcome.json" not in names
     assert refused.returncode == 1
-    assert "permits 'delete' on 'jobs.batch'" in refused.stderr
+    assert "permits 'delete' on 'jobsets.jobset.x-k8s.io'" in refused.stderr
     assert "The job keeps running, and cpu is still billed." in refused.stderr
     assert undecided  # Its value will count.
     assert pod["status"]["phase"] == "Running"
@@ -278,17 +278,28 @@ print(job.status().value, [(host.attempt, host.reason) for host in job.outcome()
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("job", "There is no Job"), ("pod", "pod was deleted")]
+    ("kind", "reason", "hidden"),
+    [
+        ("jobset", "There is no JobSet", set()),
+        ("pod", "called sys.exit(143)", set()),
+        ("pod", "called sys.exit(143)", {"jobset.x-k8s.io"}),
+    ],
 )
-def test_a_job_fails_if_it_or_its_pod_is_deleted(project: Any, kind: str, reason: str) -> None:
+def test_a_deleted_job_fails_and_a_deleted_pod_is_replaced_unlike_one_that_exits_as_it_did(
+    project: Any, relay: Any, kind: str, reason: str, hidden: set[str]
+) -> None:
+    relay.hidden |= hidden
+    project.variables["KUBECONFIG"] = relay.kubeconfig(project.root.parent)
     function = f"""
 @on_cluster
 def function():
-    gate("deleted-{kind}")
+    if os.environ["KINETIC_ATTEMPT"] == "1":
+        gate("deleted-{kind}{len(hidden)}")
+    sys.exit(143)
 """
     job_id = submit(project, function)
     wait = project.start("-m", "kinetic_cli", "jobs", "result", job_id)
-    project.await_gate(f"deleted-{kind}")
+    project.await_gate(f"deleted-{kind}{len(hidden)}")
     (found,) = project.objects(kind, job_id)
     path = project.bed.path_of(kind, project.namespace, found["metadata"]["name"])
     project.bed.ask("DELETE", path, propagationPolicy="Background")

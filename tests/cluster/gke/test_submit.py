@@ -60,16 +60,17 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
     submitted = project.script(SCRIPT, ARGUMENTS=json.dumps(ARGUMENTS), TOKEN="hunter2")
 
     job_id = submitted.split()[-1]
-    (job,) = project.objects("job", job_id)
+    (jobset,) = project.objects("jobset", job_id)
     (secret,) = project.objects("secret", job_id)
     handle = project.bucket.read("jobs", f"{job_id}/handle.json")
     record = json.loads(handle.partition(b"\n")[0])
     project.kinetic("jobs", "cancel", job_id)
     project.kinetic("jobs", "cleanup", job_id)
-    pod = job["spec"]["template"]["spec"]
+    template = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    pod = template["spec"]
     (container,) = pod["containers"]
     flags = " ".join(container["command"])
-    assert job["metadata"]["namespace"] == project.namespace
+    assert jobset["metadata"]["namespace"] == project.namespace
     assert container["image"] == record["image_uri"]
     assert record["image_uri"].startswith(f"{project.image.rpartition(':')[0]}@sha256:")
     assert container["resources"] == {
@@ -81,19 +82,19 @@ def test_every_argument_reaches_the_job_or_its_record(project: Any, bed: Any) ->
     assert pod["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
     assert "cloud.google.com/gke-spot" in [one["key"] for one in pod["tolerations"]]
     assert pod["priorityClassName"] == "kube-bed-low"
-    assert job["spec"]["backoffLimit"] == record["retries"] == 3
+    assert jobset["spec"]["failurePolicy"]["maxRestarts"] == record["retries"] == 3
     assert f"--record-digest {hashlib.sha256(handle).hexdigest()}" in flags
     assert (record["timeout"], record["preemptions"]) == (77, 5)
     assert container["envFrom"] == [{"secretRef": {"name": secret["metadata"]["name"]}}]
     assert list(secret["data"]) == record["captured_env"] == ["TOKEN"]
     variables = {one["name"]: one.get("value") for one in container["env"]}
     assert variables["KINETIC_OUTPUT_DIR"] == record["output_dir"] == "gs://jobs/outputs-of-mine"
-    for labels in (job["metadata"]["labels"], job["spec"]["template"]["metadata"]["labels"]):
+    for labels in (jobset["metadata"]["labels"], template["metadata"]["labels"]):
         assert labels["team"] == record["labels"]["team"] == "vision"
         assert labels["kueue.x-k8s.io/priority-class"] == "low"
         assert labels["kinetic.dev/job-id"] == job_id
         assert labels["kinetic.dev/submitter"]
-    assert job["metadata"]["annotations"]["kinetic.dev/client"].startswith("kinetic ")
+    assert jobset["metadata"]["annotations"]["kinetic.dev/client"].startswith("kinetic ")
     seen = {name: record[name] for name in ("project", "zone", "cluster_name", "backend", "spot")}
     assert seen == {
         "project": "my-project",
@@ -131,9 +132,10 @@ def test_the_function_finds_mounted_data_as_an_argument_and_as_a_volume(
 
     def stand_in(created: Any) -> None:
         """Mount a folder of this machine in place of each folder of a bucket."""
-        if created["kind"] != "Job":
+        if created["kind"] != "JobSet":
             return
-        for volume in created["spec"]["template"]["spec"]["volumes"]:
+        (job,) = created["spec"]["replicatedJobs"]
+        for volume in job["template"]["spec"]["template"]["spec"]["volumes"]:
             if csi := volume.pop("csi", None):
                 attributes.append(csi["volumeAttributes"])
                 folder = csi["volumeAttributes"]["mountOptions"].partition("only-dir=")[2]
@@ -215,7 +217,7 @@ def test_an_unsupported_job_is_refused_before_anything_is_uploaded(project: Any)
         f"does not have the driver {DRIVER}",
         f"does not have the driver {DRIVER}",
         "There is no namespace 'no-such-namespace'",
-        'unknown field "spec.template.spec.noSuchField"',
+        'template.spec.noSuchField"',
         "Pathways supports TPU slices only",
         "There is no service account 'no-such-account'",
         "kube-bad",

@@ -45,7 +45,7 @@ def vanished(
         ([{0: "returned"}], "failed", None, REASON),
         ([{0: "terminated", 1: "exception"}], "failed", 1, "exception"),
         ([{0: "terminated", 1: "killed"}], "failed", 1, "killed"),
-        ([{0: "terminated", 1: "terminated"}], "failed", None, REASON),
+        ([{0: "terminated", 1: "terminated"}], "failed", None, f"terminated {REASON}"),
         ([{0: "exception"}, {0: "returned", 1: "returned"}], "succeeded", 0, "returned"),
     ],
 )

@@ -113,6 +113,7 @@ SPECS: dict[str, WorkloadSpec] = {
     "job": FULL,
     "indexed job": IndexedJobSpec(name=NAME, pod=POD),
     "jobset": JobSetSpec(name=NAME, pod=POD),
+    "jobset, one host": JobSetSpec(name=NAME, pod=ONE_HOST),
     "jobset, suspended, older, on any nodes": JobSetSpec(
         name=NAME, pod=POD, retries=3, suspended=True, distinguishes_exit_codes=False, topology=None
     ),
@@ -249,6 +250,7 @@ def test_a_finished_workload_is_removed_after_a_week() -> None:
         ("v6e-8", "gke", set(), "job"),
         ("v6e-16", "gke", {"JobSet"}, "jobset"),
         ("v6e-16", "gke", {"LeaderWorkerSet"}, "indexed-job"),
+        ("v6e-8", "gke", {"JobSet"}, "jobset"),
         ("v6e-16", "pathways", {"JobSet", "LeaderWorkerSet"}, "pathways"),
         ("v5litepod-2x4", "pathways", {"LeaderWorkerSet"}, "pathways-lws"),
     ],

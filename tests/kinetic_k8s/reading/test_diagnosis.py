@@ -92,6 +92,7 @@ TPU = "0/3 nodes are available: 3 Insufficient google.com/tpu."
 ROOM = "0/1 nodes are available: 1 Insufficient ephemeral-storage."
 NO_TAG = PULL % "NotFound" + ' "europe-docker.pkg.dev/p/r/i:v403": not found'
 TAINT = "0/1 nodes are available: 1 node(s) had untolerated taint {team: other}."
+BELOW_ZERO = 'Pod "p" is invalid: metadata.labels: Invalid value: "-10": a valid label must be an empty string'
 POLICY = 'pods "p" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
 NO_OBJECT = "CreateContainerConfigError"
 SUBMIT_AGAIN = "Submit the job again"
@@ -122,6 +123,7 @@ DISRUPTED = {
         (a_job("DeadlineExceeded", message="Job was active longer than specified deadline"), None, [], "deadline",
          "active longer than", ""),
         (a_job(), None, [an_event("job", "FailedCreate", f"Error creating: {POLICY}")], "pod-security", POLICY, "another namespace"),
+        (a_job(), None, [an_event("job", "FailedCreate", f"Error creating: {BELOW_ZERO}")], "priority", BELOW_ZERO, "another priority"),
         # By a user, or by a submit that was killed before it had created all.
         (a_job(suspend=True), None, [], "suspended", "It is suspended.", "submit it again"),
         (a_job(suspend=True, **QUEUED), None,
@@ -167,7 +169,7 @@ def test_a_cause_is_reported_with_the_message_of_its_source(
         ("jobset: one host is evicted", "RUNNING", "disrupted", "Host 1: The cluster ended the pod: Eviction", ""),
         ("jobset: a pod was deleted", "RUNNING", "exit", "The pod of host 1 is gone", ""),
         ("jobset: a pod was deleted, all are gone", "FAILED", "pod-gone",
-         "A pod of the job was deleted, perhaps with its node or after its end, so how it ended is not known: jobset failed", ""),
+         "A pod of the job was deleted, perhaps with its node or after its end: jobset failed", ""),
         ("jobset: suspended", "PENDING", "suspended", "It is suspended.", "kubectl patch jobset js-susp --type merge"),
         # Pathways: the head decides, and what its sidecars and the workers do explains it.
         ("pathways: workers wait", "RUNNING", "no-node",
@@ -268,13 +270,13 @@ def test_a_deletion_is_reported_only_where_the_pod_shows_it() -> None:
     # A function that kills its own process; a Job that is removed with its pods.
     assert failed(killed) == "exit: The container ended with exit code 137 (SIGKILL)."
     assert failed(killed, leaving=True, job_leaving=True).startswith("exit: ")
-    assert failed(a_pod(terminated(143), phase="Failed")).startswith("exit: ")
+    assert failed(a_pod(terminated(143), phase="Failed")).startswith("disrupted: ")
     # The node has restarted.
     assert failed(lost).startswith("container-lost: The node node does not know")
     assert LOST in failed(lost)
     # Pods are also removed long after their end.
     assert failed(None) == (
-        "pod-gone: The job's pod was deleted, perhaps with its node or after its end, so how it ended is not known: the limit."
+        "pod-gone: The job's pod was deleted, perhaps with its node or after its end: the limit."
     )
 
 

@@ -121,7 +121,7 @@ def test_out_of_memory_of_a_child_explains_the_exit_code_of_its_parent() -> None
             "Install cloudpickle in the image.",
         ),
         # After its report, the runner prints a line that only programs read.
-        (a_pod(code=143, text="no more work\n[kinetic:end] cpu-f-20261122 attempt 1 host 0\n"), "exit", "(SIGTERM): no more work"),
+        (a_pod(code=143, text="no more work\n[kinetic:end] cpu-f-20261122 attempt 1 host 0\n"), "disrupted", "(SIGTERM): no more work"),
     ],
 )  # fmt: skip
 def test_an_ending_is_explained(pod: PodView, cause: str, words: str) -> None:

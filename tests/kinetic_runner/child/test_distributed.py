@@ -4,12 +4,22 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kinetic_runner.child.distributed import DistributedError, Slice, join, wait_for_addresses
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.testing import MemoryStore
+from kinetic_runner.child.distributed import (
+    DistributedError,
+    Slice,
+    join,
+    wait_for_addresses,
+    wait_for_hosts,
+)
 
 
 class Jax:
@@ -26,14 +36,14 @@ class Jax:
     def initialize(
         self,
         heartbeat_timeout_seconds: int = 100,
-        initialization_timeout: int = 300,
+        shutdown_timeout_seconds: int = 300,
         **kwargs: Any,
     ) -> None:
         if self.fails:
             raise RuntimeError("connection refused")
         timeouts = {
             "heartbeat_timeout_seconds": heartbeat_timeout_seconds,
-            "initialization_timeout": initialization_timeout,
+            "shutdown_timeout_seconds": shutdown_timeout_seconds,
         }
         self.calls.append({**kwargs, **timeouts})
         self.joined = True
@@ -65,7 +75,7 @@ def test_on_one_machine_all_values_are_passed_and_the_coordinator_listens_on_loo
             "process_id": 1,
             "cluster_detection_method": "deactivate",
             "heartbeat_timeout_seconds": 315360000,
-            "initialization_timeout": 300,
+            "shutdown_timeout_seconds": 300,
         }
     ]
     assert joined(ON_ONE_MACHINE, jax=EarlierJax()).joined
@@ -80,7 +90,27 @@ def test_on_a_cluster_heartbeats_keep_their_limit_and_a_debugged_leader_has_none
     (call,) = joined(slice_).calls
 
     assert call["heartbeat_timeout_seconds"] == 100
-    assert call["initialization_timeout"] == seconds
+    assert call["shutdown_timeout_seconds"] == seconds
+
+
+def test_a_host_waits_for_one_that_is_minutes_late_and_names_it_unless_that_one_has_ended(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    store, job, times = MemoryStore(), JobObjects("job"), count(step=10)
+
+    def pause(_: float) -> bool:
+        if next(times) > 600:
+            store.write(job.joining(1, 2), b"")
+        return False
+
+    wait = partial(wait_for_hosts, store, job, pause=pause, clock=lambda: next(times))
+    store.write(job.joining(1, 1), b"")
+    wait(1, Slice("", hosts=3, host=0))
+    assert "Still waiting for host 2 to import JAX, after 310 s." in capfd.readouterr().err
+
+    store.write(job.host_outcome(2, 1), b"")
+    wait(2, Slice("", hosts=2, host=0))
+    assert capfd.readouterr().err == ""
 
 
 def test_calls_of_the_user_do_nothing_until_the_hosts_have_left() -> None:

@@ -112,6 +112,8 @@ class Job:
         call = By(rebuild.resolve, "train", "train", 0), self.args, {}
         payload = header.encode() + b"\n" + pickle.dumps(call)
         self.store.write(JobObjects(JOB).payload, payload)
+        for host in range(1, self.record.get("hosts", 1)):
+            self.store.write(JobObjects(JOB).joining(1, host), b"")
         record = {
             **dict.fromkeys(TEXTS, ""),
             "job_id": JOB,
@@ -362,7 +364,10 @@ def test_importing_jax_joins_the_hosts_of_a_slice(job: Job, hosts: int, joined: 
     job.record, job.env = {"hosts": hosts}, {"KINETIC_COORDINATOR_ADDRESS": "127.0.0.1:9"}
     job.code = "import jax\ndef train(): return jax.distributed.calls\n"
 
-    assert job.run().value == joined
+    run = job.run()
+    assert run.value == joined
+    # A host that joins has its data: JAX does not wait for long.
+    assert (run.phases.index("data") < run.phases.index("unpickle")) is bool(joined)
 
 
 @pytest.mark.parametrize("at_import", [False, True])

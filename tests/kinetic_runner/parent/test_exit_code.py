@@ -19,6 +19,8 @@ DONE = HostOutcome(
     exit_code=0, value=Pickled(3, "d", inline="eA=="), phases={"call": 0.5},
 )  # fmt: skip
 
+STOPPED = replace(DONE, succeeded=False, reason="terminated", phase="call", exit_code=143)
+
 
 def test_an_outcome_is_rebuilt_from_its_json_without_unknown_keys():
     error = ErrorInfo("a.B", "no", "Traceback", ("note",), Pickled(3, "d", name="n"))
@@ -56,6 +58,9 @@ def test_the_childs_report_counts_except_for_job_attempt_and_host():
         (ChildEnd(phase="call", status=9, oom_killed=False), "killed", 137, "no kill for lack of memory"),
         (ChildEnd(phase="call", status=9), "killed", 137, "possibly"),
         (ChildEnd(phase="call", status=6), "killed", 134, "SIGABRT"),
+        # Only a stop from outside has the exit code that costs no retry: these would be repeated for ever.
+        (ChildEnd(phase="call", status=15), "killed", 1, "SIGTERM"),
+        (ChildEnd(phase="call", status=0, reported=STOPPED), "exited", 1, "that the runner did not get"),
         (ChildEnd(phase="call", status=11 | 0x80), "killed", 139, "SIGSEGV"),
         (ChildEnd(phase="call", status=None), "killed", 137, "did not end"),
         (ChildEnd(phase="call", status=15, cause="timeout", timeout=2.5), "timeout", 1, "2.5 s"),

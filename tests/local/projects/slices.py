@@ -3,7 +3,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import sys
 import time
 
@@ -41,14 +40,11 @@ def end(job):
     return [found, notes, {one.host: one.reason for one in job.outcome().hosts}]
 
 
-def await_leader():
-    # Its coordinator listens: it is about to wait for us, in `import jax`.
-    address, port = os.environ["KINETIC_COORDINATOR_ADDRESS"].split(":")
-    while True:
-        try:
-            return socket.create_connection((address, int(port))).close()
-        except OSError:
-            time.sleep(0.01)
+def await_leader(name):
+    # It has written this object.
+    job = os.path.join(os.environ["KINETIC_HOME"], "store", os.environ["KINETIC_JOB_ID"])
+    while not os.path.exists(os.path.join(job, "attempts", "1", name)):
+        time.sleep(0.01)
 
 
 def joined():
@@ -108,9 +104,7 @@ def failing():
 @on_two_hosts
 def late():
     if host() == 1:
-        job = os.path.join(os.environ["KINETIC_HOME"], "store", os.environ["KINETIC_JOB_ID"])
-        while not os.path.exists(os.path.join(job, "attempts", "1", "host-0.json")):
-            time.sleep(0.01)
+        await_leader("host-0.json")
         raise ValueError("late")
 
 
@@ -128,7 +122,7 @@ def failing_later():
 def work(how):
     try:
         if how == "early" and host() == 1:
-            await_leader()
+            await_leader("host-0.joining")  # It waits for us, in `import jax`.
             raise ValueError("the culprit")
         hosts = joined()
         mark("at work")

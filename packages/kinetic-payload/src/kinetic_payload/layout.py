@@ -61,6 +61,10 @@ class JobObjects:
         """The leader's statement that all hosts have claimed this attempt, so that they may begin."""
         return f"{self.job_id}/attempts/{attempt}/gathered.json"
 
+    def joining(self, attempt: int, host: int) -> str:
+        """Exists once this host is about to join the others with JAX; empty."""
+        return f"{self.job_id}/attempts/{attempt}/host-{host}.joining"
+
     def host_outcome(self, attempt: int, host: int) -> str:
         """How this attempt ended for this host; JSON."""
         return f"{self.job_id}/attempts/{attempt}/host-{host}.json"
@@ -188,7 +192,7 @@ _DIGEST: Final = r"[0-9a-f]{64}"
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,8})"
 _JOB_OBJECT: Final = (
     r"(?:(?:handle|outcome|lease)\.json|payload\.pkl"
-    rf"|attempts/{_NUMBER}/(?:host-{_NUMBER}\.(?:claim|json|pkl)|gathered\.json))"
+    rf"|attempts/{_NUMBER}/(?:host-{_NUMBER}\.(?:claim|joining|json|pkl)|gathered\.json))"
 )
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
 _ENTRY: Final = "|".join(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from kinetic_payload.layout import HOST_INDEX_SOURCES, Env
 
 _TPU_WORKER_ID: Final = "TPU_WORKER_ID"
 _TPU_WORKER_HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
+_NAMED: Final = 10
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,15 @@ def tpu_variables(environment: Mapping[str, str], host: int) -> dict[str, str]:
     if environment.get(_TPU_WORKER_ID) and environment.get(_TPU_WORKER_HOSTNAMES):
         return {}
     return {_TPU_WORKER_ID: str(host), _TPU_WORKER_HOSTNAMES: names}
+
+
+def names_of(hosts: Sequence[int]) -> str:
+    """Return *hosts* in words, such as `hosts 1, 2`; of many, the first ones."""
+    if len(hosts) == 1:
+        return f"host {hosts[0]}"
+    more = len(hosts) - _NAMED
+    text = ", ".join(map(str, hosts[:_NAMED]))
+    return f"hosts {text}" + (f" and {more} more" if more > 0 else "")
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:

@@ -230,7 +230,7 @@ def _create(
         if MESSAGE_PATTERNS not in error.message:
             raise
     found = create(older)
-    if server not in _OLDER_JOBSETS:
+    if server not in _OLDER_JOBSETS and spec.retries:
         _OLDER_JOBSETS.add(server)
         notify(
             f"The JobSet controller of {server} has no rules on exit codes ({MESSAGE_PATTERNS}), as version "

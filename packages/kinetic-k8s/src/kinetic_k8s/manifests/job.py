@@ -1,4 +1,4 @@
-"""`batch/v1` Jobs: one host, or several on a cluster that serves no JobSet."""
+"""`batch/v1` Jobs, on a cluster that serves no JobSet: one host, or several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kinetic_payload.layout import Env
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec(WorkloadSpec):
-    """A job on one host."""
+    """A job on one host, where the cluster serves no JobSet: it waits before each new pod, twice as long each time."""
 
     kind: ClassVar[Kind] = "Job"
 

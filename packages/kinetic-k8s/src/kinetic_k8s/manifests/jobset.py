@@ -1,4 +1,4 @@
-"""JobSets: several hosts that start, restart and end as one."""
+"""JobSets: hosts that start, restart and end as one, without the pause before a Job replaces a pod."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RESTARTS: Final = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
 
 @dataclass(frozen=True, kw_only=True)
 class JobSetSpec(WorkloadSpec):
-    """A job on several hosts, each of which runs the function."""
+    """A job on one host or several, each of which runs the function."""
 
     kind: ClassVar[Kind] = "JobSet"
     distinguishes_exit_codes: bool = True
@@ -48,12 +48,13 @@ def jobset_manifest(spec: JobSetSpec) -> Manifest:
     """Render *spec* as a JobSet with one Indexed Job, whose pods are the hosts."""
     hosts = spec.pod.accelerator.hosts
     names = tuple(f"{spec.name}-{HOSTS}-0-{index}.{spec.name}" for index in range(hosts))
-    template = pod_template(with_hosts(spec.pod, names, fields={Env.RESTART_ATTEMPT: RESTARTS}))
-    metadata = metadata_of(spec)
-    # On GKE, a node pool of several hosts is one slice.
-    if spec.topology is not None:
-        metadata.setdefault("annotations", {})[EXCLUSIVE] = spec.topology
-    job = indexed_job(template, hosts, rules=host_rules(spec))
+    pod, metadata = spec.pod, metadata_of(spec)
+    if hosts > 1:
+        pod = with_hosts(pod, names, fields={Env.RESTART_ATTEMPT: RESTARTS})
+        # On GKE, a node pool of several hosts is one slice.
+        if spec.topology is not None:
+            metadata.setdefault("annotations", {})[EXCLUSIVE] = spec.topology
+    job = indexed_job(pod_template(pod), hosts, rules=host_rules(spec))
     return jobset(spec, metadata, [replicated_job(HOSTS, metadata["labels"], job)])
 
 

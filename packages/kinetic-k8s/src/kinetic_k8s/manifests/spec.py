@@ -10,6 +10,7 @@ from typing import ClassVar, Final, Literal
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.names import CONTAINER
 from kinetic_k8s.manifests.pod import PodSpec, pod_metadata
+from kinetic_payload.layout import EXIT_BAD_NODE, EXIT_NOT_PREPARED, EXIT_TERMINATED
 
 Kind = Literal["Job", "JobSet", "LeaderWorkerSet"]
 """The kind of the Kubernetes object that runs a job."""
@@ -30,10 +31,11 @@ class WorkloadSpec:
     """One host of the job; all hosts are alike."""
     retries: int = 0
     """The maximum number of failures after which the job is run again."""
-    fatal_exit_codes: tuple[int, ...] = (2,)
+    fatal_exit_codes: tuple[int, ...] = (EXIT_NOT_PREPARED,)
     """Exit codes after which no retry is made."""
-    uncounted_exit_codes: tuple[int, ...] = (4,)
-    """Exit codes after which the job is run again without using up a retry, as after a disruption."""
+    uncounted_exit_codes: tuple[int, ...] = (EXIT_BAD_NODE, EXIT_TERMINATED)
+    """Exit codes after which the job is run again without using up a retry, as after a disruption: a pod that is
+    deleted has no condition that says so."""
     keep_for: timedelta = timedelta(days=7)
     """How long the workload, its pods and their logs are kept after its end if nothing else removes them."""
     suspended: bool = False

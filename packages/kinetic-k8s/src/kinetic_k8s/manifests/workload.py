@@ -48,9 +48,9 @@ def form_of(
             that can run it.
     """
     if semantics == "gke":
-        if not accelerator.multi_host:
-            return "job"
-        return "jobset" if "JobSet" in served else "indexed-job"
+        if "JobSet" in served:
+            return "jobset"
+        return "indexed-job" if accelerator.multi_host else "job"
     instance_type(accelerator)
     if "JobSet" in served:
         return "pathways"

@@ -155,6 +155,11 @@ BY_API_SERVER: Final = (
         "pod-security",
         "The namespace's policy forbids such pods: use another namespace, or have the policy changed.",
     ),
+    (
+        r'metadata\.labels: Invalid value: "-\d+"',  # JobSet 0.12 writes the priority into a label.
+        "priority",
+        "JobSet cannot run pods whose priority is below zero: use another priority class.",
+    ),
 )
 """What the API server replies to the creation of a pod."""
 

@@ -10,7 +10,7 @@ from kinetic_k8s.quantity import parse_quantity
 from kinetic_k8s.reading.attempts import LOST_CONTAINER, NEVER_STARTED, PodView, named
 from kinetic_k8s.reading.causes import EVICTED, NOT_STARTED, WRITTEN, Diagnosis, explained
 from kinetic_k8s.reading.workloads import WorkloadView
-from kinetic_payload.layout import END_MARKER, EXIT_BAD_NODE
+from kinetic_payload.layout import END_MARKER, EXIT_BAD_NODE, EXIT_TERMINATED
 from kinetic_payload.memory import memory_to_try
 
 _SIGNALS: Final = {6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}
@@ -23,8 +23,6 @@ _AT_ONCE: Final = timedelta(seconds=2)
 """Ends closer than that have no certain order: times are whole seconds, of different clocks."""
 _UNKNOWN: Final = datetime.max.replace(tzinfo=UTC)
 _NODE_LOST: Final = ("DeletionByPodGC", "DeletionByTaintManager")
-_BACKOFF: Final = ("BackoffLimitExceeded", "ReachedMaxRestarts", "FailedJobs")
-"""Reasons of a failure after which nothing more is known than that a pod failed or was deleted."""
 
 
 def ending_of(pod: PodView) -> Diagnosis | None:
@@ -68,6 +66,8 @@ def ending_of(pod: PodView) -> Diagnosis | None:
     if ended.get("reason") in NEVER_STARTED:
         return explained(f"The container could not start: {text}", text, NOT_STARTED, "start")
     reason = f"The container ended with {exit_of(ended)}"
+    if code == EXIT_TERMINATED and pod.runs_function:
+        return Diagnosis("disrupted", f"The pod was stopped from outside. {reason}")
     if code == EXIT_BAD_NODE and pod.runs_function:
         return Diagnosis(
             "bad-node", f"The accelerator of the node {pod.node} cannot be initialised. {reason}"
@@ -181,11 +181,11 @@ def failed_of(workload: WorkloadView, hosts: Sequence[PodView]) -> Diagnosis | N
         whose = "The job's pod" if workload.hosts == 1 else "A pod of the job"
         return Diagnosis(
             "pod-gone",
-            f"{whose} was deleted, perhaps with its node or after its end, so how it ended is not known: {message}.",
+            f"{whose} was deleted, perhaps with its node or after its end: {message}.",
         )
     # If the pod of another host is gone, that one may have ended first. With its job, all are deleted together.
     alone = len(hosts) == workload.hosts and not workload.leaving
-    if was_stopped(first) and first.leaving and alone and reason in _BACKOFF:
+    if was_stopped(first) and first.leaving and alone:
         whose = "The job's pod" if workload.hosts == 1 else f"The pod of host {first.host}"
         return Diagnosis(
             "pod-deleted", f"{whose} was deleted, by a person or a program: {message}."

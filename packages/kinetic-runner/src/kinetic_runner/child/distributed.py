@@ -18,11 +18,18 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import KineticError
+from kinetic_payload.layout import REPORT_SECONDS, JobObjects
+from kinetic_payload.stores.store import Store
 from kinetic_runner.child.imports import after_import
-from kinetic_runner.store_retries import WAIT
+from kinetic_runner.child.streams import print_error
+from kinetic_runner.hosts import names_of
+from kinetic_runner.store_retries import WAIT, retry
 
 _TEN_YEARS = 10 * 365 * 24 * 3600
+_FIRST_NOTICE = 30.0
+"""Seconds after which the log first names the hosts that have not come; the wait then doubles each time."""
 
 
 class DistributedError(KineticError):
@@ -38,7 +45,7 @@ class Slice:
     hosts: int
     host: int
     debugged: bool = False
-    """Whether the leader waits for a debugger, and at its breakpoints: then no host gives it up."""
+    """Whether the leader waits at the breakpoints of a debugger: then no host gives it up."""
 
     @property
     def bind_address(self) -> str | None:
@@ -90,12 +97,64 @@ def own_address(addresses: Iterable[str]) -> str | None:
     return None
 
 
-def prepare(slice_: Slice, on_joined: Callable[[], None] = lambda: None) -> None:
+def prepare(
+    slice_: Slice,
+    before: Callable[[], object] = lambda: None,
+    on_joined: Callable[[], None] = lambda: None,
+) -> None:
     """Make `import jax` join *slice_*, once, in this process; forked children are left alone.
 
-    *on_joined* is called each time that the hosts are joined.
+    *before* is called first, and *on_joined* each time that the hosts are joined.
     """
-    after_import("jax", lambda jax: join(jax, slice_, on_joined))
+
+    def join_all(jax: ModuleType) -> None:
+        before()
+        join(jax, slice_, on_joined)
+
+    after_import("jax", join_all)
+
+
+def wait_for_hosts(
+    store: Store,
+    job: JobObjects,
+    attempt: int,
+    slice_: Slice,
+    *,
+    pause: Callable[[float], bool] = WAIT,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until all hosts are about to join, because JAX gives up one that is five minutes late.
+
+    The log names the missing ones. Only the end of the attempt limits the wait. For a host that has ended it is of
+    no use; its report is not verified here, so JAX's limit decides.
+
+    Raises:
+        StoreError: The store has failed for an hour.
+    """
+    own = job.joining(attempt, slice_.host)
+    retry(lambda: store.write(own, b""), seconds=REPORT_SECONDS, pause=pause)
+    began, next_notice, backoff = clock(), _FIRST_NOTICE, Backoff(0.1, 2.0, jitter=0)
+    while True:
+        listed = retry(
+            lambda: list(store.list(f"{job.attempts}{attempt}/")),
+            seconds=REPORT_SECONDS,
+            pause=pause,
+        )
+        there = {info.name for info in listed}
+        missing = [
+            host
+            for host in range(slice_.hosts)
+            if there.isdisjoint((job.joining(attempt, host), job.host_outcome(attempt, host)))
+        ]
+        if not missing:
+            return
+        waited = clock() - began
+        if waited >= next_notice:
+            next_notice = 2 * waited
+            print_error(
+                f"[kinetic] Still waiting for {names_of(missing)} to import JAX, after {waited:.0f} s.\n"
+            )
+        pause(backoff.next())
 
 
 def join(
@@ -166,10 +225,9 @@ def _arguments(
             explicit["coordinator_bind_address"] = (
                 f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
             )
-    if slice_.debugged:
-        # Heartbeats go on while a debugger holds Python's threads; these limits are of five minutes.
-        waits = {"initialization_timeout", "shutdown_timeout_seconds"}
-        explicit |= dict.fromkeys(waits & supported, _TEN_YEARS)
+    if slice_.debugged and "shutdown_timeout_seconds" in supported:
+        # Heartbeats go on while a debugger holds Python's threads; this limit is of five minutes.
+        explicit["shutdown_timeout_seconds"] = _TEN_YEARS
     return explicit
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 
@@ -168,13 +169,26 @@ class _Host:
                 self.extract(store, context, reused=reused)
         with space.payload.open("rb") as stream:
             with self.during("environment"):
-                header, decided = self.prepare(stream)
+                header, decided = self.prepare(stream, store)
+            several = task.record.hosts > 1
+            if several:
+                # The call may import JAX, which joins the hosts: all must have their data by then.
+                self.provide(decided, store)
             with self.during("unpickle"):
                 call = calls.load_call(stream, header)
                 for text in call.warnings:
                     self.warn(text)
         if not task.keeps_inputs:
             space.payload.unlink()
+        if not several:
+            self.provide(decided, store)
+        with self.during("call"):
+            end = invoke(call.function, call.args, call.kwargs, self.stopping)
+            leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
+        return self.report_end(end, self.storage)
+
+    def provide(self, decided: inputs.Plan, store: Store) -> None:
+        """Provide the data, and wait for the debugger if there is one."""
         with self.during("data"):
             inputs.provide(decided, store, self.earlier)
             self.earlier.remove()
@@ -182,10 +196,6 @@ class _Host:
                 from kinetic_runner.child import debugger
 
                 debugger.wait_for_client(lambda: self.stopping.stop_requested)
-        with self.during("call"):
-            end = invoke(call.function, call.args, call.kwargs, self.stopping)
-            leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
-        return self.report_end(end, self.storage)
 
     def put_aside(self) -> None:
         make_folder(self.space.root)
@@ -240,7 +250,7 @@ class _Host:
         if not self.task.keeps_inputs:
             space.context.unlink(missing_ok=True)
 
-    def prepare(self, stream: BinaryIO) -> tuple[CallHeader, inputs.Plan]:
+    def prepare(self, stream: BinaryIO, store: Store) -> tuple[CallHeader, inputs.Plan]:
         """Prepare everything that user code may use. Unpickling then imports user code."""
         task, space = self.task, self.space
         header = calls.read_header(stream)
@@ -270,7 +280,7 @@ class _Host:
         self.devices.install()
         apply_settings(task.record.settings or {}, os.environ)  # noqa: TID251 - what JAX reads
         after_import("keras", self.apply_to_keras)
-        self.prepare_libraries(header.cwd)
+        self.prepare_libraries(header.cwd, store)
         return header, decided
 
     def apply_to_keras(self, keras: Any) -> None:
@@ -279,7 +289,7 @@ class _Host:
         except Exception as error:  # noqa: BLE001 - another version of Keras than the submitter's
             self.warn(f"Keras has other settings than where the job was submitted: {error}")
 
-    def prepare_libraries(self, folder: str) -> None:
+    def prepare_libraries(self, folder: str, store: Store) -> None:
         """Prepare the output folder, JAX and the debugger of a function that runs in *folder* of the project."""
         task, environment = self.task, self.environment
         output = environment.get(Env.OUTPUT_DIR, "")
@@ -291,7 +301,8 @@ class _Host:
 
             debugged = task.debug_port is not None
             slice_ = distributed.Slice(coordinator, task.record.hosts, task.host, debugged=debugged)
-            distributed.prepare(slice_, self.on_joined)
+            meet = partial(distributed.wait_for_hosts, store, self.names, task.attempt, slice_)
+            distributed.prepare(slice_, meet, self.on_joined)
         tag = environment.get(Env.PATHWAYS, "")
         # User code may have chosen another platform.
         if tag and "proxy" in environment.get("JAX_PLATFORMS", "proxy").split(","):

@@ -49,6 +49,11 @@ def outcome_of(end: ChildEnd, blank: HostOutcome) -> HostOutcome:
     reported = end.reported
     notes = _memory_notes(end, blank.peak_memory)
     if reported is not None and end.reported_in_time:
+        if reported.reason == "terminated":
+            # A disruption would be repeated for ever.
+            message = "The function was ended by a SIGTERM that the runner did not get."
+            code = EXIT_FUNCTION_FAILED
+            reported = replace(reported, reason="exited", exit_code=code, message=message)
         return replace(
             reported,
             job_id=blank.job_id,
@@ -164,7 +169,9 @@ def _ended_by_itself(end: ChildEnd, peak: int | None) -> dict[str, Any]:
     message += "."
     if number == signal.SIGKILL and end.oom_killed and end.memory_limit:
         message += f" {_out_of_memory(end.memory_limit, peak)}"
-    return {**_fields("killed", 128 + number, message), "signal": number}
+    # The exit code of SIGTERM is the runner's own for a stop from outside, which is no failure.
+    code = EXIT_FUNCTION_FAILED if number == signal.SIGTERM else 128 + number
+    return {**_fields("killed", code, message), "signal": number}
 
 
 def _memory_notes(end: ChildEnd, peak: int | None) -> tuple[str, ...]:

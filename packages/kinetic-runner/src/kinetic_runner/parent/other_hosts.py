@@ -21,11 +21,10 @@ from kinetic_payload.records.attempt_result import (
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
-from kinetic_runner.hosts import Host
+from kinetic_runner.hosts import Host, names_of
 
 _FIRST_NOTICE: Final = 30.0
 """Seconds after which the log first names the hosts that have not reported; the wait then doubles each time."""
-_NAMED: Final = 10
 
 
 @dataclass(kw_only=True)
@@ -82,7 +81,7 @@ class HostEnds:
             if waited >= next_notice:
                 next_notice = 2 * waited
                 self.log(
-                    f"Still waiting for {_names_of(self.missing)} to end, after {waited:.0f} s."
+                    f"Still waiting for {names_of(self.missing)} to end, after {waited:.0f} s."
                 )
             if self.pause(min(delay, seconds - waited)):
                 return True
@@ -119,11 +118,3 @@ def unreadable(host: int) -> HostEnd:
 
 def _unreported(host: int, message: str) -> HostEnd:
     return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
-
-
-def _names_of(hosts: list[int]) -> str:
-    if len(hosts) == 1:
-        return f"host {hosts[0]}"
-    more = len(hosts) - _NAMED
-    text = ", ".join(map(str, hosts[:_NAMED]))
-    return f"hosts {text}" + (f" and {more} more" if more > 0 else "")

@@ -116,26 +116,29 @@ def outcome_of_vanished(
 
     If all hosts of the last attempt succeeded, so did the job. If one of them failed by itself, that is
     the reason. The report of a host that only lost its supervisor is not a reason, unless the job was
-    disrupted more often than *record* allows. Reports that *verify* refuses are ignored.
+    disrupted more often than *record* allows; but its words come first. Reports that *verify* refuses are
+    ignored.
     """
     attempts = attempts_of(store, record, verify)
     attempt = attempts.latest
     ends = attempts.ends.get(attempt)
+    reported = ""
     if ends:
         chosen = deciding(ends)
+        outcome = replace(
+            outcome_of(record.job_id, attempt, ends, stop=None), written_by="client", written_at=now
+        )
         complete = len(ends) == record.hosts
         killed = chosen.reason == "killed" and not chosen.lost_peer
         failed_by_itself = killed or chosen.reason in ("exception", "exited", "timeout")
         if failed_by_itself or (chosen.succeeded and complete):
-            outcome = outcome_of(record.job_id, attempt, ends, stop=None)
-            return replace(outcome, written_by="client", written_at=now)
+            return outcome
         if record.preemptions is not None and not attempts.another_follows(
             retries=record.retries, preemptions=record.preemptions
         ):
-            outcome = outcome_of(record.job_id, attempt, ends, stop=None)
             limit = f"preemptions={record.preemptions} allows no other attempt."
-            message = f"{outcome.message} {limit}".lstrip()
-            return replace(outcome, message=message, written_by="client", written_at=now)
+            return replace(outcome, message=f"{outcome.message} {limit}".lstrip())
+        reported = "" if chosen.succeeded else outcome.message
     message = observation.reason or (
         "Nothing of the job is left: its submit was interrupted, or its resource was removed."
     )
@@ -145,7 +148,7 @@ def outcome_of_vanished(
         job_id=record.job_id,
         status="failed",
         attempt=attempt or None,
-        message=message,
+        message=f"{reported} {message}".lstrip(),
         written_by="client",
         written_at=now,
     )

@@ -9,12 +9,11 @@ import kinetic
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
 
 
-def on_cluster(*tolerations, retries=0):
+def on_cluster(*tolerations):
     return kinetic.run(
         "cpu",
         container_image=os.environ["IMAGE"],
         memory="128Mi",
-        retries=retries,
         pod_overrides=small(tolerations=tolerations),
     )
 
@@ -37,7 +36,7 @@ def lost(mark):
     return run(mark)
 
 
-@on_cluster(ON_CORDONED, retries=1)
+@on_cluster(ON_CORDONED)
 def deleted(mark):
     return run(mark)
 

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 
 def form_on(cluster: ApiServer, accelerator: Accelerator, semantics: Semantics) -> Form:
-    """Return the form of a job on *cluster*, which is asked for what it serves if that matters.
+    """Return the form of a job on *cluster*, which is asked for what it serves.
 
     Raises:
         UnsupportedWorkloadError: Pathways does not support the accelerator, or the cluster serves no kind
             that can run it.
         ClusterError: The cluster cannot be queried.
     """
-    if semantics == "gke" and not accelerator.multi_host:
-        return form_of(accelerator, semantics, frozenset())
     served = {kind for kind in ("JobSet", "LeaderWorkerSet") if cluster.serves(kind)}
     return form_of(accelerator, semantics, served)
 

@@ -86,10 +86,10 @@ class LogSources:
     def attempt_of(self, pod: PodView, least: int) -> int:
         """Return the attempt of *pod*, *least* or a later one; if it has claimed none, the next free number.
 
-        A claim names its pod. Only a Job on one host has one claim for each pod: the leader of a LeaderWorkerSet claims
-        several attempts. There, the latest claim of the host is that of its latest pod.
+        A claim names its pod. A job on one host has one claim for each pod, except for the leader of a LeaderWorkerSet,
+        which claims several attempts. There, the latest claim of the host is that of its latest pod.
         """
-        own_name = self.record.hosts == 1 and self.record.workload in ("Job", None)
+        own_name = self.record.hosts == 1 and self.record.workload != "LeaderWorkerSet"
         number, found = max(least, (pod.restarts or 0) + 1 if self.record.hosts > 1 else 1), 0
         while (
             claimant := self.observer.claimed_by(self.record.job_id, number, pod.host)

@@ -30,14 +30,7 @@ from kinetic_k8s.manifests.pod import (
 )
 from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.quantity import quantity_of
-from kinetic_payload.layout import (
-    EXIT_BAD_NODE,
-    EXIT_NOT_PREPARED,
-    GRACE_SECONDS,
-    RUNNER_PATH,
-    Env,
-    Flag,
-)
+from kinetic_payload.layout import GRACE_SECONDS, RUNNER_PATH, Env, Flag
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
@@ -94,8 +87,6 @@ def workload_spec(
         "name": record.k8s_name,
         "pod": _pod(launch, form, store, variables, service_account),
         "retries": record.retries,
-        "fatal_exit_codes": (EXIT_NOT_PREPARED,),
-        "uncounted_exit_codes": (EXIT_BAD_NODE,),
     }
     match form:
         case "job":
