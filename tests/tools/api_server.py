@@ -57,7 +57,7 @@ class StandIn(HttpServer, Service):
                 "kinetic-key": {"kind": "Secret", "metadata": {"name": name}, **KEY},
                 "default": {"kind": "ServiceAccount", "metadata": {"name": name}},
             }
-            return _answer(known.get(name) or self.objects.get(call.path))
+            return _answer(self.objects.get(call.path) or known.get(name))
         if call.method == "PATCH":
             self.writes.append(f"{call.method} {call.path}")
             return _answer(self.objects.get(call.path))
