@@ -114,7 +114,7 @@ def test_variables_of_the_environment_count_if_jax_is_not_imported_and_win_in_th
 
 def test_bindings_of_gin_which_do_not_travel_are_a_warning(tmp_path: Path) -> None:
     configured = "import gin\n@gin.configurable\ndef rate(lr=1): return lr\n"
-    show = "\nfrom kinetic_payload.process_settings import left_out\nprint(left_out())"
+    show = "\nfrom kinetic_payload.process_settings import untravelled_settings\nprint(untravelled_settings())"
 
     assert run(f"{configured}{show}", folder=tmp_path) == "[]"
     assert "gin's bindings" in run(

@@ -50,7 +50,7 @@ def read_settings(environ: Mapping[str, str], defaults: Mapping[str, str] | None
     return {**_of_jax(environ, defaults), **_of_keras(), **_of_logging()}
 
 
-def left_out() -> list[str]:
+def untravelled_settings() -> list[str]:
     """Return a warning for each library whose settings in this process do not travel."""
     gin: Any = sys.modules.get("gin")
     if not getattr(gin, "config_str", str)():

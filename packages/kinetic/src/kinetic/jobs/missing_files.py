@@ -31,7 +31,6 @@ class Project(NamedTuple):
     cwd: str = ""
     """The working directory relative to the root."""
     left_out: Sequence[LeftOut] = ()
-
     image: str | None = None
     """The address of the image, if Kinetic did not choose its packages."""
 

@@ -15,7 +15,7 @@ from kinetic.settings.home import stat_cache
 from kinetic.settings.settings import user_home, working_folder
 from kinetic.user_warnings import warn_once
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.process_settings import left_out
+from kinetic_payload.process_settings import untravelled_settings
 from kinetic_payload.progress import TrackProgress, size_text
 from kinetic_payload.stores.store import ABSENT, Location, Store
 from kinetic_payload.threads import Executor, Future, parallel_map
@@ -135,7 +135,7 @@ class Package:
             snapshot and snapshot.oversize_warning(settings.context_size_warn_mb.value),
             call.oversize_warning(settings.payload_size_warn_mb.value),
             *call.warnings,
-            *left_out(),
+            *untravelled_settings(),
         ):
             if warning:
                 self._notices.warn(warning)
