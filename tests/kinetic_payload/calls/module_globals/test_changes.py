@@ -33,24 +33,21 @@ def test_a_change_that_cannot_travel_is_a_warning_of_the_submit(project):
         lib.CLIENT = threading.Lock()
         print(*dump(lib.use).warnings, sep="\\n")
         lib.CLIENT = 5
-        print(ship(lib.use), ship(lambda: model.size))
-        print((WORKSPACE / "warnings.txt").read_text())
+        print(ship(lib.use), ship(lambda: model.size), [(WORKSPACE / "warnings.txt").read_text()])
     """)
 
-    *warnings, values, in_job = project.run("run.py").splitlines()
+    *warnings, values = project.run("run.py").splitlines()
+    warnings.sort()
 
     assert [text.partition(":")[0] for text in warnings] == [
-        "lib.CLIENT was set since the import",
         "lib.CACHE was set since the import",
+        "lib.CLIENT was set since the import",
     ]
-    assert "cannot be pickled" in warnings[0]
-    assert "is large (5.0 MB pickled)" in warnings[1]
+    assert "is larger than 1 MB" in warnings[0]
+    assert "cannot be pickled" in warnings[1]
     assert all("Pass it as an argument" in text for text in warnings)
-    assert values == "(5, 0) 3"
-    assert (
-        in_job
-        == "optional.shown was a __main__.Model at the call, and cannot be set here: no display"
-    )
+    # A module that the job cannot import is not read there.
+    assert values == "(5, 0) 3 ['']"
 
 
 def test_settings_of_a_notebook_s_cells_hold_there(project):
@@ -70,3 +67,9 @@ def test_settings_of_a_notebook_s_cells_hold_there(project):
     """)
 
     assert project.run("run.py", main="", kind="notebook") == "7"
+
+
+def test_objects_of_modules_keep_their_shape_and_the_job_s_own_paths(project):
+    project.copy("shapes")
+
+    assert project.run("run.py") == "(1, (2, True, True, True), [0, 2], True, True)"

@@ -141,6 +141,6 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
 
     function, args, kwargs = load(stream, header.python, modules.find)
     hints, globals_at_call = load_next({}), load_next(())
-    add_hints(hints, header.python)
+    add_hints(hints, header.python, modules.find)
     modules.restore(globals_at_call)
     return LoadedCall(function, args, kwargs, tuple(modules.warnings))

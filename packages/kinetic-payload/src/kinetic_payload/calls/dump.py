@@ -6,6 +6,7 @@ import functools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -139,6 +140,9 @@ def dump_call(
         main=main,
         changes=changes,
     )
+    alone = copy(changes)
+    alone.objects = {}  # To name what cannot be pickled, a part of it is pickled as it is.
+    prober_of = functools.partial(new_pickler, ByteCounter(), collect=_Collector({}), changes=alone)
     title = _name_of(function)
 
     def parts() -> Iterator[tuple[str, Any]]:
@@ -155,7 +159,7 @@ def dump_call(
         stream.close()
         if isinstance(error, _EXPLAINED) or not isinstance(error, Exception):
             raise
-        explained = _explain(error, title, parts(), _prober(new_pickler))
+        explained = _explain(error, title, parts(), prober_of())
         if explained is None:
             raise
         raise explained from error
@@ -177,7 +181,7 @@ def dump_call(
     )
 
     def sizes() -> Iterator[tuple[str, int]]:
-        prober = _prober(new_pickler)
+        prober = prober_of()
         whole = prober.measure(function)
         for name, value in variables_of(_innermost(function), prober.travelling_globals):
             with suppress(Exception):  # An annotation, which may not travel at all.
@@ -297,7 +301,3 @@ def _explain(
     if isinstance(error, OSError):  # the disk, not the call
         return None
     return PayloadError(f"Cannot pickle the call of {title}: {type(error).__name__}: {error}.")
-
-
-def _prober(new_pickler: Callable[..., CallPickler]) -> CallPickler:
-    return new_pickler(ByteCounter(), collect=_Collector({}), sent=None)

@@ -8,6 +8,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, BinaryIO, Final
 
@@ -33,11 +34,19 @@ from kinetic_payload.calls.exceptions import reduce_error
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.calls.module_globals.changes import Changes
 from kinetic_payload.calls.module_globals.dump import dump_global
-from kinetic_payload.calls.module_globals.restore import Global, UsedGlobal
+from kinetic_payload.calls.module_globals.restore import (
+    LOCKS,
+    Global,
+    UntravelledGlobalError,
+    UsedGlobal,
+    has_state,
+    is_put,
+)
 from kinetic_payload.data.references import collecting, data_path
 
 Handler = Callable[[Any], Any]
 
+_PATHS: Final = frozenset({str, type(Path()), PurePosixPath, PureWindowsPath})
 _FILENAME: Final = 10
 """The index of `co_filename` in the arguments of `CodeType`, from Python 3.11 on."""
 _SET_BY_IMPORT: Final = frozenset(
@@ -74,13 +83,16 @@ class CallPickler(ClassPickler):
         changes: Changes,
         names: frozenset[str] = frozenset(),
         root: object = None,
-        sent: set[tuple[str, str]] | None,
+        sent: set[tuple[str, str]] | None = None,
     ) -> None:
         super().__init__(stream)
         self.changes = changes
-        self.sent = sent
+        self.sent = set[tuple[str, str]]() if sent is None else sent
         """The globals, by module and name, whose values travel where an object first refers to them."""
+        self._measures = sent is None
         self._root = root
+        self._of_module = root is not None
+        self._unshared: set[int] = set()
         self._where = where
         self._data_type = data_type
         self._collect = collect
@@ -148,6 +160,8 @@ class CallPickler(ClassPickler):
 
     def reference(self, obj: Any) -> tuple[str, str, int] | None:
         """Return where the worker finds *obj*: module, name, and how many other objects it wraps."""
+        if has_state(type(obj)) and not rebuild.wraps(obj):
+            return None  # It may have a `__getattr__`.
         module = getattr(obj, "__module__", None)
         name = getattr(obj, "__qualname__", None)
         if not isinstance(module, str) or not isinstance(name, str):
@@ -396,12 +410,28 @@ class CallPickler(ClassPickler):
         self._another(sink, root=value).dump_uncollected(value)
         return sink.size
 
-    def dump_apart(self, value: Any, stream: BinaryIO) -> None:
-        """Pickle *value* into *stream* as a separate pickle, and note the names and globals that it uses."""
+    def is_small(self, value: Any, most: int) -> bool:
+        """Tell whether *value* can be pickled to *most* bytes, without any `Data`."""
+        part = self._another(ByteCounter(most), root=value)
+        with suppress(Exception):  # user code may raise anything
+            part.dump_uncollected(value)
+            return not part.collected
+        return False
+
+    def dump_apart(self, value: Any, stream: BinaryIO, key: tuple[str, str]) -> None:
+        """Pickle *value*, the global *key*, into *stream*, and note the names and globals that it uses."""
+        sent = {*self.sent, key}
         part = self._another(
-            stream, collect=self._collect, names=self._names, root=value, sent=self.sent
+            stream, collect=self._collect, names=self._names, root=value, sent=sent
         )
+        part._unshared |= self._unshared
+        _, home = self.changes.objects.get(id(value), (None, None))
+        if home is not None and (home.module.__name__, home.name) != key:
+            part._root = None  # It is another global, too: only that one has its state.
+        elif not is_put(type(value)) or self.changes.rebinds(sys.modules[key[0]], key[1]):
+            part._unshared.add(id(value))  # Until it is loaded, the global is another object.
         part.dump(value)
+        self.sent |= sent
         self.warnings += part.warnings
         self._parts += part._parts
         self._mentioned |= part._mentioned
@@ -410,14 +440,14 @@ class CallPickler(ClassPickler):
         self.collected += part.collected
 
     def _another(self, stream: Any, **options: Any) -> CallPickler:
-        kind = SharingPickler if self.changes.objects else CallPickler
-        return kind(
+        shares = self.changes.objects or "root" in options
+        return (SharingPickler if shares else CallPickler)(
             stream,
             where=self._where,
             data_type=self._data_type,
             main=self._main,
             changes=self.changes,
-            **{"collect": _ignore_data, "sent": None, **options},
+            **{"collect": _ignore_data, **options},
         )
 
     def dump_uncollected(self, value: Any) -> None:
@@ -483,19 +513,36 @@ class SharingPickler(CallPickler):
     """Pickle objects that are globals of the project's modules as references to these."""
 
     def persistent_id(self, obj: Any, /) -> Any:
-        """Return where the job finds *obj*, with what must be set there; None for other objects."""
+        """Return where the job finds *obj*, with what must be set there; None for other objects.
+
+        In the state of a module, the project's folder is that of the job.
+        """
+        kind = type(obj)
+        if kind in _PATHS and self._of_module and self.changes.folder is not None:
+            texts = self.changes.folder.split(str(obj))
+            return (texts, kind) if len(texts) > 1 else None
         found = self.changes.objects.get(id(obj))
-        if found is None or self.reference(obj):
-            return None
-        if obj is self._root:
-            self._root = None  # Where it refers to itself, it is the global.
+        if found is None or id(obj) in self._unshared or self.reference(obj):
             return None
         used = found[1]
         key = used.module.__name__, used.name
+        if obj is self._root:
+            self._root = None  # Where it refers to itself, it is the global.
+            return None
         saved: list[Global] = []
-        if self.sent is not None and key not in self.sent:
-            dumped = dump_global(used, self, shared=True)
-            saved += [dumped._replace(read=False)] if dumped else []
+        if not self._measures and key not in self.sent:
+            try:
+                dumped = dump_global(used, self, shared=True)
+            except UntravelledGlobalError:
+                dumped = None
+                self._unshared.add(id(obj))
+            if dumped is not None:
+                saved.append(dumped._replace(read=False))
+                if dumped.pickled is None and kind not in LOCKS:
+                    self._unshared.add(id(obj))
+            if id(obj) in self._unshared:
+                return None
+            self.sent.add(key)
         return *key, saved
 
 

@@ -257,7 +257,7 @@ def register_in_main(main_name: str | None, made: Any) -> None:
         vars(_main).setdefault(main_name, made)
 
 
-def add_hints(hints: dict[str, bytes], written_by: str) -> None:
+def add_hints(hints: dict[str, bytes], written_by: str, find: Callable[[Any], Any]) -> None:
     """Add to `__main__` the globals that only annotations and `__subclasses__` refer to.
 
     Skip those that cannot be unpickled here: a job that does not use them must not fail because a package is
@@ -269,4 +269,4 @@ def add_hints(hints: dict[str, bytes], written_by: str) -> None:
     for name, pickled in hints.items():
         if _main is not None and name not in vars(_main):
             with suppress(Exception):
-                vars(_main)[name] = load(BytesIO(pickled), written_by)
+                vars(_main)[name] = load(BytesIO(pickled), written_by, find)

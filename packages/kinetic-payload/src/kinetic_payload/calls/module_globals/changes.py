@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import enum
 import functools
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -20,9 +21,9 @@ from kinetic_payload.calls.module_globals.initial_values import (
     initial_of,
     is_declared,
     is_kept,
-    same_literal,
+    literals_in,
 )
-from kinetic_payload.calls.module_globals.restore import UsedGlobal, has_state
+from kinetic_payload.calls.module_globals.restore import UsedGlobal, has_state, same_literal
 from kinetic_payload.calls.rebuild import lookup
 
 
@@ -36,10 +37,15 @@ class Changes:
         data_type: type | tuple[type, ...],
     ) -> None:
         self._main = main
+        folders = "|".join(map(re.escape, where.roots))
+        self.folder = re.compile(rf"(?:{folders})(?![\w.-])") if folders else None
+        """The project's folder in a text; None if no files are shipped."""
         self._modules = {
             id(module): module
             for name, module in list(sys.modules.items())
-            if isinstance(file := _file_of(module), str)
+            # Any access to an attribute would import a module that is imported lazily.
+            if issubclass(type(module), ModuleType) and type(module).__module__ != "importlib.util"
+            if isinstance(file := vars(module).get("__file__"), str)
             and where.source(file) is not None
             and not (is_main(name) or name.partition(".")[0] in OURS)
             and where.importable(name)
@@ -96,13 +102,12 @@ class Changes:
         These are literals that differ now, objects that are also globals of the script, and what it assigns.
         """
         for module in self._modules.values():
-            for name in assigned_in(module):
-                kind, value = initial_of(module, name)
+            for name, literal in literals_in(module).items():
                 with suppress(AttributeError):
                     found = lookup(module, name)
-                    if kind is Kind.LITERAL and not (
+                    if not (
                         is_kept(module, name)
-                        or same_literal(value, found)
+                        or same_literal(literal, found)
                         or hasattr(type(found), "__get__")
                         or issubclass(type(found), enum.Enum)
                     ):
@@ -115,14 +120,6 @@ class Changes:
                 module = sys.modules[module_name]
                 lookup(module, name)
                 yield UsedGlobal(module, name, assigned=False, read=False)
-
-
-def _file_of(module: object) -> object:
-    # Any access to an attribute would import a module that is imported lazily.
-    own = (
-        object.__getattribute__(module, "__dict__") if issubclass(type(module), ModuleType) else {}
-    )
-    return own.get("__file__")
 
 
 def _global(module: str, name: str) -> Any:

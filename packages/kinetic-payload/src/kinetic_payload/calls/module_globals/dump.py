@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from kinetic_payload.calls.module_globals.initial_values import (
     Kind,
     initial_of,
-    same_literal,
 )
 from kinetic_payload.calls.module_globals.restore import (
     HINT,
@@ -19,6 +18,7 @@ from kinetic_payload.calls.module_globals.restore import (
     kind_of,
     mark_of,
     path_mark,
+    same_literal,
     untravelled,
 )
 from kinetic_payload.calls.rebuild import lookup
@@ -41,7 +41,7 @@ def dump_globals(pickler: CallPickler) -> list[Global]:
     Raises:
         UntravelledGlobalError: A global was certainly set since the import, and cannot be pickled.
     """
-    done: dict[tuple[str, str], Global | None] = dict.fromkeys(pickler.sent or ())
+    done: dict[tuple[str, str], Global | None] = {}
     _dump_used(pickler, done)
     pickler.used_globals.update(dict.fromkeys(pickler.changes.unread()))
     _dump_used(pickler, done)
@@ -55,7 +55,7 @@ def _dump_used(pickler: CallPickler, done: dict[tuple[str, str], Global | None])
         if (key := (used.module.__name__, used.name)) not in done
     ]:
         for key, used in waiting:
-            done[key] = dump_global(used, pickler)
+            done[key] = None if key in pickler.sent else dump_global(used, pickler)
 
 
 def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False) -> Global | None:
@@ -65,8 +65,6 @@ def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False)
         UntravelledGlobalError: See `dump_globals`.
     """
     key = used.module.__name__, used.name
-    if pickler.sent is not None:
-        pickler.sent.add(key)
     value = lookup(used.module, used.name)
     reference = pickler.reference(value)
     if reference is not None and reference[:2] == key:
@@ -76,55 +74,51 @@ def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False)
         return None
     evident = key in pickler.changes.evident
     certain = initial.kind in (Kind.LITERAL, Kind.NOTHING) or evident
+    if not (used.read or evident or pickler.is_small(value, LARGEST)):
+        if certain:
+            _left_out(
+                key, value, f"is larger than {LARGEST / 1e6:,.0f} MB, or cannot be pickled", pickler
+            )
+        return None
     token = collecting.set(None)
     try:
         mark = mark_of(value)
     finally:
         collecting.reset(token)
-    dumped = Global(
-        *(*key, kind_of(value), mark, None),
-        read=used.read,
-        rebound=pickler.changes.rebinds(used.module, used.name),
-    )
+    rebound = pickler.changes.rebinds(used.module, used.name)
+    dumped = Global(*key, kind_of(value), mark, None, read=used.read, rebound=rebound)
     if initial.kind is Kind.MACHINE and not evident:
         mark = path_mark(value, pickler.roots) or mark
         return None if used.assigned else dumped._replace(mark=mark, why=OF_MACHINE)
+    stream = io.BytesIO()
+    before = pickler.collected
     try:
-        size = pickler.measure(value)
+        pickler.dump_apart(value, stream, key)
     except Exception as error:
         if used.assigned:
             return None  # If it is missing, the code assigns it itself.
-        dumped = dumped._replace(why=f"cannot be pickled ({type(error).__name__}: {error})")
-        nothing = initial.kind is Kind.NOTHING
-        own = "nothing of that name" if nothing else kind_of(initial.value)
+        why = f"cannot be pickled ({type(error).__name__}: {error})"
         if not used.read:
-            if certain:
-                _left_out(dumped, pickler)
+            _left_out(key, value, why, pickler)
             return None
+        dumped = dumped._replace(why=why)
         if certain:
+            nothing = initial.kind is Kind.NOTHING
+            own = "nothing of that name" if nothing else kind_of(initial.value)
             raise untravelled(dumped, own) from error
         kind = type(value)
         of_project = pickler.goes_by_value(kind) or pickler.is_of_project(kind.__module__)
         return dumped._replace(attributes=attributes_of(value) if of_project else ())
-    if size > LARGEST and not shared:
-        large = dumped._replace(why=f"is large ({size / 1e6:,.1f} MB pickled)")
-        if not used.read and not evident:
-            if certain:
-                _left_out(large, pickler)
-            return None
-        if not certain:
-            return large
-    stream = io.BytesIO()
-    before = pickler.collected
-    pickler.dump_apart(value, stream)
+    if stream.tell() > LARGEST and not (certain or shared):
+        return dumped._replace(why=f"is large ({stream.tell() / 1e6:,.1f} MB pickled)")
     # In the job, a `Data` is another value: a path.
     mark = dumped.mark if pickler.collected == before else ""
     return dumped._replace(pickled=stream.getvalue(), mark=mark)
 
 
-def _left_out(dumped: Global, pickler: CallPickler) -> None:
+def _left_out(key: tuple[str, str], value: object, why: str, pickler: CallPickler) -> None:
     """Warn that the value of a global does not travel."""
     pickler.warnings.append(
-        f"{dumped.module}.{dumped.name} was set since the import: it is {dumped.kind}, and {dumped.why}. The job has "
-        f"the value that its own import gives. {HINT}"
+        f"{'.'.join(key)} was set since the import: it is {kind_of(value)}, and {why}. The job has the value that its "
+        f"own import gives. {HINT}"
     )

@@ -6,6 +6,7 @@ import ast
 import functools
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 from types import ModuleType
@@ -68,19 +69,37 @@ class _Source(NamedTuple):
     """By name: the assigned expressions; None for each other binding (import, definition, loop)."""
     imported: dict[str, tuple[str, str]]
     """By name: module and name of `from module import name`."""
+    mutated: set[str]
+    """Names of objects that the import may change after it has made them: by items and by methods."""
     rebound: frozenset[str]
     """Names that functions declare `global`."""
     kept: frozenset[str]
-    """Those of them that a function tests before it sets them, as `if model is None` and `if not ready`."""
+    """Names of globals, and `.attribute`, that a function tests before it sets them, as in `if model is None`."""
 
 
 def assigned_in(module: ModuleType) -> Iterator[str]:
     """Iterate over the globals, and `Class.attribute`, to which the source of *module* assigns an expression."""
     text = _parse_source(module)
     if text is not None and "*" not in text.assigned:
-        for name, found in text.assigned.items():
+        for name, found in reversed(text.assigned.items()):  # Collected from last to first.
             if any(found) and "__" not in name:
                 yield name
+
+
+@functools.lru_cache(1 << 16)
+def literals_in(module: ModuleType) -> dict[str, Any]:
+    """Return the globals, and `Class.attribute`, that the source of *module* assigns once, and a literal."""
+    text = _parse_source(module)
+    literals = {}
+    for name in assigned_in(module):
+        expressions = [] if text is None else text.assigned[name]
+        if len(expressions) == 1 and expressions[0] is not None:
+            with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+                value = ast.literal_eval(expressions[0])
+                changed = text is not None and name in text.mutated
+                if not (changed and type(value) in (dict, list, set)):
+                    literals[name] = value
+    return literals
 
 
 def imported_in(module: ModuleType) -> dict[str, tuple[str, str]]:
@@ -98,22 +117,8 @@ def is_declared(module: ModuleType, name: str) -> bool:
 def is_kept(module: ModuleType, name: str) -> bool:
     """Tell whether *module* makes the value of *name* when it first needs it, and keeps it."""
     text = _parse_source(module)
-    return text is not None and name in text.kept
-
-
-def same_literal(initial: Any, value: Any) -> bool:
-    """Tell whether *value* is what the literal *initial* gives."""
-    try:
-        same = type(initial) is type(value) and bool(initial == value)
-    except Exception:  # noqa: BLE001 - arrays, for instance, are not simply equal
-        return False
-    return same and repr(initial) == repr(value)  # 1 and 1.0 are equal.
-
-
-def is_rebound(module: ModuleType, name: str) -> bool:
-    """Tell whether a function of *module* declares *name* `global`, as for a value that it keeps."""
-    text = _parse_source(module)
-    return text is not None and name in text.rebound
+    _, dot, last = name.rpartition(".")
+    return text is not None and f"{dot}{last}" in text.kept
 
 
 @functools.lru_cache(1 << 16)
@@ -126,12 +131,11 @@ def initial_of(module: ModuleType, name: str) -> Initial:
     if found is None:
         lazy = "__getattr__" in text.assigned  # The module makes it on first access.
         return Initial(Kind.UNKNOWN if lazy or "." in name else Kind.NOTHING)
-    if len(found) == 1 and found[0] is not None:
-        try:
-            return Initial(Kind.LITERAL, ast.literal_eval(found[0]))
-        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            pass
-    machine = name not in text.rebound and _of_machine(module, name, set())
+    if name in (literals := literals_in(module)):
+        return Initial(Kind.LITERAL, literals[name])
+    machine = False
+    with suppress(RecursionError):
+        machine = name not in text.rebound and _of_machine(module, name, set())
     return Initial(Kind.MACHINE if machine else Kind.UNKNOWN)
 
 
@@ -165,17 +169,29 @@ def _top_level_of(value: Any) -> str:
     return name.partition(".")[0] if isinstance(name, str) else ""
 
 
-@functools.lru_cache(1024)
+@functools.lru_cache(1 << 16)
 def _parse_source(module: ModuleType) -> _Source | None:
     """Parse the source of *module*; return None if that is not possible."""
     try:
-        tree = ast.parse(data := Path(str(module.__file__)).read_bytes())
+        tree = ast.parse(Path(str(module.__file__)).read_bytes())
     except (AttributeError, OSError, SyntaxError, ValueError, RecursionError):
         return None
-    nodes = [*ast.walk(tree)] if b"global " in data else []
-    rebound = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
-    tested = {name.id for node in nodes for name in _tested(node) if isinstance(name, ast.Name)}
-    text = _Source({}, {}, frozenset(rebound), frozenset(rebound & tested))
+    declared: dict[str, set[str]] = {}
+    kept: set[str] = set()
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            nodes = [*ast.walk(function)]
+            names = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+            changed = {
+                _base(node)
+                for node in nodes
+                if isinstance(node, ast.Attribute | ast.Subscript)
+                and not isinstance(node.ctx, ast.Load)
+            }
+            declared[function.name] = names
+            kept |= (names | changed) & {_base(part) for node in nodes for part in _tested(node)}
+    rebound = {name for names in declared.values() for name in names}
+    text = _Source({}, {}, set(), frozenset(rebound), frozenset(kept))
     waiting: list[ast.AST] = [tree]
     while waiting:
         node = waiting.pop()
@@ -191,11 +207,24 @@ def _parse_source(module: ModuleType) -> _Source | None:
                 text.imported.update({a.asname or a.name: (origin, a.name) for a in node.names})
         elif isinstance(node, ast.Assign):
             waiting.append(node.value)
+            waiting += [
+                each for each in node.targets if isinstance(each, ast.Attribute | ast.Subscript)
+            ]
             pairs += [pair for target in node.targets for pair in _pairs(target, node.value)]
         elif isinstance(node, ast.AnnAssign):
             pairs += _pairs(node.target, node.value) if node.value else ()
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             pairs.append((node.id, None))
+        elif isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                text.mutated.add(_dotted(node.func.value))
+            elif isinstance(node.func, ast.Name):  # What such a function sets, the import sets.
+                pairs += [(name, None) for name in declared.get(node.func.id, ())]
+            waiting += ast.iter_child_nodes(node)
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            pairs.append((_dotted(node), None))
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            text.mutated.add(_dotted(node.value))
         elif not isinstance(node, ast.Lambda):
             waiting += ast.iter_child_nodes(node)
         for name, value in pairs:
@@ -203,10 +232,26 @@ def _parse_source(module: ModuleType) -> _Source | None:
     return text
 
 
+def _base(node: ast.expr) -> str:
+    """Return the name of the global, or `.attribute`, that *node* is or is an item of."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return f".{node.attr}" if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _dotted(node: ast.expr) -> str:
+    """Return `name.attribute`; something else if *node* is none."""
+    if isinstance(node, ast.Attribute):
+        return f"{_dotted(node.value)}.{node.attr}"
+    return getattr(node, "id", "")
+
+
 def _tested(node: ast.AST) -> Iterator[ast.expr]:
     """Iterate over what *node* tests for a value at all."""
     if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
         yield node.left
+    elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
+        yield node.comparators[0]
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield node.operand
     elif isinstance(node, ast.BoolOp):

@@ -7,15 +7,16 @@ import hashlib
 import pickle
 import sys
 import threading
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from io import BytesIO
 from pathlib import PurePath
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any, ClassVar, Final, NamedTuple
 
-from kinetic_payload.calls.rebuild import lookup, project_paths
+from kinetic_payload.calls.rebuild import lookup, project_paths, wraps
 from kinetic_payload.calls.unpickle import load
 from kinetic_payload.errors import PayloadError
 
@@ -29,11 +30,12 @@ _LARGEST: Final = 10_000
 """The most members of a container that are compared one by one."""
 _MISSING: Final = object()
 _CONTAINERS: Final = (dict, list, set, bytearray, deque)
-_LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
+"""Types whose objects are the job's own, made by its import."""
 _NAMED: Final = (type, ModuleType, FunctionType, enum.Enum)
+_MAPPINGS: Final = (dict, OrderedDict, defaultdict, Counter)
 _PLAIN: Final = (_Plain.__basicsize__, _Plain.__dictoffset__)
 """The layout of objects whose state is their `__dict__`."""
-_ATOMS: Final = (bool, int, float, complex, str, bytes, type(None))
 _SORTED: Final = 16 * 1024 * 1024
 """The most bytes of a pickle whose sets are compared regardless of their order, which is slow."""
 _TYPE: Final = "type "
@@ -102,17 +104,21 @@ class Restorer:
         for saved in wanted:
             self.warnings += self._restore(saved)
 
-    def find(self, reference: tuple[str, str, list[Global]]) -> Any:
-        """Return the global that an object of the call is, by module and name.
+    def find(self, reference: tuple[Any, ...]) -> Any:
+        """Return the global that an object of the call is, by module and name, or a path of the project.
 
-        The first reference contains what must be set there.
+        The first reference to a global contains what must be set there. That to a path has the texts around the
+        project's folder, and its type.
         """
+        if len(reference) == 2:
+            texts, kind = reference
+            return kind(project_paths()[0].join(texts))
         module, name, saved = reference
         if (module, name) not in self._apart:
             self.restore(saved)
             try:
                 return lookup(import_module(module), name)
-            except Exception:
+            except (Exception, SystemExit):
                 if not saved or saved[0].pickled is None:
                     raise
                 # The module cannot be imported here: then it does not share the object.
@@ -128,11 +134,10 @@ class Restorer:
             holder: Any = import_module(saved.module)
             for part in path:
                 holder = getattr(holder, part)
-        except Exception as error:
+        except (Exception, SystemExit):
             if saved.read:
                 raise
-            yield f"{saved.module}.{saved.name} was {saved.kind} at the call, and cannot be set here: {error}"
-            return
+            return  # What cannot be imported here, the job does not read.
         own = vars(holder).get(name, _MISSING)
         if own is _MISSING and saved.pickled is None:
             own = getattr(holder, name, _MISSING)  # A module may make it on first access.
@@ -168,8 +173,10 @@ class Restorer:
                 f"{saved.module}.{saved.name} was {saved.kind} at the call, and is {kind_of(own)} here: {error}"
             )
             return
+        if mark and mark == mark_of(value) and not mark.startswith(_TYPE):
+            return  # Paths of the project are others here.
         if saved.rebound:
-            if own is _MISSING or not _equal(own, value):
+            if own is _MISSING or not same_literal(own, value):
                 setattr(holder, name, value)
         elif not _put(own, value):
             setattr(holder, name, value)
@@ -178,36 +185,29 @@ class Restorer:
 
 
 def _put(own: Any, value: Any) -> bool:
-    """Give *own* the contents of *value*, and return whether that is possible.
-
-    What is equal in both stays the same object.
-    """
+    """Give *own* the contents of *value*, and return whether that is possible."""
     kind = type(own)
-    if kind is not type(value):
+    if own is value:
+        return True
+    if kind is not type(value) or not is_put(kind):
         return False
     if kind is list:
-        if len(value) <= _LARGEST:
-            value = [*map(_kept, own[: len(value)], value), *value[len(own) :]]
         own[:] = value
-    elif kind is set:
+    elif issubclass(kind, dict | set):
         own.clear()
         own.update(value)
-    elif kind is dict or (kind.__basicsize__, kind.__dictoffset__) == _PLAIN:
-        old, new = (own, value) if kind is dict else (vars(own), vars(value))
-        if len(new) <= _LARGEST:
-            new = {key: _kept(old.get(key, _MISSING), part) for key, part in new.items()}
-        old.clear()
-        old.update(new)
-    else:
-        return False
+    if hasattr(own, "__dict__"):
+        state = vars(value)
+        vars(own).clear()
+        vars(own).update(state)
     return True
 
 
-def _kept(own: Any, value: Any) -> Any:
-    if type(own) is not type(value) or type(own) in _ATOMS:
-        return value
-    mark = mark_of(own)
-    return own if mark == mark_of(value) and not mark.startswith(_TYPE) else value
+def is_put(kind: type) -> bool:
+    """Tell whether an object of *kind* can get the state of another one."""
+    if hasattr(kind, "__setstate__") or (kind.__basicsize__, kind.__dictoffset__) != _PLAIN:
+        return kind in _MAPPINGS or kind in (list, set)
+    return True
 
 
 def _replace(own: Any, value: Any) -> None:
@@ -223,7 +223,16 @@ def has_state(kind: type) -> bool:
     """Tell whether objects of *kind* may change, or cannot be copied, and do not travel by name."""
     if issubclass(kind, _NAMED):
         return False
-    return issubclass(kind, _CONTAINERS) or kind in _LOCKS or kind.__dictoffset__ != 0
+    return issubclass(kind, _CONTAINERS) or kind in LOCKS or kind.__dictoffset__ != 0
+
+
+def same_literal(initial: Any, value: Any) -> bool:
+    """Tell whether *value* is what the literal *initial* gives."""
+    try:
+        same = type(initial) is type(value) and bool(initial == value)
+    except Exception:  # noqa: BLE001 - arrays, for instance, are not simply equal
+        return False
+    return same and repr(initial) == repr(value)  # 1 and 1.0 are equal.
 
 
 def untravelled(saved: Global, own: str) -> UntravelledGlobalError:
@@ -253,7 +262,9 @@ def mark_of(value: Any, depth: int = 0) -> str:
     """
     if isinstance(value, ModuleType):
         return f"module {value.__name__}"
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    module = name = None
+    if not has_state(type(value)) or wraps(value):
+        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     named = isinstance(module, str) and isinstance(name, str) and "<" not in name
     if named and not isinstance(value, MethodType):
         return f"name {module}.{name}"
@@ -263,7 +274,9 @@ def mark_of(value: Any, depth: int = 0) -> str:
         if digest.may_have_sets and digest.size <= _SORTED:
             return f"pickle {hashlib.sha256(_in_order(value)).hexdigest()}"
     except Exception:  # noqa: BLE001 - user code may raise anything
-        parts = None if depth > _DEEPEST else _parts(value)
+        parts = None
+        with suppress(RuntimeError):  # Another thread may change it.
+            parts = None if depth > _DEEPEST else _parts(value)
         if parts is None:
             return f"{_TYPE}{type(value).__module__}.{type(value).__qualname__}"
         for part in parts:
@@ -307,15 +320,6 @@ def attributes_of(value: Any) -> tuple[tuple[str, str], ...]:
 def _mark_in(value: Any, name: str) -> str:
     found = getattr(value, "__dict__", {})
     return mark_of(found[name]) if name in found else ""
-
-
-def _equal(own: Any, value: Any) -> bool:
-    if type(own) is not type(value):
-        return False
-    try:
-        return (own == value) is True
-    except Exception:  # noqa: BLE001 - user code may raise anything
-        return False
 
 
 def _in_order(value: Any) -> bytes:
