@@ -418,17 +418,17 @@ class CallPickler(ClassPickler):
             return not part.collected
         return False
 
-    def dump_apart(self, value: Any, stream: BinaryIO, key: tuple[str, str]) -> None:
-        """Pickle *value*, the global *key*, into *stream*, and note the names and globals that it uses."""
-        sent = {*self.sent, key}
+    def dump_apart(self, value: Any, stream: BinaryIO, used: UsedGlobal) -> None:
+        """Pickle *value*, that of the global *used*, into *stream*, and note the names and globals that it uses."""
+        sent = {*self.sent, used.key}
         part = self._another(
             stream, collect=self._collect, names=self._names, root=value, sent=sent
         )
         part._unshared |= self._unshared
         _, home = self.changes.objects.get(id(value), (None, None))
-        if home is not None and (home.module.__name__, home.name) != key:
+        if home is not None and home.key != used.key:
             part._root = None  # It is another global, too: only that one has its state.
-        elif not is_put(type(value)) or self.changes.rebinds(sys.modules[key[0]], key[1]):
+        elif not is_put(type(value)) or self.changes.rebinds(used):
             part._unshared.add(id(value))  # Until it is loaded, the global is another object.
         part.dump(value)
         self.sent |= sent
@@ -525,7 +525,7 @@ class SharingPickler(CallPickler):
         if found is None or id(obj) in self._unshared or self.reference(obj):
             return None
         used = found[1]
-        key = used.module.__name__, used.name
+        key = used.key
         if obj is self._root:
             self._root = None  # Where it refers to itself, it is the global.
             return None

@@ -75,16 +75,16 @@ class Changes:
         for path, rebinds in (row for text in _texts_of(main) for row in _assigned_in(text)):
             self._note(path, rebinds)
 
-    def rebinds(self, module: ModuleType, name: str) -> bool:
-        """Tell whether the global *name* may be another object than the one of the import."""
-        key = module.__name__, name
-        return self.evident.get(key, False) or key in self._rebound or is_declared(module, name)
+    def rebinds(self, used: UsedGlobal) -> bool:
+        """Tell whether the global may be another object than the one of the import."""
+        declared = is_declared(used.module, used.name)
+        return declared or used.key in self._rebound or self.evident.get(used.key, False)
 
     def _note(self, path: tuple[str, ...], rebinds: bool) -> None:
         holder = self._main.get(path[0])
         if id(holder) in self.objects:
             used = self.objects[id(holder)][1]
-            self.evident.setdefault((used.module.__name__, used.name), False)
+            self.evident.setdefault(used.key, False)
         rest = list(path[1:])
         while rest and id(holder) in self._modules:
             name = rest.pop(0)
@@ -108,7 +108,7 @@ class Changes:
                     if not (
                         is_kept(module, name)
                         or same_literal(literal, found)
-                        or hasattr(type(found), "__get__")
+                        or ("." in name and hasattr(type(found), "__get__"))
                         or issubclass(type(found), enum.Enum)
                     ):
                         yield UsedGlobal(module, name, assigned=False, read=False)

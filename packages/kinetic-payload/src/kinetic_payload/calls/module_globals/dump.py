@@ -50,9 +50,7 @@ def dump_globals(pickler: CallPickler) -> list[Global]:
 
 def _dump_used(pickler: CallPickler, done: dict[tuple[str, str], Global | None]) -> None:
     while waiting := [
-        (key, used)
-        for used in pickler.used_globals
-        if (key := (used.module.__name__, used.name)) not in done
+        (key, used) for used in pickler.used_globals if (key := used.key) not in done
     ]:
         for key, used in waiting:
             done[key] = None if key in pickler.sent else dump_global(used, pickler)
@@ -64,7 +62,7 @@ def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False)
     Raises:
         UntravelledGlobalError: See `dump_globals`.
     """
-    key = used.module.__name__, used.name
+    key = used.key
     value = lookup(used.module, used.name)
     reference = pickler.reference(value)
     if reference is not None and reference[:2] == key:
@@ -85,7 +83,7 @@ def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False)
         mark = mark_of(value)
     finally:
         collecting.reset(token)
-    rebound = pickler.changes.rebinds(used.module, used.name)
+    rebound = pickler.changes.rebinds(used)
     dumped = Global(*key, kind_of(value), mark, None, read=used.read, rebound=rebound)
     if initial.kind is Kind.MACHINE and not evident:
         mark = path_mark(value, pickler.roots) or mark
@@ -93,7 +91,7 @@ def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False)
     stream = io.BytesIO()
     before = pickler.collected
     try:
-        pickler.dump_apart(value, stream, key)
+        pickler.dump_apart(value, stream, used)
     except Exception as error:
         if used.assigned:
             return None  # If it is missing, the code assigns it itself.

@@ -62,6 +62,11 @@ class UsedGlobal(NamedTuple):
     read: bool = True
     """Whether code by value reads it. If not, the program set it, and code by reference may read it."""
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The names of the module and of the global."""
+        return self.module.__name__, self.name
+
 
 class Global(NamedTuple):
     """A global of an imported module at the call."""
