@@ -63,9 +63,9 @@ def test_an_eviction_in_any_phase_costs_an_attempt_and_yields_one_value(
         fault.release()
     project.pass_gate(f"in-function{mark}")
     # The pod that replaces the last one finds an outcome.
-    (last,) = project.objects("job", jobs[-1])
-    path = project.bed.path_of("job", project.namespace, last["metadata"]["name"])
-    project.bed.until(path, "Complete")
+    (last,) = project.objects("jobset", jobs[-1])
+    path = project.bed.path_of("jobset", project.namespace, last["metadata"]["name"])
+    project.bed.until(path, "Completed")
     done = project.run("ends.py", *jobs)
     assert done.returncode == 0, done.stderr
     ends = [json.loads(line) for line in done.stdout.splitlines()]
