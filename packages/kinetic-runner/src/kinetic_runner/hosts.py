@@ -12,6 +12,8 @@ from kinetic_payload.layout import HOST_INDEX_SOURCES, Env
 _TPU_WORKER_ID: Final = "TPU_WORKER_ID"
 _TPU_WORKER_HOSTNAMES: Final = "TPU_WORKER_HOSTNAMES"
 _NAMED: Final = 10
+FIRST_NOTICE: Final = 30.0
+"""Seconds after which the log first names the hosts that are waited for; the wait then doubles each time."""
 
 
 @dataclass(frozen=True)

@@ -133,9 +133,7 @@ def read_pyproject(
 ) -> Pyproject:
     """Read the `pyproject.toml` at *path*, or the metadata of a script.
 
-    For a member of a workspace, use the workspace's sources.
-
-    *is_part* is the same as in `parse_pyproject`.
+    For a member of a workspace, use the workspace's sources. *is_part* is the same as in `parse_pyproject`.
 
     Raises:
         DependencyError: This file, or that of the workspace, cannot be read or understood.

@@ -17,7 +17,7 @@ _BLOCK: Final = re.compile(
 def script_metadata(path: Path) -> str | None:
     """Return the metadata in the script *path* as TOML, with the script's line numbers.
 
-    None: there is none, or the file cannot be read.
+    Return None if it has none, or cannot be read.
 
     Raises:
         DependencyError: There are several such blocks.

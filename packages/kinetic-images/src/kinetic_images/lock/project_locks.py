@@ -87,7 +87,7 @@ def find_lock(dependencies: Dependencies) -> ProjectLock | None:
     folder = dependencies.source.parent
     candidates = [folder / PYLOCK]
     if dependencies.is_script:
-        candidates = [folder / f"{dependencies.source.name}.lock"]
+        candidates = [folder / f"{dependencies.source.name}{_OF_UV}"]
     elif dependencies.source.name == PYPROJECT:
         candidates[:0] = [folder / UV_LOCK, settings_folder(folder) / UV_LOCK]
     for path in candidates:

@@ -40,7 +40,7 @@ from kinetic_payload.calls.module_globals.restore import (
     UntravelledGlobalError,
     UsedGlobal,
     has_state,
-    is_put,
+    takes_state,
 )
 from kinetic_payload.data.references import collecting, data_path
 
@@ -93,6 +93,7 @@ class CallPickler(ClassPickler):
         self._root = root
         self._of_module = root is not None
         self._unshared: set[int] = set()
+        """By identity: objects that travel by value, although they are globals of modules."""
         self._where = where
         self._data_type = data_type
         self._collect = collect
@@ -428,7 +429,7 @@ class CallPickler(ClassPickler):
         _, home = self.changes.objects.get(id(value), (None, None))
         if home is not None and home.key != used.key:
             part._root = None  # It is another global, too: only that one has its state.
-        elif not is_put(type(value)) or self.changes.rebinds(used):
+        elif not takes_state(type(value)) or self.changes.rebinds(used):
             part._unshared.add(id(value))  # Until it is loaded, the global is another object.
         part.dump(value)
         self.sent |= sent

@@ -24,12 +24,10 @@ from kinetic_payload.layout import REPORT_SECONDS, JobObjects
 from kinetic_payload.stores.store import Store
 from kinetic_runner.child.imports import after_import
 from kinetic_runner.child.streams import print_error
-from kinetic_runner.hosts import names_of
+from kinetic_runner.hosts import FIRST_NOTICE, names_of
 from kinetic_runner.store_retries import WAIT, retry
 
 _TEN_YEARS = 10 * 365 * 24 * 3600
-_FIRST_NOTICE = 30.0
-"""Seconds after which the log first names the hosts that have not come; the wait then doubles each time."""
 
 
 class DistributedError(KineticError):
@@ -133,7 +131,7 @@ def wait_for_hosts(
     """
     own = job.joining(attempt, slice_.host)
     retry(lambda: store.write(own, b""), seconds=REPORT_SECONDS, pause=pause)
-    began, next_notice, backoff = clock(), _FIRST_NOTICE, Backoff(0.1, 2.0, jitter=0)
+    began, next_notice, backoff = clock(), FIRST_NOTICE, Backoff(0.1, 2.0, jitter=0)
     while True:
         listed = retry(
             lambda: list(store.list(f"{job.attempts}{attempt}/")),

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Final
 
 from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, JobObjects
@@ -21,10 +20,7 @@ from kinetic_payload.records.attempt_result import (
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified
 from kinetic_payload.stores.store import Store
-from kinetic_runner.hosts import Host, names_of
-
-_FIRST_NOTICE: Final = 30.0
-"""Seconds after which the log first names the hosts that have not reported; the wait then doubles each time."""
+from kinetic_runner.hosts import FIRST_NOTICE, Host, names_of
 
 
 @dataclass(kw_only=True)
@@ -67,7 +63,7 @@ class HostEnds:
         key does not verify is ignored: its host replaces it.
         """
         began = self.clock()
-        delay, next_notice = first_pause, _FIRST_NOTICE
+        delay, next_notice = first_pause, FIRST_NOTICE
 
         def has_failed() -> bool:
             ends = self.by_host.values()

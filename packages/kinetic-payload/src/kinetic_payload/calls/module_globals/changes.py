@@ -96,10 +96,10 @@ class Changes:
                 self.evident[key] = self.evident.get(key, False) or (rebinds and not rest)
             holder = found
 
-    def unread(self) -> Iterator[UsedGlobal]:
+    def changed(self) -> Iterator[UsedGlobal]:
         """Iterate over the globals that the program may have changed, whoever reads them in the job.
 
-        These are literals that differ now, objects that are also globals of the script, and what it assigns.
+        These are literals that differ now, objects that are globals of the script as well, and what it assigns.
         """
         for module in self._modules.values():
             for name, literal in literals_in(module).items():

@@ -5,10 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Final
 
-from kinetic_payload.calls.module_globals.initial_values import (
-    Kind,
-    initial_of,
-)
+from kinetic_payload.calls.module_globals.initial_values import Kind, initial_of
 from kinetic_payload.calls.module_globals.restore import (
     HINT,
     OF_MACHINE,
@@ -43,7 +40,7 @@ def dump_globals(pickler: CallPickler) -> list[Global]:
     """
     done: dict[tuple[str, str], Global | None] = {}
     _dump_used(pickler, done)
-    pickler.used_globals.update(dict.fromkeys(pickler.changes.unread()))
+    pickler.used_globals.update(dict.fromkeys(pickler.changes.changed()))
     _dump_used(pickler, done)
     return [dumped for dumped in done.values() if dumped is not None]
 

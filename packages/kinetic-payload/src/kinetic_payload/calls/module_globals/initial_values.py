@@ -90,14 +90,15 @@ def assigned_in(module: ModuleType) -> Iterator[str]:
 def literals_in(module: ModuleType) -> dict[str, Any]:
     """Return the globals, and `Class.attribute`, that the source of *module* assigns once, and a literal."""
     text = _parse_source(module)
-    literals = {}
+    literals: dict[str, Any] = {}
+    if text is None:
+        return literals
     for name in assigned_in(module):
-        expressions = [] if text is None else text.assigned[name]
-        if len(expressions) == 1 and expressions[0] is not None:
+        first, *others = text.assigned[name]
+        if first is not None and not others:
             with suppress(ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-                value = ast.literal_eval(expressions[0])
-                changed = text is not None and name in text.mutated
-                if not (changed and type(value) in (dict, list, set)):
+                value = ast.literal_eval(first)
+                if name not in text.mutated or type(value) not in (dict, list, set):
                     literals[name] = value
     return literals
 

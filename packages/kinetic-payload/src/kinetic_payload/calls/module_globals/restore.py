@@ -33,7 +33,8 @@ _CONTAINERS: Final = (dict, list, set, bytearray, deque)
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()))
 """Types whose objects are the job's own, made by its import."""
 _NAMED: Final = (type, ModuleType, FunctionType, enum.Enum)
-_MAPPINGS: Final = (dict, OrderedDict, defaultdict, Counter)
+_REFILLED: Final = (list, set, dict, OrderedDict, defaultdict, Counter)
+"""Containers that get the members of another one."""
 _PLAIN: Final = (_Plain.__basicsize__, _Plain.__dictoffset__)
 """The layout of objects whose state is their `__dict__`."""
 _SORTED: Final = 16 * 1024 * 1024
@@ -183,18 +184,18 @@ class Restorer:
         if saved.rebound:
             if own is _MISSING or not same_literal(own, value):
                 setattr(holder, name, value)
-        elif not _put(own, value):
+        elif not _take_state(own, value):
             setattr(holder, name, value)
             if type(own) is type(value) and has_state(type(own)):
                 _replace(own, value)
 
 
-def _put(own: Any, value: Any) -> bool:
+def _take_state(own: Any, value: Any) -> bool:
     """Give *own* the contents of *value*, and return whether that is possible."""
     kind = type(own)
     if own is value:
         return True
-    if kind is not type(value) or not is_put(kind):
+    if kind is not type(value) or not takes_state(kind):
         return False
     if kind is list:
         own[:] = value
@@ -208,11 +209,10 @@ def _put(own: Any, value: Any) -> bool:
     return True
 
 
-def is_put(kind: type) -> bool:
+def takes_state(kind: type) -> bool:
     """Tell whether an object of *kind* can get the state of another one."""
-    if hasattr(kind, "__setstate__") or (kind.__basicsize__, kind.__dictoffset__) != _PLAIN:
-        return kind in _MAPPINGS or kind in (list, set)
-    return True
+    is_plain = (kind.__basicsize__, kind.__dictoffset__) == _PLAIN
+    return kind in _REFILLED or (is_plain and not hasattr(kind, "__setstate__"))
 
 
 def _replace(own: Any, value: Any) -> None:
