@@ -154,19 +154,23 @@ class Bed:
             self.ask("DELETE", f"{path}/{name}")
 
     @contextmanager
-    def slice_of_two(self) -> Iterator[str]:
-        """Provide an accelerator with two hosts. Both fit on the one node, beside those of others."""
+    def new_slice(self, hosts: int) -> Iterator[str]:
+        """Provide an accelerator with two or four hosts. All fit on the one node, beside those of others like it."""
+        topology = {2: "2x2x2", 4: "2x2x4"}[hosts]
+        wanted = {"cloud.google.com/gke-tpu-topology": topology}
         with locked(self.folder, "accelerators", shared=True):
             with locked(self.folder, "slices"):
                 nodes = self.ask("GET", "api/v1/nodes")["items"]
                 if not any(
-                    one["status"]["capacity"].get("google.com/tpu") == "64" for one in nodes
+                    one["status"]["capacity"].get("google.com/tpu") == "64"
+                    and wanted.items() <= one["metadata"]["labels"].items()
+                    for one in nodes
                 ):
                     self.run(
                         "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice",
-                        "--topology", "2x2x2", "--nodepool", "np1",
+                        "--topology", topology, "--nodepool", "np1",
                     )  # fmt: skip
-            yield "v5p-8"
+            yield f"v5p-{4 * hosts}"
 
     @contextmanager
     def new_priority(self) -> Iterator[str]:

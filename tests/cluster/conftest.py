@@ -141,7 +141,7 @@ def drivers(bed: Bed) -> Iterator[None]:
 @pytest.fixture
 def slice_of_two(bed: Bed) -> Iterator[str]:
     """An accelerator with two hosts."""
-    with bed.slice_of_two() as name:
+    with bed.new_slice(2) as name:
         yield name
 
 

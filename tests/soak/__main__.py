@@ -25,6 +25,8 @@ def main() -> int:
     faults.add_argument("--fault", choices=windows.FAULTS, action="append")
     faults.add_argument("--window", type=float, action="append", help="seconds; 3 and 20")
     evicting = modes.add_parser("evictions", help="evict pods of jobs on the test bed")
+    evicting.add_argument("--hosts", type=int, choices=(1, 2, 4), help="of each job; drawn")
+    evicting.add_argument("--moment", choices=evictions.MOMENTS, action="append")
     for mode, run, rounds, at_once in (
         (killing, kills.run, 300, 1),
         (faults, windows.run, None, 4),

@@ -11,11 +11,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tests.soak.places import Place, Submitter, print_failure
@@ -91,13 +92,14 @@ class Plan:
         return f"{job}{', fails once' if self.fails else ''}; {evictions or 'no eviction'}"
 
 
-def draw(seed: int, number: int) -> Plan:
-    """Choose a job and its evictions."""
+def draw(seed: int, number: int, hosts: int | None, moments: Sequence[str]) -> Plan:
+    """Choose a job and its evictions, at one of *moments* each."""
     rng = random.Random(f"{seed}-{number}")
-    hosts = 2 if rng.random() < 0.15 else 1
+    drawn = 2 if rng.random() < 0.15 else 1
+    hosts = hosts or drawn
 
     def eviction() -> Eviction:
-        moment = rng.choice(MOMENTS)
+        moment = rng.choice(moments)
         delay = {"at random": 5.0, "in the function": 2.0, LAST: 0.2}.get(moment, 0.3)
         host = 0 if moment in OF_LEADER else rng.randrange(hosts)
         late = rng.random() < 0.5
@@ -129,6 +131,7 @@ class Evicted:
     name: str
     host: int
     restarts: int | None
+    at: float
 
 
 @dataclass
@@ -139,8 +142,8 @@ class Facts:
     claims: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
     """The claims and reports that were seen in the bucket, by attempt and host."""
     ends: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict)
-    marks: set[tuple[str, int, int]] = field(default_factory=set)
-    """Marks that the function wrote: `ran`, `failed`, `ended`; with attempt and host."""
+    marks: dict[tuple[str, int, int], float] = field(default_factory=dict)
+    """Marks that the function wrote: `ran`, `failed`, `ended`; with attempt and host, and when each was seen."""
     outcomes: int = 0
     reported: dict[str, Any] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
@@ -276,7 +279,7 @@ class Round:
         with ExitStack() as stack:
             accelerator = "cpu"
             if self.plan.hosts > 1:
-                accelerator = stack.enter_context(ground.bed.slice_of_two())
+                accelerator = stack.enter_context(ground.bed.new_slice(self.plan.hosts))
                 priority = stack.enter_context(ground.bed.new_priority())
                 self._variables |= {"PRIORITY": priority, "JAX_PLATFORMS": "cpu"}
             stack.callback(ground.delete, self.plan.number)
@@ -319,7 +322,7 @@ class Round:
         view = self._wait(lambda: self._next_pod(planned.host) or self._is_over())
         if not isinstance(view, PodView):
             return False
-        pod = Evicted(planned.moment, view.name, view.host, view.restarts)
+        pod = Evicted(planned.moment, view.name, view.host, view.restarts, 0.0)
         fault = None
         if planned.moment in HELD:
             held = HELD[planned.moment]
@@ -340,6 +343,7 @@ class Round:
             self._wait(lambda: has_come() or not self._lives(view) or self._is_over())
             eventually(lambda at=time.monotonic() + planned.delay: time.monotonic() > at)
             if has_come() and self._lives(view):
+                pod.at = time.monotonic()
                 self.ground.bed.evict(self.ground.namespace, pod.name, grace=planned.grace)
                 self.facts.evicted.append(pod)
                 self._evicted.add(view.uid)
@@ -411,7 +415,7 @@ class Round:
                     found[place] = json.loads(stored.content.read())
         for name in self.server.names("marks", f"{self.job_id}/"):
             what, attempt, host = name.rpartition("/")[2].split("-")
-            facts.marks.add((what, int(attempt), int(host)))
+            facts.marks.setdefault((what, int(attempt), int(host)), time.monotonic())
         return facts
 
 
@@ -466,23 +470,25 @@ def prepared(folder: Path) -> Iterator[Ground]:
 def run(given: argparse.Namespace) -> int:
     """Run the rounds that were asked for, print a table, return whether any failed."""
     began = time.monotonic()
+    command = f"evictions --seed {given.seed}{f' --hosts {given.hosts}' if given.hosts else ''}"
+    command += "".join(f" --moment '{moment}'" for moment in given.moment or ())
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, prepared(Path(folder)) as ground:
 
         def run_one(number: int) -> Round | None:
             if time.monotonic() - began > 60 * given.minutes:
                 return None
-            one = Round(ground, draw(given.seed, number))
+            one = Round(ground, draw(given.seed, number, given.hosts, given.moment or MOMENTS))
             try:
                 one.run()
             except Exception as error:
                 one.problems.append(f"{type(error).__name__}: {error}")
-            _report(one, given.seed)
+            _report(one, command)
             return one
 
         with ThreadPoolExecutor(given.at_once) as pool:
             numbers = range(given.first, given.first + given.rounds)
             rounds = [one for one in pool.map(run_one, numbers) if one is not None]
-    print(_table(rounds))
+    print(_table(rounds), _delays(rounds), sep="\n\n")
     right = sum(one.facts.reported.get("right") is True for one in rounds)
     evicted = sum(len(one.facts.evicted) for one in rounds)
     seconds = time.monotonic() - began
@@ -490,14 +496,14 @@ def run(given: argparse.Namespace) -> int:
     return any(one.problems for one in rounds)
 
 
-def _report(one: Round, seed: int) -> None:
+def _report(one: Round, command: str) -> None:
     plan, facts = one.plan, one.facts
     ends = ", ".join(f"{pod.moment}: {facts.end_of(pod)}" for pod in facts.evicted)
     print(
         f"{plan.number} {one.job_id} {plan} → {ends or 'no eviction'}", file=sys.stderr, flush=True
     )
     if one.problems:
-        print_failure(one.problems, one.job_id, f"evictions --seed {seed}", plan.number)
+        print_failure(one.problems, one.job_id, command, plan.number)
         print(*facts.log, f"{facts}", sep="\n", file=sys.stderr, flush=True)
 
 
@@ -509,4 +515,20 @@ def _table(rounds: list[Round]) -> str:
         those = Counter(end for at, end in found if moment in (at, "all"))
         figures = " | ".join(str(those[end]) for end in ends)
         lines.append(f"| {moment} | {those.total()} | {figures} |")
+    return "\n".join(lines)
+
+
+def _delays(rounds: list[Round]) -> str:
+    """Return a table of the seconds from an eviction until the function ran again, where it had ended at once."""
+    found: dict[int, list[float]] = {}
+    for one in rounds:
+        facts = one.facts
+        for count, pod in enumerate(facts.evicted, 1):
+            begun = [at for (what, *_), at in facts.marks.items() if what == "ran" and at > pod.at]
+            if one.plan.on_sigterm != "ignores" and pod.moment == "in the function" and begun:
+                found.setdefault(count, []).append(min(begun) - pod.at)
+    lines = ["| eviction of a job | times | median, s | least | most |", "|---|---|---|---|---|"]
+    for count, all_ in sorted(found.items()):
+        figures = " | ".join(f"{one:.0f}" for one in (median(all_), min(all_), max(all_)))
+        lines.append(f"| {count} | {len(all_)} | {figures} |")
     return "\n".join(lines)

@@ -82,13 +82,14 @@ def test_on_one_machine_all_values_are_passed_and_the_coordinator_listens_on_loo
 
 
 @pytest.mark.parametrize(("debugged", "seconds"), [(False, 300), (True, 315360000)])
-def test_on_a_cluster_heartbeats_keep_their_limit_and_a_debugged_leader_has_none(
+def test_on_a_cluster_limits_are_jaxs_or_those_that_were_set_and_a_debugged_leader_has_none(
     debugged: bool, seconds: int
 ) -> None:
-    slice_ = Slice("job-0.svc:8476", hosts=2, host=1, debugged=debugged)
+    slice_ = Slice("job-0.svc:8476", hosts=2, host=1, debugged=debugged, timeout=900)
 
     (call,) = joined(slice_).calls
 
+    assert call["initialization_timeout"] == 900
     assert call["heartbeat_timeout_seconds"] == 100
     assert call["shutdown_timeout_seconds"] == seconds
 

@@ -92,13 +92,16 @@ async def awaited(job):
 
 def main(plan):
     warnings.simplefilter("always")
+    overrides = small()
+    if plan["hosts"] == 1:
+        overrides["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100m"
     run = kinetic.run(
         plan["accelerator"],
         container_image=os.environ["IMAGE"],
         memory="128Mi",
         retries=int(plan["fails"]),
         labels={"soak": str(plan["number"])},
-        pod_overrides=small(),
+        pod_overrides=overrides,
     )(work)
     try:
         if plan["way"] == "call":

@@ -26,6 +26,8 @@ from typing import Any, Final, TypeGuard
 
 from kinetic_payload.files.private import make_folder, write_private
 
+INITIALIZATION_TIMEOUT: Final = "jax.initialization_timeout"
+"""Seconds for which JAX tries to connect the hosts; a setting of Kinetic, since none of JAX sets it."""
 _OF_THE_MACHINE: Final = re.compile(
     "ADDRESS|BACKEND|CACHE|COLLECTIVES|COORDINATOR|CPU|CROSS_HOST|CUDA|DEVICE|DISTRIBUTED|DUMP|GPU|MOCK|ONEAPI|"
     "PARTITION_INDEX|PJRT|PLATFORM|PREEMPTION|PROCESS|RECOVERABILITY|ROCM|SLICE|TOPOLOGY|TPU|TRANSFER_GUARD|XLA"

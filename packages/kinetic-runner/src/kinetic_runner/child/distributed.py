@@ -44,6 +44,8 @@ class Slice:
     host: int
     debugged: bool = False
     """Whether the leader waits at the breakpoints of a debugger: then no host gives it up."""
+    timeout: int | None = None
+    """Seconds to connect; None: JAX's default of five minutes."""
 
     @property
     def bind_address(self) -> str | None:
@@ -223,6 +225,8 @@ def _arguments(
             explicit["coordinator_bind_address"] = (
                 f"[{own}]:{port}" if ":" in own else f"{own}:{port}"
             )
+    if slice_.timeout is not None:
+        explicit["initialization_timeout"] = slice_.timeout
     if slice_.debugged and "shutdown_timeout_seconds" in supported:
         # Heartbeats go on while a debugger holds Python's threads; this limit is of five minutes.
         explicit["shutdown_timeout_seconds"] = _TEN_YEARS

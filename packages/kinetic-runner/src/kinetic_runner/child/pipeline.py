@@ -28,7 +28,7 @@ from kinetic_payload.data import references
 from kinetic_payload.errors import IntegrityError, KineticError
 from kinetic_payload.files.private import make_folder
 from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.process_settings import apply_settings, apply_to_keras
+from kinetic_payload.process_settings import INITIALIZATION_TIMEOUT, apply_settings, apply_to_keras
 from kinetic_payload.project.context import fetch_context, named_if_damaged
 from kinetic_payload.records.attempt_result import is_error_of_lost_peer
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase, Pickled, Reason
@@ -299,8 +299,13 @@ class _Host:
         if task.record.hosts > 1 and coordinator:
             from kinetic_runner.child import distributed
 
-            debugged = task.debug_port is not None
-            slice_ = distributed.Slice(coordinator, task.record.hosts, task.host, debugged=debugged)
+            slice_ = distributed.Slice(
+                coordinator,
+                task.record.hosts,
+                task.host,
+                debugged=task.debug_port is not None,
+                timeout=int((task.record.settings or {}).get(INITIALIZATION_TIMEOUT, 0)) or None,
+            )
             meet = partial(distributed.wait_for_hosts, store, self.names, task.attempt, slice_)
             distributed.prepare(slice_, meet, self.on_joined)
         tag = environment.get(Env.PATHWAYS, "")

@@ -30,6 +30,7 @@ _FLAGS = ("no_default_excludes", "trust_bucket", "rebuild", "allow_sleep", "no_t
 _NUMBERS = {
     "context_size_warn_mb": (100.0, 0.0, math.inf, "a number of megabytes"),
     "payload_size_warn_mb": (50.0, 0.0, math.inf, "a number of megabytes"),
+    "jax_initialization_timeout": (300.0, 1.0, 86_400.0, "a number of seconds from 1 to 86400"),
     "store_timeout": (60.0, 1.0, 86_400.0, "a number of seconds from 1 to 86400"),
 }
 """The default of a setting that is a number, its limits, and what it is."""
@@ -108,6 +109,8 @@ class Settings:
     no_default_excludes: Setting[bool]
     context_size_warn_mb: Setting[float]
     payload_size_warn_mb: Setting[float]
+    jax_initialization_timeout: Setting[float]
+    """Seconds for which JAX tries to connect the hosts of a job, once all are there."""
     store_timeout: Setting[float]
     """Seconds for which a submit waits for a store that cannot be reached."""
     trust_bucket: Setting[bool]

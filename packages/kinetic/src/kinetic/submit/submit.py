@@ -32,7 +32,7 @@ from kinetic.submit.warnings import (
 )
 from kinetic.user_warnings import warn_once
 from kinetic_payload.layout import JobObjects
-from kinetic_payload.process_settings import jax_defaults, read_settings
+from kinetic_payload.process_settings import INITIALIZATION_TIMEOUT, jax_defaults, read_settings
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
 from kinetic_payload.stores.outages import OutageLimit
@@ -241,7 +241,13 @@ def _start(
 def _process_settings(request: JobRequest) -> dict[str, str]:
     variables = environment()
     defaults = jax_defaults(variables, Path(request.settings.home.value) / "defaults")
-    return read_settings(variables, defaults)
+    settings = read_settings(variables, defaults)
+    timeout = request.settings.jax_initialization_timeout
+    return (
+        settings
+        if timeout.is_default
+        else {**settings, INITIALIZATION_TIMEOUT: f"{timeout.value:.0f}"}
+    )
 
 
 def _renew_payload(job_id: str, store: Store) -> None:
