@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from kinetic_payload.calls.call import CallHeader, load_call, read_header
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import FutureRecordError, RecordError
 from kinetic_payload.layout import WIRE_VERSION
-from kinetic_payload.records.batch import GroupManifest
+from kinetic_payload.records.batch import GroupManifest, InputPack
 from kinetic_payload.records.claim import Claim
 from kinetic_payload.records.decode import decode
 from kinetic_payload.records.encode import encode
@@ -133,6 +133,14 @@ RECORDS: dict[str, Record] = {
         total_expected=100,
         accelerator="tpu-v5litepod-4",
         func_name="train",
+        job=replace(HANDLE, job_id="grp-0a1b2c3d"),
+        members="tpu-v5litepod-4-train-20260417-153012-0a1b2c3d",
+        inputs=(InputPack(first=0, count=100, head=7002, digest=DIGEST),),
+        failed={"7": "TypeError: train() takes 1 argument"},
+        max_concurrent=16,
+        per_worker=2,
+        fail_fast=True,
+        max_failures=3,
     ),
 }
 HEADER = CallHeader(

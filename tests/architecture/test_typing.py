@@ -16,7 +16,7 @@ WRONG = {
     'train("fast")': "arg-type",
     "train(0.1, rate=2)": "call-arg",
     "train.run_async()": "call-arg",
-    "train.run_async_map([0.1])": "attr-defined",
+    "train.run_async_map(0.1)": "arg-type",
     'Trainer().fit("x")': "arg-type",
     'Trainer().fit.run_async(x="y")': "arg-type",
     "kinetic.run(accelerators='cpu')": "call-arg",

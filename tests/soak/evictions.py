@@ -524,7 +524,8 @@ def _delays(rounds: list[Round]) -> str:
     for one in rounds:
         facts = one.facts
         for count, pod in enumerate(facts.evicted, 1):
-            begun = [at for (what, *_), at in facts.marks.items() if what == "ran" and at > pod.at]
+            lost = max(facts.attempts_of(pod), default=0)
+            begun = [at for (what, n, _), at in facts.marks.items() if what == "ran" and n > lost]
             if one.plan.on_sigterm != "ignores" and pod.moment == "in the function" and begun:
                 found.setdefault(count, []).append(min(begun) - pod.at)
     lines = ["| eviction of a job | times | median, s | least | most |", "|---|---|---|---|---|"]

@@ -19,59 +19,81 @@ WIRE_LINE: Final = f"WIRE_VERSION = {WIRE_VERSION}  # modules {MODULES_VERSION}"
 
 @dataclass(frozen=True)
 class JobObjects:
-    """The names of one job's objects in its store."""
+    """The names of the objects of a job in its store: of a single job, a batch or a member of one.
+
+    A batch has the id of its group. Its members have no record and no payload of their own, but those of the batch.
+    """
 
     job_id: str
 
     @property
     def prefix(self) -> str:
         """The prefix of all objects that clean-up of the job removes."""
-        return f"{self.job_id}/"
+        group, index = group_of(self.job_id)
+        if group is None:
+            return f"{self.job_id}/"
+        return group_prefix(group) + ("" if index is None else f"jobs/{index}/")
 
     @property
     def handle(self) -> str:
-        """The job record."""
-        return f"{self.job_id}/handle.json"
+        """The job record; the manifest of a batch."""
+        group, _ = group_of(self.job_id)
+        return (
+            f"{self.job_id}/handle.json" if group is None else f"{group_prefix(group)}manifest.json"
+        )
 
     @property
     def payload(self) -> str:
         """The call: a JSON header, then a pickle."""
-        return f"{self.job_id}/payload.pkl"
+        group, _ = group_of(self.job_id)
+        return f"{self.prefix if group is None else group_prefix(group)}payload.pkl"
 
     @property
     def outcome(self) -> str:
-        """The final outcome; created only if missing, so the first writer wins."""
-        return f"{self.job_id}/outcome.json"
+        """The final outcome; created only if missing, so the first writer wins.
+
+        Once a batch has one, no further member is started. It has none if all of its members ran.
+        """
+        return f"{self.prefix}outcome.json"
 
     @property
     def lease(self) -> str:
         """The heartbeat of the supervisor that keeps the job, on whichever machine."""
-        return f"{self.job_id}/lease.json"
+        return f"{self.prefix}lease.json"
+
+    @property
+    def members(self) -> str:
+        """The prefix of the members of a batch."""
+        return f"{self.prefix}jobs/"
+
+    def inputs(self, number: int) -> str:
+        """An object with inputs of a batch: their sizes and digests as a line of JSON, then their pickles."""
+        return f"{self.prefix}inputs/{number:05d}"
 
     @property
     def attempts(self) -> str:
         """The prefix of all attempts."""
-        return f"{self.job_id}/attempts/"
+        return f"{self.prefix}attempts/"
 
     def claim(self, attempt: int, host: int) -> str:
         """The claim of the process that runs this attempt on this host; created only if missing."""
-        return f"{self.job_id}/attempts/{attempt}/host-{host}.claim"
+        return f"{self.attempts}{attempt}/host-{host}.claim"
 
     def gathered(self, attempt: int) -> str:
         """The leader's statement that all hosts have claimed this attempt, so that they may begin."""
-        return f"{self.job_id}/attempts/{attempt}/gathered.json"
+        return f"{self.attempts}{attempt}/gathered.json"
 
     def joining(self, attempt: int, host: int) -> str:
         """Exists once this host is about to join the others with JAX; empty."""
-        return f"{self.job_id}/attempts/{attempt}/host-{host}.joining"
+        return f"{self.attempts}{attempt}/host-{host}.joining"
 
     def host_outcome(self, attempt: int, host: int) -> str:
         """How this attempt ended for this host; JSON."""
-        return f"{self.job_id}/attempts/{attempt}/host-{host}.json"
+        return f"{self.attempts}{attempt}/host-{host}.json"
 
     def host_value(self, attempt: int, host: int) -> str:
         """A larger value, or the exception object if it can be pickled; created only if missing."""
-        return f"{self.job_id}/attempts/{attempt}/host-{host}.pkl"
+        return f"{self.attempts}{attempt}/host-{host}.pkl"
 
     @property
     def logs(self) -> str:
@@ -188,12 +210,15 @@ _JOB_ID: Final = (
     r"-[0-9]{8}-[0-9]{6}-(?:[0-9a-f]{7}|[0-9a-f]{8}-[0-9]+)"
 )
 """A single job, or a member of a batch."""
+_MEMBER: Final = re.compile(r".*-[0-9]{8}-[0-9]{6}-([0-9a-f]{8})-(0|[1-9][0-9]*)")
 _DIGEST: Final = r"[0-9a-f]{64}"
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,8})"
 _JOB_OBJECT: Final = (
     r"(?:(?:handle|outcome|lease)\.json|payload\.pkl"
     rf"|attempts/{_NUMBER}/(?:host-{_NUMBER}\.(?:claim|joining|json|pkl)|gathered\.json))"
 )
+_GROUP: Final = r"grp-[0-9a-f]{8}"
+_GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease)\.json|payload\.pkl|inputs/[0-9]{{5,}}|jobs/{_NUMBER}/{_JOB_OBJECT})"
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
 _ENTRY: Final = "|".join(
     (
@@ -202,7 +227,7 @@ _ENTRY: Final = "|".join(
         rf"data(?:/{_DIGEST})?",
         rf"data-markers(?:/{_DIGEST}(?:\.files)?)?",
         rf"(?:logs|outputs)(?:/{_JOB_ID})?",
-        r"groups(?:/grp-[0-9a-f]{8})?",
+        rf"groups(?:/{_GROUP})?",
     )
 )
 
@@ -210,6 +235,19 @@ _ENTRY: Final = "|".join(
 def is_job_id(text: str) -> bool:
     """Tell whether *text* is the id of a job."""
     return re.fullmatch(_JOB_ID, text) is not None
+
+
+def group_of(job_id: str) -> tuple[str | None, int | None]:
+    """Return the group of a batch or of a member of one, and the index of the member; None for what it has not."""
+    if is_group_id(job_id):
+        return job_id, None
+    found = _MEMBER.fullmatch(job_id)
+    return (f"grp-{found[1]}", int(found[2])) if found else (None, None)
+
+
+def is_group_id(text: str) -> bool:
+    """Tell whether *text* is the id of a batch."""
+    return re.fullmatch(_GROUP, text) is not None
 
 
 def number_in(text: str) -> int | None:
@@ -228,9 +266,9 @@ def claim_of(name: str, job_id: str) -> tuple[int, int] | None:
 
 
 def _place_in(name: str, job_id: str, kind: str) -> tuple[int, int] | None:
-    own, _, rest = name.partition("/")
-    found = re.fullmatch(rf"attempts/({_NUMBER})/host-({_NUMBER})\.{kind}", rest)
-    return (int(found[1]), int(found[2])) if found and own == job_id else None
+    own = JobObjects(job_id).attempts
+    found = re.fullmatch(rf"({_NUMBER})/host-({_NUMBER})\.{kind}", name[len(own) :])
+    return (int(found[1]), int(found[2])) if found and name.startswith(own) else None
 
 
 def is_digest(text: str) -> bool:
@@ -240,8 +278,9 @@ def is_digest(text: str) -> bool:
 
 def is_job_object(name: str, job_id: str) -> bool:
     """Tell whether *name* is an object of the job *job_id*, which clean-up removes."""
-    own, slash, rest = name.partition("/")
-    return own == job_id and bool(slash) and re.fullmatch(_JOB_OBJECT, rest) is not None
+    own = JobObjects(job_id).prefix
+    pattern = _GROUP_OBJECT if is_group_id(job_id) else _JOB_OBJECT
+    return name.startswith(own) and re.fullmatch(pattern, name[len(own) :]) is not None
 
 
 def is_context(name: str) -> bool:
@@ -284,6 +323,11 @@ class Env:
     RESTART_ATTEMPT = "KINETIC_RESTART_ATTEMPT"
     """On several hosts: how many times all of them were restarted. The downward API takes it from the
     annotation `jobset.sigs.k8s.io/restart-attempt`, which JobSet puts on its pods."""
+    BATCH_INDEX = "KINETIC_BATCH_INDEX"
+    """The index of the input that a member of a batch has."""
+    BATCH_SIZE = "KINETIC_BATCH_SIZE"
+    BATCH_WORKER = "KINETIC_BATCH_WORKER"
+    """Which worker of a batch this is: it runs the inputs from `BATCH_WORKER * per_worker` on."""
     OUTPUT_DIR = "KINETIC_OUTPUT_DIR"
     HOME = "KINETIC_HOME"
     COORDINATOR = "KINETIC_COORDINATOR_ADDRESS"

@@ -12,6 +12,20 @@ from kinetic_runner.command_line import Arguments
 
 
 @dataclass(frozen=True, kw_only=True)
+class Given:
+    """The input of a member of a batch, and where its pickle is in the store."""
+
+    index: int
+    of: int
+    """The number of inputs of the batch."""
+    name: str
+    start: int
+    end: int
+    digest: str
+    output_dir: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """One host of one attempt. Travels from parent to child as JSON."""
 
@@ -28,6 +42,8 @@ class Task:
     """The read end of the pipe through which a stop is requested."""
     new_pod_seconds: float = 0.0
     """For how many seconds more to retry while the store rejects this pod's credentials."""
+    given: Given | None = None
+    """The input, of a member of a batch."""
     signed: bool = False
     """Whether the job's records are signed. If so, an object that already has the value's name is replaced."""
 
@@ -49,7 +65,8 @@ class Task:
     @property
     def keeps_inputs(self) -> bool:
         """Whether payload and project archive stay in the workspace, which another attempt may have as well."""
-        return self.record.workload is None and self.record.retries > 0
+        local = self.record.workload is None and self.record.retries > 0
+        return local or self.given is not None
 
     @property
     def private_mounts(self) -> bool:
@@ -73,6 +90,8 @@ class Task:
         values: dict[str, Any] = json.loads(text)
         values["arguments"] = Arguments(**values["arguments"])
         values["record"] = JobRecord(**values["record"])
+        if values["given"] is not None:
+            values["given"] = Given(**values["given"])
         return cls(**values)
 
 

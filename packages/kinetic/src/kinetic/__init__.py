@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 if TYPE_CHECKING:
+    from kinetic.batches.handle import BatchHandle as BatchHandle
+    from kinetic.batches.handle import attach_batch as attach_batch
     from kinetic.data import Data as Data
     from kinetic.decorator import run as run
+    from kinetic.errors import BatchError as BatchError
     from kinetic.errors import ConfigurationError as ConfigurationError
     from kinetic.errors import DataError as DataError
     from kinetic.errors import IntegrityError as IntegrityError
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from kinetic.errors import JobNotFoundError as JobNotFoundError
     from kinetic.errors import KineticError as KineticError
     from kinetic.errors import NotInsideJobError as NotInsideJobError
+    from kinetic.errors import NotLaunchedError as NotLaunchedError
     from kinetic.errors import PackagingError as PackagingError
     from kinetic.errors import PayloadError as PayloadError
     from kinetic.errors import RemoteError as RemoteError
@@ -46,14 +50,17 @@ __version__ = "0.1.0"
 _logging.getLogger("kinetic").addHandler(_logging.NullHandler())
 
 _MODULE_OF = {
+    "BatchHandle": "batches.handle",
     "Data": "data",
     "JobHandle": "jobs.handle",
     "JobStatus": "job_status",
     "attach": "jobs.discover",
+    "attach_batch": "batches.handle",
     "list_jobs": "jobs.discover",
     "run": "decorator",
     **dict.fromkeys(
         (
+            "BatchError",
             "ConfigurationError",
             "DataError",
             "IntegrityError",
@@ -64,6 +71,7 @@ _MODULE_OF = {
             "JobNotFoundError",
             "KineticError",
             "NotInsideJobError",
+            "NotLaunchedError",
             "PackagingError",
             "PayloadError",
             "RemoteError",

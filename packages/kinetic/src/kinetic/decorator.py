@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import copyreg
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from kinetic.errors import InvalidRequestError, NotInsideJobError
 from kinetic_payload.data.references import inside_job
@@ -15,6 +25,7 @@ if TYPE_CHECKING:
     import inspect
     from typing import Self
 
+    from kinetic.batches.handle import BatchHandle
     from kinetic.data import Data
     from kinetic.jobs.handle import JobHandle
     from kinetic.submit.options import RunOptions
@@ -174,13 +185,82 @@ class RemoteCallable(Generic[P, R]):
         request = self._request((*self._first, *args), kwargs)
         return submit(request, self._function, (*self._first, *args), kwargs)
 
+    def run_async_map(
+        self,
+        inputs: Iterable[Any],
+        *,
+        input_mode: Literal["auto", "single", "args", "kwargs"] = "auto",
+        max_concurrent: int = 64,
+        retries: int = 0,
+        fail_fast: bool = False,
+        cancel_running_on_fail: bool = False,
+        name: str | None = None,
+        tags: dict[str, str] | None = None,
+        project: str | None = None,
+        cluster: str | None = None,
+        common: dict[str, Any] | None = None,
+        max_failures: int | None = None,
+        inputs_per_pod: int | None = None,
+    ) -> BatchHandle:
+        """Run the function once for each of *inputs*, and return a handle of all at once.
+
+        The batch outlives this process. In a job, KINETIC_BATCH_INDEX is the index of its input.
+
+        Args:
+            inputs: Any iterable; an iterator is consumed once, and an input of it that cannot be submitted becomes one
+                of `submission_failures`. A bad input of a list is an error.
+            input_mode: `auto`: a dict whose keys are identifiers gives keyword arguments, a list or tuple
+                positional ones, and anything else one argument. `single`, `args`, `kwargs`: always that.
+            max_concurrent: How many inputs run at once, at most.
+            retries: How many more attempts to make at an input whose function failed; 0: those of the decorator.
+            fail_fast: Start no further input once one has failed.
+            cancel_running_on_fail: Stop those that run as well. It implies *fail_fast*.
+            name: Shown in lists.
+            tags: Shown in lists.
+            project: GCP project; takes precedence over that of the decorator.
+            cluster: GKE cluster; takes precedence over that of the decorator.
+            common: Keyword arguments that every input gets; they are stored once.
+            max_failures: Start no further input once more than that many have failed.
+            inputs_per_pod: How many inputs a worker runs, one after another; by default this follows from their number.
+
+        Raises:
+            InvalidRequestError: An argument or an input is wrong; the message has its index.
+            KineticError: The batch was refused or could not start; nothing of it is left.
+        """
+        if inside_job():
+            raise NotInsideJobError(
+                f"{self._name}.run_async_map() was called inside a job, which submits no jobs of its own.",
+                hint=f"Call {self._name}(...) itself for each input: inside a job it simply runs.",
+            )
+        from kinetic.batches.batch import check_batch_options
+        from kinetic.batches.submit import submit_batch
+
+        options = check_batch_options(
+            input_mode=input_mode,
+            max_concurrent=max_concurrent,
+            retries=retries,
+            fail_fast=fail_fast,
+            cancel_running_on_fail=cancel_running_on_fail,
+            max_failures=max_failures,
+            name=name,
+            tags=tags,
+            common=common,
+            inputs_per_pod=inputs_per_pod,
+        )
+        request = self._request_with(project=project, cluster=cluster)
+        return submit_batch(request, self._function, self._first, inputs, options)
+
     def _request(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobRequest:
-        from kinetic.settings.settings import Settings, environment, working_folder
         from kinetic.submit.functions import check_arguments
+
+        check_arguments(self._function, args, kwargs)
+        return self._request_with()
+
+    def _request_with(self, **overrides: str | None) -> JobRequest:
+        from kinetic.settings.settings import Settings, environment, working_folder
         from kinetic.submit.request import request_of
 
         _register_with_cloudpickle()
-        check_arguments(self._function, args, kwargs)
         options = self._options
         if options is None:
             # Decorated inside a job, or unpickled, and now called outside of a job.
@@ -188,7 +268,8 @@ class RemoteCallable(Generic[P, R]):
                 f"{self._name} was decorated inside a job, or unpickled: it has no arguments of @kinetic.run.",
                 hint="Decorate the function here.",
             )
-        settings = Settings.from_environment(**options.overrides)
+        given = {name: value for name, value in overrides.items() if value is not None}
+        settings = Settings.from_environment(**{**options.overrides, **given})
         return request_of(
             options, self._function, settings, environ=environment(), cwd=working_folder()
         )

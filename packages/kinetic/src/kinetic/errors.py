@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from kinetic_payload.errors import BucketNotFoundError as BucketNotFoundError
 from kinetic_payload.errors import CredentialsError as CredentialsError
 from kinetic_payload.errors import DataError as DataError
@@ -22,6 +24,11 @@ from kinetic_payload.errors import StorePermissionError as StorePermissionError
 from kinetic_payload.errors import StoreUnavailableError as StoreUnavailableError
 from kinetic_payload.errors import UnavailableError as UnavailableError
 from kinetic_payload.errors import UnsafeArchiveError as UnsafeArchiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kinetic.jobs.handle import JobHandle
 
 
 class ConfigurationError(InvalidRequestError):
@@ -52,6 +59,38 @@ class JobFailedError(JobError):
 
 class JobCancelledError(JobFailedError):
     """The job was cancelled."""
+
+
+class NotLaunchedError(JobFailedError):
+    """An input of a batch was never started: the batch was cancelled, or stopped after a failure."""
+
+
+class BatchError(KineticError, RuntimeError):
+    """Inputs of the batch `group_id` failed, were never started, or could not be submitted."""
+
+    def __init__(
+        self,
+        group_id: str,
+        failures: list[JobHandle],
+        partial_results: list[Any],
+        *,
+        total: int | None = None,
+        exceptions: Mapping[int, BaseException] | None = None,
+    ) -> None:
+        """Take the handles of inputs that failed, the values of the others, and the exceptions by index."""
+        self.group_id = group_id
+        self.failures = failures
+        """The handles of inputs that failed, or were never started."""
+        self.partial_results = partial_results
+        """The values, in the order of the inputs; None in place of one that failed."""
+        self.exceptions = dict(exceptions or {})
+        """By index, the exception of each input without a value, also of those that were not submitted."""
+        count = len(self.exceptions) or len(failures)
+        of = "" if total is None else f" of {total}"
+        super().__init__(
+            f"{count}{of} inputs of {group_id} have no value.",
+            hint="Each exception: results(return_exceptions=True), or .exceptions of this error.",
+        )
 
 
 class RemoteError(JobFailedError):

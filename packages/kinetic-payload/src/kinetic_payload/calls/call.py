@@ -120,8 +120,8 @@ def read_header(stream: BinaryIO) -> CallHeader:
     return CallHeader.decode(line)
 
 
-def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
-    """Unpickle the call from where `read_header` left *stream*.
+def load_call(stream: BinaryIO, header: CallHeader, given: BinaryIO | None = None) -> LoadedCall:
+    """Unpickle the call from where `read_header` left *stream*, and its further arguments from *given*.
 
     Before this, set `sys.path`, and call `main_module.rebuild` and `references.place`.
 
@@ -133,14 +133,21 @@ def load_call(stream: BinaryIO, header: CallHeader) -> LoadedCall:
 
     modules = Restorer(header.python)
 
-    def load_next(default: Any) -> Any:
+    def load_next(stream: BinaryIO, default: Any) -> Any:
         try:
             return load(stream, header.python, modules.find)
         except EOFError:
             return default
 
-    function, args, kwargs = load(stream, header.python, modules.find)
-    hints, globals_at_call = load_next({}), load_next(())
-    add_hints(hints, header.python, modules.find)
-    modules.restore(globals_at_call)
+    def load_part(stream: BinaryIO) -> Any:
+        part = load(stream, header.python, modules.find)
+        hints, globals_at_call = load_next(stream, {}), load_next(stream, ())
+        add_hints(hints, header.python, modules.find)
+        modules.restore(globals_at_call)
+        return part
+
+    function, args, kwargs = load_part(stream)
+    if given is not None:
+        more, named = load_part(given)
+        args, kwargs = (*args, *more), {**kwargs, **named}
     return LoadedCall(function, args, kwargs, tuple(modules.warnings))

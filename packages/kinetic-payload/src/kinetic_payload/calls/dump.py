@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -60,19 +61,28 @@ class DumpedCall:
         self,
         stream: BinaryIO,
         header: CallHeader,
-        data: Sequence[FoundData],
         sizes: Callable[[], Iterator[tuple[str, int]]],
         warnings: Sequence[str],
+        dump_input: Callable[[str, tuple[Any, ...], dict[str, Any]], bytes],
+        data: list[FoundData],
+        late_paths: Sequence[str],
     ) -> None:
         self._stream = stream
         self._header = header
         self._sizes = sizes
-        self.data = tuple(data)
-        """The volumes, then each `Data` of the arguments and the code, once."""
+        self._data = data
+        self._late_paths = late_paths
+        self.dump_input = dump_input
+        """Pickles further arguments of the call, of an input with this name; `load_input` reads them."""
         self.warnings = tuple(warnings)
         """About values in modules that the program set, and that do not travel."""
         self.size = stream.seek(0, 2)
         """Bytes of the pickle."""
+
+    @property
+    def data(self) -> tuple[FoundData, ...]:
+        """The volumes, then each `Data` of the arguments, the code and the inputs, once."""
+        return tuple(self._data)
 
     def write(
         self,
@@ -84,7 +94,11 @@ class DumpedCall:
     ) -> str:
         """Write the payload, header and pickle, and return its SHA-256."""
         header = replace(
-            self._header, data=tuple(refs), context_digest=context_digest, kinetic=kinetic_version
+            self._header,
+            data=tuple(refs),
+            context_digest=context_digest,
+            kinetic=kinetic_version,
+            late_paths=tuple(self._late_paths),
         )
         digest = sha256()
         self._stream.seek(0)
@@ -142,27 +156,35 @@ def dump_call(
     )
     alone = copy(changes)
     alone.objects = {}  # To name what cannot be pickled, a part of it is pickled as it is.
-    prober_of = functools.partial(new_pickler, ByteCounter(), collect=_Collector({}), changes=alone)
+    prober_of = functools.partial(new_pickler, ByteCounter(), collect=_Collector([]), changes=alone)
     title = _name_of(function)
 
-    def parts() -> Iterator[tuple[str, Any]]:
-        yield title, function
+    def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for index, value in enumerate(args):
             yield _parameter(function, index), value
         yield from kwargs.items()
 
+    found = [
+        FoundData(f"d{index}", data, mount)
+        for index, (mount, data) in enumerate((volumes or {}).items())
+    ]
+    sent: set[tuple[str, str]] = set()
     stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by `DumpedCall.close`
     try:
         call = function, tuple(args), dict(kwargs)
-        collector, warnings = _dump(call, stream, new_pickler, volumes or {})
-    except BaseException as error:
+        with _explained(title, [(title, function), *arguments(args, kwargs)], prober_of, function):
+            warnings = _dump(call, stream, new_pickler, found, sent, changed=True)
+    except BaseException:
         stream.close()
-        if isinstance(error, _EXPLAINED) or not isinstance(error, Exception):
-            raise
-        explained = _explain(error, title, parts(), prober_of())
-        if explained is None:
-            raise
-        raise explained from error
+        raise
+
+    def dump_input(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+        own = io.BytesIO()
+        with _explained(f"{name} of {title}", arguments(args, kwargs), prober_of):
+            # What the call has set in modules is set before an input is loaded.
+            _dump((args, kwargs), own, new_pickler, found, set(sent), changed=False)
+        return own.getvalue()
+
     spec = main.get("__spec__")
     header = CallHeader(
         python=python_version(),
@@ -176,7 +198,6 @@ def dump_call(
         main=plan.main,
         main_kind=plan.kind,
         main_name=spec.name if plan.kind == "module" and spec is not None else None,
-        late_paths=tuple(where.late_paths),
         platform=platform_name(),
     )
 
@@ -189,26 +210,33 @@ def dump_call(
                 whole -= size
                 yield name, size
         yield f"the code of {title}", whole
-        for name, value in list(parts())[1:]:
+        for name, value in arguments(args, kwargs):
             yield f"argument {name!r}", prober.measure(value)
 
-    return DumpedCall(stream, header, collector.found, sizes, warnings)
+    return DumpedCall(stream, header, sizes, warnings, dump_input, found, where.late_paths)
 
 
 def _dump(
     call: tuple[Any, ...],
     stream: BinaryIO,
     new_pickler: Callable[..., CallPickler],
-    volumes: Mapping[str, Any],
-) -> tuple[_Collector, list[str]]:
+    data: list[FoundData],
+    sent: set[tuple[str, str]],
+    *,
+    changed: bool,
+) -> list[str]:
+    """Pickle *call*; add to *data* what it contains, and to *sent* the globals whose values travel with it.
+
+    With *changed*, the globals that the program set travel, whoever reads them.
+    """
     names: frozenset[str] = frozenset()
     while True:
-        collector = _Collector(volumes)
-        pickler = new_pickler(stream, collect=collector, names=names, sent=set())
+        collector = _Collector(data)
+        pickler = new_pickler(stream, collect=collector, names=names, sent=set(sent))
         token = collecting.set(collector)
         try:
             pickler.dump(call)
-            found = dump_globals(pickler)
+            found = dump_globals(pickler, changed=changed)
         finally:
             collecting.reset(token)
         if pickler.wanted <= names:
@@ -217,7 +245,9 @@ def _dump(
                 pickle.dump(hints, stream, pickle.HIGHEST_PROTOCOL)
             if found:
                 pickle.dump(found, stream, pickle.HIGHEST_PROTOCOL)
-            return collector, pickler.warnings
+            data[:] = collector.found
+            sent |= pickler.sent
+            return pickler.warnings
         # From a module outside the project, ship only the names that the code uses. They are known only
         # after everything was pickled, so pickle again.
         names |= pickler.wanted
@@ -228,12 +258,9 @@ def _dump(
 class _Collector:
     """Gives each `Data` one key, however often it occurs."""
 
-    def __init__(self, volumes: Mapping[str, Any]) -> None:
-        self.found = [
-            FoundData(f"d{index}", data, mount)
-            for index, (mount, data) in enumerate(volumes.items())
-        ]
-        self._keys: dict[int, str] = {}
+    def __init__(self, found: Sequence[FoundData]) -> None:
+        self.found = list(found)
+        self._keys = {id(one.value): one.key for one in found if one.mount is None}
 
     def __call__(self, data: object) -> str:
         key = self._keys.get(id(data))
@@ -273,11 +300,31 @@ def _parameter(function: Any, index: int) -> str:
     return f"args[{index}]"
 
 
+@contextmanager
+def _explained(
+    title: str,
+    parts: Iterable[tuple[str, Any]],
+    prober_of: Callable[[], CallPickler],
+    function: object = None,
+) -> Iterator[None]:
+    """Raise an error that names which of the *parts*, one of them the *function*, cannot be pickled."""
+    try:
+        yield
+    except _EXPLAINED:
+        raise
+    except Exception as error:
+        explained = _explain(error, title, parts, prober_of(), function)
+        if explained is None:
+            raise
+        raise explained from error
+
+
 def _explain(
     error: Exception,
     title: str,
     parts: Iterable[tuple[str, Any]],
     pickler: CallPickler,
+    function: object,
 ) -> PayloadError | None:
     def probe(value: Any) -> Exception | None:
         try:
@@ -288,11 +335,11 @@ def _explain(
             return problem
         return None
 
-    for index, (name, value) in enumerate(parts):
+    for name, value in parts:
         culprit = find_culprit(name, value, probe, pickler.travelling_globals)
         if culprit is None:
             continue
-        what = f"argument {name!r} of {title}" if index else f"the function {title}"
+        what = f"the function {title}" if value is function else f"argument {name!r} of {title}"
         problem = f"{type(culprit.error).__name__}: {culprit.error}".rstrip(": ")
         return PayloadError(
             f"Cannot pickle {what}: {culprit.path} is {describe(culprit.piece)} ({problem}).",

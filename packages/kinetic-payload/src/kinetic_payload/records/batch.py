@@ -2,21 +2,77 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.records.job import JobRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputPack:
+    """An object with the pickles of inputs that follow one another."""
+
+    first: int
+    """The index of its first input."""
+    count: int
+    head: int
+    """Bytes of its first line, which has the size and the digest of each pickle."""
+    digest: str
+    """Of that line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupManifest:
-    """A batch. It is written once; the ids of its jobs are derived from it."""
+    """A batch: all that another process needs to continue it. It is written once."""
 
     group_id: str
     name: str | None = None
     tags: dict[str, str]
     created_at: str
     total_expected: int
+    """The number of inputs, with those that could not be submitted."""
     accelerator: str
     func_name: str
+    job: JobRecord | None = None
+    """The record that its members share, with the id of the group; None in manifests from before this field."""
+    members: str = ""
+    """The beginning of their ids; a dash and the index follow."""
+    inputs: tuple[InputPack, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)
+    """By index, inputs that could not be submitted, and why."""
+    max_concurrent: int = 64
+    per_worker: int = 1
+    """How many inputs a worker runs, one after another."""
+    fail_fast: bool = False
+    cancel_running_on_fail: bool = False
+    max_failures: int | None = None
     signature: str | None = None
     version: int = WIRE_VERSION
+
+    @property
+    def workers(self) -> int:
+        """The number of workers, one after another or at the same time."""
+        return -(-self.total_expected // self.per_worker)
+
+    def member(self, index: int) -> JobRecord:
+        """Return the record of the member that has the input *index*."""
+        assert self.job is not None
+        folder = self.job.output_dir
+        return replace(
+            self.job,
+            job_id=f"{self.members}-{index}",
+            group_id=self.group_id,
+            group_kind="map",
+            group_index=index,
+            output_dir=None if folder is None else f"{folder.rstrip('/')}/{index}",
+        )
+
+
+def manifest_from(values: Mapping[str, Any], record: JobRecord) -> GroupManifest:
+    """Rebuild the manifest of a batch from the fields of its JSON and the *record* in it, unchecked."""
+    known = {each.name for each in fields(GroupManifest)}
+    packs = tuple(InputPack(**pack) for pack in values["inputs"])
+    own = {name: value for name, value in values.items() if name in known}
+    return GroupManifest(**{**own, "job": record, "inputs": packs})

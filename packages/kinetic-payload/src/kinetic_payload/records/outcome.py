@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kinetic_payload.layout import WIRE_VERSION
+from kinetic_payload.records.host_outcome import HostOutcome
 
 FinalStatus = Literal["succeeded", "failed", "cancelled"]
 
@@ -26,5 +27,7 @@ class Outcome:
     message: str = ""
     written_by: Literal["runner", "supervisor", "client"] = "runner"
     written_at: float = 0.0
+    report: HostOutcome | None = None
+    """Of a member of a batch, the report that decided, if it is small: then one request shows the value."""
     signature: str | None = None
     version: int = WIRE_VERSION

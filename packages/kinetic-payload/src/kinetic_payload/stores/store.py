@@ -156,8 +156,10 @@ class Store(Protocol):
         """Iterate over the distinct names up to the first `/` after *prefix*, in order."""
         ...
 
-    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
-        """Iterate over the objects `{folder}/{name}` with a name of `layout.LISTED`, in order.
+    def records(self, prefix: str = "") -> Iterator[tuple[ObjectInfo, bytes | None]]:
+        """Iterate over the objects `{prefix}{folder}/{name}` with a name of `layout.LISTED`, in order.
+
+        The *prefix* is empty or ends with `/`.
 
         Each comes with its bytes if the store's list contains them, else with None. Such a record must be read.
         """

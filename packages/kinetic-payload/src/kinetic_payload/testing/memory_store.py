@@ -152,9 +152,11 @@ class MemoryStore:
         }
         yield from sorted(firsts)
 
-    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
+    def records(self, prefix: str = "") -> Iterator[tuple[ObjectInfo, bytes | None]]:
         """Iterate over the records for a list of jobs, without their bytes."""
-        yield from ((info, None) for info in self.list() if info.name.partition("/")[2] in LISTED)
+        for info in self.list(prefix):
+            if info.name[len(prefix) :].partition("/")[2] in LISTED:
+                yield info, None
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:
         """Delete *name*; return whether it existed."""

@@ -236,10 +236,11 @@ class StoreContract:
         ):  # fmt: skip
             store.write(name, data)
 
-        found = list(store.records())
+        for prefix, own in (("", names), ("logs/", ["logs/a-1/handle.json"])):
+            found = list(store.records(prefix))
 
-        assert [info for info, _ in found] == [store.stat(name) for name in names]
-        assert all(content in (None, data) for _, content in found)
+            assert [info for info, _ in found] == [store.stat(name) for name in own]
+            assert all(content in (None, data) for _, content in found)
         assert all(store.read(name) == data for name in names)
 
     def test_deleted_folders_are_gone(self, tmp_path: Path) -> None:

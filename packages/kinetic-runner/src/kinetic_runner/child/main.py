@@ -175,7 +175,8 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def _name_host_in_environment(task: Task) -> None:
-    # The attempt's number was not known when this process started.
+    # The attempt's number was not known when this process started, nor the input.
+    given = task.given
     os.environ.update(  # noqa: TID251
         {
             Env.JOB_ID: task.record.job_id,
@@ -183,6 +184,15 @@ def _name_host_in_environment(task: Task) -> None:
             Env.HOST_INDEX: str(task.host),
             Env.HOST_COUNT: str(task.record.hosts),
             **tpu_variables(os.environ, task.host),  # noqa: TID251
+            **(
+                {
+                    Env.BATCH_INDEX: str(given.index),
+                    Env.BATCH_SIZE: str(given.of),
+                    Env.OUTPUT_DIR: given.output_dir,
+                }
+                if given
+                else {}
+            ),
         }
     )
 

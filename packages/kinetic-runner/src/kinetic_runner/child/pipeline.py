@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import hashlib
+import io
 import os
 import shutil
 import signal
@@ -158,6 +159,7 @@ class _Host:
             if not self.earlier.take_file(space.payload, digest=task.record.payload_digest):
                 self.retry_in_new_pod(lambda: store.download(self.names.payload, space.payload))
             # The digest is that of the archive's content, so extracting the archive verifies it.
+            given = self.fetch_input(store)
             context = task.record.context_digest
             reused = context is not None and self.earlier.take_file(space.context)
             if context is not None and not reused:
@@ -175,7 +177,7 @@ class _Host:
                 # The call may import JAX, which joins the hosts: all must have their data by then.
                 self.provide(decided, store)
             with self.during("unpickle"):
-                call = calls.load_call(stream, header)
+                call = calls.load_call(stream, header, given)
                 for text in call.warnings:
                     self.warn(text)
         if not task.keeps_inputs:
@@ -186,6 +188,16 @@ class _Host:
             end = invoke(call.function, call.args, call.kwargs, self.stopping)
             leave_if_forked(self.pid, None if isinstance(end, Returned) else end.error)
         return self.report_end(end, self.storage)
+
+    def fetch_input(self, store: Store) -> BinaryIO | None:
+        """Return the pickle of this member's input; None if this is no member of a batch."""
+        given = self.task.given
+        if given is None:
+            return None
+        data = store.read(given.name, start=given.start, end=given.end)
+        if hashlib.sha256(data).hexdigest() != given.digest:
+            raise IntegrityError(f"Input {given.index} is not the one that was submitted.")
+        return io.BytesIO(data)
 
     def provide(self, decided: inputs.Plan, store: Store) -> None:
         """Provide the data, and wait for the debugger if there is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, replace
 from functools import partial
 from math import inf
@@ -45,7 +45,7 @@ from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.parent.tee import Tee
 from kinetic_runner.parent.watch import TimeLimits, Watch
 from kinetic_runner.store_retries import NEW_POD_SECONDS, REFUSED, retry, retry_in_new_pod
-from kinetic_runner.task import Task
+from kinetic_runner.task import Given, Task
 
 _LONG_FIELDS: Final = {"captured_env", "labels", "keeper", "signature"}
 """Fields of a record that no runner needs: the others fit into a pipe."""
@@ -88,7 +88,7 @@ def run_attempt(
     backoff = Backoff(_FIRST_BACKOFF, _LONGEST_BACKOFF, jitter=0)
     while True:
         try:
-            attempt = _Attempt(arguments, environment, child, signals, linger)
+            attempt = Attempt(arguments, environment, child, signals, linger)
             code, job_ended = attempt.run()
             break
         except KineticError as error:
@@ -104,7 +104,7 @@ def run_attempt(
     return code
 
 
-class _Attempt:
+class Attempt:
     """One attempt on this host."""
 
     def __init__(
@@ -114,14 +114,20 @@ class _Attempt:
         child: Child,
         signals: SelfPipe,
         linger: float | None,
+        *,
+        member: tuple[JobRecord, Given] | None = None,
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
+        """*member* is the record of a member of a batch, and its input. *on_end* is called once the child has ended."""
+        self._member = member
+        self._on_end = on_end
         self._started, self._began = time(), monotonic()
         self._arguments = arguments
         self._environment = environment
         self._child = child
         self._signals = signals
         self._linger = linger
-        self._signer = Signer(_signing_key(environment))
+        self._signer = Signer(signing_key(environment))
         self._store = open_store(parse_location(arguments.store))
         self._job = JobObjects(arguments.job)
         self._in_pod = arguments.lifeline is None
@@ -188,7 +194,10 @@ class _Attempt:
 
     def _begin(self) -> tuple[JobRecord, Host, int | None]:
         """Read the record and claim an attempt; its number is None if a stop was requested before."""
-        record = _read_record(self._store, self._job, self._arguments.record_digest)
+        if self._member is not None:
+            record = self._member[0]
+        else:
+            record, _ = _read_record(self._store, self._job, self._arguments.record_digest)
         host = host_of(self._environment, record.hosts)
         restarts = restarts_of(self._environment, host)
         hostname = self._environment.get(Env.POD_NAME) or os.uname().nodename
@@ -243,8 +252,15 @@ class _Attempt:
             host=host,
             pause=self._signals.wait,
             # Of a local job, the supervisor decides whether another attempt follows.
-            retries=None if record.workload is None else 0 if alone else record.retries,
+            retries=(
+                None
+                if record.workload is None and self._member is None
+                else 0
+                if alone
+                else record.retries
+            ),
             silent_failures=arguments.idle,
+            is_member=self._member is not None,
             other_hosts_seconds=inf if self._in_pod else OTHER_HOSTS_SECONDS,
             linger=arguments.grace + _AFTER_GRACE if lingers else 0.0,
             signer=self._signer,
@@ -267,6 +283,7 @@ class _Attempt:
             stop_fd=child.stop_fd,
             linger=self._linger or _LINGER,
             new_pod_seconds=self._new_pod_seconds,
+            given=self._member[1] if self._member else None,
             signed=self._signer.key is not None,
         )
         child.send_task(task.encode())
@@ -279,6 +296,7 @@ class _Attempt:
 
         reporter.log = log_late
         end = watch.run()
+        self._on_end()
         end = replace(
             end,
             memory_limit=memory_limit() if self._in_pod else None,
@@ -345,8 +363,29 @@ class _Attempt:
         )
 
 
-def _read_record(store: Store, job: JobObjects, digest: str) -> JobRecord:
-    """Return the record of the job, without texts of any length that no runner needs.
+def read_job(
+    arguments: Arguments, *, pause: Callable[[float], bool]
+) -> tuple[Store, JobRecord, bytes]:
+    """Return the store, the record and the bytes of the record, or the manifest, that *arguments* name.
+
+    Raises:
+        RecordError: It is not the record that the job was started with.
+    """
+    store = open_store(parse_location(arguments.store))
+    read = partial(_read_record, store, JobObjects(arguments.job), arguments.record_digest)
+    record, data = retry_in_new_pod(
+        lambda: retry(read, seconds=arguments.report_seconds, pause=pause, final=REFUSED),
+        seconds=NEW_POD_SECONDS if arguments.lifeline is None else 0.0,
+        pause=pause,
+        warn=print_line,
+    )
+    return store, record, data
+
+
+def _read_record(store: Store, job: JobObjects, digest: str) -> tuple[JobRecord, bytes]:
+    """Return the record of the job, without texts of any length that no runner needs, and its bytes.
+
+    That of a batch is a part of its manifest.
 
     Raises:
         RecordError: It is not the record that the job was started with.
@@ -364,11 +403,18 @@ def _read_record(store: Store, job: JobObjects, digest: str) -> JobRecord:
         if each.default is MISSING and each.default_factory is MISSING
     }
     known = {each.name for each in fields(JobRecord)} - _LONG_FIELDS
-    values |= {name: value for name, value in fields_of(data).items() if name in known}
-    return JobRecord(**values)
+    written = fields_of(data)
+    written = written.get("job", written)
+    values |= {name: value for name, value in written.items() if name in known}
+    return JobRecord(**values), data
 
 
-def _signing_key(environment: Mapping[str, str]) -> bytes | None:
+def signing_key(environment: Mapping[str, str]) -> bytes | None:
+    """Return the key of the job's records; None if they are not signed.
+
+    Raises:
+        InvalidRequestError: It is not hexadecimal.
+    """
     text = environment.get(Env.SIGNING_KEY, "")
     try:
         return bytes.fromhex(text) or None

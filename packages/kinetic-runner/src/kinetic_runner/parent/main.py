@@ -9,7 +9,7 @@ from collections.abc import Sequence
 # The child starts before this process imports anything else, even `typing`: both then import at the same
 # time.
 from kinetic_runner import WARM
-from kinetic_runner.parent.child_process import spawn
+from kinetic_runner.parent.child_process import Child, spawn
 from kinetic_runner.parent.signals import SelfPipe
 
 TYPE_CHECKING = False
@@ -50,10 +50,21 @@ def run_with(
         sys.exit(code)
     try:
         # Import the rest while the child starts.
+        from kinetic_payload.layout import is_group_id
         from kinetic_runner.command_line import parse_arguments
-        from kinetic_runner.parent.attempt import run_attempt
 
-        code = run_attempt(parse_arguments(argv), environment, child, signals, linger=linger)
+        arguments = parse_arguments(argv)
+        if is_group_id(arguments.job):
+            from kinetic_runner.parent.worker import run_worker
+
+            def again() -> Child:
+                return spawn(command, child_environment)
+
+            code = run_worker(arguments, environment, child, signals, again)
+        else:
+            from kinetic_runner.parent.attempt import run_attempt
+
+            code = run_attempt(arguments, environment, child, signals, linger=linger)
     except BaseException as error:  # noqa: BLE001  # os._exit would swallow it
         _print_failure(error)
     finally:

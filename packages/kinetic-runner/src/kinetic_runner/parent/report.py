@@ -43,6 +43,10 @@ OTHER_HOSTS_SECONDS: Final = 330.0
 """How long the leader waits for the outcomes of the other hosts after its own success. Longer than a child
 may linger: the hosts leave `jax.distributed` together."""
 
+MOST_LOST: Final = 3
+"""How many workers of a batch may be lost with one input, without a report, before it fails."""
+MOST_REPORT: Final = 192 * 1024
+"""The most bytes of a report inside the outcome of a member of a batch."""
 _FAILURE_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 2.0
 """Seconds between polls of a host that lingers: all hosts but one may poll at the same time."""
@@ -71,6 +75,8 @@ class Reporter:
     """How many failures of the job are followed by another attempt; None: this host does not decide that."""
     silent_failures: bool = False
     """Whether attempts without a report consume retries: where nothing else limits how often they are repeated."""
+    is_member: bool = False
+    """Whether the job is a member of a batch: its outcome contains the report, and lost workers are counted."""
     other_hosts_seconds: float = OTHER_HOSTS_SECONDS
     """How long the leader waits for the other hosts. Infinite without a supervisor: SIGTERM ends the wait."""
     linger: float = 0.0
@@ -90,6 +96,7 @@ class Reporter:
     """Whether everything to report is stored."""
     job_ended: bool = field(default=False, init=False)
     """Whether this host has written the final outcome of the job."""
+    _own: HostOutcome | None = field(default=None, init=False)
     _until: float = field(default=0.0, init=False)
     _has_warned: bool = field(default=False, init=False)
 
@@ -105,6 +112,7 @@ class Reporter:
             outcome = self._limit_bad_nodes(outcome)
         self.keep(outcome)
         self._store_value(outcome)
+        self._own = outcome
         code = self._report(outcome)
         if self.pending_uploads is not None:
             self.pending_uploads.remove_note()
@@ -139,6 +147,13 @@ class Reporter:
                 return last, (
                     f"{tally.failures} attempts failed; retries={retries} allows {retries + 1}. The last one "
                     "left no report: its container was killed, possibly because it ran out of memory."
+                )
+        if self.is_member and last >= MOST_LOST:
+            lost = sum(not self._earlier(read_host_ends, number) for number in range(1, attempt))
+            if lost >= MOST_LOST:
+                return last, (
+                    f"{lost} workers ended while they ran this input, without a report: they were killed, "
+                    "possibly because they ran out of memory."
                 )
         for number in range(1, attempt) if replaced_alone and self.host.leader else ():
             ends = self._earlier(read_host_ends, number)
@@ -271,6 +286,11 @@ class Reporter:
         message: str = "",
         others: tuple[int, ...] = (),
     ) -> None:
+        report = (
+            self._own if self.is_member and self._own and attempt == self._own.attempt else None
+        )
+        if report is not None and len(encode(report)) > MOST_REPORT:
+            report = None  # It is an object of its own.
         outcome = Outcome(
             job_id=self.job.job_id,
             status=status,
@@ -281,6 +301,7 @@ class Reporter:
             message=message,
             written_by="runner",
             written_at=time(),
+            report=report,
         )
         # The first outcome counts: a job cancelled a moment ago stays cancelled.
         self._create(self.job.outcome, encode(outcome))

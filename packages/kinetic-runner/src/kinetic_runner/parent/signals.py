@@ -16,7 +16,10 @@ class SelfPipe:
 
     def __init__(self) -> None:
         self.fd, write_end = os.pipe()
-        self.stop_requested = False
+        self.terminated = False
+        """Whether SIGTERM or SIGINT came."""
+        self.cancelled = False
+        """Whether what this process runs now is no longer wanted; a worker of a batch sets it."""
         for end in (self.fd, write_end):
             os.set_blocking(end, False)
         # A full pipe is readable as well.
@@ -25,14 +28,19 @@ class SelfPipe:
             # The handler does nothing, but without one no byte is written.
             signal.signal(number, _ignore)
 
+    @property
+    def stop_requested(self) -> bool:
+        """Whether to stop."""
+        return self.terminated or self.cancelled
+
     def read(self) -> None:
-        """Empty the pipe; set `stop_requested` if it contains SIGTERM or SIGINT."""
+        """Empty the pipe; set `terminated` if it contains SIGTERM or SIGINT."""
         while True:
             try:
                 numbers = os.read(self.fd, 4096)
             except BlockingIOError:
                 return
-            self.stop_requested = self.stop_requested or any(stop in numbers for stop in _STOP)
+            self.terminated = self.terminated or any(stop in numbers for stop in _STOP)
 
     def wait(self, seconds: float) -> bool:
         """Wait for *seconds*, which may be infinite, or until a stop is requested; return whether one is."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from kinetic.job_status import JobStatus
 from kinetic_payload.layout import GRACE_SECONDS
+from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.job import JobRecord
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Launch:
     """Signs the job's records if its store is a bucket. It must not reach user code."""
     grace: float = GRACE_SECONDS
     """Seconds between SIGTERM and SIGKILL."""
+    batch: GroupManifest | None = None
+    """The manifest, if the job is a batch; `record` is then the record in it."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from kinetic.backends.registry import CLUSTER, LOCAL, asked_for, entry_of
 from kinetic.errors import ConfigurationError, JobNotFoundError
@@ -17,7 +17,7 @@ from kinetic.home.paths import Home
 from kinetic.job_status import JobStatus
 from kinetic.jobs.handle import JobHandle, handle_of
 from kinetic.jobs.outcome import status_of
-from kinetic.jobs.records import StoredRecord, find_record, listed_outcome
+from kinetic.jobs.records import StoredRecord, find_manifest, find_record, listed_outcome
 from kinetic.jobs.services import (
     cluster_location,
     connect,
@@ -37,7 +37,8 @@ from kinetic_payload.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
-from kinetic_payload.layout import JobObjects, is_job_id
+from kinetic_payload.layout import JobObjects, is_group_id, is_job_id
+from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.folder.marking import refuse_foreign_folder
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_payload.stores.outages import OutageLimit
 
+T = TypeVar("T")
 log = logging.getLogger("kinetic")
 
 
@@ -86,6 +88,26 @@ def _find_job(job_id: str, settings: Settings) -> JobHandle:
         raise InvalidRequestError(
             f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
         )
+    store, found = _find(job_id, settings, lambda store: find_record(store, job_id))
+    return _handle_from(store, found)
+
+
+def find_batch(group_id: str, settings: Settings) -> tuple[Store, StoredRecord[GroupManifest]]:
+    """Return the store and the manifest of a batch.
+
+    Raises:
+        JobNotFoundError: None of the stores has it; the message names them all.
+    """
+    if not is_group_id(group_id):
+        raise InvalidRequestError(
+            f"{group_id!r} is not the id of a batch.",
+            hint="List the batches there are with: kinetic batches list",
+        )
+    return _find(group_id, settings, lambda store: find_manifest(store, group_id))
+
+
+def _find(job_id: str, settings: Settings, find: Callable[[Store], T | None]) -> tuple[Store, T]:
+    """Return what *find* finds in one of the stores of the *settings*, and that store."""
     limit = look_limit()
     looked: list[str] = []
     stores: list[Store] = []
@@ -97,8 +119,8 @@ def _find_job(job_id: str, settings: Settings) -> JobHandle:
             store = _open(location, limit)
             if store is not None:
                 stores.append(store)
-                if (found := find_record(store, job_id)) is not None:
-                    return _handle_from(store, found)
+                if (found := find(store)) is not None:
+                    return store, found
                 seen = "no such job"
         except StoreError as refusal:
             seen, hint = refusal.message, refusal.hint

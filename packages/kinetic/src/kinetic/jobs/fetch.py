@@ -82,6 +82,8 @@ def fetch(
 
 def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
     """Return the report that decided *outcome*, checked against its digest there; None if there is none."""
+    if outcome.report is not None:  # The signature of the outcome covers it.
+        return outcome.report
     if outcome.attempt is None or outcome.host is None or outcome.digest is None:
         return None
     name = JobObjects(job_id).host_outcome(outcome.attempt, outcome.host)

@@ -450,7 +450,12 @@ class JobHandle:
             from kinetic_payload.stores.store import parse_location
 
             target, location = Target.of(self._record), parse_location(self.bucket_name)
-            session.services = connect(self.backend, target, location, self._settings)
+            services = connect(self.backend, target, location, self._settings)
+            if self.group_index is not None:
+                from kinetic.jobs.members import member_services
+
+                services = member_services(services, self._record)
+            session.services = services
         return session.services
 
     def __getstate__(self) -> dict[str, Any]:

@@ -18,8 +18,9 @@ from kinetic_payload.errors import (
     SignatureError,
     StoreError,
 )
-from kinetic_payload.layout import JobObjects, host_outcome_of
+from kinetic_payload.layout import JobObjects, group_of, host_outcome_of
 from kinetic_payload.limits import read_record
+from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.job import JobRecord
@@ -37,7 +38,7 @@ _MOST_REFUSED = 50
 """Unsigned or damaged reports after which the rest is not read."""
 
 
-R = TypeVar("R", JobRecord, Outcome, HostOutcome)
+R = TypeVar("R", JobRecord, Outcome, HostOutcome, GroupManifest)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def find_outcome(
         SignatureError: *verify* refuses the stored outcome.
     """
     try:
-        return _read(Outcome, store, JobObjects(job_id).outcome, verify=verify)
+        return _read(Outcome, store, job_id, JobObjects(job_id).outcome, verify=verify)
     except ObjectNotFoundError:
         return None
 
@@ -80,14 +81,14 @@ def listed_outcome(store: Store, job_id: str, outcome: bytes, verify: Verify) ->
         SignatureError: *verify* refuses it.
     """
     name = JobObjects(job_id).outcome
-    return _read(Outcome, store, name, verify=verify, listed=outcome).record
+    return _read(Outcome, store, job_id, name, verify=verify, listed=outcome).record
 
 
 def write_outcome(services: Services, outcome: Outcome) -> Outcome:
     """Write *outcome* unless the job has one; return the stored outcome."""
     name = JobObjects(outcome.job_id).outcome
     data = write_once(services.store, services.signer, name, encode(outcome))
-    return _parse(Outcome, services.store, name, data).record
+    return _parse(Outcome, services.store, outcome.job_id, name, data).record
 
 
 def store_kept(services: Services, job_id: str, folder: str) -> None:
@@ -124,12 +125,31 @@ def kept_hint(job_id: str, folder: str) -> str:
 def find_record(
     store: Store, job_id: str, *, listed: bytes | None = None
 ) -> StoredRecord[JobRecord] | None:
-    """Return the job's record, or None if there is none.
+    """Return the job's record, or None if there is none; that of a batch or a member is in its manifest.
 
     The store is not read if a listing showed the record's bytes (*listed*).
     """
+    group, index = group_of(job_id)
+    if group is not None:
+        found = find_manifest(store, group)
+        manifest, job = (None, None) if found is None else (found.record, found.record.job)
+        if found is None or manifest is None or job is None:
+            return None
+        if index is None:
+            return StoredRecord(job, found.data)
+        member = manifest.member(index)
+        known = member.job_id == job_id and index < manifest.total_expected
+        return StoredRecord(member, found.data) if known else None
     try:
-        return _read(JobRecord, store, JobObjects(job_id).handle, listed=listed)
+        return _read(JobRecord, store, job_id, JobObjects(job_id).handle, listed=listed)
+    except ObjectNotFoundError:
+        return None
+
+
+def find_manifest(store: Store, group_id: str) -> StoredRecord[GroupManifest] | None:
+    """Return the manifest of a batch, or None if there is none."""
+    try:
+        return _read(GroupManifest, store, group_id, JobObjects(group_id).handle)
     except ObjectNotFoundError:
         return None
 
@@ -137,6 +157,7 @@ def find_record(
 def _read(
     kind: type[R],
     store: Store,
+    job_id: str,
     name: str,
     *,
     verify: Verify = UNSIGNED.verify,
@@ -148,18 +169,19 @@ def _read(
         verify(b"", name)  # A signed record is never so large.
         raise _damaged(store, name, error) from error
     verify(data, name)
-    return _parse(kind, store, name, data)
+    return _parse(kind, store, job_id, name, data)
 
 
-def _parse(kind: type[R], store: Store, name: str, data: bytes) -> StoredRecord[R]:
+def _parse(kind: type[R], store: Store, job_id: str, name: str, data: bytes) -> StoredRecord[R]:
     from kinetic_payload.records.decode import decode
 
-    job_id, place = name.partition("/")[0], f"{store.location}/{name}"
+    place = f"{store.location}/{name}"
     try:
         record = decode(kind, data, name=place)
-        if record.job_id != job_id:
+        named = record.group_id if isinstance(record, GroupManifest) else record.job_id
+        if named != job_id:
             # Otherwise a look at this job, or its clean-up, would affect another one.
-            raise RecordError(f"{place} is the record of another job, {record.job_id[:100]!r}.")
+            raise RecordError(f"{place} is the record of another job, {named[:100]!r}.")
     except FutureRecordError:
         raise
     except RecordError as error:
@@ -168,7 +190,7 @@ def _parse(kind: type[R], store: Store, name: str, data: bytes) -> StoredRecord[
 
 
 def _damaged(store: Store, name: str, error: RecordError) -> RecordError:
-    folder = f"{store.location}/{name.partition('/')[0]}"
+    folder = f"{store.location}/{name.rpartition('/')[0]}"
     hint = f"It was damaged after it was written. To get rid of the job, remove {folder}."
     return RecordError(error.message, hint=hint)
 
@@ -186,7 +208,7 @@ def read_reports(services: Services, job_id: str) -> tuple[HostOutcome, ...]:
         if len(refused) >= _MOST_REFUSED:
             return None
         try:
-            found = _read(HostOutcome, store, name, verify=services.verify)
+            found = _read(HostOutcome, store, job_id, name, verify=services.verify)
         except ObjectNotFoundError:
             return None  # Removed by a clean-up meanwhile.
         except (RecordError, SignatureError) as error:

@@ -141,6 +141,17 @@ class Package:
                 self._notices.warn(warning)
         return given
 
+    def pack_inputs(
+        self, pack: Callable[[DumpedCall], object], check: Callable[[Data], None]
+    ) -> Sequence[Data]:
+        """Let *pack* pickle the inputs of a batch, and *check* the `Data` in them; return all `Data`."""
+        assert self.call is not None
+        known = len(self.call.data)
+        pack(self.call)
+        for found in self.call.data[known:]:
+            check(found.value)
+        return [found.value for found in self.call.data]
+
     def _dump(self, ships: Callable[[Path], bool]) -> DumpedCall:
         from kinetic_payload.calls.dump import dump_call
 

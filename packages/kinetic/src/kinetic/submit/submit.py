@@ -40,6 +40,7 @@ from kinetic_payload.stores.store import ABSENT
 from kinetic_payload.threads import Executor, Future
 
 if TYPE_CHECKING:
+    from kinetic.batches.batch import Batch
     from kinetic.console import Console
     from kinetic.data import Data
     from kinetic.submit.request import JobRequest
@@ -65,6 +66,7 @@ def submit(
     console: Console | None = None,
     started: list[JobHandle] | None = None,
     clock: Callable[[], float] = time.time,
+    batch: Batch | None = None,
 ) -> JobHandle:
     """Start *request* and return a handle to it, at once.
 
@@ -78,6 +80,7 @@ def submit(
         started: Gets the handle once the submit can no longer be undone, even if this function raises
             afterwards. If it is None, an exception that is raised afterwards has a note that names the job.
         clock: The wall clock, which also counts while this machine sleeps.
+        batch: The inputs, if it is a batch; the handle is then that of all members.
 
     Raises:
         KineticError: The job could not be packaged or started; nothing of it is left.
@@ -85,13 +88,15 @@ def submit(
     """
     handles: list[JobHandle] = [] if started is None else started
     try:
-        return _submit(request, function, args, kwargs, services, console, handles, clock)
+        return _submit(request, function, args, kwargs, services, console, handles, clock, batch)
     except BaseException as error:
         if handles and started is None:
             job_id = handles[0].job_id
             error.add_note(
                 f"The job was started, and keeps running: {job_id}\n"
                 f'Come back with kinetic.attach("{job_id}"), or stop it: kinetic jobs cancel {job_id}'
+                if batch is None
+                else f'The batch was started, and keeps running: kinetic.attach_batch("{job_id}")'
             )
         raise
 
@@ -105,6 +110,7 @@ def _submit(
     console: Console | None,
     handles: list[JobHandle],
     clock: Callable[[], float],
+    batch: Batch | None,
 ) -> JobHandle:
     notices = Notices.to(console)
     warn = notices.warn
@@ -150,6 +156,8 @@ def _submit(
         environment = executor.submit(prepare)
         with executor.stopped_by(environment):
             data = call.pack(check)
+            if batch is not None:
+                data = call.pack_inputs(batch.pack, check)
         packaging.snapshot.set_result(call.snapshot)
         packaging.reads_buckets.set_result(any(each.is_gcs for each in data))
         if call.plan.root is None:
@@ -158,7 +166,16 @@ def _submit(
         if console is not None:  # It is no reason to act: elsewhere, the log has it.
             warn_once(warn, left_out)
         handle = _start(
-            request, services, limited, call, packaging, environment, executor, handles, clock
+            request,
+            services,
+            limited,
+            call,
+            packaging,
+            environment,
+            executor,
+            handles,
+            clock,
+            batch,
         )
     with suppress(Exception):  # A failing logger must not make the submit fail: the job runs.
         notices.phase(f"submitted {handle.job_id}")
@@ -175,6 +192,7 @@ def _start(
     executor: Executor,
     handles: list[JobHandle],
     clock: Callable[[], float],
+    batch: Batch | None,
 ) -> JobHandle:
     """Upload, record and start a packaged call; append its handle to *handles* and return it.
 
@@ -182,12 +200,17 @@ def _start(
     """
     now, suffix = datetime.now(UTC), secrets.token_hex(4)[:7]
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
+    if batch is not None:
+        job_id = batch.group_id
+        suffix = job_id[-8:-1]
     rollback = Rollback(job_id, limited, request.settings.store_timeout.value, clock)
     store, began = limited.store, clock()
     try:
         with executor.stopped_by(environment):
             packaging.checked.result()
             call.upload(job_id, rollback.writing)
+            if batch is not None:
+                batch.upload(store, rollback.writing)
         prepared = environment.result()
         rollback.record = record_of(
             request,
@@ -203,7 +226,8 @@ def _start(
         with limited.backend.announced(rollback.record) as record:
             rollback.record = record
             name = JobObjects(job_id).handle
-            data = services.sign(encode(record), name)
+            manifest = None if batch is None else batch.manifest_of(record)
+            data = services.sign(encode(manifest or record), name)
             with rollback.writing(name):
                 store.write(name, data, if_generation=ABSENT)
             rollback.note_record()
@@ -216,6 +240,7 @@ def _start(
                 environment=prepared,
                 data=call.refs,
                 signing_key=None if services.key_signer is None else services.key_signer.key,
+                batch=manifest,
             )
             handle = handle_of(record, services)
             left_out = call.snapshot.left_out if call.snapshot else ()

@@ -28,10 +28,10 @@ LARGEST: Final = 1024 * 1024
 """The most bytes of a pickle that travels although nothing shows that the value was set since the import."""
 
 
-def dump_globals(pickler: CallPickler) -> list[Global]:
+def dump_globals(pickler: CallPickler, *, changed: bool) -> list[Global]:
     """Return the globals of imported modules that *pickler* found in code, and those that their values need.
 
-    Those that the program set come, too: code by reference may read them. Leave out values that the import gives
+    With *changed*, those that the program set come, too: code by reference may read them. Leave out values that the import gives
     in any case. For a value that is large, or cannot be pickled, only the mark travels: the job's import may give
     an equal value. So it does for a value that the import computes from the machine: the job has its own.
 
@@ -40,8 +40,9 @@ def dump_globals(pickler: CallPickler) -> list[Global]:
     """
     done: dict[tuple[str, str], Global | None] = {}
     _dump_used(pickler, done)
-    pickler.used_globals.update(dict.fromkeys(pickler.changes.changed()))
-    _dump_used(pickler, done)
+    if changed:
+        pickler.used_globals.update(dict.fromkeys(pickler.changes.changed()))
+        _dump_used(pickler, done)
     return [dumped for dumped in done.values() if dumped is not None]
 
 

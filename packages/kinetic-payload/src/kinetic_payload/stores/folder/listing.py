@@ -43,9 +43,10 @@ def folders(root: str, prefix: str) -> Iterator[str]:
             yield entry.name
 
 
-def records(root: str) -> Iterator[ObjectInfo]:
-    """Iterate over the objects of the names `LISTED` in the folders right below *root*, by name."""
-    for entry in _entries(root, ""):
+def records(root: str, prefix: str) -> Iterator[ObjectInfo]:
+    """Iterate over the objects of the names `LISTED` in the folders right below *prefix*, by name."""
+    place = _place(root, prefix)
+    for entry in _entries(*place) if place else ():
         for name in LISTED if entry.found is None else ():
             with suppress(FileNotFoundError, NotADirectoryError):
                 found = os.stat(f"{entry.path}/{name}")  # noqa: PTH116 - hot

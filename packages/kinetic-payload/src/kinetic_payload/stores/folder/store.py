@@ -188,10 +188,10 @@ class FolderStore:
         with _translated("list", prefix):
             yield from folders(self._root, prefix)
 
-    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
+    def records(self, prefix: str = "") -> Iterator[tuple[ObjectInfo, bytes | None]]:
         """Iterate over the records that a list of jobs needs, without their bytes."""
-        with _translated("list", ""):
-            for info in records(self._root):
+        with _translated("list", prefix):
+            for info in records(self._root, prefix):
                 yield info, None
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:

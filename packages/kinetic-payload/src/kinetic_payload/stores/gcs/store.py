@@ -109,7 +109,7 @@ class GcsStore:
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*."""
-        metadata = metadata_of(data) if name.partition("/")[2] in LISTED else {}
+        metadata = metadata_of(data) if name.rpartition("/")[2] in LISTED else {}
         return self._put(self._full_name(name), Content.of(data), if_generation, metadata=metadata)
 
     @contextmanager
@@ -176,14 +176,16 @@ class GcsStore:
             if _is_name(name[:-1]):
                 yield name
 
-    def records(self) -> Iterator[tuple[ObjectInfo, bytes | None]]:
+    def records(self, prefix: str = "") -> Iterator[tuple[ObjectInfo, bytes | None]]:
         """Iterate over the records for a list of jobs, in order, with the bytes of small ones."""
-        starts = ["", *(f"{folder[:-1]}0" for folder in _LARGE)]  # "0" comes right after "/".
-        for start, end in zip(starts, [*_LARGE, ""], strict=True):
+        skipped = () if prefix else _LARGE
+        starts = ["", *(f"{folder[:-1]}0" for folder in skipped)]  # "0" comes right after "/".
+        for start, end in zip(starts, [*skipped, ""], strict=True):
             within = {"start": start and self._prefix + start, "end": end and self._prefix + end}
-            for found in self._bucket.matching(self._prefix, _RECORDS, **within):
+            for found in self._bucket.matching(self._prefix + prefix, _RECORDS, **within):
                 info = self._info(found)
-                if info.name.partition("/")[2] in LISTED and _is_name(info.name):
+                rest = info.name[len(prefix) :]
+                if rest.partition("/")[2] in LISTED and _is_name(info.name):
                     yield info, content_of(found)
 
     def delete(self, name: str, *, if_generation: int | None = None) -> bool:

@@ -183,6 +183,10 @@ def spec_of(
     names = JobObjects(record.job_id)
     folder_store = store.location.kind == "folder"
     variables = runner_environment(record, store.location)
+    batch = launch.batch
+    # A worker claims the next attempt of each input, and counts as one host.
+    kept = home.job(record.job_id).pending_uploads
+    own = [] if batch else [Flag.ATTEMPT, ATTEMPT, Flag.PENDING_UPLOADS, kept]
     shape = shape_of(launch.request.accelerator, launch.request.semantics).environment
     return SupervisorSpec(
         home=home.path,
@@ -191,6 +195,9 @@ def spec_of(
         outcome_file=f"{store.location}/{name_to_path(names.outcome)}" if folder_store else None,
         hosts=record.hosts,
         retries=record.retries,
+        workers=batch.workers if batch else 0,
+        at_once=batch.max_concurrent if batch else 1,
+        per_worker=batch.per_worker if batch else 1,
         grace=launch.grace,
         memory_limit=launch.request.memory,
         command=[
@@ -201,8 +208,7 @@ def spec_of(
                 bundle=bundle,
                 workspace=WORKSPACE,
             ),
-            *(Flag.ATTEMPT, ATTEMPT, Flag.LIFELINE, LIFELINE, Flag.GRACE, str(launch.grace)),
-            *(Flag.PENDING_UPLOADS, home.job(record.job_id).pending_uploads),
+            *(*own, Flag.LIFELINE, LIFELINE, Flag.GRACE, str(launch.grace)),
             *(Flag.REPORT_SECONDS, str(report_seconds)),
         ],
         environment={
@@ -210,7 +216,7 @@ def spec_of(
             Env.OUTPUT_DIR: variables.pop(Env.OUTPUT_DIR),
             **merge(shape, launch.request.captured_env),
             **variables,
-            Env.HOST_INDEX: HOST,
+            (Env.BATCH_WORKER if batch else Env.HOST_INDEX): HOST,
             Env.HOME: home.path,
             **({Env.COORDINATOR: COORDINATOR} if record.hosts > 1 else {}),
             **({Env.SIGNING_KEY: KEY} if launch.signing_key is not None else {}),

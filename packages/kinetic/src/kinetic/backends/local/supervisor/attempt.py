@@ -23,7 +23,7 @@ _SIGTERM = 15
 _OTHERS_FAIL_SECONDS = 1.0
 """Seconds that the other hosts have to fail by themselves: a program often fails on all of them, and then
 the outcome should name the same host every time."""
-_REPORT_SECONDS = 5.0
+REPORT_SECONDS = 5.0
 """Seconds that a runner has after the grace of its child, to end the child and to write an outcome."""
 _MAX_REPORT_SECONDS = 8000.0
 """Seconds after which a runner that still reports is killed. Normally its own limits end it earlier."""
@@ -68,7 +68,7 @@ class Attempt:
             make_new_folder(folder.attempt(number))
             if number > 1:  # The client verified it before the first attempt.
                 _refuse_changed(spec.bundle)
-            held = _hold_fifo(folder.runners(number))
+            held = hold_fifo(folder.runners(number))
             self._limit_memory(spec)
             address = self._coordinator(spec)
             for host in range(spec.hosts):
@@ -142,7 +142,7 @@ class Attempt:
         """
         if not self._stopping:
             self._stopping = True
-            self._deadline = time.monotonic() + self._grace + _REPORT_SECONDS
+            self._deadline = time.monotonic() + self._grace + REPORT_SECONDS
             self._report_until = self._deadline + _MAX_REPORT_SECONDS
             for runner in self.runners:
                 if now:
@@ -228,7 +228,7 @@ def _refuse_changed(bundle: str) -> None:
             raise OSError(errno.EIO, "The runner was changed since the job began", bundle)
 
 
-def _hold_fifo(path: str) -> int:
+def hold_fifo(path: str) -> int:
     """Make a FIFO and return its write end, which the runners inherit."""
     make_fifo(path)
     # A writer can open a FIFO without waiting only when it has a reader.

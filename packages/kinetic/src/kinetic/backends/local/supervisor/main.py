@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kinetic.backends.local.supervisor.descendants import Descendants
     from kinetic.backends.local.supervisor.events import Events
+    from kinetic.backends.local.supervisor.pool import Pool
     from kinetic.backends.local.supervisor.report import EndedRunner
     from kinetic.backends.local.supervisor.state import AttemptState, State
     from kinetic_payload.records.pending_uploads import PendingUploads
@@ -66,7 +67,7 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
     """
     folder = Home(spec.home).job(spec.job_id)
     _lock(folder.lock)
-    attempt = Attempt(spec, folder, 1)
+    attempt = _first_attempt(spec, folder)
     started_at = time.time()
     # The runners are starting: now import the rest.
     from kinetic.backends.local.supervisor.events import Events
@@ -85,6 +86,14 @@ def supervise(spec: SupervisorSpec, *, control: int) -> None:
     # the remains itself.
     job.kill_remains(attempt)
     job.end(verdict)
+
+
+def _first_attempt(spec: SupervisorSpec, folder: JobFolder) -> Attempt | Pool:
+    if not spec.workers:
+        return Attempt(spec, folder, 1)
+    from kinetic.backends.local.supervisor.pool import Pool
+
+    return Pool(spec, folder)
 
 
 def _open(spec: SupervisorSpec) -> Store:
@@ -137,7 +146,7 @@ class _Job:
 
         return PendingUploads(self._folder.pending_uploads)
 
-    def watch(self, attempt: Attempt, started_at: float) -> Verdict:
+    def watch(self, attempt: Attempt | Pool, started_at: float) -> Verdict:
         """Wait for the end of *attempt*; return what follows from it."""
         self._attempts.append(
             {
@@ -160,7 +169,10 @@ class _Job:
             timeout = self._record_when_due(attempt, self._load_when_due(attempt.timeout))
             self._events.wait(timeout, attempt.lifelines)
         attempt.close()
-        verdict = self._verdict_on(attempt, started_at)
+        if isinstance(attempt, Attempt):
+            verdict = self._verdict_on(attempt, started_at)
+        else:
+            verdict = attempt.verdict()
         self._attempts[-1]["state"] = "succeeded" if verdict.succeeded else "failed"
         self._attempts[-1]["message"] = verdict.message
         if verdict.retry:
@@ -181,7 +193,7 @@ class _Job:
             self._log(f"Kinetic was removed or replaced while the job started: {error}")
         return 0.0
 
-    def _record_when_due(self, attempt: Attempt, timeout: float | None) -> float | None:
+    def _record_when_due(self, attempt: Attempt | Pool, timeout: float | None) -> float | None:
         """Record the runners' descendants if this is due; return how long to wait, at most *timeout*."""
         if self.descendants is None or self._load_at is not None:
             return timeout
@@ -302,7 +314,7 @@ class _Job:
         except OSError:
             return  # stderr is a file on the same disk.
 
-    def kill_remains(self, attempt: Attempt) -> None:
+    def kill_remains(self, attempt: Attempt | Pool) -> None:
         """Kill the processes that the attempt left behind, in any session."""
         kill_tree(self._kill_once, pause=lambda: self._events.wait(0.01))
         attempt.release_limits()

@@ -99,15 +99,19 @@ def start_runner(
     host: int,
     coordinator: str,
     limit: MemoryLimit | None = None,
+    workspace: int | None = None,
 ) -> Runner:
-    """Start one host of *attempt*, in a session of its own, with its output in its log."""
+    """Start one host of *attempt*, or a worker, in a session of its own, with its output in its log.
+
+    *workspace* is the number of its workspace, by default that of the host.
+    """
     log = open_private(folder.log(attempt, host), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     own_end, runner_end = _lifeline(both_ways=spec.hosts > 1)
     command, environment = spec.runner(
         attempt=attempt,
         host=host,
-        workspace=folder.workspace(host),
+        workspace=folder.workspace(host if workspace is None else workspace),
         lifeline=runner_end,
         coordinator=coordinator,
     )

@@ -27,6 +27,12 @@ class SupervisorSpec:
     """The file that exists once the job has an outcome; None if the store is a bucket."""
     hosts: int
     retries: int
+    workers: int
+    """The number of workers of a batch; 0 for a single job."""
+    at_once: int
+    """How many of them run at the same time."""
+    per_worker: int
+    """How many inputs each of them has."""
     grace: float
     memory_limit: int | None
     command: list[str]

@@ -1,0 +1,223 @@
+"""A worker of a batch: it runs a range of inputs, one after another, each in a child of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from time import time
+from typing import Final
+
+from kinetic_payload.errors import InvalidRequestError, KineticError, RecordError
+from kinetic_payload.layout import (
+    EXIT_SUCCESS,
+    EXIT_TERMINATED,
+    Env,
+    JobObjects,
+)
+from kinetic_payload.records.batch import GroupManifest, InputPack, manifest_from
+from kinetic_payload.records.encode import encode, fields_of
+from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.records.signing import Signer
+from kinetic_payload.records.storage import read_verified, write_once
+from kinetic_payload.stores.store import Store
+from kinetic_runner.command_line import Arguments
+from kinetic_runner.parent.attempt import Attempt, read_job, signing_key
+from kinetic_runner.parent.child_process import Child
+from kinetic_runner.parent.signals import SelfPipe
+from kinetic_runner.store_retries import retry
+from kinetic_runner.task import Given
+
+_LOOK_EVERY: Final = 5.0
+"""Seconds between two looks whether a running input is still wanted."""
+
+
+def run_worker(
+    arguments: Arguments,
+    environment: Mapping[str, str],
+    child: Child,
+    signals: SelfPipe,
+    spawn: Callable[[], Child],
+) -> int:
+    """Run the inputs of this worker that have no outcome; return the exit code.
+
+    *child* runs the first of them, and *spawn* starts a child for each further one: it imports its modules while the
+    one before it is reported. The function of an input that fails is retried here, at once.
+
+    Raises:
+        KineticError: The batch or an input cannot be read, or an attempt cannot be claimed.
+    """
+    worker = _Worker(arguments, environment, signals)
+    waiting = [child]
+
+    def start_next() -> None:
+        waiting[0] = spawn()
+
+    try:
+        for index in worker.indexes():
+            ended = False
+            while not ended and not worker.batch_has_ended():
+                ended = worker.run(index, waiting[0], start_next)
+                if signals.terminated:
+                    return EXIT_TERMINATED
+    finally:
+        waiting[0].kill()
+    return EXIT_SUCCESS
+
+
+class _Worker:
+    def __init__(
+        self, arguments: Arguments, environment: Mapping[str, str], signals: SelfPipe
+    ) -> None:
+        self._arguments = arguments
+        self._environment = environment
+        self._signals = signals
+        self._signer = Signer(signing_key(environment))
+        self._group = JobObjects(arguments.job)
+        self._store, self._manifest = self._read_manifest()
+        self._heads: dict[int, list[tuple[int, str]]] = {}
+        """By the first index of a pack: the size and the digest of each input."""
+
+    def _read_manifest(self) -> tuple[Store, GroupManifest]:
+        store, record, data = read_job(self._arguments, pause=self._signals.wait)
+        return store, manifest_from(fields_of(data), record)
+
+    def indexes(self) -> Iterator[int]:
+        """Iterate over the inputs of this worker that were submitted."""
+        manifest = self._manifest
+        text = self._environment.get(Env.BATCH_WORKER, "")
+        if not text.isdigit():
+            raise InvalidRequestError(f"{Env.BATCH_WORKER} is {text!r}; a number was expected.")
+        first = int(text) * manifest.per_worker
+        for index in range(first, min(first + manifest.per_worker, manifest.total_expected)):
+            if str(index) not in manifest.failed:
+                yield index
+
+    def batch_has_ended(self) -> bool:
+        """Return whether the batch was stopped: then no further input is started."""
+        return bool(self._retry(partial(self._read_outcome, self._group)))
+
+    def _job(self, index: int) -> JobObjects:
+        return JobObjects(self._manifest.member(index).job_id)
+
+    def _read_outcome(self, job: JobObjects) -> bytes | None:
+        """Return the outcome of *job*; None if the job has not written one."""
+        if self._store.stat(job.outcome) is None:
+            return None
+        return read_verified(self._store, self._signer, job.outcome)
+
+    def _retry(self, action: Callable[[], bytes | None]) -> bytes | None:
+        seconds = self._arguments.report_seconds
+        return retry(action, seconds=seconds, pause=self._signals.wait)
+
+    def run(self, index: int, child: Child, on_end: Callable[[], object]) -> bool:
+        """Make one attempt at the input *index* in *child*; return whether it is the last one.
+
+        *on_end* is called once the child has ended; it is not if the input has an outcome already.
+        """
+        record = self._manifest.member(index)
+        with self._watched(index):
+            attempt = Attempt(
+                replace(self._arguments, job=record.job_id),
+                self._environment,
+                child,
+                self._signals,
+                None,
+                member=(record, self._given(index)),
+                on_end=on_end,
+            )
+            code, ended = attempt.run()
+        if ended and code not in (EXIT_SUCCESS, EXIT_TERMINATED):
+            self._after_failure(index)
+        return ended
+
+    def _given(self, index: int) -> Given:
+        """Return where the input is in the store.
+
+        Raises:
+            RecordError: The object with the input is not the one that was submitted.
+        """
+        manifest = self._manifest
+        number, pack = next(
+            (number, pack)
+            for number, pack in enumerate(manifest.inputs)
+            if pack.first <= index < pack.first + pack.count
+        )
+        name = self._group.inputs(number)
+        if pack.first not in self._heads:
+            self._heads[pack.first] = self._read_head(name, pack)
+        head = self._heads[pack.first]
+        start = pack.head + sum(size for size, _ in head[: index - pack.first])
+        size, digest = head[index - pack.first]
+        output = manifest.member(index).output_dir
+        return Given(
+            index=index,
+            of=manifest.total_expected,
+            name=name,
+            start=start,
+            end=start + size,
+            digest=digest,
+            output_dir=output or f"{self._arguments.store}/{self._job(index).outputs.rstrip('/')}",
+        )
+
+    def _read_head(self, name: str, pack: InputPack) -> list[tuple[int, str]]:
+        data = self._retry(partial(self._store.read, name, end=pack.head)) or b""
+        if hashlib.sha256(data).hexdigest() != pack.digest:
+            raise RecordError(
+                f"{self._store.location}/{name} does not have the inputs that were submitted.",
+                hint="It was changed in the store. Find out who can write there.",
+            )
+        return [(int(size), str(digest)) for size, digest in json.loads(data)]
+
+    def _after_failure(self, index: int) -> None:
+        """End the batch if this failure is one too many: then no further input is started."""
+        manifest = self._manifest
+        most = 0 if manifest.fail_fast else manifest.max_failures
+        if most is None:
+            return
+        failed = len(manifest.failed) + sum(
+            fields_of(data if data is not None else self._store.read(info.name)).get("status")
+            == "failed"
+            for info, data in self._store.records(self._group.members)
+        )
+        if failed > most:
+            limit = "fail_fast=True" if manifest.fail_fast else f"max_failures={most}"
+            outcome = Outcome(
+                job_id=manifest.group_id,
+                status="failed",
+                message=f"Input {index} failed, and with {limit} no further input was started.",
+                written_at=time(),
+            )
+            name = self._group.outcome
+            self._retry(lambda: write_once(self._store, self._signer, name, encode(outcome)))
+
+    @contextmanager
+    def _watched(self, index: int) -> Iterator[None]:
+        """Look, from time to time, whether the input or the batch was cancelled; then stop the input."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(_LOOK_EVERY):
+                try:
+                    batch = self._read_outcome(self._group)
+                    goes_on = batch is None or (
+                        fields_of(batch).get("status") == "failed"
+                        and not self._manifest.cancel_running_on_fail
+                    )
+                    ended = self._read_outcome(self._job(index)) is not None
+                except KineticError:
+                    continue  # The store may be away for long; the attempt itself reports that.
+                self._signals.cancelled = ended or not goes_on
+
+        thread = threading.Thread(target=look, name="wanted", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(_LOOK_EVERY)
+            self._signals.cancelled = False

@@ -1,0 +1,1 @@
+"""Batches: one function over many inputs, under one handle."""

@@ -1,0 +1,190 @@
+"""A batch that is being submitted: its options, checked, and its manifest."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kinetic.backends.registry import LOCAL, entry_of
+from kinetic.batches.inputs import MODES, InputMode, Inputs
+from kinetic.errors import InvalidRequestError
+from kinetic.names import job_id_of
+from kinetic.quantities import parse_count
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.records.batch import GroupManifest
+
+if TYPE_CHECKING:
+    from kinetic.submit.request import JobRequest
+    from kinetic_payload.calls.dump import DumpedCall
+    from kinetic_payload.records.job import JobRecord
+    from kinetic_payload.stores.store import Store
+
+_RANGES: Final = 8
+"""How many ranges of inputs each worker of a large batch runs, one after another: the last ones end together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOptions:
+    """The arguments of `run_async_map` besides the inputs, checked."""
+
+    input_mode: InputMode
+    max_concurrent: int
+    retries: int
+    fail_fast: bool
+    cancel_running_on_fail: bool
+    max_failures: int | None
+    name: str | None
+    tags: dict[str, str]
+    common: dict[str, Any]
+    inputs_per_pod: int | None
+
+
+def check_batch_options(
+    *,
+    input_mode: str,
+    max_concurrent: int,
+    retries: int,
+    fail_fast: bool,
+    cancel_running_on_fail: bool,
+    max_failures: int | None,
+    name: str | None,
+    tags: Mapping[str, str] | None,
+    common: Mapping[str, Any] | None,
+    inputs_per_pod: int | None,
+) -> BatchOptions:
+    """Check the arguments of `run_async_map`.
+
+    Raises:
+        InvalidRequestError: One is invalid; the hint says what to write instead.
+    """
+    if input_mode not in MODES:
+        raise InvalidRequestError(
+            f"input_mode={input_mode!r} is not known.", hint=f"Write one of {', '.join(MODES)}."
+        )
+    for title, value in (("max_concurrent", max_concurrent), ("inputs_per_pod", inputs_per_pod)):
+        if value is not None and (type(value) is not int or value < 1):
+            raise InvalidRequestError(f"{title}={value!r} is not a number from 1.")
+    for title, text in {"name": name, **dict(tags or {})}.items():
+        if not (text is None and title == "name") and not isinstance(text, str):
+            raise InvalidRequestError(
+                f"The tag {title!r} is {text!r}, which is not text."
+                if title != "name"
+                else f"name={text!r} is not text."
+            )
+    for key in (*(tags or {}), *(common or {})):
+        if not isinstance(key, str):
+            raise InvalidRequestError(f"{key!r} in tags or common is not a name.")
+    return BatchOptions(
+        input_mode=input_mode,  # type: ignore[arg-type]
+        max_concurrent=max_concurrent,
+        retries=parse_count("retries", retries),
+        fail_fast=bool(fail_fast or cancel_running_on_fail),
+        cancel_running_on_fail=bool(cancel_running_on_fail),
+        max_failures=None if max_failures is None else parse_count("max_failures", max_failures),
+        name=name,
+        tags=dict(tags or {}),
+        common=dict(common or {}),
+        inputs_per_pod=inputs_per_pod,
+    )
+
+
+class Batch:
+    """The inputs and the options of a batch whose call is being submitted. `close` it at the end."""
+
+    def __init__(
+        self,
+        request: JobRequest,
+        options: BatchOptions,
+        inputs: Iterable[Any],
+        check: Callable[[tuple[Any, ...], dict[str, Any]], object],
+    ) -> None:
+        """Refuse what cannot run as a batch, before anything is packaged.
+
+        Raises:
+            InvalidRequestError: The hint says what to use instead.
+        """
+        _refuse(request)
+        self.group_id = f"grp-{secrets.token_hex(4)}"
+        self.request = replace(request, retries=options.retries) if options.retries else request
+        self.inputs = Inputs(inputs, options.input_mode, check)
+        self.manifest: GroupManifest | None = None
+        """Known once the batch is recorded."""
+        self._options = options
+
+    def close(self) -> None:
+        """Remove temporary files."""
+        self.inputs.close()
+
+    def pack(self, call: DumpedCall) -> None:
+        """Consume the inputs and pickle them; see `Inputs.pack`."""
+        self.inputs.pack(call)
+
+    def upload(self, store: Store, writing: Callable[[str], AbstractContextManager[None]]) -> None:
+        """Write the objects of the inputs; *writing* notes each name."""
+        self.inputs.upload(store, JobObjects(self.group_id), writing)
+
+    def manifest_of(self, record: JobRecord) -> GroupManifest:
+        """Return the manifest of the batch, whose members share *record*."""
+        options, count = self._options, self.inputs.count
+        at_once = min(
+            options.max_concurrent, int(self.request.settings.local_jobs.value) or _cores()
+        )
+        created = "".join(digit for digit in record.created_at[:19] if digit.isdigit())
+        suffix = f"{self.group_id.removeprefix('grp-')}-{count}"
+        # The room for the largest index is known only now.
+        slug = self.request.accelerator.slug
+        members = job_id_of(slug, self.request.function_name, _time(created), suffix)
+        self.manifest = GroupManifest(
+            group_id=self.group_id,
+            name=options.name,
+            tags=options.tags,
+            created_at=record.created_at,
+            total_expected=count,
+            accelerator=record.accelerator,
+            func_name=record.func_name,
+            job=record,
+            members=members.rpartition("-")[0],
+            inputs=tuple(self.inputs.packs),
+            failed={
+                str(index): f"{type(error).__name__}: {error}"[:1000]
+                for index, error in self.inputs.failed.items()
+            },
+            max_concurrent=at_once,
+            per_worker=options.inputs_per_pod or max(1, -(-count // (_RANGES * at_once))),
+            fail_fast=options.fail_fast,
+            cancel_running_on_fail=options.cancel_running_on_fail,
+            max_failures=options.max_failures,
+        )
+        return self.manifest
+
+
+def _refuse(request: JobRequest) -> None:
+    if not entry_of(request.backend).on_this_machine:
+        raise InvalidRequestError(
+            f"The backend {request.backend!r} does not run batches yet.",
+            hint=f"Submit the inputs one by one with run_async, or run the batch on this machine: backend={LOCAL!r}.",
+        )
+    if request.semantics == "gke" and request.accelerator.hosts > 1:
+        raise InvalidRequestError(
+            f"{request.accelerator} has {request.accelerator.hosts} hosts, and a batch runs each input on one.",
+            hint="Choose an accelerator with one host, or submit the inputs one by one with run_async.",
+        )
+    if request.debug:
+        raise InvalidRequestError(
+            "debug=True waits for a debugger, and a batch has many members.",
+            hint="Debug one input with run_async.",
+        )
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _time(digits: str) -> Any:
+    from datetime import datetime
+
+    return datetime.strptime(digits, "%Y%m%d%H%M%S")  # noqa: DTZ007 - only its digits are used

@@ -1,0 +1,448 @@
+"""`BatchHandle`: a submitted batch, usable from any process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kinetic.jobs.members import member_services
+from kinetic.batches.progress import Progress, grid, summary
+from kinetic.batches.states import MOST, Look, States
+from kinetic.errors import BatchError, JobFailedError, KineticError, SubmitError
+from kinetic.job_status import JobStatus
+from kinetic.jobs.fetch import fetch
+from kinetic.jobs.handle import JobHandle, handle_of
+from kinetic.jobs.outages import PASSING, Outages, patiently
+from kinetic.jobs.outcome import status_of
+from kinetic.jobs.records import write_outcome
+from kinetic.jobs.services import Services
+from kinetic.jobs.status import View
+from kinetic.quantities import parse_wait
+from kinetic.user_warnings import warn_caller
+from kinetic.waiting import Deadline, sleep
+from kinetic_payload.backoff import Backoff
+from kinetic_payload.errors import SignatureError
+from kinetic_payload.layout import JobObjects, is_job_object
+from kinetic_payload.records.outcome import Outcome
+from kinetic_payload.threads import parallel_map
+
+if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
+    from kinetic_payload.records.batch import GroupManifest
+    from kinetic_payload.records.job import JobRecord
+
+_FIRST_PAUSE: Final = 0.05
+_POLL_SECONDS: Final = 5.0
+_CLEANUP_SECONDS: Final = 180.0
+_NAMED: Final = 5
+"""How many exceptions the notes of an error name."""
+
+
+class BatchHandle:
+    """A batch: many calls of one function. Any process on any machine may have a handle of it.
+
+    `run_async_map` and `attach_batch` make it. Reading it never starts anything.
+    """
+
+    def __init__(
+        self,
+        manifest: GroupManifest,
+        services: Services,
+        *,
+        stored: bytes | None = None,
+        submission_errors: dict[int, Exception] | None = None,
+    ) -> None:
+        """Make the handle of *manifest*, whose *stored* bytes were read from a store, if they were.
+
+        *submission_errors* are those of this process; the manifest has their texts.
+        """
+        self._manifest = manifest
+        self._services = services
+        self._stored = stored
+        if stored is not None:
+            try:
+                services.verify(stored, JobObjects(manifest.group_id).handle)
+            except SignatureError as error:
+                warn_caller(
+                    f"{error.message} The batch can be read; do not trust its name and tags."
+                )
+        self._errors = submission_errors or {
+            int(index): SubmitError(f"Input {index} was not submitted: {text}")
+            for index, text in manifest.failed.items()
+        }
+        self._states = States(manifest, services)
+        self._jobs: list[JobHandle | None] | None = None
+        self._failures: list[JobHandle] | None = None
+
+    @property
+    def group_id(self) -> str:
+        """The batch's identifier, such as `grp-a1b2c3d4`."""
+        return self._manifest.group_id
+
+    @property
+    def name(self) -> str | None:
+        """The name that it was given."""
+        return self._manifest.name
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags that it was given."""
+        return dict(self._manifest.tags)
+
+    @property
+    def jobs(self) -> list[JobHandle | None]:
+        """A handle for each input, in their order; None for one that could not be submitted."""
+        if self._jobs is None:
+            shared = member_services(self._services, self._manifest.member(0))
+            self._jobs = [
+                None if index in self._errors else self._handle(index, shared)
+                for index in range(len(self))
+            ]
+        return self._jobs
+
+    def _handle(self, index: int, services: Services) -> JobHandle:
+        return handle_of(self._manifest.member(index), services, stored=self._stored)
+
+    def _job(self, index: int) -> JobHandle:
+        return cast("JobHandle", self.jobs[index])
+
+    def __len__(self) -> int:
+        """Return the number of inputs, with those that could not be submitted."""
+        return self._manifest.total_expected
+
+    @property
+    def submission_failures(self) -> dict[int, Exception]:
+        """By index, the errors of inputs that could not be submitted: they are no jobs."""
+        return dict(self._errors)
+
+    def statuses(self) -> list[tuple[int, JobStatus]]:
+        """Return index and status of each submitted input, by a list of their outcomes.
+
+        Workers begin with the lowest indexes; of those without an outcome, the first ones count as running.
+        """
+        return sorted(self._states.look().statuses.items())
+
+    def status_counts(self) -> dict[str, int]:
+        """Return how many submitted inputs have each status; statuses that none has are left out."""
+        return dict(Counter(status.value for _, status in self.statuses()))
+
+    def failures(self) -> list[JobHandle]:
+        """Return the handles of inputs that failed; after `results`, of those that failed then."""
+        if self._failures is not None:
+            return list(self._failures)
+        return [self._job(index) for index, status in self.statuses() if status is JobStatus.FAILED]
+
+    def wait(self, *, timeout: float | None = None) -> None:
+        """Wait until no input waits or runs any more.
+
+        Raises:
+            TimeoutError: *timeout* seconds have passed; the batch continues.
+            KineticError: The store or the cluster refuses access.
+        """
+        for _ in self._ends(timeout=timeout):
+            pass
+
+    def as_completed(
+        self, *, poll_interval: float = _POLL_SECONDS, timeout: float | None = None
+    ) -> Iterator[JobHandle]:
+        """Iterate over the jobs as they end, each once. Those that were never started come last.
+
+        Args:
+            poll_interval: The most seconds between two looks.
+            timeout: Seconds to wait in total.
+
+        Raises:
+            TimeoutError: *timeout* seconds have passed; the batch continues.
+        """
+        for index, _ in self._ends(timeout=timeout, poll_interval=poll_interval):
+            yield self._job(index)
+
+    def results(
+        self,
+        *,
+        timeout: float | None = None,
+        ordered: bool = True,
+        cleanup: bool = True,
+        return_exceptions: bool = False,
+    ) -> list[Any]:
+        """Wait for all inputs, and return their values.
+
+        Args:
+            timeout: Seconds to wait for all of them.
+            ordered: Return the values in the order of the inputs. If not, in the order in which they ended, each
+                as a pair of the input's index and its value.
+            cleanup: Remove the resource and the objects of the batch once all inputs have succeeded. The manifest
+                stays. A batch with failures stays until `cleanup`.
+            return_exceptions: Return the exception of an input in place of its value, instead of raising.
+
+        Raises:
+            BatchError: Inputs failed, were never started, or could not be submitted.
+            TimeoutError: *timeout* seconds have passed; the batch continues.
+        """
+        found: dict[int, Any] = {}
+        failed: dict[int, BaseException] = {}
+        for index, value, error in self._values(timeout):
+            found[index] = value
+            if error is not None:
+                failed[index] = error
+                found[index] = error if return_exceptions else None
+        values = [found[index] for index in range(len(self))]
+        self._failures = [self._job(index) for index in sorted(failed) if index not in self._errors]
+        if failed and not return_exceptions:
+            raise self._error(failed, values)
+        if cleanup and not failed:
+            self._clean_up_after_success()
+        return values if ordered else list(found.items())
+
+    def iter_results(
+        self, *, ordered: bool = True, timeout: float | None = None, return_exceptions: bool = False
+    ) -> Results:
+        """Iterate over pairs of an input's index and its value as they arrive; `async for` works as well.
+
+        No value is kept: a batch may be larger than memory. With *ordered*, a value waits for those before it, and
+        is fetched when its turn has come. Nothing is cleaned up.
+
+        Raises:
+            BatchError: Inputs failed; raised after all values. With *return_exceptions* their exceptions come in
+                place of values.
+            TimeoutError: *timeout* seconds have passed; the batch continues.
+        """
+        return Results(
+            partial(
+                self._iterate,
+                ordered=ordered,
+                timeout=timeout,
+                return_exceptions=return_exceptions,
+            )
+        )
+
+    def _iterate(
+        self, *, ordered: bool, timeout: float | None, return_exceptions: bool
+    ) -> Iterator[tuple[int, Any]]:
+        failed: dict[int, BaseException] = {}
+        values = self._in_order(timeout) if ordered else self._values(timeout)
+        for index, value, error in values:
+            if error is None:
+                yield index, value
+            else:
+                failed[index] = error
+                if return_exceptions:
+                    yield index, error
+        if failed and not return_exceptions:
+            raise self._error(failed, [])
+
+    def _in_order(self, timeout: float | None) -> Iterator[tuple[int, Any, BaseException | None]]:
+        waiting = sorted(range(len(self)), reverse=True)
+        ended: set[int] = set(self._errors)
+        for index, _ in self._ends(timeout=timeout):
+            ended.add(index)
+            while waiting and waiting[-1] in ended:
+                yield self._value(waiting.pop(), None)
+        while waiting:
+            yield self._value(waiting.pop(), None)
+
+    def _values(self, timeout: float | None) -> Iterator[tuple[int, Any, BaseException | None]]:
+        """Iterate over index, value and exception of each input, as they end."""
+        for index in self._errors:
+            yield self._value(index, None)
+        for index, outcome in self._ends(timeout=timeout):
+            yield self._value(index, outcome)
+
+    def _value(self, index: int, outcome: Outcome | None) -> tuple[int, Any, BaseException | None]:
+        if index in self._errors:
+            return index, None, self._errors[index]
+        try:
+            outcome = outcome or self._states.outcome_of(index)
+            if outcome is None:
+                raise self._states.why_not(index)
+            view = View(status_of(outcome), outcome, outcome.message)
+            found = patiently(
+                partial(fetch, outcome.job_id, view, self._services), _outages(self.group_id)
+            )
+        except KineticError as error:
+            return index, None, error
+        return index, found.value, found.error
+
+    def _ends(
+        self, *, timeout: float | None, poll_interval: float = _POLL_SECONDS
+    ) -> Iterator[tuple[int, Outcome | None]]:
+        """Iterate over the inputs as they end, each with its outcome; without one if it was never started."""
+        deadline = Deadline(parse_wait(timeout))
+        done: set[int] = set()
+        outages, pauses = _outages(self.group_id), Backoff(_FIRST_PAUSE, poll_interval, jitter=0)
+        with Progress(self._manifest) as progress:
+            while True:
+                look: Look = patiently(
+                    partial(self._states.look, skip=done, most=MOST), outages, deadline=deadline
+                )
+                for index, outcome in look.ended:
+                    done.add(index)
+                    pauses.reset()
+                    yield index, outcome
+                progress.show(look)
+                if look.more:
+                    continue
+                if look.over:
+                    for index in look.left:
+                        if index not in done:
+                            yield index, None
+                    return
+                if deadline.passed:
+                    raise TimeoutError(
+                        f"{len(look.left)} of {len(self)} inputs of {self.group_id} have not ended; the batch "
+                        f"continues. Come back with kinetic.attach_batch({self.group_id!r})."
+                    )
+                sleep(deadline.at_most(pauses.next()))
+
+    def _error(self, failed: dict[int, BaseException], values: list[Any]) -> BatchError:
+        handles = [self._job(index) for index in sorted(failed) if index not in self._errors]
+        found = dict(sorted(failed.items()))
+        error = BatchError(self.group_id, handles, values, total=len(self), exceptions=found)
+        for index, one in [*found.items()][:_NAMED]:
+            error.add_note(f"Input {index}: {type(one).__name__}: {one}")
+        return error
+
+    def cancel(self) -> None:
+        """Stop the batch: what runs is stopped, and nothing else is started. Values that are there stay.
+
+        Raises:
+            SignatureError: It was submitted with another key than yours.
+            JobError: A worker still runs after three minutes.
+        """
+        if self._states.look().over:
+            return
+        if self._stored is not None:
+            name = JobObjects(self.group_id).handle
+            self._services.refuse_without_key(self._stored, name)
+        outcome = Outcome(
+            job_id=self.group_id,
+            status="cancelled",
+            message="The batch was cancelled.",
+            written_by="client",
+            written_at=time.time(),
+        )
+        write_outcome(self._services, outcome)
+        self._stop()
+
+    def _stop(self, *, remove: bool = False) -> None:
+        record = self._record
+        self._services.backend.stop(
+            record, timeout=_CLEANUP_SECONDS, poll_interval=0.5, remove=remove
+        )
+
+    @property
+    def _record(self) -> JobRecord:
+        return cast("JobRecord", self._manifest.job)
+
+    def cleanup(self, *, k8s: bool = True, gcs: bool = True) -> None:
+        """Remove the resource of the batch (*k8s*), and its objects with its manifest (*gcs*).
+
+        A batch that still runs is cancelled. Logs and everything under `KINETIC_OUTPUT_DIR` stay.
+
+        Raises:
+            JobError: A worker still runs after three minutes.
+        """
+        if k8s:
+            self.cancel()
+            self._stop(remove=True)
+        if gcs:
+            self._remove_objects()
+
+    def _clean_up_after_success(self) -> None:
+        try:
+            self._stop(remove=True)
+            self._remove_objects(keep=JobObjects(self.group_id).handle)
+        except KineticError as error:
+            warn_caller(
+                f"The results of {self.group_id} were collected, but its clean-up failed: {error}"
+            )
+
+    def _remove_objects(self, keep: str = "") -> None:
+        store, names = self._services.store, JobObjects(self.group_id)
+        found = [
+            info.name
+            for info in store.list(names.prefix)
+            if is_job_object(info.name, self.group_id) and info.name not in (keep, names.handle)
+        ]
+        parallel_map(store.delete, found, threads=store.concurrency)
+        if not keep:
+            store.delete(names.handle)
+
+    def __repr__(self) -> str:
+        """Return one line, as of the last look: this makes no request."""
+        return f"<BatchHandle {self.group_id}: {summary(self._manifest, self._states.last)}>"
+
+    def _repr_html_(self) -> str:
+        """Return a grid of the inputs by status, for notebooks."""
+        with suppress(KineticError):
+            self._states.look()
+        return grid(self._manifest, self._states.last, repr(self))
+
+
+class Results:
+    """An iterable of pairs of an input's index and its value, for `for` and for `async for`."""
+
+    def __init__(self, begin: Callable[[], Iterator[tuple[int, Any]]]) -> None:
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return self._begin()
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, Any]]:
+        iterator = self._begin()
+        over = object()
+        while (found := await asyncio.to_thread(next, iterator, over)) is not over:
+            yield cast("tuple[int, Any]", found)
+
+
+def _outages(group_id: str) -> Outages:
+    """Return the outages that a wait for a batch outlasts."""
+    return Outages(
+        f"The wait for batch {group_id} goes on.",
+        lambda error, reached: reached and isinstance(error, PASSING),
+        warn=warn_caller,
+    )
+
+
+def attach_batch(
+    group_id: str,
+    project: str | None = None,
+    cluster: str | None = None,
+    poll_interval: float = 10.0,  # noqa: ARG001 - a batch is recorded at once, with all of its inputs
+    poll_timeout: float | None = None,  # noqa: ARG001
+) -> BatchHandle:
+    """Return the handle of a batch that any process, on any machine, has submitted.
+
+    Args:
+        group_id: The batch's identifier.
+        project: GCP project; falls back to KINETIC_PROJECT, the active profile, then GOOGLE_CLOUD_PROJECT.
+        cluster: GKE cluster; falls back to KINETIC_CLUSTER, the active profile, then the default.
+        poll_interval: Has no effect: a batch is recorded at once, with all of its inputs.
+        poll_timeout: Has no effect, for the same reason.
+
+    Raises:
+        JobNotFoundError: None of the stores has the batch; the message names them all.
+        StoreUnavailableError: One of them could not be reached, and the others do not have it.
+    """
+    from kinetic.settings.settings import Settings
+
+    return batch_in(group_id, Settings.from_environment(project=project, cluster=cluster))
+
+
+def batch_in(group_id: str, settings: Settings) -> BatchHandle:
+    """Return the handle of a batch in one of the stores of *settings*."""
+    from kinetic.jobs.discover import find_batch
+    from kinetic.jobs.services import connect
+    from kinetic.target import Target
+
+    store, found = find_batch(group_id, settings)
+    record = found.record.job
+    if record is None:
+        raise JobFailedError(f"The manifest of {group_id} is of a version without members.")
+    services = connect(record.backend, Target.of(record), store.location, settings)
+    return BatchHandle(found.record, services, stored=found.data)

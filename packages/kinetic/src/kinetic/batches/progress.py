@@ -1,0 +1,108 @@
+"""The progress of a batch: a line on a terminal, a few lines in a log, a grid in a notebook."""
+
+from __future__ import annotations
+
+import html
+import logging
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Self
+
+from kinetic.job_status import JobStatus
+from kinetic_payload.progress import duration_text
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kinetic.batches.states import Look
+    from kinetic_payload.records.batch import GroupManifest
+
+log = logging.getLogger("kinetic")
+
+_EVERY: Final = 60.0
+"""Seconds between two lines where there is no terminal."""
+_REDRAW: Final = 0.5
+_COLOURS: Final = {
+    JobStatus.SUCCEEDED: "#2da44e",
+    JobStatus.FAILED: "#cf222e",
+    JobStatus.RUNNING: "#0969da",
+    JobStatus.PENDING: "#d0d7de",
+    JobStatus.NOT_FOUND: "#8c959f",
+}
+_WORDS: Final = {
+    JobStatus.SUCCEEDED: "done",
+    JobStatus.RUNNING: "running",
+    JobStatus.PENDING: "pending",
+    JobStatus.FAILED: "failed",
+    JobStatus.NOT_FOUND: "removed",
+}
+_MOST_CELLS: Final = 10_000
+
+
+def summary(manifest: GroupManifest, look: Look | None) -> str:
+    """Return the counts of the inputs by status, as of *look*."""
+    title = manifest.name or manifest.func_name
+    if look is None:
+        return f"{title}, {manifest.total_expected} inputs"
+    counts = Counter(look.statuses.values())
+    parts = [f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status]]
+    if manifest.failed:
+        parts.append(f"{len(manifest.failed)} not submitted")
+    return f"{title}, {', '.join(parts)} of {manifest.total_expected}"
+
+
+def grid(manifest: GroupManifest, look: Look | None, title: str) -> str:
+    """Return HTML with a cell for each input, coloured by its status."""
+    cells = []
+    for index in range(min(manifest.total_expected, _MOST_CELLS)):
+        status = None if look is None else look.statuses.get(index)
+        word = "not submitted" if status is None else _WORDS[status]
+        colour = _COLOURS[JobStatus.FAILED if status is None else status]
+        cells.append(
+            f'<i title="{index}: {word}" style="display:inline-block;width:10px;height:10px;margin:1px;'
+            f'background:{colour}"></i>'
+        )
+    return f"<div>{html.escape(title)}</div><div style='line-height:0'>{''.join(cells)}</div>"
+
+
+class Progress:
+    """Shows how far a batch is while it is awaited: on a terminal in one line, else in the log, seldom."""
+
+    def __init__(self, manifest: GroupManifest) -> None:
+        self._manifest = manifest
+        self._began = self._shown = time.monotonic()
+        self._first: int | None = None
+        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._on_terminal and self._shown != self._began:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def show(self, look: Look) -> None:
+        """Show *look*, if it is time."""
+        now = time.monotonic()
+        done = sum(status.terminal for status in look.statuses.values())
+        if self._first is None:
+            self._first = done  # What had ended before tells nothing about the rate.
+        if now - self._shown < (_REDRAW if self._on_terminal else _EVERY):
+            return
+        self._shown = now
+        text = summary(self._manifest, look)
+        rate = (done - self._first) / (now - self._began)
+        if rate > 0 and look.left:
+            text += f", {rate:.2g}/s, about {duration_text(len(look.left) / rate)} left"
+        if self._on_terminal:
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+        else:
+            log.info("%s: %s", self._manifest.group_id, text)

@@ -1,0 +1,184 @@
+"""The states of the inputs of a batch: one list of outcomes, and one look at its resource."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from kinetic.errors import (
+    JobCancelledError,
+    JobError,
+    JobFailedError,
+    JobNotFoundError,
+    NotLaunchedError,
+)
+from kinetic.job_status import JobStatus
+from kinetic.jobs.outcome import status_of
+from kinetic.jobs.records import find_outcome, listed_outcome
+from kinetic.jobs.status import asking
+from kinetic.user_warnings import warn_caller
+from kinetic_payload.errors import ObjectNotFoundError, RecordError, SignatureError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.threads import parallel_map
+
+if TYPE_CHECKING:
+    from kinetic.jobs.services import Services
+    from kinetic_payload.records.batch import GroupManifest
+    from kinetic_payload.records.outcome import Outcome
+
+MOST: Final = 2000
+"""The most outcomes of one look, each with a small value: memory is independent of the size of a batch."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at a batch."""
+
+    ended: list[tuple[int, Outcome]]
+    """The inputs with an outcome that were not skipped, in no order."""
+    more: bool
+    """Whether there are further ones, which the next look shows."""
+    statuses: dict[int, JobStatus]
+    """Of all submitted inputs."""
+    over: bool
+    """Whether nothing waits or runs any more."""
+    reason: str
+    """How the resource of the batch is, in one sentence; often empty."""
+
+    left: list[int]
+    """The inputs that wait or run; of a batch that is over, those that never had an outcome."""
+
+
+class States:
+    """What is known of the inputs of a batch in this process."""
+
+    def __init__(self, manifest: GroupManifest, services: Services) -> None:
+        self._manifest = manifest
+        self._services = services
+        self._group = JobObjects(manifest.group_id)
+        self._submitted = [
+            index for index in range(manifest.total_expected) if str(index) not in manifest.failed
+        ]
+        self._ended: dict[int, JobStatus] = {}
+        self._refused: set[int] = set()
+        """Inputs whose outcome was refused: somebody else wrote it, or damaged it."""
+        self.last: Look | None = None
+
+    def look(self, *, skip: Container[int] = (), most: int | None = None) -> Look:
+        """Look at the resource and at the outcomes; return at most *most* of those that are not in *skip*.
+
+        Raises:
+            KineticError: The store or the backend cannot be reached, or does not permit to look.
+        """
+        assert self._manifest.job is not None
+        with asking(self._manifest.job):
+            seen = self._services.backend.observe(self._manifest.job)
+        # In this order: what a resource has written that is gone is in the list.
+        ended, more = self._list(skip, most)
+        left = [index for index in self._submitted if index not in self._ended]
+        over = not more and (not left or not seen.active)
+        rest = JobStatus.NOT_FOUND if seen.status is JobStatus.NOT_FOUND else JobStatus.FAILED
+        running = set() if over or seen.status is JobStatus.PENDING else self._running(left)
+        statuses = {
+            index: self._ended.get(index)
+            or (rest if over else JobStatus.RUNNING if index in running else JobStatus.PENDING)
+            for index in self._submitted
+        }
+        self.last = Look(ended, more, statuses, over, seen.reason, left)
+        return self.last
+
+    def _list(
+        self, skip: Container[int], most: int | None
+    ) -> tuple[list[tuple[int, Outcome]], bool]:
+        """Return the outcomes that a list shows, and whether there are more than *most*."""
+        own = re.compile(rf"{re.escape(self._group.members)}(0|[1-9][0-9]*)/outcome\.json")
+        found: list[tuple[int, bytes | None]] = []
+        known, more = dict[int, JobStatus](), False
+        for info, data in self._services.store.records(self._group.members):
+            parts = own.fullmatch(info.name)
+            if parts is None or int(parts[1]) >= self._manifest.total_expected:
+                continue
+            index = int(parts[1])
+            if index in skip and index in self._ended:
+                known[index] = self._ended[index]
+            elif len(found) == most:
+                more = True
+                break
+            else:
+                found.append((index, data))
+        threads = self._services.store.concurrency
+        read = parallel_map(lambda one: (one[0], self._outcome(*one)), found, threads=threads)
+        ended = [(index, outcome) for index, outcome in read if outcome is not None]
+        known |= {index: status_of(outcome) for index, outcome in ended}
+        # A clean-up may have removed what was known; a list that was not read to its end does not show that.
+        self._ended = {**self._ended, **known} if more else known
+        return ended, more
+
+    def _outcome(self, index: int, data: bytes | None) -> Outcome | None:
+        """Return the outcome of an input; None if it is gone, or not the job's own."""
+        store, job_id = self._services.store, self._manifest.member(index).job_id
+        try:
+            if data is None:
+                data = read_record(store, JobObjects(job_id).outcome)
+            return listed_outcome(store, job_id, data, self._services.verify)
+        except ObjectNotFoundError:
+            return None  # A clean-up removed it meanwhile.
+        except (RecordError, SignatureError) as error:
+            if index not in self._refused:
+                self._refused.add(index)
+                warn_caller(f"The outcome of input {index} is ignored: {error.message}")
+            return None
+
+    def _running(self, left: list[int]) -> set[int]:
+        """Return which of the inputs *left* count as running: workers begin with the lowest indexes."""
+        first_of: dict[int, int] = {}
+        for index in left:
+            first_of.setdefault(index // self._manifest.per_worker, index)
+            if len(first_of) > self._manifest.max_concurrent:
+                break
+        return set([*first_of.values()][: self._manifest.max_concurrent])
+
+    def outcome_of(self, index: int) -> Outcome | None:
+        """Return the outcome of the input *index*, read from the store; None if it has none."""
+        job_id = self._manifest.member(index).job_id
+        found = find_outcome(self._services.store, job_id, verify=self._services.verify)
+        return None if found is None else found.record
+
+    def why_not(self, index: int) -> JobError:
+        """Return the error for an input without an outcome in a batch that is over."""
+        job_id = self._manifest.member(index).job_id
+        stopped = self._stopped
+        if stopped is None:
+            assert self.last is not None
+            if self.last.statuses.get(index) is JobStatus.NOT_FOUND:
+                return JobNotFoundError(
+                    f"Input {index} has neither an outcome nor a resource: its batch was cleaned up.",
+                    job_id=job_id,
+                )
+            return JobFailedError(
+                f"Input {index} has no outcome, and its batch does not run any more. {self.last.reason}".rstrip(),
+                job_id=job_id,
+            )
+        if index in self._begun:
+            return JobCancelledError(f"Input {index} was stopped: {stopped.message}", job_id=job_id)
+        return NotLaunchedError(
+            f"Input {index} was never started: {stopped.message}", job_id=job_id
+        )
+
+    @cached_property
+    def _stopped(self) -> Outcome | None:
+        """The outcome of a batch that is over; None if all of its workers ran."""
+        store, verify = self._services.store, self._services.verify
+        found = find_outcome(store, self._group.job_id, verify=verify)
+        return None if found is None else found.record
+
+    @cached_property
+    def _begun(self) -> set[int]:
+        """The inputs of which an attempt has begun, in a batch that is over."""
+        own = re.compile(rf"{re.escape(self._group.members)}([0-9]+)/attempts/.*")
+        names = (info.name for info in self._services.store.list(self._group.members))
+        return {int(found[1]) for name in names if (found := own.fullmatch(name))}
