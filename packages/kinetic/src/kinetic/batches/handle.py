@@ -10,13 +10,13 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from kinetic.jobs.members import member_services
 from kinetic.batches.progress import Progress, grid, summary
 from kinetic.batches.states import MOST, Look, States
 from kinetic.errors import BatchError, JobFailedError, KineticError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import fetch
 from kinetic.jobs.handle import JobHandle, handle_of
+from kinetic.jobs.members import member_services
 from kinetic.jobs.outages import PASSING, Outages, patiently
 from kinetic.jobs.outcome import status_of
 from kinetic.jobs.records import write_outcome
