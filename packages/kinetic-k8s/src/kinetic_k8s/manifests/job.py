@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import with_hosts
@@ -40,6 +40,36 @@ class IndexedJobSpec(WorkloadSpec):
     """
 
     kind: ClassVar[Kind] = "Job"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchSpec(WorkloadSpec):
+    """The workers of a batch, each with one host: `retries` has no effect, because a worker repeats its inputs itself."""
+
+    kind: ClassVar[Kind] = "Job"
+    workers: int
+    at_once: int
+    """How many workers run at the same time."""
+
+
+def batch_manifest(job: BatchSpec) -> Manifest:
+    """Render *job* as an Indexed Job whose indexes are the workers; a lost worker is started again."""
+    rules = [
+        IGNORE_DISRUPTIONS,
+        *on_exit_codes("FailIndex", job.fatal_exit_codes),
+        *on_exit_codes("Ignore", job.uncounted_exit_codes),
+    ]
+    variable = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    fields = {**job.pod.field_variables, Env.BATCH_WORKER: variable}
+    template = pod_template(replace(job.pod, field_variables=fields))
+    spec = indexed_job(template, job.workers, rules=rules) | lifetime_of(job)
+    del spec["backoffLimit"]  # The limit of each index counts instead.
+    spec |= {"parallelism": min(job.at_once, job.workers), "backoffLimitPerIndex": _LOST_WORKERS}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
+
+
+_LOST_WORKERS: Final = 10
+"""How many times a worker may be lost without a disruption: an input that kills it three times fails by itself."""
 
 
 def job_manifest(job: JobSpec) -> Manifest:

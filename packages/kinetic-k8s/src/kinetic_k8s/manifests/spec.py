@@ -47,7 +47,9 @@ def metadata_of(spec: WorkloadSpec) -> Manifest:
     return {"name": spec.name, **pod_metadata(spec.pod)}
 
 
-def on_exit_codes(action: Literal["FailJob", "Ignore"], codes: Iterable[int]) -> list[Manifest]:
+def on_exit_codes(
+    action: Literal["FailIndex", "FailJob", "Ignore"], codes: Iterable[int]
+) -> list[Manifest]:
     """Render the rule of a Job for the *codes* with which its container exits; no rule if there are none."""
     values = sorted(codes)
     rule = {"containerName": CONTAINER, "operator": "In", "values": values}

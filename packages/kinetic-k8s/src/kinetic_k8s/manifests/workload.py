@@ -9,7 +9,14 @@ from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import instance_type
-from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec, indexed_job_manifest, job_manifest
+from kinetic_k8s.manifests.job import (
+    BatchSpec,
+    IndexedJobSpec,
+    JobSpec,
+    batch_manifest,
+    indexed_job_manifest,
+    job_manifest,
+)
 from kinetic_k8s.manifests.jobset import JobSetSpec, jobset_manifest
 from kinetic_k8s.manifests.pathways import (
     LeaderWorkerSetSpec,
@@ -19,7 +26,7 @@ from kinetic_k8s.manifests.pathways import (
 )
 from kinetic_k8s.manifests.spec import Kind, WorkloadSpec
 
-Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws"]
+Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws", "batch"]
 """How a job becomes a workload."""
 
 KINDS: tuple[Kind, ...] = ("Job", "JobSet", "LeaderWorkerSet")
@@ -30,6 +37,7 @@ KIND_OF_FORM: Final[dict[Form, Kind]] = {
     "jobset": "JobSet",
     "pathways": "JobSet",
     "pathways-lws": "LeaderWorkerSet",
+    "batch": "Job",
 }
 
 
@@ -72,6 +80,8 @@ def workload_manifest(spec: WorkloadSpec) -> Manifest:
     match spec:
         case JobSpec():
             return job_manifest(spec)
+        case BatchSpec():
+            return batch_manifest(spec)
         case IndexedJobSpec():
             return indexed_job_manifest(spec)
         case PathwaysSpec():  # It is also a `JobSetSpec`.

@@ -198,7 +198,8 @@ class Attempt:
             record = self._member[0]
         else:
             record, _ = _read_record(self._store, self._job, self._arguments.record_digest)
-        host = host_of(self._environment, record.hosts)
+        # Of a worker, the index that the system sets is its own, not that of a host.
+        host = Host() if self._member else host_of(self._environment, record.hosts)
         restarts = restarts_of(self._environment, host)
         hostname = self._environment.get(Env.POD_NAME) or os.uname().nodename
 

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic.backends.registry import LOCAL, entry_of
 from kinetic.batches.inputs import MODES, InputMode, Inputs
 from kinetic.errors import InvalidRequestError
 from kinetic.names import job_id_of
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.store import Store
 
+_PODS: Final = 1000
+"""The most inputs for which each has a pod of its own."""
 _RANGES: Final = 8
 """How many ranges of inputs each worker of a large batch runs, one after another: the last ones end together."""
 
@@ -130,9 +131,14 @@ class Batch:
     def manifest_of(self, record: JobRecord) -> GroupManifest:
         """Return the manifest of the batch, whose members share *record*."""
         options, count = self._options, self.inputs.count
-        at_once = min(
-            options.max_concurrent, int(self.request.settings.local_jobs.value) or _cores()
-        )
+        at_once, per_worker = options.max_concurrent, options.inputs_per_pod
+        here = self.request.on_this_machine
+        if here:
+            at_once = min(at_once, int(self.request.settings.local_jobs.value) or _cores())
+        # An accelerator takes longer to get than most inputs take, and pods show what each input costs.
+        whole = not here and (count <= _PODS or self.request.accelerator.kind != "cpu")
+        if per_worker is None:
+            per_worker = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
         created = "".join(digit for digit in record.created_at[:19] if digit.isdigit())
         suffix = f"{self.group_id.removeprefix('grp-')}-{count}"
         # The room for the largest index is known only now.
@@ -154,7 +160,7 @@ class Batch:
                 for index, error in self.inputs.failed.items()
             },
             max_concurrent=at_once,
-            per_worker=options.inputs_per_pod or max(1, -(-count // (_RANGES * at_once))),
+            per_worker=per_worker,
             fail_fast=options.fail_fast,
             cancel_running_on_fail=options.cancel_running_on_fail,
             max_failures=options.max_failures,
@@ -163,12 +169,9 @@ class Batch:
 
 
 def _refuse(request: JobRequest) -> None:
-    if not entry_of(request.backend).on_this_machine:
-        raise InvalidRequestError(
-            f"The backend {request.backend!r} does not run batches yet.",
-            hint=f"Submit the inputs one by one with run_async, or run the batch on this machine: backend={LOCAL!r}.",
-        )
-    if request.semantics == "gke" and request.accelerator.hosts > 1:
+    if request.accelerator.hosts > 1 and not (
+        request.on_this_machine and request.semantics == "pathways"
+    ):
         raise InvalidRequestError(
             f"{request.accelerator} has {request.accelerator.hosts} hosts, and a batch runs each input on one.",
             hint="Choose an accelerator with one host, or submit the inputs one by one with run_async.",

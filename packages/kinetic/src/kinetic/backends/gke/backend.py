@@ -88,7 +88,7 @@ from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
-from kinetic_payload.layout import RUNNER_NAME
+from kinetic_payload.layout import RUNNER_NAME, is_group_id
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
@@ -110,6 +110,7 @@ log = logging.getLogger("kinetic")
 
 _LONGEST: Final = 60.0
 """Timeout of a request to the cluster in seconds, unless the limit of an operation is shorter."""
+_PENDING: Final = "status.phase=Pending"
 _LEFT_EVERY: Final = 600.0
 """Seconds between two checks whether the submit of a pending job was killed; each check costs requests."""
 
@@ -261,7 +262,8 @@ class ClusterBackend:
         """Yield the completed record. While it is new, a job without a workload is reported as pending."""
         where = self._cluster.identity
         accelerator = parse_accelerator(record.accelerator)
-        kind = KIND_OF_FORM[form_on(self._cluster, accelerator, semantics_of(record))]
+        form = form_on(self._cluster, accelerator, semantics_of(record))
+        kind = KIND_OF_FORM["batch" if is_group_id(record.job_id) else form]
         yield replace(record, workload=kind, namespace=where.namespace, kube_context=where.context)
 
     def start(self, launch: Launch) -> None:
@@ -308,7 +310,7 @@ class ClusterBackend:
         """
         return self._observer.observe(record)
 
-    def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002
+    def explain(self, record: JobRecord, seen: Observation) -> Explanation:
         """Explain from the cluster's objects what keeps the job from running, or how it ended.
 
         The workload of a submit that was killed is deleted here. So are LeaderWorkerSets of ended jobs, which may
@@ -316,17 +318,22 @@ class ClusterBackend:
         """
         if not isinstance(seen, JobObservation):
             return Explanation(seen.reason)
-        if seen.job is None or seen.status.terminal:
+        workload = seen.job
+        if workload is None or seen.status.terminal:
             return explanation_of(seen, [])
         cluster = self._cluster.within(LOOK)
+        if is_group_id(record.job_id):
+            # A batch may have had thousands of pods, and only those that wait explain anything.
+            pods = cluster.list("Pod", labels=of_job(record.job_id), fields=_PENDING)
+            seen = replace(seen, pods=tuple(pods))
         if any(pod.unschedulable for pod in views(seen.pods)):
             self._idle.make_room(self._store)
         if seen.status is JobStatus.PENDING:
-            self._remove_if_left(seen.job)
-        place = None if seen.pods else self._queues.place(cluster, seen.job)
+            self._remove_if_left(workload)
+        place = None if seen.pods else self._queues.place(cluster, workload)
         # Once it is admitted, its pods may still be refused, which only events tell.
         waits = place is not None and not place.admitted
-        events = [] if waits else _events(cluster, seen.job, seen.pods)
+        events = [] if waits else _events(cluster, workload, seen.pods)
         # The clock of this machine may be wrong by hours.
         return explanation_of(seen, events, queue=place, now=cluster.now())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kinetic.backends.registry import entry_of
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.manifests.workload import KINDS, Form, form_of
+from kinetic_payload.layout import is_group_id
 
 if TYPE_CHECKING:
     from kinetic.backends.registry import Semantics
@@ -34,6 +35,8 @@ def form_in(record: JobRecord) -> Form:
     Raises:
         UnsupportedWorkloadError: No job on its accelerator runs as that kind.
     """
+    if is_group_id(record.job_id):
+        return "batch"
     accelerator = parse_accelerator(record.accelerator)
     return form_of(accelerator, semantics_of(record), {workload_of(record)})
 

@@ -15,7 +15,7 @@ from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.jobs.runner import runner_command, runner_environment
 from kinetic_k8s.cluster.creation import Runner
-from kinetic_k8s.manifests.job import IndexedJobSpec, JobSpec
+from kinetic_k8s.manifests.job import BatchSpec, IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
 from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
@@ -91,6 +91,10 @@ def workload_spec(
     match form:
         case "job":
             return JobSpec(**values)
+        case "batch":
+            assert launch.batch is not None
+            workers, at_once = launch.batch.workers, launch.batch.max_concurrent
+            return BatchSpec(**values, workers=workers, at_once=at_once)
         case "indexed-job":
             return IndexedJobSpec(**values)
         case "jobset":

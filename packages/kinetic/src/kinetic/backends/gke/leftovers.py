@@ -39,7 +39,7 @@ from kinetic_k8s.manifests.workload import KINDS
 from kinetic_k8s.reading.attempts import views
 from kinetic_k8s.reading.causes import QUEUE
 from kinetic_k8s.reading.workloads import WorkloadView
-from kinetic_payload.layout import Flag, JobObjects
+from kinetic_payload.layout import Flag, JobObjects, is_group_id
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signing import UNSIGNED, Signing
 from kinetic_payload.records.storage import read_verified
@@ -90,7 +90,8 @@ class Workloads:
         """Warn once of each job without a record: they are skipped everywhere, and nobody sees what they cost."""
         for each in workloads:
             job_id, view = job_of(each), WorkloadView(each)
-            known = job_id in recorded or view.uid in self._reported
+            # Batches are recorded elsewhere.
+            known = job_id in recorded or is_group_id(job_id) or view.uid in self._reported
             if known or now - created_at(each) < _NEW:
                 continue
             self._reported.add(view.uid)

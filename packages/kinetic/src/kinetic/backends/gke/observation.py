@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kinetic.backends.backend import AttemptView, Ending, Explanation, Observation
 from kinetic.backends.gke.forms import workload_of
@@ -22,7 +22,7 @@ from kinetic_k8s.reading.diagnosis import diagnosis_of
 from kinetic_k8s.reading.status import AttemptState, State, attempts_of, status_of
 from kinetic_k8s.reading.waiting import last_change
 from kinetic_k8s.reading.workloads import WorkloadView
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import JobObjects, is_group_id
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signing import UNSIGNED, Signing
@@ -77,6 +77,22 @@ def observation_of(
         job=job,
         pods=tuple(pods),
     )
+
+
+def _failure_of(condition: Mapping[str, Any]) -> str:
+    return str(condition.get("message") or condition.get("reason") or "")
+
+
+def batch_observation(job: Manifest | None) -> JobObservation:
+    """Decide the observation of the Indexed Job of a batch, which may have thousands of pods, by itself."""
+    if job is None:
+        return JobObservation(JobStatus.NOT_FOUND)
+    view, status = WorkloadView(job), job.get("status") or {}
+    if view.succeeded or view.failure:
+        ended = JobStatus.SUCCEEDED if view.succeeded else JobStatus.FAILED
+        return JobObservation(ended, _failure_of(view.failure), ending=Ending.VANISHED, job=job)
+    begun = any(status.get(count) for count in ("ready", "succeeded", "failed", "terminating"))
+    return JobObservation(JobStatus.RUNNING if begun else JobStatus.PENDING, job=job)
 
 
 def _attempts(job: Manifest, pods: Sequence[Manifest]) -> tuple[AttemptView, ...]:
@@ -207,6 +223,8 @@ class Observer:
         job = self.cluster.within(LOOK).get(kind, record.k8s_name)
         if job is not None and not belongs_to(job, record.job_id):
             job = None
+        if is_group_id(record.job_id):
+            return batch_observation(job)
         # Read after the workload, so that the pods that ended it are listed.
         pods = self.pods(record)
         seen = observation_of(job, pods, begun=record.job_id in self.begun)
