@@ -123,12 +123,15 @@ PATHWAYS_SCRATCH: Final = "pathways-scratch"
 BUILD_LOGS: Final = "builds/logs"
 """The folder of the logs of image builds, without a slash at its end; each is `log-BUILD_ID.txt`."""
 
+GROUPS: Final = "groups/"
+"""The prefix of all batches."""
+
 RESERVED_PREFIXES: Final = (
     "logs/",
     "contexts/",
     "data/",
     "data-markers/",
-    "groups/",
+    GROUPS,
     "outputs/",
     "builds/",
 )
@@ -197,7 +200,7 @@ def data_marker(digest: str, *, mounted: bool = False) -> str:
 
 def group_prefix(group_id: str) -> str:
     """Return the prefix of a batch's objects."""
-    return f"groups/{group_id}/"
+    return f"{GROUPS}{group_id}/"
 
 
 # The functions below recognise exactly the names that are built above. A folder store may hold other files:
@@ -248,6 +251,11 @@ def group_of(job_id: str) -> tuple[str | None, int | None]:
 def is_group_id(text: str) -> bool:
     """Tell whether *text* is the id of a batch."""
     return re.fullmatch(_GROUP, text) is not None
+
+
+def is_run_id(text: str) -> bool:
+    """Tell whether *text* is the id of what has a resource of its own: a single job or a batch."""
+    return is_group_id(text) or (is_job_id(text) and group_of(text) == (None, None))
 
 
 def number_in(text: str) -> int | None:

@@ -285,6 +285,9 @@ class BatchHandle:
                     pauses.reset()
                     yield index, outcome
                 progress.show(look)
+                if self._states.only_idle_workers_are_left(look):
+                    self._stop()
+                    continue
                 if look.more:
                     continue
                 if look.over:

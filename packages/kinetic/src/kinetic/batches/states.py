@@ -81,7 +81,9 @@ class States:
         ended, more = self._list(skip, most)
         left = [index for index in self._submitted if index not in self._ended]
         over = not more and (not left or not seen.active)
-        rest = JobStatus.NOT_FOUND if seen.status is JobStatus.NOT_FOUND else JobStatus.FAILED
+        # The resource of a stopped batch may be removed; without its outcome, all of it was.
+        removed = seen.status is JobStatus.NOT_FOUND and bool(left) and self._read_stop() is None
+        rest = JobStatus.NOT_FOUND if removed else JobStatus.FAILED
         running = set() if over or seen.status is JobStatus.PENDING else self._running(left)
         statuses = {
             index: self._ended.get(index)
@@ -142,6 +144,17 @@ class States:
                 break
         return set([*first_of.values()][: self._manifest.max_concurrent])
 
+    def only_idle_workers_are_left(self, look: Look) -> bool:
+        """Tell whether the batch was stopped after failures, all begun inputs ended, and its resource still goes on.
+
+        A cluster would start a worker for each of the others, on machines that it may have to get first.
+        """
+        manifest = self._manifest
+        limited = manifest.fail_fast or manifest.max_failures is not None
+        if look.over or not limited or JobStatus.FAILED not in look.statuses.values():
+            return False
+        return self._read_stop() is not None and self._list_begun().isdisjoint(look.left)
+
     def outcome_of(self, index: int) -> Outcome | None:
         """Return the outcome of the input *index*, read from the store; None if it has none."""
         job_id = self._manifest.member(index).job_id
@@ -171,14 +184,20 @@ class States:
 
     @cached_property
     def _stopped(self) -> Outcome | None:
-        """The outcome of a batch that is over; None if all of its workers ran."""
+        return self._read_stop()
+
+    def _read_stop(self) -> Outcome | None:
+        """Return the outcome of the batch; None if nothing has stopped it."""
         store, verify = self._services.store, self._services.verify
         found = find_outcome(store, self._group.job_id, verify=verify)
         return None if found is None else found.record
 
     @cached_property
     def _begun(self) -> set[int]:
-        """The inputs of which an attempt has begun, in a batch that is over."""
+        return self._list_begun()
+
+    def _list_begun(self) -> set[int]:
+        """Return the inputs of which an attempt has begun."""
         own = re.compile(rf"{re.escape(self._group.members)}([0-9]+)/attempts/.*")
         names = (info.name for info in self._services.store.list(self._group.members))
         return {int(found[1]) for name in names if (found := own.fullmatch(name))}

@@ -23,7 +23,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from math import inf
@@ -45,12 +45,14 @@ from kinetic_payload.files.due import is_due as is_mark_due
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import make_folder, write_private
 from kinetic_payload.layout import (
+    GROUPS,
     JobObjects,
     context_object,
     is_context,
     is_digest,
     is_job_id,
     is_job_object,
+    is_run_id,
 )
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.encode import fields_of
@@ -145,7 +147,7 @@ def collect(home: Home, store: Store, now: float, *, store_now: float | None = N
     with _ignored_failures():
         _collect_staging(home, now - LEFT_AGE)
     with _ignored_failures():
-        job_ids = [folder.rstrip("/") for folder in store.folders()]
+        job_ids = list(_ids_in(store))
         collect_unrecorded(store, job_ids, now if store_now is None else store_now)
     with _ignored_failures():
         _collect_forgotten(home, store, oldest)
@@ -178,7 +180,7 @@ def _uses(home: Home) -> Iterable[dict[str, str | None]]:
 def _collect_staging(home: Home, oldest: float) -> None:
     """Remove folders of jobs whose submit or removal was killed before it was complete."""
     for folder in _children(home.jobs):
-        if _is_aside(folder.name, is_job_id) and not is_alive(JobFolder(str(folder))):
+        if _is_aside(folder.name, is_run_id) and not is_alive(JobFolder(str(folder))):
             with suppress(OSError):
                 if folder.stat().st_mtime < oldest:
                     remove_tree(str(folder))
@@ -194,7 +196,7 @@ def _collect_forgotten(home: Home, store: Store, oldest: float) -> None:
     """Remove folders of jobs that are no longer in *store*: another machine cleaned them up."""
     for job in _children(home.jobs):
         folder = JobFolder(str(job))
-        if not is_job_id(job.name):
+        if not is_run_id(job.name):
             continue
         with suppress(OSError, ValueError):
             uses = json.loads(Path(folder.uses).read_text())
@@ -280,18 +282,23 @@ def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None
                 with suppress(PreconditionFailedError):
                     store.delete(info.name, if_generation=info.generation)
 
-    parallel_map(collect_one, filter(is_job_id, job_ids), threads=store.concurrency)
+    parallel_map(collect_one, filter(is_run_id, job_ids), threads=store.concurrency)
 
 
 def _named_contexts(store: Store) -> Iterable[str]:
-    for folder in store.folders():
-        job_id = folder.rstrip("/")
-        if not is_job_id(job_id):
-            continue
+    for job_id in filter(is_run_id, _ids_in(store)):
         with suppress(ObjectNotFoundError, RecordError):
-            digest = fields_of(read_record(store, JobObjects(job_id).handle)).get("context_digest")
+            record = fields_of(read_record(store, JobObjects(job_id).handle))
+            digest = (record.get("job") or record).get("context_digest")
             if isinstance(digest, str):
                 yield context_object(digest)
+
+
+def _ids_in(store: Store) -> Iterator[str]:
+    """Iterate over the names of the folders of jobs, and of batches."""
+    for prefix in ("", GROUPS):
+        for folder in store.folders(prefix):
+            yield folder[len(prefix) :].rstrip("/")
 
 
 def _children(folder: str) -> list[Path]:

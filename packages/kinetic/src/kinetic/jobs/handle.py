@@ -203,7 +203,7 @@ class JobHandle:
         Args:
             timeout: Seconds to wait; None means no limit.
             cleanup: Remove the resource and the artifacts once the value is fetched. None means yes,
-                except for debug jobs. A failed job is not cleaned up.
+                except for debug jobs and members of a batch. A failed job is not cleaned up.
             cleanup_timeout: Seconds to wait until the resource is gone.
             cleanup_poll_interval: Seconds between two checks during that wait.
             stream_logs: Print the log to stdout while waiting. None means no.
@@ -259,7 +259,8 @@ class JobHandle:
     ) -> None:
         """Remove the job's resource (*k8s*) and its artifacts in the store (*gcs*).
 
-        Logs and everything under `KINETIC_OUTPUT_DIR` stay. A job that still runs is cancelled.
+        Logs and everything under `KINETIC_OUTPUT_DIR` stay. A job that still runs is cancelled. The outcome of a member of
+        a batch stays, so that the member does not run again; the clean-up of the batch removes it.
 
         Raises:
             JobError: The resource is still there after *cleanup_timeout* seconds, or the job still runs
@@ -360,7 +361,9 @@ class JobHandle:
         if stop is not None and stop.is_set():
             # The caller gets no value, so the job is not cleaned up.
             raise WaitStopped
-        if collected.succeeded and (not self.debug if cleanup is None else cleanup):
+        if cleanup is None:  # A batch is cleaned up as a whole.
+            cleanup = not self.debug and self.group_index is None
+        if collected.succeeded and cleanup:
             self._clean_up_after_success(cleanup_timeout, cleanup_poll_interval, warn)
         return collected.get()
 

@@ -15,7 +15,7 @@ from kinetic.jobs.status import View, asking, explained, look
 from kinetic.waiting import Deadline, poll_interval, sleep
 from kinetic_payload.errors import RecordError, SignatureError, StoreError
 from kinetic_payload.files.private import FULL_DISK
-from kinetic_payload.layout import JobObjects, is_job_object
+from kinetic_payload.layout import JobObjects, group_of, is_job_object
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.store import Store
@@ -245,4 +245,7 @@ def remove_objects(
         store.delete(names.handle)
     rest = [name for name in found if name not in (names.handle, names.outcome)]
     parallel_map(store.delete, rest, threads=store.concurrency)
-    store.delete(names.outcome)
+    if (
+        group_of(job_id)[1] is None
+    ):  # A worker that is started again would run a member without an outcome.
+        store.delete(names.outcome)
