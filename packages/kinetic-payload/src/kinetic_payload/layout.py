@@ -336,6 +336,8 @@ class Env:
     BATCH_SIZE = "KINETIC_BATCH_SIZE"
     BATCH_WORKER = "KINETIC_BATCH_WORKER"
     """Which worker of a batch this is: it runs the inputs from `BATCH_WORKER * per_worker` on."""
+    BATCH_WORKERS = "KINETIC_BATCH_WORKERS"
+    """Numbers of workers, separated by commas: then `BATCH_WORKER` is the place of one among them."""
     OUTPUT_DIR = "KINETIC_OUTPUT_DIR"
     HOME = "KINETIC_HOME"
     COORDINATOR = "KINETIC_COORDINATOR_ADDRESS"

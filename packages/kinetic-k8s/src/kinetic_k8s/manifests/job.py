@@ -47,7 +47,8 @@ class BatchSpec(WorkloadSpec):
     """The workers of a batch, each with one host: `retries` has no effect, because a worker repeats its inputs itself."""
 
     kind: ClassVar[Kind] = "Job"
-    workers: int
+    workers: tuple[int, ...]
+    """Their numbers; each index of the Job is the place of one."""
     at_once: int
     """How many workers run at the same time."""
 
@@ -61,10 +62,16 @@ def batch_manifest(job: BatchSpec) -> Manifest:
     ]
     variable = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     fields = {**job.pod.field_variables, Env.BATCH_WORKER: variable}
-    template = pod_template(replace(job.pod, field_variables=fields))
-    spec = indexed_job(template, job.workers, rules=rules) | lifetime_of(job)
+    own = {**job.pod.environment, Env.BATCH_WORKERS: ",".join(map(str, job.workers))}
+    if job.workers == tuple(range(len(job.workers))):
+        del own[Env.BATCH_WORKERS]
+    template = pod_template(replace(job.pod, field_variables=fields, environment=own))
+    spec = indexed_job(template, len(job.workers), rules=rules) | lifetime_of(job)
     del spec["backoffLimit"]  # The limit of each index counts instead.
-    spec |= {"parallelism": min(job.at_once, job.workers), "backoffLimitPerIndex": _LOST_WORKERS}
+    spec |= {
+        "parallelism": min(job.at_once, len(job.workers)),
+        "backoffLimitPerIndex": _LOST_WORKERS,
+    }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
 
 

@@ -48,6 +48,8 @@ class GroupManifest:
     fail_fast: bool = False
     cancel_running_on_fail: bool = False
     max_failures: int | None = None
+    given: str = "{}"
+    """The arguments of `kinetic.run` as JSON; those that the record has are left out."""
     signature: str | None = None
     version: int = WIRE_VERSION
 

@@ -62,7 +62,7 @@ def run_worker(
             ended = False
             while not ended and not worker.batch_has_ended():
                 ended = worker.run(index, waiting[0], start_next)
-                if signals.terminated:
+                if signals.terminated or worker.orphaned:
                     return EXIT_TERMINATED
     finally:
         waiting[0].kill()
@@ -79,6 +79,8 @@ class _Worker:
         self._signer = Signer(signing_key(environment))
         self._group = JobObjects(arguments.job)
         self._store, self._manifest = self._read_manifest()
+        self.orphaned = False
+        """Whether an attempt was ended by nothing that this process was asked for."""
         self._heads: dict[int, list[tuple[int, str]]] = {}
         """By the first index of a pack: the size and the digest of each input."""
 
@@ -92,7 +94,9 @@ class _Worker:
         text = self._environment.get(Env.BATCH_WORKER, "")
         if not text.isdigit():
             raise InvalidRequestError(f"{Env.BATCH_WORKER} is {text!r}; a number was expected.")
-        first = int(text) * manifest.per_worker
+        numbers = self._environment.get(Env.BATCH_WORKERS)
+        worker = int(numbers.split(",")[int(text)] if numbers else text)
+        first = worker * manifest.per_worker
         for index in range(first, min(first + manifest.per_worker, manifest.total_expected)):
             if str(index) not in manifest.failed:
                 yield index
@@ -131,6 +135,8 @@ class _Worker:
                 on_end=on_end,
             )
             code, ended = attempt.run()
+            # The supervisor is gone: each further attempt would end at once.
+            self.orphaned = code == EXIT_TERMINATED and not self._signals.stop_requested
         if ended and code not in (EXIT_SUCCESS, EXIT_TERMINATED):
             self._after_failure(index)
         return ended

@@ -60,6 +60,8 @@ class Launch:
     """Seconds between SIGTERM and SIGKILL."""
     batch: GroupManifest | None = None
     """The manifest, if the job is a batch; `record` is then the record in it."""
+    workers: tuple[int, ...] = ()
+    """The numbers of the workers of a batch that are started."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,14 @@ class Backend(Protocol):
         """Prepare and return the environment in which the function will run.
 
         Called in a separate thread while the project is packaged.
+        """
+        ...
+
+    def environment_of(self, record: JobRecord, request: JobRequest) -> Environment:
+        """Return the environment that was prepared for a recorded batch, which is started again.
+
+        Raises:
+            SubmitError: It is not there any more.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _PODS: Final = 1000
 """The most inputs for which each has a pod of its own."""
+_RECORDED: Final = ("volumes", "timeout", "output_dir", "project", "zone", "cluster", "namespace")
+"""Arguments of `kinetic.run` that the record of a batch has, or the header of its call."""
 _RANGES: Final = 8
 """How many ranges of inputs each worker of a large batch runs, one after another: the last ones end together."""
 
@@ -164,6 +167,9 @@ class Batch:
             fail_fast=options.fail_fast,
             cancel_running_on_fail=options.cancel_running_on_fail,
             max_failures=options.max_failures,
+            given=json.dumps(
+                {name: value for name, value in self.request.given.items() if name not in _RECORDED}
+            ),
         )
         return self.manifest
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinetic.batches.progress import Progress, grid, summary
 from kinetic.batches.states import MOST, Look, States
-from kinetic.errors import BatchError, JobFailedError, KineticError, SubmitError
+from kinetic.errors import BatchError, JobError, JobFailedError, KineticError, SubmitError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import fetch
 from kinetic.jobs.handle import JobHandle, handle_of
@@ -28,6 +28,7 @@ from kinetic.waiting import Deadline, sleep
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import SignatureError
 from kinetic_payload.layout import JobObjects, is_job_object
+from kinetic_payload.limits import read_record
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.threads import parallel_map
 
@@ -46,7 +47,8 @@ _NAMED: Final = 5
 class BatchHandle:
     """A batch: many calls of one function. Any process on any machine may have a handle of it.
 
-    `run_async_map` and `attach_batch` make it. Reading it never starts anything.
+    `run_async_map` and `attach_batch` make it. Looking at it never starts anything. Who waits for it, by `wait`,
+    `as_completed` or `results`, starts its workers again if they were lost, as after `resume`.
     """
 
     def __init__(
@@ -274,6 +276,8 @@ class BatchHandle:
         """Iterate over the inputs as they end, each with its outcome; without one if it was never started."""
         deadline = Deadline(parse_wait(timeout))
         done: set[int] = set()
+        # How many inputs had ended when lost workers were started again: once more only after progress.
+        resumed_with: int | None = None
         outages, pauses = _outages(self.group_id), Backoff(_FIRST_PAUSE, poll_interval, jitter=0)
         with Progress(self._manifest) as progress:
             while True:
@@ -291,9 +295,12 @@ class BatchHandle:
                 if look.more:
                     continue
                 if look.over:
-                    for index in look.left:
-                        if index not in done:
-                            yield index, None
+                    left = [index for index in look.left if index not in done]
+                    if left and len(done) != resumed_with and self._continue():
+                        resumed_with = len(done)
+                        continue
+                    for index in left:
+                        yield index, None
                     return
                 if deadline.passed:
                     raise TimeoutError(
@@ -309,6 +316,74 @@ class BatchHandle:
         for index, one in [*found.items()][:_NAMED]:
             error.add_note(f"Input {index}: {type(one).__name__}: {one}")
         return error
+
+    def _continue(self) -> bool:
+        """Start lost workers again; return whether the batch goes on, here or by another process."""
+        try:
+            self.resume()
+        except JobError:
+            sleep(1.0)  # Another process starts them at this moment.
+        except KineticError as error:
+            warn_caller(
+                f"{self.group_id} lost its workers, and they cannot be started again: {error}"
+            )
+            return False
+        return not self._states.was_stopped()
+
+    def resume(self) -> None:
+        """Start the workers again of a batch that lost them, for instance because its machine was switched off.
+
+        Nothing happens to a batch that runs, is complete or was stopped on purpose. Inputs with an outcome do not run again.
+
+        Raises:
+            SignatureError: It was submitted with another key than yours.
+            KineticError: The workers cannot be started from here, or another process is starting them.
+        """
+        self._start_again(failed=False)
+
+    def retry_failed(self) -> None:
+        """Run the inputs again that failed or were never started, as further attempts of the same batch.
+
+        Raises:
+            JobError: The batch still runs, or another process is starting its workers.
+            SignatureError: It was submitted with another key than yours.
+            KineticError: The workers cannot be started from here.
+        """
+        self._start_again(failed=True)
+
+    def _start_again(self, *, failed: bool) -> None:
+        from kinetic.batches.resume import lease, start_workers
+
+        services, names = self._services, JobObjects(self.group_id)
+        stored = self._stored or read_record(services.store, names.handle)
+        services.refuse_without_key(stored, names.handle)
+        look = self._states.look()
+        if not look.over:
+            if not failed:
+                return
+            raise JobError(
+                f"{self.group_id} still runs.",
+                hint="Wait for its end, or cancel it.",
+                job_id=self.group_id,
+            )
+        with lease(self.group_id, services):
+            again = look.left
+            if failed:
+                self._failures = None
+                ended = [
+                    index
+                    for index, status in look.statuses.items()
+                    if status is JobStatus.FAILED and index not in look.left
+                ]
+                outcomes = [JobObjects(self._manifest.member(i).job_id).outcome for i in ended]
+                parallel_map(services.store.delete, outcomes, threads=services.store.concurrency)
+                again = [*again, *ended]
+                services.store.delete(names.outcome)
+            elif self._states.was_stopped():
+                return  # On purpose: `retry_failed` starts what is left.
+            if again:
+                start_workers(self._manifest, stored, services, again)
+        self._states = States(self._manifest, services)
 
     def cancel(self) -> None:
         """Stop the batch: what runs is stopped, and nothing else is started. Values that are there stay.

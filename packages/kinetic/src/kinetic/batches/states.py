@@ -155,6 +155,10 @@ class States:
             return False
         return self._read_stop() is not None and self._list_begun().isdisjoint(look.left)
 
+    def was_stopped(self) -> bool:
+        """Tell whether the batch was cancelled, or stopped after failures."""
+        return self._read_stop() is not None
+
     def outcome_of(self, index: int) -> Outcome | None:
         """Return the outcome of the input *index*, read from the store; None if it has none."""
         job_id = self._manifest.member(index).job_id

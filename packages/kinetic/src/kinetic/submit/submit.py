@@ -241,6 +241,7 @@ def _start(
                 data=call.refs,
                 signing_key=None if services.key_signer is None else services.key_signer.key,
                 batch=manifest,
+                workers=() if manifest is None else tuple(range(manifest.workers)),
             )
             handle = handle_of(record, services)
             left_out = call.snapshot.left_out if call.snapshot else ()

@@ -241,13 +241,22 @@ class ClusterBackend:
         )
         return ClusterImages(builders)
 
-    def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:
-        """Return the image of the job, built if it does not exist, and the runner to mount into it."""
+    def environment_of(self, record: JobRecord, request: JobRequest) -> ClusterEnvironment:  # noqa: ARG002
+        """Return the image of the batch that has *record*, and the runner to mount into it."""
+        return ClusterEnvironment(
+            record.image_uri, packages=record.environment_digest, runner=self._runner()
+        )
+
+    def _runner(self) -> Runner:
         from kinetic.jobs.runner import runner_bundle
         from kinetic_runner.bundle import bundle_digest
 
         data = runner_bundle(self._home, bytecode=False)
-        runner = Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
+        return Runner(digest=bundle_digest(data), name=RUNNER_NAME, content=data)
+
+    def environment(self, request: JobRequest, project: Packaging) -> ClusterEnvironment:
+        """Return the image of the job, built if it does not exist, and the runner to mount into it."""
+        runner = self._runner()
         secret, settings = partial(check_secret, self._cluster), request.settings
         made = self._images().ensure(request, project, self._store, secret, runner)
         named = settings.pathways_tag.value or settings.pathways_server_image.value

@@ -93,8 +93,7 @@ def workload_spec(
             return JobSpec(**values)
         case "batch":
             assert launch.batch is not None
-            workers, at_once = launch.batch.workers, launch.batch.max_concurrent
-            return BatchSpec(**values, workers=workers, at_once=at_once)
+            return BatchSpec(**values, workers=launch.workers, at_once=launch.batch.max_concurrent)
         case "indexed-job":
             return IndexedJobSpec(**values)
         case "jobset":

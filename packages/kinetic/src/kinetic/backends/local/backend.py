@@ -174,6 +174,19 @@ class LocalBackend:
         warn_once(project.notices.warn, *found.notes)
         return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
 
+    def environment_of(self, record: JobRecord, request: JobRequest) -> Environment:
+        """Return the interpreter or the isolated environment of the batch that has *record*."""
+        from kinetic.backends.local.launch import LocalEnvironment
+        from kinetic.backends.local.supervisor.power import awake_command
+        from kinetic.jobs.runner import runner_bundle
+
+        kind, _, name = record.image_uri.partition(":")
+        folder = Path(self._home.environment(name), "bin", "python")
+        python = name if kind == "python" else str(folder)
+        bundle = runner_bundle(Path(self._home.path))
+        awake = awake_command(allow_sleep=request.settings.allow_sleep.value)
+        return LocalEnvironment(record.image_uri, python, bundle, awake)
+
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Show the job as pending within the block, while this process lives.

@@ -195,7 +195,7 @@ def spec_of(
         outcome_file=f"{store.location}/{name_to_path(names.outcome)}" if folder_store else None,
         hosts=record.hosts,
         retries=record.retries,
-        workers=batch.workers if batch else 0,
+        workers=list(launch.workers),
         at_once=batch.max_concurrent if batch else 1,
         per_worker=batch.per_worker if batch else 1,
         grace=launch.grace,

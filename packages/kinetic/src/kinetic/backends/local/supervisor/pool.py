@@ -36,7 +36,7 @@ class Pool:
         self.lifelines: list[int] = []
         self._spec = spec
         self._folder = folder
-        self._waiting = [(0.0, worker) for worker in reversed(range(spec.workers))]
+        self._waiting = [(0.0, worker) for worker in reversed(spec.workers)]
         """The last is the next: from when on it may start, and its number."""
         self._lost: dict[int, int] = {}
         self._slots = list(range(spec.at_once))

@@ -27,8 +27,8 @@ class SupervisorSpec:
     """The file that exists once the job has an outcome; None if the store is a bucket."""
     hosts: int
     retries: int
-    workers: int
-    """The number of workers of a batch; 0 for a single job."""
+    workers: list[int]
+    """The numbers of the workers of a batch; empty for a single job."""
     at_once: int
     """How many of them run at the same time."""
     per_worker: int

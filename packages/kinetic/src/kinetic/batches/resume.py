@@ -1,0 +1,134 @@
+"""Start the workers of a batch again: of one whose resource was lost, or for inputs that failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+from kinetic.backends.backend import Launch
+from kinetic.errors import InvalidRequestError, JobError
+from kinetic.settings.settings import Settings, environment, working_folder
+from kinetic.submit.options import check_options
+from kinetic.submit.request import JobRequest, request_of
+from kinetic_payload.calls.call import read_header
+from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, RecordError
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import read_record
+from kinetic_payload.records.claim import Lease
+from kinetic_payload.records.encode import encode, fields_of
+from kinetic_payload.stores.store import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kinetic.jobs.services import Services
+    from kinetic_payload.records.batch import GroupManifest
+    from kinetic_payload.records.job import JobRecord
+
+_LEASE_SECONDS: Final = 300.0
+"""Seconds after which another process may start the workers, if the one that began to do so was killed."""
+
+
+def start_workers(
+    manifest: GroupManifest, stored: bytes, services: Services, indexes: Sequence[int]
+) -> None:
+    """Start the workers of the inputs *indexes* again; those that have an outcome are skipped.
+
+    Captured variables are not stored: those of this process are passed on. *stored* are the verified bytes of the
+    manifest.
+
+    Raises:
+        InvalidRequestError: A captured variable is not set here.
+        SubmitError: The workers could not be started.
+    """
+    record = manifest.job
+    assert record is not None
+    request = _request_of(manifest, record)
+    made = services.backend.environment_of(record, request)
+    with services.store.reader(JobObjects(manifest.group_id).payload) as stream:
+        data = read_header(stream).data
+    workers = sorted({index // manifest.per_worker for index in indexes})
+    # What is left of the lost workers has the names of the new ones.
+    services.backend.stop(record, timeout=60.0, poll_interval=0.2, remove=True)
+    with services.backend.announced(record):
+        services.backend.start(
+            Launch(
+                record=record,
+                record_digest=sha256(stored).hexdigest(),
+                request=request,
+                environment=made,
+                data=data,
+                signing_key=None if services.key_signer is None else services.key_signer.key,
+                batch=manifest,
+                workers=tuple(workers),
+            )
+        )
+
+
+def _request_of(manifest: GroupManifest, record: JobRecord) -> JobRequest:
+    """Return the request of the batch, with the settings and the captured variables of this process."""
+    options = check_options(**json.loads(manifest.given))
+    target = {
+        "project": record.project,
+        "zone": record.zone,
+        "cluster": record.cluster_name,
+        "namespace": record.namespace,
+        "backend": record.backend,
+    }
+    settings = Settings.from_environment(**{**options.overrides, **target})
+
+    def function() -> None: ...
+
+    function.__qualname__ = record.func_name
+    request = request_of(options, function, settings, environ=environment(), cwd=working_folder())
+    missing = set(record.captured_env) - set(request.captured_env)
+    if missing:
+        raise InvalidRequestError(
+            f"{manifest.group_id} needs these environment variables, which are not set here: "
+            f"{', '.join(sorted(missing))}.",
+            hint="Their values are not stored. Set them, and call again.",
+        )
+    return request
+
+
+@contextmanager
+def lease(group_id: str, services: Services) -> Iterator[None]:
+    """Hold the lease of a batch in the block: only its holder may start workers.
+
+    Raises:
+        JobError: Another process holds it.
+    """
+    store, name = services.store, JobObjects(group_id).lease
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    generation = ABSENT
+    found = store.stat(name)
+    if found is not None:
+        written: dict[str, Any] = {}
+        with suppress(ObjectNotFoundError, RecordError):
+            written = fields_of(read_record(store, name))
+        if store.now() - found.updated < _LEASE_SECONDS:
+            raise _taken(group_id, str(written.get("holder", "another process")))
+        generation = found.generation
+    data = encode(Lease(job_id=group_id, holder=holder, seconds=_LEASE_SECONDS))
+    try:
+        own = store.write(name, data, if_generation=generation)
+    except PreconditionFailedError as error:
+        raise _taken(group_id, "another process") from error
+    try:
+        yield
+    finally:
+        with suppress(PreconditionFailedError):
+            store.delete(name, if_generation=own.generation)
+
+
+def _taken(group_id: str, holder: str) -> JobError:
+    return JobError(
+        f"The workers of {group_id} are being started by {holder}.",
+        hint=f"Try again in {_LEASE_SECONDS / 60:.0f} minutes, if that process was killed.",
+        job_id=group_id,
+    )
