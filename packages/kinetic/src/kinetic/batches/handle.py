@@ -176,8 +176,8 @@ class BatchHandle:
 
         Args:
             timeout: Seconds to wait for all of them.
-            ordered: Return the values in the order of the inputs. If not, in the order in which they ended, each
-                as a pair of the input's index and its value.
+            ordered: Return the values in the order of the inputs. If not, in the order in which they ended;
+                `iter_results(ordered=False)` also tells to which input each belongs.
             cleanup: Remove the resource and the objects of the batch once all inputs have succeeded. The manifest
                 stays. A batch with failures stays until `cleanup`.
             return_exceptions: Return the exception of an input in place of its value, instead of raising.
@@ -199,7 +199,7 @@ class BatchHandle:
             raise self._error(failed, values)
         if cleanup and not failed:
             self._clean_up_after_success()
-        return values if ordered else list(found.items())
+        return values if ordered else list(found.values())
 
     def iter_results(
         self, *, ordered: bool = True, timeout: float | None = None, return_exceptions: bool = False
