@@ -28,11 +28,14 @@ class JobObjects:
 
     @property
     def prefix(self) -> str:
-        """The prefix of all objects that clean-up of the job removes."""
+        """The prefix of all objects that clean-up of the job removes.
+
+        Indexes are zero-padded, so that a list of members is in their order.
+        """
         group, index = group_of(self.job_id)
         if group is None:
             return f"{self.job_id}/"
-        return group_prefix(group) + ("" if index is None else f"jobs/{index}/")
+        return group_prefix(group) + ("" if index is None else f"jobs/{index:06d}/")
 
     @property
     def handle(self) -> str:
@@ -221,7 +224,7 @@ _JOB_OBJECT: Final = (
     rf"|attempts/{_NUMBER}/(?:host-{_NUMBER}\.(?:claim|joining|json|pkl)|gathered\.json))"
 )
 _GROUP: Final = r"grp-[0-9a-f]{8}"
-_GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease)\.json|payload\.pkl|inputs/[0-9]{{5,}}|jobs/{_NUMBER}/{_JOB_OBJECT})"
+_GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease)\.json|payload\.pkl|inputs/[0-9]{{5,}}|jobs/[0-9]{{6,}}/{_JOB_OBJECT})"
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
 _ENTRY: Final = "|".join(
     (

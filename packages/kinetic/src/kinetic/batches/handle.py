@@ -239,14 +239,18 @@ class BatchHandle:
             raise self._error(failed, [])
 
     def _in_order(self, timeout: float | None) -> Iterator[tuple[int, Any, BaseException | None]]:
-        waiting = sorted(range(len(self)), reverse=True)
-        ended: set[int] = set(self._errors)
-        for index, _ in self._ends(timeout=timeout):
+        first, ended = 0, set(self._errors)
+        early: dict[int, Outcome | None] = {}
+        """Outcomes whose turn has not come; of the rest, each is read again."""
+        for index, outcome in self._ends(timeout=timeout):
             ended.add(index)
-            while waiting and waiting[-1] in ended:
-                yield self._value(waiting.pop(), None)
-        while waiting:
-            yield self._value(waiting.pop(), None)
+            if len(early) < MOST:
+                early[index] = outcome
+            while first in ended:
+                yield self._value(first, early.pop(first, None))
+                first += 1
+        for index in range(first, len(self)):
+            yield self._value(index, early.pop(index, None))
 
     def _values(self, timeout: float | None) -> Iterator[tuple[int, Any, BaseException | None]]:
         """Iterate over index, value and exception of each input, as they end."""
@@ -294,19 +298,18 @@ class BatchHandle:
                     continue
                 if look.more:
                     continue
-                if look.over:
-                    left = [index for index in look.left if index not in done]
-                    if left and len(done) != resumed_with and self._continue():
-                        resumed_with = len(done)
-                        continue
+                left = [index for index in look.left if index not in done]
+                if look.over and not (
+                    left and len(done) != resumed_with and self._continue(deadline)
+                ):
                     for index in left:
                         yield index, None
                     return
+                if look.over:
+                    resumed_with = len(done)
+                    continue
                 if deadline.passed:
-                    raise TimeoutError(
-                        f"{len(look.left)} of {len(self)} inputs of {self.group_id} have not ended; the batch "
-                        f"continues. Come back with kinetic.attach_batch({self.group_id!r})."
-                    )
+                    raise self._timed_out(len(left))
                 sleep(deadline.at_most(pauses.next()))
 
     def _error(self, failed: dict[int, BaseException], values: list[Any]) -> BatchError:
@@ -317,17 +320,29 @@ class BatchHandle:
             error.add_note(f"Input {index}: {type(one).__name__}: {one}")
         return error
 
-    def _continue(self) -> bool:
+    def _timed_out(self, left: int) -> TimeoutError:
+        return TimeoutError(
+            f"{left} of {len(self)} inputs of {self.group_id} have not ended; the batch continues. Come back with "
+            f"kinetic.attach_batch({self.group_id!r})."
+        )
+
+    def _continue(self, deadline: Deadline) -> bool:
         """Start lost workers again; return whether the batch goes on, here or by another process."""
-        try:
-            self.resume()
-        except JobError:
-            sleep(1.0)  # Another process starts them at this moment.
-        except KineticError as error:
-            warn_caller(
-                f"{self.group_id} lost its workers, and they cannot be started again: {error}"
-            )
-            return False
+        from kinetic.batches.resume import LeaseTakenError
+
+        while True:
+            try:
+                self.resume()
+                break
+            except LeaseTakenError:  # Another process starts them at this moment.
+                if deadline.passed:
+                    raise self._timed_out(len(self)) from None
+                sleep(deadline.at_most(1.0))
+            except KineticError as error:
+                warn_caller(
+                    f"{self.group_id} lost its workers, and they cannot be started again: {error}"
+                )
+                return False
         return not self._states.was_stopped()
 
     def resume(self) -> None:
@@ -392,7 +407,8 @@ class BatchHandle:
             SignatureError: It was submitted with another key than yours.
             JobError: A worker still runs after three minutes.
         """
-        if self._states.look().over:
+        look = self._states.look()
+        if look.over and not look.left:
             return
         if self._stored is not None:
             name = JobObjects(self.group_id).handle
@@ -428,6 +444,12 @@ class BatchHandle:
         if k8s:
             self.cancel()
             self._stop(remove=True)
+        elif gcs and not self._states.look().over:
+            raise JobError(
+                f"{self.group_id} still runs, and needs its objects.",
+                hint="Cancel it first, or clean up the resource as well.",
+                job_id=self.group_id,
+            )
         if gcs:
             self._remove_objects()
 

@@ -96,12 +96,16 @@ def _request_of(manifest: GroupManifest, record: JobRecord) -> JobRequest:
     return request
 
 
+class LeaseTakenError(JobError):
+    """Another process starts the workers of the batch."""
+
+
 @contextmanager
 def lease(group_id: str, services: Services) -> Iterator[None]:
     """Hold the lease of a batch in the block: only its holder may start workers.
 
     Raises:
-        JobError: Another process holds it.
+        LeaseTakenError: Another process holds it.
     """
     store, name = services.store, JobObjects(group_id).lease
     holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -126,8 +130,8 @@ def lease(group_id: str, services: Services) -> Iterator[None]:
             store.delete(name, if_generation=own.generation)
 
 
-def _taken(group_id: str, holder: str) -> JobError:
-    return JobError(
+def _taken(group_id: str, holder: str) -> LeaseTakenError:
+    return LeaseTakenError(
         f"The workers of {group_id} are being started by {holder}.",
         hint=f"Try again in {_LEASE_SECONDS / 60:.0f} minutes, if that process was killed.",
         job_id=group_id,

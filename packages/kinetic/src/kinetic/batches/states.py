@@ -97,7 +97,7 @@ class States:
         self, skip: Container[int], most: int | None
     ) -> tuple[list[tuple[int, Outcome]], bool]:
         """Return the outcomes that a list shows, and whether there are more than *most*."""
-        own = re.compile(rf"{re.escape(self._group.members)}(0|[1-9][0-9]*)/outcome\.json")
+        own = re.compile(rf"{re.escape(self._group.members)}([0-9]{{6,}})/outcome\.json")
         found: list[tuple[int, bytes | None]] = []
         known, more = dict[int, JobStatus](), False
         for info, data in self._services.store.records(self._group.members):
@@ -202,6 +202,6 @@ class States:
 
     def _list_begun(self) -> set[int]:
         """Return the inputs of which an attempt has begun."""
-        own = re.compile(rf"{re.escape(self._group.members)}([0-9]+)/attempts/.*")
+        own = re.compile(rf"{re.escape(self._group.members)}([0-9]{{6,}})/attempts/.*")
         names = (info.name for info in self._services.store.list(self._group.members))
         return {int(found[1]) for name in names if (found := own.fullmatch(name))}
