@@ -13,6 +13,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
+import batches
 import building_images
 import calling
 import cluster
@@ -36,6 +37,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "submitting": submitting.figures,
     "calling": calling.figures,
     "running": running.figures,
+    "batches": batches.figures,
     "packaging": packaging_trees.figures,
     "finding": finding.figures,
     "hashing": hashing.figures,
