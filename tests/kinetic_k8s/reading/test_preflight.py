@@ -27,7 +27,6 @@ def tpus(machine_type: str, topology: str = "", **fields: Any) -> NodePool:
     ("accelerator", "pool"),
     [
         ("cpu", a_pool()),
-        ("cpu", a_pool(min_nodes=1, max_nodes=None)),
         ("cpu", a_pool("g2-standard-4", accelerators={"nvidia-l4": 1})),
         ("v6e-16", tpus("ct6e-standard-4t", "4x4", max_nodes=None)),
         ("tpu7x-16", tpus("tpu7x-standard-4t", placement_policy="ours")),

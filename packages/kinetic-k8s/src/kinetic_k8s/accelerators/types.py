@@ -8,8 +8,21 @@ from typing import ClassVar, Literal
 Kind = Literal["cpu", "gpu", "tpu"]
 
 
+class _Named:
+    canonical: str
+    spot: bool
+
+    @property
+    def slug(self) -> str:
+        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
+        return self.canonical.replace(":", "-")
+
+    def __str__(self) -> str:
+        return self.canonical + ":spot" * self.spot
+
+
 @dataclass(frozen=True)
-class Cpu:
+class Cpu(_Named):
     """Processor cores, no accelerator."""
 
     kind: ClassVar[Kind] = "cpu"
@@ -23,21 +36,13 @@ class Cpu:
     spot: bool = False
 
     @property
-    def canonical(self) -> str:
+    def canonical(self) -> str:  # type: ignore[override]
         """The name that `parse_accelerator` parses to this value, without `:spot`."""
         return "cpu" if self.cores is None else f"cpu:{self.cores}"
 
-    @property
-    def slug(self) -> str:
-        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
-        return self.canonical.replace(":", "-")
-
-    def __str__(self) -> str:
-        return self.canonical + ":spot" * self.spot
-
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu:
+class Gpu(_Named):
     """One or several GPUs of one machine."""
 
     kind: ClassVar[Kind] = "gpu"
@@ -56,26 +61,18 @@ class Gpu:
     spot: bool = False
 
     @property
-    def canonical(self) -> str:
+    def canonical(self) -> str:  # type: ignore[override]
         """The name that `parse_accelerator` parses to this value, without `:spot`."""
         return self.name if self.count == 1 else f"{self.name}x{self.count}"
-
-    @property
-    def slug(self) -> str:
-        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
-        return self.canonical
 
     @property
     def devices(self) -> int:
         """The number of devices that the whole job sees."""
         return self.count
 
-    def __str__(self) -> str:
-        return self.canonical + ":spot" * self.spot
-
 
 @dataclass(frozen=True, kw_only=True)
-class Tpu:
+class Tpu(_Named):
     """A TPU slice: a number of chips, connected in a topology, on one machine or several."""
 
     kind: ClassVar[Kind] = "tpu"
@@ -96,11 +93,6 @@ class Tpu:
     spot: bool = False
 
     @property
-    def slug(self) -> str:
-        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
-        return self.canonical
-
-    @property
     def devices(self) -> int:
         """The number of devices that the whole job sees."""
         return self.chips
@@ -109,9 +101,6 @@ class Tpu:
     def multi_host(self) -> bool:
         """Whether the slice spans several machines."""
         return self.hosts > 1
-
-    def __str__(self) -> str:
-        return self.canonical + ":spot" * self.spot
 
 
 Accelerator = Cpu | Gpu | Tpu

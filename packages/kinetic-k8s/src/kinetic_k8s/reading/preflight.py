@@ -27,8 +27,6 @@ class NodePool:
 
     name: str
     machine_type: str
-    locations: tuple[str, ...] = ()
-    """The zones of its machines."""
     tpu_topology: str = ""
     """Empty: its machines form no slice of several hosts, or `placement_policy` contains the topology."""
     placement_policy: str = ""
@@ -37,12 +35,8 @@ class NodePool:
     """Type of GPU, as in `cloud.google.com/gke-accelerator` → GPUs of one machine."""
     spot: bool = False
     """Whether its machines are spot machines; preemptible ones are not, and have another label."""
-    reservation: str = ""
-    """The reservation that its machines use; empty: none."""
-    min_nodes: int = 0
     max_nodes: int | None = None
     """None: unknown. The GKE API gives no present number of a pool that is not scaled automatically."""
-    labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value and effect (`NoSchedule`) of each."""
 
@@ -59,12 +53,12 @@ class NodePool:
 def missing(accelerator: Accelerator, pools: Sequence[NodePool]) -> str:
     """Return that none of *pools* fits a job on *accelerator*, with the nearest one and the reason; empty if one fits."""
     obstacles = [(pool, _obstacle(accelerator, pool)) for pool in _nearest(accelerator, pools)]
+    if not obstacles:
+        return "There is no such node pool."
     if any(not obstacle for _, obstacle in obstacles):
         return ""
-    text = "There is no such node pool."
-    for pool, obstacle in obstacles[:1]:
-        text += f" The pool {pool} does not fit: {obstacle}."
-    return text
+    pool, obstacle = obstacles[0]
+    return f"There is no such node pool. The pool {pool} does not fit: {obstacle}."
 
 
 def pool_command(
