@@ -175,19 +175,6 @@ def test_a_page_of_another_server_never_means_that_an_object_is_absent(
         relayed.get("Job", "kn-f")
 
 
-def test_expired_credentials_are_renewed_once(relay: Any, relayed_access: Access) -> None:
-    tokens = iter(["expired", "kube-bed-admin"])
-    access = replace(
-        relayed_access,
-        credentials=lambda: Credentials(headers={"Authorization": f"Bearer {next(tokens)}"}),
-    )
-    cluster = ApiServer(access)
-
-    assert cluster.get("Job", "none") is None
-    assert cluster.in_namespace("default").get("Job", "none") is None
-    assert len(relay.requests) == 3
-
-
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
 def test_without_valid_credentials_the_hint_is_to_log_in(
     relayed_access: Access, headers: dict[str, str]

@@ -180,32 +180,6 @@ def test_the_hosts_of_a_jobset_restart_together_and_only_failures_of_the_functio
     assert not uncounted.get("restartsCountTowardsMax")
 
 
-def test_a_pod_on_a_bad_node_is_replaced_and_not_counted(
-    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
-) -> None:
-    spec = a_job("raise SystemExit(4)")
-    create_workload(cluster, spec)
-
-    while len(look.pods(spec)) < 2:
-        sleep(0.5)
-
-    assert not cluster.get("Job", spec.name)["status"].get("failed")
-    cluster.delete("Job", spec.name)
-
-
-def test_an_eviction_restarts_the_hosts_of_a_jobset_and_is_not_counted(start: Start) -> None:
-    job = start(JobSetSpec, HOSTS + f"if restarts == 0: {WAIT}")
-    pods = [job.pod(f"worker-0-{index}") for index in (0, 1)]
-
-    job.look.evict(pods[0]["metadata"]["name"])
-
-    status = job.ended("Completed")
-    assert status["restarts"] == 1
-    assert not status.get("restartsCountTowardsMax")
-    after = {pod["metadata"]["uid"] for pod in job.look.pods(job.spec)}
-    assert after.isdisjoint(pod["metadata"]["uid"] for pod in pods)
-
-
 def test_the_first_failed_or_evicted_host_ends_an_indexed_job(
     start: Start, cluster: ApiServer
 ) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -289,24 +288,3 @@ def test_after_an_interruption_of_the_network_the_next_client_is_connected(
 
     assert "refused" in forwarded.reports[-1]
     relay.cut()
-
-
-def test_after_an_eviction_the_next_client_reaches_the_next_pod(
-    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
-) -> None:
-    spec = a_job(SERVER, grace=timedelta(seconds=1))
-    cluster.create(job_manifest(spec))
-    (first,) = wait_for_pods(cluster, spec, 1)
-    with forwarding(cluster, of_job(spec.pod.job_id)) as forwarded:
-        assert forwarded.ask(b"who").decode() == first.name
-        with forwarded.client() as client:
-            client.sendall(b"hello")
-            assert client.recv(100) == b"hello"
-            look.evict(first.name)
-            assert client.recv(100) == b""
-        assert forwarded.ask(b"who") == b""
-        second = forwarded.wait_for_answer().decode()
-
-    assert second != first.name
-    assert any("the job's leader does not run now" in text for text in forwarded.reports)
-    cluster.delete("Job", spec.name)

@@ -161,25 +161,6 @@ def test_after_an_eviction_the_same_port_leads_to_the_next_attempt(
     debugged.kinetic("jobs", "cleanup", job_id)
 
 
-def test_of_several_hosts_the_leader_is_debugged(
-    debugged: Any, slice_of_two: str, priority: str
-) -> None:
-    environment = {"KINETIC_NO_TTY_DEBUG": "1", "ACCELERATOR": slice_of_two, "PRIORITY": priority}
-    process = debugged.start("main.py", "call", environment=environment)
-    configuration, told = configuration_from(process.stderr)
-
-    assert stops(configuration, debugged.root) == expected(debugged.root)
-
-    out, err = process.communicate()
-    assert (process.returncode, out) == (0, "value 42\n"), err
-    job_id = told.split("jobs logs --follow ")[1].split()[0]
-    log = debugged.kinetic("jobs", "logs", job_id)
-    assert "[host 0] in the function" in log
-    assert "[host 1] in the function" in log
-    assert log.count("debugpy is listening on") == 1
-    debugged.kinetic("jobs", "cleanup", job_id)
-
-
 def forwarders(project: Any) -> list[int]:
     """Return the forwarders that processes in the project's folder started."""
     return [

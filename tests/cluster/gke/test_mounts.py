@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from kinetic.backends.gke.checks import check_mount
 from kinetic.data import Data
-from kinetic.errors import InvalidRequestError
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.manifests.volumes import DRIVER
 from kinetic_payload.stores.store import Location
 
 PHOTOS = Data("gs://photos/2026/", fuse=True)
 STORE = Location("gs", "jobs/team")
-
-
-@pytest.mark.usefixtures("drivers")
-def test_without_the_driver_a_mount_is_refused_with_the_command_that_enables_it(
-    relayed: ApiServer,
-) -> None:
-    with pytest.raises(InvalidRequestError, match=DRIVER) as caught:
-        check_mount(PHOTOS, STORE, relayed)
-
-    assert "gs://photos/2026/" in str(caught.value)
-    assert "GcsFuseCsiDriver=ENABLED" in str(caught.value)
 
 
 def test_a_user_who_may_not_look_up_the_driver_is_warned(bed: Any) -> None:

@@ -22,6 +22,7 @@ import pytest
 import trustme
 
 from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connect import connect, connect_to_gke
 from kinetic_k8s.cluster.connection import Access, Connection, Credentials
 from kinetic_k8s.cluster.kubeconfig import access_of
 from kinetic_k8s.errors import (
@@ -176,6 +177,64 @@ def test_a_cluster_with_the_same_certificates_is_followed_to_its_new_address(
     assert cluster.get("Job", "j") is not None
     assert cluster.identity.server == second.url
     assert second.tokens == ["Bearer second"]
+
+
+def test_a_cluster_whose_certificates_were_replaced_is_looked_up_again(
+    secure_servers: tuple[Server, Server],
+) -> None:
+    new = Access(server=secure_servers[0].url, ca=CA.decode(), cluster_id="c")
+    old = replace(new, ca=OTHER_CA.decode(), look_up=lambda _: new)
+
+    assert ApiServer(old).get("Job", "j") is not None
+
+
+def test_no_request_of_many_threads_reaches_the_cluster_of_another_context_or_name(
+    secure_servers: tuple[Server, Server], tmp_path: Path, gke: Any
+) -> None:
+    gke.identity.token = "of-google"
+    paths = []
+    for number, server in enumerate(secure_servers):
+        (folder := tmp_path / str(number)).mkdir()
+        paths.append(write(folder, server.url, token=f"of-{number}"))
+        gke.add(f"c{number}", server=server.url, ca=CA.decode())
+
+    def ask(number: int) -> None:
+        which = number % 2
+        if number % 4 < 2:
+            cluster = connect(kubeconfig=paths[which])
+        else:
+            place = ("test-project", "us-central1-a", f"c{which}")
+            cluster = connect_to_gke(*place, endpoint=gke.endpoint)
+        cluster.get("Job", f"j{which}")
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(ask, range(200)))
+
+    for number, server in enumerate(secure_servers):
+        assert {path[-2:] for path in server.paths} == {f"j{number}"}
+        assert set(server.tokens) == {f"Bearer of-{number}", "Bearer of-google"}
+        assert len(server.paths) == 100
+
+
+def test_credentials_that_cannot_be_renewed_are_used_as_long_as_they_are_accepted(
+    servers: tuple[Server, Server],
+) -> None:
+    times, calls = [NOON], []
+
+    def login() -> Credentials:
+        calls.append(1)
+        if len(calls) > 1:
+            raise NotAuthenticatedError("Log in.")
+        return Credentials(headers={"Authorization": "first"}, renew_at=NOON + timedelta(hours=1))
+
+    access = Access(server=servers[0].url, credentials=login)
+    cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
+    for hours in (0, 1, 1, 2):
+        times[0] = NOON + timedelta(hours=hours)
+        assert cluster.get("Job", "j") is not None, "the server decides"
+
+    assert len(calls) == 3, "the renewal is tried again after a while"
+    assert servers[0].tokens == ["first"] * 4
 
 
 @pytest.mark.parametrize("scheme", ["http", "HTTP"])
