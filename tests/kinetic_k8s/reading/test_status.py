@@ -230,16 +230,18 @@ def test_each_attempt_of_a_job_on_one_host_has_its_end() -> None:
     pods = [
         a_pod("Running", RUNNING),
         a_pod("Failed", terminated(143), disrupted=True),
-        a_pod("Failed", terminated(1)),
+        a_pod("Failed", terminated(137)),
     ]
     for pod, name, second in zip(pods, "cab", (3, 1, 2), strict=True):
         pod["metadata"] |= {"name": name, "creationTimestamp": f"2026-11-22T10:15:{second:02d}Z"}
 
     assert states(a_job(), *pods) == [
         (1, 1, "disrupted", "The cluster ended the pod: preempted"),
-        (2, 1, "failed", "The container ended with exit code 1."),
+        (2, 1, "failed", "The container ended with exit code 137 (SIGKILL)."),
         (3, 1, "running", ""),
     ]
+    # A JobSet counts, and removes the pods of earlier attempts.
+    assert states(a_jobset(), a_host(1, "Running", RUNNING, restart=2)) == [(3, 1, "running", "")]
 
 
 def test_an_attempt_that_the_queue_stopped_has_not_failed() -> None:
