@@ -293,12 +293,11 @@ JOB = {
 }
 
 
-def test_a_namespace_that_does_not_exist_is_named(cluster: ApiServer, a_map: Map) -> None:
-    nowhere = cluster.in_namespace("no-such-namespace")
+def test_a_namespace_that_does_not_exist_is_named(bed: Any, a_map: Map) -> None:
+    nowhere = ApiServer(bed.access("no-such-namespace"))
 
     with pytest.raises(NamespaceNotFoundError, match="'no-such-namespace'"):
         nowhere.create(a_map())
-    assert nowhere.identity.namespace == "no-such-namespace"
     assert nowhere.get("ConfigMap", "none") is None
 
 

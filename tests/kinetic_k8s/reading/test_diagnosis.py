@@ -382,6 +382,12 @@ def test_a_job_without_a_problem_has_no_diagnosis(
     assert diagnosis_of(job, pods) is None
 
 
+def test_a_refusal_of_a_pod_that_exists_by_now_is_no_cause() -> None:
+    refused = an_event("job", "FailedCreate", f"Error creating: {POLICY}")
+
+    assert diagnosis_of(a_job(), [a_pod({"running": {}}, phase="Running")], [refused]) is None
+
+
 def test_a_pod_with_a_node_never_lacks_capacity() -> None:
     # The condition of an earlier moment, still there beside the node that was found.
     pod = a_pod(

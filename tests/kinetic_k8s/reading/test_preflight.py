@@ -72,6 +72,10 @@ def test_a_pool_that_does_not_fit_is_named_with_the_reason(
     assert why in text
 
 
+def test_a_cluster_without_such_a_pool_has_none() -> None:
+    assert missing(parse_accelerator("l4"), [a_pool()]) == "There is no such node pool."
+
+
 def test_a_taint_that_only_discourages_does_not_matter() -> None:
     pool = a_pool(taints=(("team", "a", "PreferNoSchedule"),))
 
