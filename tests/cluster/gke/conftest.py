@@ -189,6 +189,13 @@ class Project:
         return self.bucket.names(BUCKET, f"{job_id}/")
 
 
+@pytest.fixture
+def own_namespace(bed: Any) -> Iterator[str]:
+    """A namespace in which no other test's jobs are, and no key."""
+    with bed.new_namespace() as name:
+        yield name
+
+
 wait_for = partial(eventually, every=0.2)
 
 

@@ -93,18 +93,13 @@ def test_a_field_is_removed_by_null() -> None:
         ({"metadata": {"name": "x"}}, "metadata.name cannot"),
         ({"metadata": {"labels": {"app": "x"}}}, r"metadata.labels\[app\] belongs"),
         ({"metadata": {"annotations": {"kinetic.dev/job-id": "x"}}}, "metadata.annotations"),
-        ({"metadata": {"labels": None}}, "metadata.labels cannot be removed"),
-        ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy belongs"),
         ({"spec": {"nodeSelector": {"cloud.google.com/gke-accelerator": "x"}}}, "nodeSelector"),
         ({"spec": {"nodeSelector": {"cloud.google.com/gke-spot": None}}}, "nodeSelector"),
-        ({"spec": {"tolerations": None}}, "spec.tolerations cannot be removed"),
         ({"spec": {"volumes": [{"name": "workspace"}]}}, r"spec.volumes\[workspace\]"),
-        (of_container(image="x"), r"spec.containers\[kinetic\].image belongs"),
         (of_container(env=[{"name": "KINETIC_X", "value": ""}]), r"env\[KINETIC_X\] belongs"),
         (of_container(env=[{"name": "KERAS_BACKEND"}]), r"env\[KERAS_BACKEND\] belongs"),
         (of_container(volumeMounts=[{"mountPath": "/dev/shm"}]), r"volumeMounts\[/dev/shm\]"),
         (of_container(resources={"limits": {"nvidia.com/gpu": 8}}), "limits.nvidia.com/gpu"),
-        (of_container(resources=None), "resources cannot be removed"),
         ({"spec": {"containers": [{"image": "x"}]}}, r"spec.containers\[0\] is not an object with"),
         ({"spec": {"containers": {"kinetic": {}}}}, "spec.containers is not a list"),
         ({"spec": []}, "spec is not an object"),
@@ -114,13 +109,31 @@ def test_a_field_is_removed_by_null() -> None:
         ({"spec": {"affinity": {"a": object()}}}, "is not JSON"),
         (of_container(env=[{"name": 5}]), r"env\[0\] is not an object with 'name'"),
         (of_container(resources="x"), r"spec.containers\[kinetic\].resources is not an object"),
-        ({"spec": {"affinity": {"podAffinity": None}}}, "spec.affinity.podAffinity cannot be removed"),
         (of_container(env=[{"name": "A"}] * 2), r"env\[A\] has the same 'name'"),
     ],
 )  # fmt: skip
 def test_a_field_of_kinetic_is_refused_with_its_path(overrides: dict[str, Any], path: str) -> None:
     with pytest.raises(InvalidRequestError, match=path):
         with_overrides(overrides)
+
+
+def test_every_field_of_kinetic_is_refused_even_if_it_is_only_removed() -> None:
+    of_pod = "restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds nodeName serviceAccount subdomain hostname"
+    ours = "image command args terminationMessagePath terminationMessagePolicy restartPolicy restartPolicyRules"
+    whole = "containers initContainers volumes tolerations nodeSelector affinity"
+    refused = [{"spec": {name: None}} for name in f"{of_pod} {whole}".split()]
+    refused += [
+        of_container(**{name: None})
+        for name in f"{ours} env envFrom volumeMounts resources".split()
+    ]
+    refused += [{"metadata": {name: None}} for name in ("labels", "annotations")]
+    refused += [
+        {"spec": {"affinity": {"podAffinity": None}}},
+        of_container(resources={"limits": None}),
+    ]
+    for overrides in refused:
+        with pytest.raises(InvalidRequestError, match=r"belongs to Kinetic|cannot be removed"):
+            check_overrides(overrides)
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,8 @@ from typing import ClassVar, Literal
 Kind = Literal["cpu", "gpu", "tpu"]
 
 
-class _Named:
-    canonical: str
-    spot: bool
-
-    @property
-    def slug(self) -> str:
-        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
-        return self.canonical.replace(":", "-")
-
-    def __str__(self) -> str:
-        return self.canonical + ":spot" * self.spot
-
-
 @dataclass(frozen=True)
-class Cpu(_Named):
+class Cpu:
     """Processor cores, no accelerator."""
 
     kind: ClassVar[Kind] = "cpu"
@@ -36,13 +23,21 @@ class Cpu(_Named):
     spot: bool = False
 
     @property
-    def canonical(self) -> str:  # type: ignore[override]
+    def canonical(self) -> str:
         """The name that `parse_accelerator` parses to this value, without `:spot`."""
         return "cpu" if self.cores is None else f"cpu:{self.cores}"
 
+    @property
+    def slug(self) -> str:
+        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
+        return self.canonical.replace(":", "-")
+
+    def __str__(self) -> str:
+        return self.canonical + ":spot" * self.spot
+
 
 @dataclass(frozen=True, kw_only=True)
-class Gpu(_Named):
+class Gpu:
     """One or several GPUs of one machine."""
 
     kind: ClassVar[Kind] = "gpu"
@@ -61,18 +56,26 @@ class Gpu(_Named):
     spot: bool = False
 
     @property
-    def canonical(self) -> str:  # type: ignore[override]
+    def canonical(self) -> str:
         """The name that `parse_accelerator` parses to this value, without `:spot`."""
         return self.name if self.count == 1 else f"{self.name}x{self.count}"
+
+    @property
+    def slug(self) -> str:
+        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
+        return self.canonical
 
     @property
     def devices(self) -> int:
         """The number of devices that the whole job sees."""
         return self.count
 
+    def __str__(self) -> str:
+        return self.canonical + ":spot" * self.spot
+
 
 @dataclass(frozen=True, kw_only=True)
-class Tpu(_Named):
+class Tpu:
     """A TPU slice: a number of chips, connected in a topology, on one machine or several."""
 
     kind: ClassVar[Kind] = "tpu"
@@ -93,6 +96,11 @@ class Tpu(_Named):
     spot: bool = False
 
     @property
+    def slug(self) -> str:
+        """The canonical name as part of job ids and labels: lower-case letters, digits, dashes."""
+        return self.canonical
+
+    @property
     def devices(self) -> int:
         """The number of devices that the whole job sees."""
         return self.chips
@@ -101,6 +109,9 @@ class Tpu(_Named):
     def multi_host(self) -> bool:
         """Whether the slice spans several machines."""
         return self.hosts > 1
+
+    def __str__(self) -> str:
+        return self.canonical + ":spot" * self.spot
 
 
 Accelerator = Cpu | Gpu | Tpu
