@@ -47,7 +47,6 @@ API_OF: Final = {
     "rolebinding": "apis/rbac.authorization.k8s.io/v1",
     "secret": "api/v1",
     "service": "api/v1",
-    "statefulset": "apis/apps/v1",
 }
 """Where the API server serves the objects that tests look for."""
 

@@ -71,20 +71,6 @@ def test_runner_captured_values_and_key_reach_the_container_unchanged(
     assert shared == 8 * 1024 * 1024
 
 
-def test_a_job_whose_secret_is_refused_leaves_nothing(
-    cluster: ApiServer, a_job: Callable[..., JobSpec]
-) -> None:
-    spec = a_job("pass")
-    taken = environment_secret_name(spec.name)
-    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": taken}})
-
-    with pytest.raises(AlreadyExistsError):
-        create_workload(cluster, spec, environment={"A": "1"}, runner=OTHER_RUNNER)
-
-    assert cluster.get("Job", spec.name) is None
-    assert cluster.get("ConfigMap", OTHER_RUNNER.config_map) is None
-
-
 def test_an_existing_job_is_not_replaced(cluster: ApiServer, a_job: Callable[..., JobSpec]) -> None:
     spec = a_job("import time; time.sleep(60)")
     first = create_workload(cluster, spec)

@@ -247,24 +247,38 @@ def test_no_token_is_sent_without_encryption(
     assert servers[0].tokens == [None]
 
 
-@pytest.mark.parametrize("half", ["", '{"contexts"', "{}"])
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "",
+        '{"contexts"',
+        "{}",
+        {"user": {}},
+        {"name": "another one"},
+    ],
+)
 def test_a_kubeconfig_that_is_being_written_anew_is_waited_for_as_a_login(
-    secure_servers: tuple[Server, Server], tmp_path: Path, half: str
+    secure_servers: tuple[Server, Server], tmp_path: Path, meanwhile: Any
 ) -> None:
-    server, _ = secure_servers
-    file, times = Path(write(tmp_path, server.url)), [NOON]
+    server, times = secure_servers[0], [NOON]
+    file = Path(write(tmp_path, server.url))
     access = access_of(kubeconfig=str(file))
     cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
     assert cluster.get("Job", "j") is not None
     whole = file.read_text()
-    file.write_text(half)
+    if isinstance(meanwhile, dict):  # Without credentials, the user would be nobody.
+        config = json.loads(whole)
+        config["users"][0] |= meanwhile
+        meanwhile = json.dumps(config)
+    file.write_text(meanwhile)
     server.answers = [401]
 
-    with pytest.raises(NotAuthenticatedError, match="kubeconfig"):
+    with pytest.raises(NotAuthenticatedError, match=r"kubeconfig|no credentials .* any more"):
         cluster.get("Job", "j")
     file.write_text(whole)
     times[0] += timedelta(minutes=1)
     assert cluster.get("Job", "j") is not None
+    assert set(server.tokens) == {"Bearer first"}
 
 
 def test_a_token_is_sent_without_the_library_that_reads_certificates(
@@ -486,26 +500,3 @@ def test_the_time_is_that_of_the_server_if_the_clock_of_this_machine_is_wrong(
     cluster.get("Job", "j")
 
     assert abs(cluster.within(5).now() - datetime.now(UTC)) < timedelta(seconds=30)
-
-
-def test_credentials_that_are_gone_for_a_moment_do_not_make_a_user_nobody(
-    secure_servers: tuple[Server, Server], tmp_path: Path
-) -> None:
-    server, times = secure_servers[0], [NOON]
-    file = write(tmp_path, server.url)
-    access = access_of(kubeconfig=file)
-    cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
-    cluster.get("Job", "j")
-    for nobody in ({"user": {}}, {"name": "another one"}):
-        config = json.loads(Path(file).read_text())
-        config["users"][0].update(nobody)
-        Path(file).write_text(json.dumps(config))
-        server.answers = [401]
-
-        with pytest.raises(NotAuthenticatedError, match=r"no credentials .* any more"):
-            cluster.get("Job", "j")
-        write(tmp_path, server.url)
-        times[0] += timedelta(minutes=1)
-        assert cluster.get("Job", "j") is not None
-
-    assert set(server.tokens) == {"Bearer first"}

@@ -10,15 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
+from kinetic_k8s.manifests.placement import placement_of
 
 _HARD: Final = ("NoSchedule", "NoExecute")
-_TOLERATED: Final = {
-    "tpu": ("google.com/tpu",),
-    "gpu": ("nvidia.com/gpu", "kubernetes.io/arch"),
-    "cpu": (),
-}
-"""Keys of taints that a job's pods tolerate, by kind of accelerator."""
-_SPOT: Final = "cloud.google.com/gke-spot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +112,7 @@ def _obstacle(accelerator: Accelerator, pool: NodePool) -> str:
     if pool.max_nodes is not None and pool.max_nodes < hosts:
         return f"it has at most {pool.max_nodes} machines"
     # A processor job fits machines with accelerators, too: GKE taints those with GPUs only if it has others.
-    tolerated = (*_TOLERATED[accelerator.kind], *((_SPOT,) if accelerator.spot else ()))
+    tolerated = {each["key"] for each in placement_of(accelerator).tolerations}
     for key, value, effect in pool.taints:
         if effect in _HARD and key not in tolerated:
             return f"its machines have the taint {key}{f'={value}' if value else ''}:{effect}"
