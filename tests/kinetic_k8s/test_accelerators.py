@@ -169,7 +169,10 @@ def test_every_shape_parses_back_to_itself_and_is_consistent() -> None:
     for each in EVERYTHING:
         assert parse_accelerator(str(each)) == each
         if isinstance(each, Tpu):
-            assert prod(int(side) for side in each.topology.split("x")) == each.chips
+            sides = [int(side) for side in each.topology.split("x")]
+            assert prod(sides) == each.chips
+            assert sides == sorted(sides) or not each.multi_host
+            assert len(sides) == (2 if each.generation in ("v3", "v5litepod", "v6e") else 3)
             assert each.hosts * each.chips_per_host == each.chips
             assert parse_accelerator(f"{each.generation}-{each.topology}") == each
 

@@ -179,6 +179,15 @@ def test_a_cluster_with_the_same_certificates_is_followed_to_its_new_address(
     assert second.tokens == ["Bearer second"]
 
 
+def test_the_certificate_must_have_the_name_of_the_kubeconfig(
+    secure_servers: tuple[Server, Server],
+) -> None:
+    access = Access(server=secure_servers[0].url, ca=CA.decode(), server_name="other")
+
+    with pytest.raises(ClusterUnreachableError, match="'other' doesn't match"):
+        ApiServer(access, limit=0.5).get("Job", "j")
+
+
 def test_a_cluster_whose_certificates_were_replaced_is_looked_up_again(
     secure_servers: tuple[Server, Server],
 ) -> None:

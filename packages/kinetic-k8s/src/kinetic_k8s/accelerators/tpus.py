@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -162,7 +162,14 @@ def all_slices(generation: str) -> Mapping[str, Tpu]:
     found = TPU_BY_NAME[generation]
     slices: dict[str, Tpu] = {}
     counted: set[int] = set()
-    for topology in sorted({*documented(found), *_free_form(found)}, key=_size_then_shape):
+    cubes = found.ceiling // 64 if found.free_form else 0
+    free = {
+        f"{4 * a}x{4 * b}x{4 * c}"
+        for a in range(1, round(cubes ** (1 / 3)) + 1)
+        for b in range(a, cubes // a + 1)
+        for c in range(b, cubes // (a * b) + 1)
+    }
+    for topology in sorted({*documented(found), *free}, key=_size_then_shape):
         chips = prod(dimensions(topology))
         alone = found.single_host.get(topology)
         machine = alone or found.worker
@@ -198,16 +205,6 @@ def documented(generation: TpuGeneration) -> tuple[str, ...]:
 def dimensions(topology: str) -> tuple[int, ...]:
     """Return the sides of *topology*."""
     return tuple(int(side) for side in topology.split("x"))
-
-
-def _free_form(generation: TpuGeneration) -> Iterator[str]:
-    if not generation.free_form:
-        return
-    cubes = generation.ceiling // 64
-    for a in range(1, round(cubes ** (1 / 3)) + 1):
-        for b in range(a, cubes // a + 1):
-            for c in range(b, cubes // (a * b) + 1):
-                yield f"{4 * a}x{4 * b}x{4 * c}"
 
 
 def _size_then_shape(topology: str) -> tuple[int, int, tuple[int, ...]]:
