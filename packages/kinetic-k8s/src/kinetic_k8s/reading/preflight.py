@@ -46,7 +46,15 @@ class NodePool:
 
 def missing(accelerator: Accelerator, pools: Sequence[NodePool]) -> str:
     """Return that none of *pools* fits a job on *accelerator*, with the nearest one and the reason; empty if one fits."""
-    obstacles = [(pool, _obstacle(accelerator, pool)) for pool in _nearest(accelerator, pools)]
+    match accelerator:
+        case Gpu():
+            pools = [pool for pool in pools if accelerator.label in pool.accelerators]
+        case Tpu():
+            wanted = accelerator.machine_type
+            family = f"{wanted.partition('-')[0]}-"
+            alike = [pool for pool in pools if pool.machine_type.startswith(family)]
+            pools = sorted(alike, key=lambda pool: pool.machine_type != wanted)
+    obstacles = [(pool, _obstacle(accelerator, pool)) for pool in pools]
     if not obstacles:
         return "There is no such node pool."
     if any(not obstacle for _, obstacle in obstacles):
@@ -79,20 +87,6 @@ def pool_command(
                 f"--accelerator-topology={accelerator.topology} --region=REGION && {command} --placement-policy=POLICY"
             )
     return command + " --spot" * accelerator.spot
-
-
-def _nearest(accelerator: Accelerator, pools: Sequence[NodePool]) -> list[NodePool]:
-    """Return those of *pools* with the kind of accelerator; first those with the same machine."""
-    match accelerator:
-        case Cpu():
-            return list(pools)
-        case Gpu():
-            return [pool for pool in pools if accelerator.label in pool.accelerators]
-        case Tpu():
-            wanted = accelerator.machine_type
-            family = f"{wanted.partition('-')[0]}-"
-            alike = [pool for pool in pools if pool.machine_type.startswith(family)]
-            return sorted(alike, key=lambda pool: pool.machine_type != wanted)
 
 
 def _obstacle(accelerator: Accelerator, pool: NodePool) -> str:
