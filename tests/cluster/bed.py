@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,7 +47,6 @@ API_OF: Final = {
     "rolebinding": "apis/rbac.authorization.k8s.io/v1",
     "secret": "api/v1",
     "service": "api/v1",
-    "statefulset": "apis/apps/v1",
 }
 """Where the API server serves the objects that tests look for."""
 
@@ -158,19 +157,18 @@ class Bed:
         """Provide an accelerator with two or four hosts. All fit on the one node, beside those of others like it."""
         topology = {2: "2x2x2", 4: "2x2x4"}[hosts]
         wanted = {"cloud.google.com/gke-tpu-topology": topology}
-        with locked(self.folder, "accelerators", shared=True):
-            with locked(self.folder, "slices"):
-                nodes = self.ask("GET", "api/v1/nodes")["items"]
-                if not any(
-                    one["status"]["capacity"].get("google.com/tpu") == "64"
-                    and wanted.items() <= one["metadata"]["labels"].items()
-                    for one in nodes
-                ):
-                    self.run(
-                        "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice",
-                        "--topology", topology, "--nodepool", "np1",
-                    )  # fmt: skip
-            yield f"v5p-{4 * hosts}"
+        with locked(self.folder, "slices"):
+            nodes = self.ask("GET", "api/v1/nodes")["items"]
+            if not any(
+                one["status"]["capacity"].get("google.com/tpu") == "64"
+                and wanted.items() <= one["metadata"]["labels"].items()
+                for one in nodes
+            ):
+                self.run(
+                    "accel", "tpu", "--chips", "64", "--type", "tpu-v5p-slice",
+                    "--topology", topology, "--nodepool", "np1",
+                )  # fmt: skip
+        yield f"v5p-{4 * hosts}"
 
     @contextmanager
     def new_priority(self) -> Iterator[str]:
@@ -202,29 +200,13 @@ class Bed:
         """Run one of the bed's own commands."""
         _output_of(self.commands / command, *arguments)
 
-    def start_beside(self, folder: Path) -> dict[str, str]:
-        """Start a second bed without a node in *folder*, or what ended of it; return its variables.
-
-        On a busy machine it may give up before all of it runs. It is asked once more then.
-        """
-        with suppress(AssertionError):
-            return exported(self.run_beside("up", "--no-node", "--dir", folder))
-        return exported(self.run_beside("up", "--no-node", "--dir", folder))
-
-    def run_beside(self, command: str, *arguments: str | Path) -> str:
-        """Run a command of a second bed; return what it printed.
-
-        Its clean-up kills all containers of a cgroup that it shares with this bed, so cgroups are hidden.
-        """
-        hidden = ("unshare", "--mount", "sh", "-c", 'umount -lR /sys/fs/cgroup && exec "$@"', "sh")
-        return _output_of(*hidden, self.commands / command, *arguments)
-
 
 def start() -> Bed:
     """Start the test bed unless it runs; it keeps running afterwards."""
     folder = testcloud()
     assert folder is not None, "ask `obstacle` first"
-    variables = exported(_output_of(folder / "kube" / "up"))
+    exports = re.findall(r"^export (\w+)=(.*)$", _output_of(folder / "kube" / "up"), re.MULTILINE)
+    variables = {name: shlex.split(value)[0] for name, value in exports}
     for shares in PODS.glob("cpu.shares"):
         shares.write_text(str(SHARES_OF_PODS))
     _keep_address(BRIDGE)
@@ -263,9 +245,3 @@ def send(folder: Path, part: str, number: signal.Signals) -> None:
     """Send a signal to a part of the bed in *folder*, such as `kubelet`."""
     pid, _ = (folder / "pids" / part).read_text().split()
     os.kill(int(pid), number)
-
-
-def exported(text: str) -> dict[str, str]:
-    """Return the variables that a script exports."""
-    exports = re.findall(r"^export (\w+)=(.*)$", text, re.MULTILINE)
-    return {name: shlex.split(value)[0] for name, value in exports}

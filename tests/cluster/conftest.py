@@ -52,9 +52,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Limit the time of a test without its fixtures, which wait for others; order those that wait for others.
 
-    That of docker's engine begins before the tier `images`, which keeps the engine until its end. Those that take
-    all accelerators begin before others use some, and those that wait long for pods follow. The last ones before
-    those that take the whole node only ask the API server.
+    That of docker's engine begins before the tier `images`, which keeps the engine until its end. Those that wait
+    long for pods follow. The last ones before those that take the whole node only ask the API server.
     """
     items.sort(key=_turn)
     for item in items:
@@ -79,8 +78,6 @@ def _turn(item: pytest.Item) -> int:
     fixtures = getattr(item, "fixturenames", ())
     turns = (
         "engine",
-        "other_accelerators",
-        "second",
         "slice_of_two",
         "ada",
         "a_cluster",
@@ -121,14 +118,6 @@ def alone_on_node(bed: Bed, shared_node: ExitStack) -> Callable[[], AbstractCont
         shared_node.enter_context(locked(bed.folder, "node", shared=True))
 
     return alone
-
-
-@pytest.fixture
-def other_accelerators(bed: Bed) -> Iterator[None]:
-    """Hold the accelerators of the one node, to give it others; it has none afterwards."""
-    with locked(bed.folder, "accelerators"):
-        yield
-        bed.run("accel", "clear")
 
 
 @pytest.fixture
@@ -190,25 +179,6 @@ def a_job() -> Callable[..., JobSpec]:
         return JobSpec(name=f"kn-test-{suffix}", pod=PodSpec(**{**values, **pod}), retries=retries)
 
     return make
-
-
-@pytest.fixture
-def second(bed: Bed, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """A second API server, without nodes, as its `up` describes it. A third one might take a port of it.
-
-    Its start takes seconds on both cores, so it runs until the last test that uses it has ended, in any process.
-    """
-    folder, ended = bed.folder / "second", bed.folder / "second-users"
-    users = sum("second" in getattr(item, "fixturenames", ()) for item in request.session.items)
-    with locked(bed.folder, "second"):
-        try:
-            yield bed.start_beside(folder)
-        finally:
-            with ended.open("a") as file:
-                file.write(f"{request.node.nodeid}\n")
-            if len(ended.read_text().splitlines()) >= users:
-                ended.unlink()
-                bed.run_beside("down", "--dir", folder)
 
 
 @dataclass(frozen=True)

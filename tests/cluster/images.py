@@ -92,33 +92,31 @@ def image_of(
     With *imports*, only these modules and what they import have bytecode: large packages take 10 s to compile.
     """
     with locked(bed.folder, "images"):
-        return _image_of(bed, folder, requirements, imports)
-
-
-def _image_of(bed: Any, folder: Path, requirements: Sequence[str], imports: Sequence[str]) -> str:
-    registry = Registry(bed.environment["KUBE_BED_REGISTRY"])
-    base, config = registry.base()
-    parts = json.dumps([base["config"]["digest"], requirements])
-    tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
-    name = "kinetic-tests/custom"
-    if registry.has(name, tag):
-        return f"{registry.address}/{name}:{tag}"
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
-            *("--python-version", "3.11", *requirements),
-            *(() if imports else ("--compile-bytecode",)),
-        ],
-        check=True,
-    )
-    if imports:
-        program = f"import sys; sys.path.insert(0, {str(folder)!r}); import {', '.join(imports)}"
-        subprocess.run([sys.executable, "-I", "-c", program], check=True)
-    unpacked = io.BytesIO()
-    with tarfile.open(fileobj=unpacked, mode="w") as archive:
-        archive.add(folder, _FOLDER)
-    added = _layer(registry, name, config, unpacked.getbuffer())
-    return registry.store(name, tag, base, config, [added])
+        registry = Registry(bed.environment["KUBE_BED_REGISTRY"])
+        base, config = registry.base()
+        parts = json.dumps([base["config"]["digest"], requirements])
+        tag = hashlib.sha256(parts.encode()).hexdigest()[:12]
+        name = "kinetic-tests/custom"
+        if registry.has(name, tag):
+            return f"{registry.address}/{name}:{tag}"
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "uv", "pip", "install", "-q", "--target", folder),
+                *("--python-version", "3.11", *requirements),
+                *(() if imports else ("--compile-bytecode",)),
+            ],
+            check=True,
+        )
+        if imports:
+            program = (
+                f"import sys; sys.path.insert(0, {str(folder)!r}); import {', '.join(imports)}"
+            )
+            subprocess.run([sys.executable, "-I", "-c", program], check=True)
+        unpacked = io.BytesIO()
+        with tarfile.open(fileobj=unpacked, mode="w") as archive:
+            archive.add(folder, _FOLDER)
+        added = _layer(registry, name, config, unpacked.getbuffer())
+        return registry.store(name, tag, base, config, [added])
 
 
 def _layer(registry: Registry, name: str, config: Any, unpacked: memoryview) -> dict[str, Any]:

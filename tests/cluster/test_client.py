@@ -175,19 +175,6 @@ def test_a_page_of_another_server_never_means_that_an_object_is_absent(
         relayed.get("Job", "kn-f")
 
 
-def test_expired_credentials_are_renewed_once(relay: Any, relayed_access: Access) -> None:
-    tokens = iter(["expired", "kube-bed-admin"])
-    access = replace(
-        relayed_access,
-        credentials=lambda: Credentials(headers={"Authorization": f"Bearer {next(tokens)}"}),
-    )
-    cluster = ApiServer(access)
-
-    assert cluster.get("Job", "none") is None
-    assert cluster.in_namespace("default").get("Job", "none") is None
-    assert len(relay.requests) == 3
-
-
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}])
 def test_without_valid_credentials_the_hint_is_to_log_in(
     relayed_access: Access, headers: dict[str, str]
@@ -306,12 +293,11 @@ JOB = {
 }
 
 
-def test_a_namespace_that_does_not_exist_is_named(cluster: ApiServer, a_map: Map) -> None:
-    nowhere = cluster.in_namespace("no-such-namespace")
+def test_a_namespace_that_does_not_exist_is_named(bed: Any, a_map: Map) -> None:
+    nowhere = ApiServer(bed.access("no-such-namespace"))
 
     with pytest.raises(NamespaceNotFoundError, match="'no-such-namespace'"):
         nowhere.create(a_map())
-    assert nowhere.identity.namespace == "no-such-namespace"
     assert nowhere.get("ConfigMap", "none") is None
 
 

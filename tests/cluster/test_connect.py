@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import traceback
 from base64 import b64decode
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ from typing import Any
 import pytest
 
 from kinetic_k8s.cluster.connect import connect
-from kinetic_k8s.cluster.kubeconfig import access_of
 from kinetic_k8s.errors import NotAuthenticatedError, NotPermittedError, UnknownContextError
-from kinetic_payload.errors import KineticError
 
 PLUGIN = """
 import json, pathlib, sys
@@ -91,89 +88,6 @@ def test_a_missing_context_or_kubeconfig_is_named(bed: Any, tmp_path: Path) -> N
     (tmp_path / "broken").write_text("{")
     with pytest.raises(UnknownContextError, match="Cannot read the kubeconfig"):
         connect(kubeconfig=str(tmp_path / "broken"))
-
-
-@pytest.mark.parametrize(
-    ("part", "fields", "words"),
-    [
-        ("cluster", {"server": "api.example.com:443"}, "'api.example.com:443', which is no address"),
-        ("cluster", {"server": "https:///api"}, "'https:///api', which is no address"),
-        ("cluster", {"server": "https://10.0.0.1:65536"}, "which is no address"),
-        ("cluster", {"certificate-authority-data": "abc"}, "Cannot read the certificates"),
-        ("cluster", {"certificate-authority-data": "aGVsbG8="}, "Cannot read the certificates"),
-        ("cluster", {"tls-server-name": "other"}, "'other' doesn't match"),
-        ("user", {"client-certificate-data": "aGVsbG8=", "client-key-data": "aGVsbG8="}, "client certificate"),
-        ("user", {"as": "a\nb"}, "cannot be sent"),
-        ("user", {"as-groups": ["\ud800"]}, "cannot be sent"),
-        ("user", {"token": 12}, "`users\\[0].user.token` is no text"),
-    ],
-)  # fmt: skip
-def test_an_invalid_value_of_a_kubeconfig_is_reported_at_once(
-    kubeconfig: dict[str, Any], tmp_path: Path, part: str, fields: dict[str, Any], words: str
-) -> None:
-    kubeconfig[f"{part}s"][0][part].update(fields)
-
-    with pytest.raises(KineticError, match=words):
-        connect(kubeconfig=write(kubeconfig, tmp_path)).get("Namespace", "default")
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("[" * 500, "maximum recursion depth"),
-        ("users:\n- {user: {token: hunter2: 5}}", "it is no YAML in line 2"),
-        ("users: [{user: {password: *hunter2}}]", "it is no YAML in line 1"),
-        ("users: !!bool x", "it is no YAML"),
-        ("- a", "it is no object"),
-        ("contexts: -1", "`contexts` is no list"),
-        ("users: &a [*a]", "`users[0]` is no object"),
-        ("current-context: 5", "`current-context` is no text"),
-        ("contexts: [{context: {cluster: 5}}]", "`contexts[0].context.cluster` is no text"),
-        ("clusters: [{cluster: {insecure-skip-tls-verify: 'yes'}}]",
-         "`clusters[0].cluster.insecure-skip-tls-verify` is no boolean"),
-        ("users: [{user: {token: !!binary aHVudGVyMg==}}]", "`users[0].user.token` is no text"),
-        ("users: [{user: {exec: {command: 5}}}]", "`users[0].user.exec.command` is no text"),
-        ("users: [{user: {exec: {env: [a]}}}]", "`users[0].user.exec.env[0]` is no object"),
-        ("users: [{user: {as: 2024-01-01}}]", "`users[0].user.as` is no text"),
-        ("users: [{user: {as-user-extra: {a: b}}}]", "`users[0].user.as-user-extra.a` is no list"),
-    ],
-)  # fmt: skip
-def test_a_malformed_kubeconfig_is_named_with_the_field_and_without_its_secrets(
-    tmp_path: Path, text: str, words: str
-) -> None:
-    (path := tmp_path / "config").write_text(text)
-
-    with pytest.raises(UnknownContextError) as caught:
-        connect(kubeconfig=str(path))
-
-    assert f"Cannot read the kubeconfig {path}: {words}" in caught.value.message
-    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        ("5", "`status` is no object"),
-        ('{"token": 5}', "`status.token` is no text"),
-        ('{"token": "t", "expirationTimestamp": "0001-01-01T00:00:00+14:00"}', "`expirationTimestamp`"),
-        ('{"token": "a\\nb"}', "characters that cannot be sent"),
-        ("[" * 2000, "malformed"),
-    ],
-)  # fmt: skip
-def test_an_invalid_response_of_a_plugin_is_reported(
-    tmp_path: Path, status: str, words: str
-) -> None:
-    answer = f'{{"apiVersion": "v1", "kind": "ExecCredential", "status": {status}}}'
-    plugin = {"apiVersion": "v1", "command": "printf", "args": ["%s", answer]}
-    config = {
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-        "clusters": [{"name": "k", "cluster": {"server": "https://127.0.0.1:1"}}],
-        "users": [{"name": "u", "user": {"exec": plugin}}],
-    }
-    access = access_of("c", kubeconfig=write(config, tmp_path))
-
-    with pytest.raises(NotAuthenticatedError, match=words):
-        access.credentials()
 
 
 def test_a_plugin_runs_again_when_its_token_is_rejected(
@@ -297,14 +211,3 @@ def test_a_plugin_that_fails_is_quoted_and_no_logging_is_set_up(
         connect(kubeconfig=path).get("Namespace", "default")
 
     assert logging.getLogger().handlers == handlers
-
-
-def test_the_proxy_of_a_context_is_that_of_its_requests(
-    kubeconfig: dict[str, Any], tmp_path: Path
-) -> None:
-    kubeconfig["clusters"][0]["cluster"]["proxy-url"] = "http://127.0.0.1:8080"
-
-    assert (
-        access_of("kube-bed", kubeconfig=write(kubeconfig, tmp_path)).proxy
-        == "http://127.0.0.1:8080"
-    )

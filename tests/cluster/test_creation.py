@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -72,20 +71,6 @@ def test_runner_captured_values_and_key_reach_the_container_unchanged(
     assert shared == 8 * 1024 * 1024
 
 
-def test_a_job_whose_secret_is_refused_leaves_nothing(
-    cluster: ApiServer, a_job: Callable[..., JobSpec]
-) -> None:
-    spec = a_job("pass")
-    taken = environment_secret_name(spec.name)
-    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": taken}})
-
-    with pytest.raises(AlreadyExistsError):
-        create_workload(cluster, spec, environment={"A": "1"}, runner=OTHER_RUNNER)
-
-    assert cluster.get("Job", spec.name) is None
-    assert cluster.get("ConfigMap", OTHER_RUNNER.config_map) is None
-
-
 def test_an_existing_job_is_not_replaced(cluster: ApiServer, a_job: Callable[..., JobSpec]) -> None:
     spec = a_job("import time; time.sleep(60)")
     first = create_workload(cluster, spec)
@@ -113,27 +98,6 @@ def test_a_shared_runner_is_removed_with_its_last_job(
         cluster.delete("Job", spec.name)
     gone = ("wait", "--for=delete", f"configmap/{OTHER_RUNNER.config_map}", "--timeout=60s")
     look.bed.kubectl(*gone, "-n", look.namespace)
-
-
-def test_a_slow_submit_resumes_its_job_when_all_its_objects_exist(
-    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
-) -> None:
-    spec = with_everything(a_job(""))
-    ensure_key(cluster, lambda: b"k" * 32)
-    seconds = itertools.count(step=1)  # Each look at the clock is a second later.
-
-    job = create_workload(
-        cluster, spec, environment={"SECRET": "x"}, runner=RUNNER, clock=lambda: next(seconds)
-    )
-
-    assert job["spec"]["suspend"] is False
-    look.wait(spec, "Complete")
-    reasons = {
-        event["reason"]
-        for event in look.bed.objects("event", look.namespace)
-        if event["involvedObject"]["name"] == spec.name
-    }
-    assert {"Suspended", "Resumed"} <= reasons
 
 
 def test_an_older_version_of_jobset_gets_fewer_rules_and_one_warning(
@@ -217,23 +181,3 @@ def test_pods_fit_the_baseline_of_pod_security_and_by_overrides_the_restricted_p
         check("restricted", spec=no_root)
     finally:
         look.bed.kubectl("label", "namespace", look.namespace, f"{name}-")
-
-
-@pytest.mark.usefixtures("other_accelerators")
-def test_a_job_runs_on_the_machine_that_its_accelerator_names(
-    bed: Any, cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
-) -> None:
-    # The node has what a v5litepod-8 and an l4 ask for, and nothing that a v6e-8 does.
-    bed.run("accel", "tpu", "--chips", "8", "--type", "tpu-v5-lite-podslice", "--topology", "2x4")
-    count = "cloud.google.com/gke-accelerator-count=1"
-    bed.run("accel", "gpu", "--count", "1", "--type", "nvidia-l4", "--label", count)
-    try:
-        specs = [a_job("pass", accelerator=parse_accelerator(n)) for n in ("v5e-8", "l4", "v6e-8")]
-        for spec in specs:
-            create_workload(cluster, spec)
-        for spec in specs[:2]:
-            look.wait(spec, "Complete")
-        (waiting,) = look.pods(specs[2])
-        assert "nodeName" not in waiting["spec"]
-    finally:
-        cluster.delete("Job", specs[2].name)

@@ -180,32 +180,6 @@ def test_the_hosts_of_a_jobset_restart_together_and_only_failures_of_the_functio
     assert not uncounted.get("restartsCountTowardsMax")
 
 
-def test_a_pod_on_a_bad_node_is_replaced_and_not_counted(
-    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
-) -> None:
-    spec = a_job("raise SystemExit(4)")
-    create_workload(cluster, spec)
-
-    while len(look.pods(spec)) < 2:
-        sleep(0.5)
-
-    assert not cluster.get("Job", spec.name)["status"].get("failed")
-    cluster.delete("Job", spec.name)
-
-
-def test_an_eviction_restarts_the_hosts_of_a_jobset_and_is_not_counted(start: Start) -> None:
-    job = start(JobSetSpec, HOSTS + f"if restarts == 0: {WAIT}")
-    pods = [job.pod(f"worker-0-{index}") for index in (0, 1)]
-
-    job.look.evict(pods[0]["metadata"]["name"])
-
-    status = job.ended("Completed")
-    assert status["restarts"] == 1
-    assert not status.get("restartsCountTowardsMax")
-    after = {pod["metadata"]["uid"] for pod in job.look.pods(job.spec)}
-    assert after.isdisjoint(pod["metadata"]["uid"] for pod in pods)
-
-
 def test_the_first_failed_or_evicted_host_ends_an_indexed_job(
     start: Start, cluster: ApiServer
 ) -> None:
@@ -224,23 +198,23 @@ def test_the_first_failed_or_evicted_host_ends_an_indexed_job(
     assert "DisruptionTarget" in failed[0]["message"]
 
 
-def test_pathways_ends_with_its_head_and_evictions_restart_it_uncounted(start: Start) -> None:
+def test_pathways_ends_with_its_head_and_the_eviction_of_a_worker_restarts_it_uncounted(
+    start: Start,
+) -> None:
     succeeds = start(PathwaysSpec, HEAD)
     retried = start(PathwaysSpec, HEAD + "sys.exit(restarts == 0)", retries=1)
     fatal = start(PathwaysSpec, HEAD + "sys.exit(2)", retries=5)
-    by_worker, by_head = (start(PathwaysSpec, HEAD + f"if restarts == 0: {WAIT}") for _ in range(2))
+    evicted = start(PathwaysSpec, HEAD + f"if restarts == 0: {WAIT}")
 
-    by_worker.pod("pathways-head-0-0")
-    by_worker.look.evict(by_worker.pod("worker-0-1")["metadata"]["name"])
-    by_head.look.evict(by_head.pod("pathways-head-0-0")["metadata"]["name"])
+    evicted.pod("pathways-head-0-0")
+    evicted.look.evict(evicted.pod("worker-0-1")["metadata"]["name"])
 
     assert succeeds.ended("Completed").get("restarts", 0) == 0
     assert retried.ended("Completed")["restartsCountTowardsMax"] == 1
     assert fatal.ended("Failed").get("restarts", 0) == 0
-    for job in (by_worker, by_head):
-        status = job.ended("Completed")
-        assert status["restarts"] == 1
-        assert not status.get("restartsCountTowardsMax")
+    status = evicted.ended("Completed")
+    assert status["restarts"] == 1
+    assert not status.get("restartsCountTowardsMax")
 
 
 def test_a_leaderworkerset_restarts_its_group_after_an_eviction(start: Start) -> None:
@@ -254,12 +228,8 @@ def test_a_leaderworkerset_restarts_its_group_after_an_eviction(start: Start) ->
     assert again["metadata"]["name"] == leader["metadata"]["name"]
 
 
-@pytest.mark.parametrize("form", [JobSetSpec, IndexedJobSpec, PathwaysSpec, LeaderWorkerSetSpec])
-def test_a_removed_job_leaves_no_objects(
-    form: type[WorkloadSpec], start: Start, cluster: ApiServer
-) -> None:
-    program = FUNCTION if form in (PathwaysSpec, LeaderWorkerSetSpec) else HOSTS
-    job = start(form, program + WAIT, environment={"TOKEN": "secret"})
+def test_a_removed_indexed_job_leaves_no_objects(start: Start, cluster: ApiServer) -> None:
+    job = start(IndexedJobSpec, HOSTS + WAIT, environment={"TOKEN": "secret"})
     name, labels = job.spec.name, of_job(job.spec.pod.job_id)
     job.pod(".*0")
 
@@ -267,7 +237,7 @@ def test_a_removed_job_leaves_no_objects(
 
     assert cluster.list("Pod", labels=labels) == []
     assert cluster.get(job.spec.kind, name) is None
-    kinds = "secret,service,job,jobset,statefulset"
+    kinds = "secret,service,job"
     eventually(
         lambda: not [each for each in job.objects(kinds) if name in each["metadata"]["name"]],
         every=0.25,

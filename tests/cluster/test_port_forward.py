@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from kinetic.testing import eventually
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access, Credentials
 from kinetic_k8s.cluster.port_forward import PortForward
@@ -34,7 +33,7 @@ import os, socket, threading
 def serve(client):
     with client:
         while data := client.recv(65536):
-            client.sendall(os.uname().nodename.encode() if data == b"who" else data)
+            client.sendall(data)
             if data == b"end":
                 return
         print("left", flush=True)
@@ -75,42 +74,25 @@ class Forwarded:
             return client.recv(1000)
         return b""
 
-    def wait_for_answer(self) -> bytes:
-        """Ask for the pod's name until there is an answer."""
-        until = time.monotonic() + 240
-        while not (answer := self.ask(b"who")):
-            assert time.monotonic() < until, self.reports
-            time.sleep(0.5)  # noqa: TID251
-        return answer
-
 
 @pytest.fixture(scope="module")
 def served(a_job: Callable[..., JobSpec], cluster: ApiServer, look: Any) -> Iterator[JobSpec]:
     """A job that echoes what it gets on its loopback interface."""
     spec = a_job(SERVER)
     cluster.create(job_manifest(spec))
-    wait_for_pods(cluster, spec, 1)
+    (pod,) = eventually(lambda: [pod for pod in pods_of(cluster, spec) if pod.started], every=0.2)
+    eventually(lambda: printed(cluster, pod, "ready"), every=0.2)
     yield spec
     cluster.delete("Job", spec.name)
 
 
-def wait_for_pods(cluster: ApiServer, spec: Any, count: int) -> list[PodView]:
-    """Wait until so many pods of the job serve."""
-    until = time.monotonic() + 240
-    while True:
-        pods = [pod for pod in pods_of(cluster, spec) if pod.started and not pod.leaving]
-        if len(pods) == count and all(serves(cluster, pod) for pod in pods):
-            return pods
-        assert time.monotonic() < until, pods_of(cluster, spec)
-        time.sleep(0.2)  # noqa: TID251
-
-
-def serves(cluster: ApiServer, pod: PodView) -> bool:
+def printed(cluster: ApiServer, pod: PodView, text: str) -> int:
+    """Return how many lines of the pod's log contain *text*."""
     with cluster.log(pod.name, "kinetic") as lines:
-        return any("ready" in line for line in lines)
+        return sum(text in line for line in lines)
 
 
-def pods_of(cluster: ApiServer, spec: Any) -> list[PodView]:
+def pods_of(cluster: ApiServer, spec: JobSpec) -> list[PodView]:
     return views(cluster.list("Pod", labels=of_job(spec.pod.job_id)))
 
 
@@ -144,17 +126,9 @@ def test_the_end_of_one_side_ends_the_other(cluster: ApiServer, served: JobSpec)
             client.sendall(b"end")
             assert client.recv(100) == b"end"
             assert client.recv(100) == b""
-        before = lefts(cluster, pod)
+        before = printed(cluster, pod, "left")
         assert forwarded.ask(b"hello") == b"hello"
-        until = time.monotonic() + 60
-        while lefts(cluster, pod) == before:
-            assert time.monotonic() < until
-            time.sleep(0.1)  # noqa: TID251
-
-
-def lefts(cluster: ApiServer, pod: PodView) -> int:
-    with cluster.log(pod.name, "kinetic") as lines:
-        return sum("left" in line for line in lines)
+        eventually(lambda: printed(cluster, pod, "left") > before, every=0.1)
 
 
 def test_a_port_on_which_nothing_listens_ends_the_connection_and_is_reported(
@@ -289,24 +263,3 @@ def test_after_an_interruption_of_the_network_the_next_client_is_connected(
 
     assert "refused" in forwarded.reports[-1]
     relay.cut()
-
-
-def test_after_an_eviction_the_next_client_reaches_the_next_pod(
-    cluster: ApiServer, a_job: Callable[..., JobSpec], look: Any
-) -> None:
-    spec = a_job(SERVER, grace=timedelta(seconds=1))
-    cluster.create(job_manifest(spec))
-    (first,) = wait_for_pods(cluster, spec, 1)
-    with forwarding(cluster, of_job(spec.pod.job_id)) as forwarded:
-        assert forwarded.ask(b"who").decode() == first.name
-        with forwarded.client() as client:
-            client.sendall(b"hello")
-            assert client.recv(100) == b"hello"
-            look.evict(first.name)
-            assert client.recv(100) == b""
-        assert forwarded.ask(b"who") == b""
-        second = forwarded.wait_for_answer().decode()
-
-    assert second != first.name
-    assert any("the job's leader does not run now" in text for text in forwarded.reports)
-    cluster.delete("Job", spec.name)

@@ -153,7 +153,7 @@ def test_case_spaces_and_prefixes_do_not_matter(text: str) -> None:
 @pytest.mark.parametrize("text", ["v5e-4", "gpu:4", "l4x2", "cpu", "tpu"])
 def test_spot_is_a_suffix_or_an_argument(text: str) -> None:
     assert parse_accelerator(f"{text}:SPOT") == parse_accelerator(text, spot=True)
-    assert parse_accelerator(f"{text}:spot").spot
+    assert str(parse_accelerator(f"{text}:spot")).endswith(":spot")
     assert not parse_accelerator(text).spot
 
 
@@ -169,7 +169,10 @@ def test_every_shape_parses_back_to_itself_and_is_consistent() -> None:
     for each in EVERYTHING:
         assert parse_accelerator(str(each)) == each
         if isinstance(each, Tpu):
-            assert prod(int(side) for side in each.topology.split("x")) == each.chips
+            sides = [int(side) for side in each.topology.split("x")]
+            assert prod(sides) == each.chips
+            assert sides == sorted(sides) or not each.multi_host
+            assert len(sides) == (2 if each.generation in ("v3", "v5litepod", "v6e") else 3)
             assert each.hosts * each.chips_per_host == each.chips
             assert parse_accelerator(f"{each.generation}-{each.topology}") == each
 

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from container_programs import Engine, find_program, running_engine
 from images import REQUIREMENTS, image_of, image_with_file
 from standins import PROXY, SCRATCH, SERVER, push
 
-from kinetic.waiting import sleep
+from kinetic.testing import eventually
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_servers.gcs import Faults, GcsProcess, GcsServer
@@ -189,18 +189,19 @@ class Project:
         return self.bucket.names(BUCKET, f"{job_id}/")
 
 
+@pytest.fixture
+def own_namespace(bed: Any) -> Iterator[str]:
+    """A namespace in which no other test's jobs are, and no key."""
+    with bed.new_namespace() as name:
+        yield name
+
+
+wait_for = partial(eventually, every=0.2)
+
+
 @pytest.fixture(name="wait_for")
 def _wait_for() -> Callable[..., Any]:
     return wait_for
-
-
-def wait_for(condition: Callable[[], Any], *, seconds: float = 240) -> Any:
-    """Return what *condition* returns as soon as that is true."""
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < until, "it did not come true"
-        sleep(0.2)
-    return found
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Objects that `result`, `cancel` and `cleanup` leave, and that a list of jobs removes."""
+"""Objects that `result` and `cleanup` leave, and that a list of jobs reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 import kinetic
 from kinetic.job_status import JobStatus
-from kinetic_servers.gcs import Faults
 
 JOBS = """
 import os, sys
@@ -32,20 +31,6 @@ if __name__ == "__main__":
         print(function.run_async(fails).job_id)
 """
 
-
-WAITS = """
-import os
-import kinetic
-from gates import gate
-from pods import small
-
-@kinetic.run("cpu", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small())
-def function():
-    gate("waits")
-
-if __name__ == "__main__":
-    print(function.run_async().job_id)
-"""
 
 FORGOTTEN = """
 import logging, os, sys, time
@@ -88,56 +73,6 @@ def submitted(project: Any, monkeypatch: pytest.MonkeyPatch, *fails: int) -> lis
 def left(project: Any, job: Any, kind: str) -> tuple[bool, bool]:
     """Return whether the job's workload and its objects are still there."""
     return bool(project.objects(kind, job.job_id)), bool(project.kept(job.job_id))
-
-
-def test_a_jobset_is_kept_after_a_failure_or_on_request_and_removed_in_parts(
-    on_slice: Any, monkeypatch: pytest.MonkeyPatch, wait_for: Any
-) -> None:
-    project, kind = on_slice, "jobset"
-    # One slice fits, and is held until a client ends the job.
-    (ended,) = submitted(project, monkeypatch, 0)
-    assert ended.result(cleanup=False) == "value"
-    (failed,) = submitted(project, monkeypatch, 1)
-    with pytest.raises(ValueError, match="the words of the function"):
-        failed.result(cleanup=True)
-    kept = [left(project, job, kind) for job in (ended, failed)]
-    ended.cleanup(gcs=False)
-    without_workload = left(project, ended, kind), ended.status()
-    assert kinetic.attach(ended.job_id).result(cleanup=True) == "value"
-    failed.cleanup(k8s=False)
-    without_objects = left(project, failed, kind)
-    failed.cleanup()
-
-    assert kept == [(True, True)] * 2
-    assert without_workload == ((False, True), JobStatus.SUCCEEDED)
-    assert without_objects == (True, False)
-    for job in (ended, failed):
-        assert left(project, job, kind) == (False, False)
-        wait_for(lambda job=job: not project.objects("job,pod,secret", job.job_id))
-
-
-def test_a_list_of_jobs_ends_a_job_whose_cancel_was_killed(
-    project: Any, faults: Faults, wait_for: Any
-) -> None:
-    job_id = project.script(WAITS).strip()
-    project.await_gate("waits")
-    outcome = {"method": "POST", "name": f"{job_id}/outcome.json"}
-    faults.add(**outcome, reset="after", times=1)
-    repeated = faults.add(**outcome, after=1, held=True)
-    canceller = project.start("-m", "kinetic_cli", "jobs", "cancel", job_id)
-    wait_for(lambda: repeated.hits or canceller.poll() is not None)
-    assert canceller.poll() is None, canceller.stderr.read()
-    canceller.kill()
-    canceller.wait()
-    repeated.release()
-    faults.clear()
-    still = project.objects("job,pod", job_id)
-    listed = project.kinetic("jobs", "list", "--json")
-
-    assert len(still) == 2
-    assert '"FAILED"' in listed
-    wait_for(lambda: not project.objects("job,pod,secret", job_id))
-    assert "The job was cancelled" in project.kinetic("jobs", "status", job_id)
 
 
 def test_a_list_omits_a_job_without_a_record_and_warns_once_how_to_delete_it(

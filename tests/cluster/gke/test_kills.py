@@ -96,13 +96,6 @@ class HeldInTheBucket(Fault):
 
 
 @pytest.fixture
-def own_namespace(bed: Any) -> Iterator[str]:
-    """A namespace in which no other test's jobs are, and no key."""
-    with bed.new_namespace() as name:
-        yield name
-
-
-@pytest.fixture
 def gate(
     project: Any, relay: Any, faults: Faults, own_namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Gate]:

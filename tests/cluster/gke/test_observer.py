@@ -75,7 +75,7 @@ def test_a_job_without_a_workload_is_gone_only_if_it_cannot_be_about_to_start(
 
 
 def test_the_key_is_created_once_and_never_by_reading_it(cluster: ApiServer, bed: Any) -> None:
-    everywhere = cluster.in_namespace("default")
+    everywhere = ApiServer(bed.access("default"))
     before = everywhere.get("Secret", "kinetic-key") is None
 
     assert ClusterKey(everywhere).read() is None or not before

@@ -215,7 +215,7 @@ def test_an_unsupported_job_is_refused_before_anything_is_uploaded(project: Any)
 
     expected = (
         f"does not have the driver {DRIVER}",
-        f"does not have the driver {DRIVER}",
+        "GcsFuseCsiDriver=ENABLED",
         "There is no namespace 'no-such-namespace'",
         'template.spec.noSuchField"',
         "Pathways supports TPU slices only",

@@ -22,6 +22,7 @@ import pytest
 import trustme
 
 from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connect import connect, connect_to_gke
 from kinetic_k8s.cluster.connection import Access, Connection, Credentials
 from kinetic_k8s.cluster.kubeconfig import access_of
 from kinetic_k8s.errors import (
@@ -178,6 +179,73 @@ def test_a_cluster_with_the_same_certificates_is_followed_to_its_new_address(
     assert second.tokens == ["Bearer second"]
 
 
+def test_the_certificate_must_have_the_name_of_the_kubeconfig(
+    secure_servers: tuple[Server, Server],
+) -> None:
+    access = Access(server=secure_servers[0].url, ca=CA.decode(), server_name="other")
+
+    with pytest.raises(ClusterUnreachableError, match="'other' doesn't match"):
+        ApiServer(access, limit=0.5).get("Job", "j")
+
+
+def test_a_cluster_whose_certificates_were_replaced_is_looked_up_again(
+    secure_servers: tuple[Server, Server],
+) -> None:
+    new = Access(server=secure_servers[0].url, ca=CA.decode(), cluster_id="c")
+    old = replace(new, ca=OTHER_CA.decode(), look_up=lambda _: new)
+
+    assert ApiServer(old).get("Job", "j") is not None
+
+
+def test_no_request_of_many_threads_reaches_the_cluster_of_another_context_or_name(
+    secure_servers: tuple[Server, Server], tmp_path: Path, gke: Any
+) -> None:
+    gke.identity.token = "of-google"
+    paths = []
+    for number, server in enumerate(secure_servers):
+        (folder := tmp_path / str(number)).mkdir()
+        paths.append(write(folder, server.url, token=f"of-{number}"))
+        gke.add(f"c{number}", server=server.url, ca=CA.decode())
+
+    def ask(number: int) -> None:
+        which = number % 2
+        if number % 4 < 2:
+            cluster = connect(kubeconfig=paths[which])
+        else:
+            place = ("test-project", "us-central1-a", f"c{which}")
+            cluster = connect_to_gke(*place, endpoint=gke.endpoint)
+        cluster.get("Job", f"j{which}")
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(ask, range(200)))
+
+    for number, server in enumerate(secure_servers):
+        assert {path[-2:] for path in server.paths} == {f"j{number}"}
+        assert set(server.tokens) == {f"Bearer of-{number}", "Bearer of-google"}
+        assert len(server.paths) == 100
+
+
+def test_credentials_that_cannot_be_renewed_are_used_as_long_as_they_are_accepted(
+    servers: tuple[Server, Server],
+) -> None:
+    times, calls = [NOON], []
+
+    def login() -> Credentials:
+        calls.append(1)
+        if len(calls) > 1:
+            raise NotAuthenticatedError("Log in.")
+        return Credentials(headers={"Authorization": "first"}, renew_at=NOON + timedelta(hours=1))
+
+    access = Access(server=servers[0].url, credentials=login)
+    cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
+    for hours in (0, 1, 1, 2):
+        times[0] = NOON + timedelta(hours=hours)
+        assert cluster.get("Job", "j") is not None, "the server decides"
+
+    assert len(calls) == 3, "the renewal is tried again after a while"
+    assert servers[0].tokens == ["first"] * 4
+
+
 @pytest.mark.parametrize("scheme", ["http", "HTTP"])
 def test_no_token_is_sent_without_encryption(
     servers: tuple[Server, Server], tmp_path: Path, scheme: str
@@ -188,24 +256,38 @@ def test_no_token_is_sent_without_encryption(
     assert servers[0].tokens == [None]
 
 
-@pytest.mark.parametrize("half", ["", '{"contexts"', "{}"])
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "",
+        '{"contexts"',
+        "{}",
+        {"user": {}},
+        {"name": "another one"},
+    ],
+)
 def test_a_kubeconfig_that_is_being_written_anew_is_waited_for_as_a_login(
-    secure_servers: tuple[Server, Server], tmp_path: Path, half: str
+    secure_servers: tuple[Server, Server], tmp_path: Path, meanwhile: Any
 ) -> None:
-    server, _ = secure_servers
-    file, times = Path(write(tmp_path, server.url)), [NOON]
+    server, times = secure_servers[0], [NOON]
+    file = Path(write(tmp_path, server.url))
     access = access_of(kubeconfig=str(file))
     cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
     assert cluster.get("Job", "j") is not None
     whole = file.read_text()
-    file.write_text(half)
+    if isinstance(meanwhile, dict):  # Without credentials, the user would be nobody.
+        config = json.loads(whole)
+        config["users"][0] |= meanwhile
+        meanwhile = json.dumps(config)
+    file.write_text(meanwhile)
     server.answers = [401]
 
-    with pytest.raises(NotAuthenticatedError, match="kubeconfig"):
+    with pytest.raises(NotAuthenticatedError, match=r"kubeconfig|no credentials .* any more"):
         cluster.get("Job", "j")
     file.write_text(whole)
     times[0] += timedelta(minutes=1)
     assert cluster.get("Job", "j") is not None
+    assert set(server.tokens) == {"Bearer first"}
 
 
 def test_a_token_is_sent_without_the_library_that_reads_certificates(
@@ -426,27 +508,4 @@ def test_the_time_is_that_of_the_server_if_the_clock_of_this_machine_is_wrong(
     cluster = ApiServer(access, connection=Connection(access, now=wrong))
     cluster.get("Job", "j")
 
-    assert abs(cluster.in_namespace("other").now() - datetime.now(UTC)) < timedelta(seconds=30)
-
-
-def test_credentials_that_are_gone_for_a_moment_do_not_make_a_user_nobody(
-    secure_servers: tuple[Server, Server], tmp_path: Path
-) -> None:
-    server, times = secure_servers[0], [NOON]
-    file = write(tmp_path, server.url)
-    access = access_of(kubeconfig=file)
-    cluster = ApiServer(access, connection=Connection(access, now=lambda: times[0]))
-    cluster.get("Job", "j")
-    for nobody in ({"user": {}}, {"name": "another one"}):
-        config = json.loads(Path(file).read_text())
-        config["users"][0].update(nobody)
-        Path(file).write_text(json.dumps(config))
-        server.answers = [401]
-
-        with pytest.raises(NotAuthenticatedError, match=r"no credentials .* any more"):
-            cluster.get("Job", "j")
-        write(tmp_path, server.url)
-        times[0] += timedelta(minutes=1)
-        assert cluster.get("Job", "j") is not None
-
-    assert set(server.tokens) == {"Bearer first"}
+    assert abs(cluster.within(5).now() - datetime.now(UTC)) < timedelta(seconds=30)

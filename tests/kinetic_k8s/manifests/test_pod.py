@@ -91,20 +91,6 @@ def test_a_cpu_job_has_a_memory_limit_because_it_shares_its_node() -> None:
     assert asked["requests"] == asked["limits"] == {"cpu": "500m", "memory": "2Gi"}
 
 
-def test_shared_memory_is_memory_without_a_small_limit() -> None:
-    def shared_memory(**resources: str) -> Any:
-        spec = pod_template(replace(POD, resources=Resources(**resources)))["spec"]
-        (mount,) = [
-            each
-            for each in spec["containers"][0]["volumeMounts"]
-            if each["mountPath"] == "/dev/shm"
-        ]
-        return next(each for each in spec["volumes"] if each["name"] == mount["name"])["emptyDir"]
-
-    assert shared_memory() == {"medium": "Memory"}
-    assert shared_memory(shared_memory="8Gi") == {"medium": "Memory", "sizeLimit": "8Gi"}
-
-
 def test_a_folder_of_the_node_is_mounted_and_made_if_it_is_missing() -> None:
     folder = NodeFolder(name="cache", source="/var/cache/kinetic", path="/kinetic/packages")
 
@@ -114,15 +100,6 @@ def test_a_folder_of_the_node_is_mounted_and_made_if_it_is_missing() -> None:
     assert {"name": "cache", "hostPath": host_path} in spec["volumes"]
     mounts = spec["containers"][0]["volumeMounts"]
     assert {"name": "cache", "mountPath": "/kinetic/packages"} in mounts
-
-
-def test_an_accelerator_is_requested_and_limited_alike() -> None:
-    asked = resources(
-        replace(POD, accelerator=parse_accelerator("v6e-8"), resources=Resources(memory="9Gi"))
-    )
-
-    assert asked["limits"] == {"google.com/tpu": "8", "memory": "9Gi"}
-    assert asked["requests"] == {"google.com/tpu": "8", "memory": "9Gi", "cpu": "100m"}
 
 
 @pytest.mark.parametrize(

@@ -50,23 +50,6 @@ def test_volumes_are_those_that_were_recorded() -> None:
     assert fuse_volumes(REFS[5:], JOBS) is None
 
 
-def test_the_pod_mounts_where_the_runner_looks() -> None:
-    refs = [a_ref("d0"), a_ref("d1", mount="/data")]
-
-    mounts = volumes_of(*refs).volume_mounts
-    assert [mount["mountPath"] for mount in mounts] == [ref.mounted_at for ref in refs]
-
-
-def test_one_folder_at_two_paths_is_one_volume() -> None:
-    volumes = volumes_of(a_ref(mount="/d"), a_ref("d1", mount="/e"))
-
-    assert [volume["name"] for volume in volumes.volumes] == ["data-d0"]
-    assert [(one["name"], one["mountPath"]) for one in volumes.volume_mounts] == [
-        ("data-d0", "/d"),
-        ("data-d0", "/e"),
-    ]
-
-
 def test_uploaded_data_is_mounted_from_below_the_prefix_of_the_jobs() -> None:
     (volume,) = volumes_of(REFS[4], jobs=Location("gs", "shared/team/jobs")).volumes
 

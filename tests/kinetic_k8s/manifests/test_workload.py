@@ -237,13 +237,6 @@ def test_disruptions_are_not_counted_and_failures_of_preparation_are_not_retried
     assert [after(manifest, code) for code in (1, 2, 4)] == [failed, not_prepared, bad_node]
 
 
-def test_a_finished_workload_is_removed_after_a_week() -> None:
-    for spec in (SMALL, *SPECS.values()):
-        if not isinstance(spec, LeaderWorkerSetSpec):  # It has no end.
-            kept = 3600 if spec is FULL else 7 * 24 * 3600
-            assert workload_manifest(spec)["spec"]["ttlSecondsAfterFinished"] == kept
-
-
 @pytest.mark.parametrize(
     ("accelerator", "semantics", "served", "form"),
     [

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from kinetic_k8s.reading.causes import Diagnosis
 from kinetic_k8s.reading.diagnosis import diagnosis_of, event_fields
 from kinetic_k8s.reading.status import status_of
 
@@ -218,20 +217,7 @@ def test_recorded_situations_are_explained(
     assert len(event_fields(workload, pods)) <= 2
 
 
-LIMIT = "BackoffLimitExceeded"
 LOST = "The container could not be located when the pod was terminated"
-
-
-def failed(pod: Manifest | None, *, leaving: bool = False, job_leaving: bool = False) -> str:
-    """Return cause and reason for a failed job on one host with this *pod*, if any."""
-    job, deleted = a_job(LIMIT, message="the limit"), {"deletionTimestamp": "2026-11-22T10:16:00Z"}
-    if pod is not None and leaving:
-        pod = {**pod, "metadata": pod["metadata"] | deleted}
-    if job_leaving:
-        job["metadata"] |= deleted
-    found = diagnosis_of(job, [] if pod is None else [pod])
-    assert found is not None
-    return f"{found.cause}: {found.reason}"
 
 
 @pytest.mark.parametrize(
@@ -262,22 +248,35 @@ def test_submit_again_is_advised_only_for_objects_that_a_submit_creates(
         assert found.remedy.startswith(remedy)
 
 
-def test_a_deletion_is_reported_only_where_the_pod_shows_it() -> None:
-    killed = a_pod(terminated(137), phase="Failed")
-    lost = a_pod(terminated(137, "ContainerStatusUnknown", LOST), phase="Failed")
+KILLED = a_pod(terminated(137), phase="Failed")
+DELETED = {"deletionTimestamp": "2026-11-22T10:16:00Z"}
+LEAVING = {**KILLED, "metadata": KILLED["metadata"] | DELETED}
 
-    assert failed(killed, leaving=True).startswith("pod-deleted: The job's pod was deleted")
-    # A function that kills its own process; a Job that is removed with its pods.
-    assert failed(killed) == "exit: The container ended with exit code 137 (SIGKILL)."
-    assert failed(killed, leaving=True, job_leaving=True).startswith("exit: ")
-    assert failed(a_pod(terminated(143), phase="Failed")).startswith("disrupted: ")
-    # The node has restarted.
-    assert failed(lost).startswith("container-lost: The node node does not know")
-    assert LOST in failed(lost)
-    # Pods are also removed long after their end.
-    assert failed(None) == (
-        "pod-gone: The job's pod was deleted, perhaps with its node or after its end: the limit."
-    )
+
+@pytest.mark.parametrize(
+    ("pod", "job", "why"),
+    [
+        (LEAVING, {}, "pod-deleted: The job's pod was deleted"),
+        # A function that kills its own process; a Job that is removed with its pods.
+        (KILLED, {}, "exit: The container ended with exit code 137 (SIGKILL)."),
+        (LEAVING, DELETED, "exit: "),
+        (a_pod(terminated(143), phase="Failed"), {}, "disrupted: "),
+        # The node has restarted.
+        (a_pod(terminated(137, "ContainerStatusUnknown", LOST), phase="Failed"), {},
+         f"container-lost: The node node does not know how the container ended, as after a restart of the node: "
+         f"ContainerStatusUnknown, exit code 137 (SIGKILL): {LOST}"),
+        # Pods are also removed long after their end.
+        (None, {}, "pod-gone: The job's pod was deleted, perhaps with its node or after its end: the limit."),
+    ],
+)  # fmt: skip
+def test_a_deletion_is_reported_only_where_the_pod_shows_it(
+    pod: Manifest | None, job: Manifest, why: str
+) -> None:
+    failed = a_job("BackoffLimitExceeded", message="the limit")
+    found = diagnosis_of({**failed, "metadata": failed["metadata"] | job}, [pod] if pod else [])
+
+    assert found is not None
+    assert f"{found.cause}: {found.reason}".startswith(why)
 
 
 def test_events_are_selected_of_the_object_that_reports_the_cause() -> None:
@@ -315,24 +314,24 @@ def test_a_cause_that_was_removed_is_not_reported_again() -> None:
     assert again.cause == "quota"
 
 
-def test_jobsets_own_refusal_until_the_leader_has_a_node_is_no_cause() -> None:
+def test_refusals_of_webhooks_that_pass_by_themselves_are_no_cause() -> None:
+    # JobSet's own, until the leader has a node.
     occupied = RECORDED["jobset: node pool occupied"]
     refusals = [event for event in occupied["events"] if "follower pod" in event["message"]]
-
     assert refusals
     assert diagnosis_of(occupied["workload"], [], refusals) is None
 
-
-def test_kueues_refusal_of_a_pod_whose_job_was_just_deleted_is_no_cause() -> None:
-    refused = 'Error creating: admission webhook "mpod.kb.io" denied the request: {} not found'
-
-    def why(what: str) -> Diagnosis | None:
-        return diagnosis_of(a_job(), [], [an_event("job", "FailedCreate", refused.format(what), 1)])
-
-    assert why('Job.batch "job"') is None
-    other = why('ConfigMap "job"')
-    assert other is not None
-    assert "mpod.kb.io" in other.reason
+    # Kueue's, of a pod whose job was deleted a moment ago.
+    refused = (
+        'Error creating: admission webhook "mpod.kb.io" denied the request: {} "job" not found'
+    )
+    job, other = (
+        an_event("job", "FailedCreate", refused.format(what)) for what in ("Job.batch", "ConfigMap")
+    )
+    assert diagnosis_of(a_job(), [], [job]) is None
+    found = diagnosis_of(a_job(), [], [other])
+    assert found is not None
+    assert "mpod.kb.io" in found.reason
 
 
 CREATING: Manifest = {"waiting": {"reason": "ContainerCreating"}}
@@ -380,6 +379,12 @@ def test_a_job_without_a_problem_has_no_diagnosis(
     job: Manifest | None, pods: list[Manifest]
 ) -> None:
     assert diagnosis_of(job, pods) is None
+
+
+def test_a_refusal_of_a_pod_that_exists_by_now_is_no_cause() -> None:
+    refused = an_event("job", "FailedCreate", f"Error creating: {POLICY}")
+
+    assert diagnosis_of(a_job(), [a_pod({"running": {}}, phase="Running")], [refused]) is None
 
 
 def test_a_pod_with_a_node_never_lacks_capacity() -> None:

@@ -97,10 +97,6 @@ def test_pods_with_a_scheduling_gate_of_the_queue_are_queued() -> None:
     assert found.cause == "queued"
 
 
-def test_version_v1beta1_of_the_objects_is_read_as_well() -> None:
-    assert place("wait-d", "waiting, v1beta1") == place("wait-d")
-
-
 def test_without_permission_to_read_queues_the_place_is_less_exact() -> None:
     own = place("wait-d", readable=("Workload",))
     namespace = place("wait-d", readable=["Workload", "LocalQueue"])

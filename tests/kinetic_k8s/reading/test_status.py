@@ -1,14 +1,17 @@
-"""The status of a job, for every state in which its resource and its pods can be."""
+"""The status of a job and of its attempts, for every state in which its resource and its pods can be."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kinetic_k8s.reading.status import State, WorkloadStatus, status_of
+from kinetic_k8s.reading.status import State, WorkloadStatus, attempts_of, status_of
 
 Manifest = dict[str, Any]
+RECORDED: dict[str, Any] = json.loads(Path(__file__).with_name("recorded.json").read_text())
 
 
 DELETED = {"deletionTimestamp": "now"}
@@ -216,3 +219,56 @@ def test_a_leader_whose_container_is_restarted_still_runs() -> None:
     leader["status"]["containerStatuses"][0]["lastState"] = terminated(1)
 
     assert status_of(LWS, [leader]).state is State.RUNNING
+
+
+def states(workload: Manifest, *pods: Manifest) -> list[tuple[int, int, str, str]]:
+    found = attempts_of(workload, pods)
+    return [(each.number, each.hosts, each.state.value, each.message) for each in found]
+
+
+def test_each_attempt_of_a_job_on_one_host_has_its_end() -> None:
+    pods = [
+        a_pod("Running", RUNNING),
+        a_pod("Failed", terminated(143), disrupted=True),
+        a_pod("Failed", terminated(137)),
+    ]
+    for pod, name, second in zip(pods, "cab", (3, 1, 2), strict=True):
+        pod["metadata"] |= {"name": name, "creationTimestamp": f"2026-11-22T10:15:{second:02d}Z"}
+
+    assert states(a_job(), *pods) == [
+        (1, 1, "disrupted", "The cluster ended the pod: preempted"),
+        (2, 1, "failed", "The container ended with exit code 137 (SIGKILL)."),
+        (3, 1, "running", ""),
+    ]
+    # A JobSet counts, and removes the pods of earlier attempts.
+    assert states(a_jobset(), a_host(1, "Running", RUNNING, restart=2)) == [(3, 1, "running", "")]
+
+
+def test_an_attempt_that_the_queue_stopped_has_not_failed() -> None:
+    job = a_job(suspend=True)
+    job["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
+
+    assert states(job, a_pod("Failed", terminated(143))) == [
+        (1, 1, "disrupted", "The queue stopped it.")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("situation", "hosts", "state", "message"),
+    [
+        ("jobset: host 1 ends with 139, host 0 aborts", 2, "failed", "Host 1: The container ended with exit code 139"),
+        ("jobset: one host is evicted", 2, "running", ""),
+        ("jobset: host 1 has no room", 2, "running", ""),
+        # Components are no hosts.
+        ("pathways: workers crash", 1, "running", ""),
+    ],
+)  # fmt: skip
+def test_an_attempt_on_several_hosts_has_the_message_of_the_first_to_end(
+    situation: str, hosts: int, state: str, message: str
+) -> None:
+    workload, pods, _ = RECORDED[situation].values()
+    [(number, *found, text)] = states(workload, *pods)
+
+    assert (number, found) == (1, [hosts, state])
+    assert text.startswith(message)
+    assert bool(text) == bool(message)

@@ -3,35 +3,13 @@
 from __future__ import annotations
 
 from kinetic_payload.errors import (
-    InvalidRequestError,
+    InvalidRequestError as InvalidRequestError,
+)
+from kinetic_payload.errors import (
     KineticError,
     LoginRequiredError,
     UnavailableError,
 )
-
-__all__ = [
-    "AlreadyExistsError",
-    "ClusterChangedError",
-    "ClusterError",
-    "ClusterUnreachableError",
-    "ConflictError",
-    "InvalidManifestError",
-    "InvalidRequestError",
-    "KindNotServedError",
-    "LogNotReadyError",
-    "NamespaceNotFoundError",
-    "NotAuthenticatedError",
-    "NotPermittedError",
-    "ObjectGoneError",
-    "PortRefusedError",
-    "RefusedError",
-    "ServiceDisabledError",
-    "StillThereError",
-    "UnknownAcceleratorError",
-    "UnknownClusterError",
-    "UnknownContextError",
-    "UnsupportedWorkloadError",
-]
 
 
 class UnknownAcceleratorError(InvalidRequestError):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
-from typing import Final, NoReturn
+from typing import Final
 
 from kinetic_k8s.accelerators.gpus import (
     DEFAULT_GPU,
@@ -82,15 +82,22 @@ def _parse(name: str, written: str) -> Accelerator:
         if _COUNT.fullmatch(rest):
             count = int(rest)
             return _most_capable_tpu(count) if family == "tpu" else _most_capable_gpu(count)
-    found: Accelerator | None = None
     generation, _, size = rest.rpartition("-")
     if family != "gpu" and rest in TPU_BY_NAME:
-        found = _tpu(TPU_BY_NAME[rest], None, written)
-    elif family != "gpu" and generation in TPU_BY_NAME:
-        found = _tpu(TPU_BY_NAME[generation], size, written)
-    if found is None and family != "tpu":
-        found = _as_gpu(rest, written)
-    return found or _refuse_name(family, rest, written)
+        return _tpu(TPU_BY_NAME[rest], None, written)
+    if family != "gpu" and generation in TPU_BY_NAME:
+        return _tpu(TPU_BY_NAME[generation], size, written)
+    if family != "tpu":
+        if gpu_type := GPU_BY_NAME.get(rest):
+            return _gpu(gpu_type, None)
+        if (times := _TIMES.fullmatch(rest)) and (gpu_type := GPU_BY_NAME.get(times[1])):
+            return _gpu(gpu_type, int(times[2]))
+        if (wrong := _MISCOUNTED.fullmatch(rest)) and (gpu_type := GPU_BY_NAME.get(wrong[1])):
+            raise UnknownAcceleratorError(
+                f"{written!r} is not the form for several GPUs.",
+                hint=f"Write {gpu_type.name}x{wrong[2]}.",
+            )
+    raise _unknown(family, rest, written)
 
 
 def _tpu(generation: TpuGeneration, size: str | None, written: str) -> Tpu:
@@ -100,12 +107,9 @@ def _tpu(generation: TpuGeneration, size: str | None, written: str) -> Tpu:
         shapes = all_slices(generation.name)
         if size in shapes:
             return shapes[size]
-        sides = sorted(dimensions(size))
-        turned = [tpu for tpu in shapes.values() if sorted(dimensions(tpu.topology)) == sides]
-        same_size = [tpu for tpu in shapes.values() if tpu.chips == prod(sides)]
         raise UnknownAcceleratorError(
             f"TPU {generation.name} has no slice of topology {size}.",
-            hint=_there_are(turned or same_size or _nearest(prod(sides), shapes.values())),
+            hint=_there_are(_nearest(prod(dimensions(size)), shapes.values())),
         )
     if _COUNT.fullmatch(size):
         chips = int(size)
@@ -126,19 +130,6 @@ def _tpu(generation: TpuGeneration, size: str | None, written: str) -> Tpu:
     )
 
 
-def _as_gpu(rest: str, written: str) -> Gpu | None:
-    if gpu_type := GPU_BY_NAME.get(rest):
-        return _gpu(gpu_type, None)
-    if (times := _TIMES.fullmatch(rest)) and (gpu_type := GPU_BY_NAME.get(times[1])):
-        return _gpu(gpu_type, int(times[2]))
-    if (counted := _MISCOUNTED.fullmatch(rest)) and (gpu_type := GPU_BY_NAME.get(counted[1])):
-        raise UnknownAcceleratorError(
-            f"{written!r} is not the form for several GPUs.",
-            hint=f"Write {gpu_type.name}x{counted[2]}.",
-        )
-    return None
-
-
 def _gpu(gpu_type: GpuType, count: int | None) -> Gpu:
     count = min(gpu_type.machines) if count is None else count
     if count not in gpu_type.machines:
@@ -150,14 +141,11 @@ def _gpu(gpu_type: GpuType, count: int | None) -> Gpu:
 
 
 def _most_capable_tpu(chips: int) -> Tpu:
-    for name in MOST_CAPABLE_TPUS:
-        if tpu := slices_by_chips(name).get(chips):
-            return tpu
-    every = {
-        count: tpu
-        for name in reversed(MOST_CAPABLE_TPUS)
-        for count, tpu in slices_by_chips(name).items()
-    }
+    every: dict[int, Tpu] = {}
+    for name in reversed(MOST_CAPABLE_TPUS):
+        every |= slices_by_chips(name)
+    if chips in every:
+        return every[chips]
     raise UnknownAcceleratorError(
         f"No TPU slice has {counted(chips, 'chip')}.",
         hint=_there_are(_nearest(chips, every.values())),
@@ -176,7 +164,8 @@ def _most_capable_gpu(count: int) -> Gpu:
     )
 
 
-def _refuse_name(family: str | None, rest: str, written: str) -> NoReturn:
+def _unknown(family: str | None, rest: str, written: str) -> UnknownAcceleratorError:
+    """Return the error for a name that nothing has, with similar ones."""
     import difflib
 
     names = [
@@ -194,7 +183,7 @@ def _refuse_name(family: str | None, rest: str, written: str) -> NoReturn:
     if other is not None:
         near.insert(0, rest)
     shown = written if len(written) <= 60 else f"{written[:59]}…"
-    raise UnknownAcceleratorError(
+    return UnknownAcceleratorError(
         f"There is no accelerator {shown!r}.",
         hint=f"Did you mean {' or '.join(dict.fromkeys(near))}? " * bool(near)
         + "`kinetic accelerators` lists all names.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -162,10 +162,28 @@ def all_slices(generation: str) -> Mapping[str, Tpu]:
     found = TPU_BY_NAME[generation]
     slices: dict[str, Tpu] = {}
     counted: set[int] = set()
-    for topology in sorted({*documented(found), *_free_form(found)}, key=_size_then_shape):
+    cubes = found.ceiling // 64 if found.free_form else 0
+    free = {
+        f"{4 * a}x{4 * b}x{4 * c}"
+        for a in range(1, round(cubes ** (1 / 3)) + 1)
+        for b in range(a, cubes // a + 1)
+        for c in range(b, cubes // (a * b) + 1)
+    }
+    for topology in sorted({*documented(found), *free}, key=_size_then_shape):
         chips = prod(dimensions(topology))
-        # A number of chips means its most cube-like shape; other shapes are named by their topology.
-        slices[topology] = _slice(found, topology, topology if chips in counted else str(chips))
+        alone = found.single_host.get(topology)
+        machine = alone or found.worker
+        slices[topology] = Tpu(
+            # A number of chips means its most cube-like shape; other shapes are named by their topology.
+            canonical=f"{found.name}-{topology if chips in counted else chips}",
+            generation=found.name,
+            label=found.label if alone else found.multi_host_label or found.label,
+            topology=topology,
+            chips=chips,
+            hosts=chips // machine.chips,
+            chips_per_host=machine.chips,
+            machine_type=machine.name,
+        )
         counted.add(chips)
     return slices
 
@@ -187,32 +205,6 @@ def documented(generation: TpuGeneration) -> tuple[str, ...]:
 def dimensions(topology: str) -> tuple[int, ...]:
     """Return the sides of *topology*."""
     return tuple(int(side) for side in topology.split("x"))
-
-
-def _slice(generation: TpuGeneration, topology: str, size: str) -> Tpu:
-    alone = generation.single_host.get(topology)
-    machine = alone or generation.worker
-    chips = prod(dimensions(topology))
-    return Tpu(
-        canonical=f"{generation.name}-{size}",
-        generation=generation.name,
-        label=generation.label if alone else generation.multi_host_label or generation.label,
-        topology=topology,
-        chips=chips,
-        hosts=chips // machine.chips,
-        chips_per_host=machine.chips,
-        machine_type=machine.name,
-    )
-
-
-def _free_form(generation: TpuGeneration) -> Iterator[str]:
-    if not generation.free_form:
-        return
-    cubes = generation.ceiling // 64
-    for a in range(1, round(cubes ** (1 / 3)) + 1):
-        for b in range(a, cubes // a + 1):
-            for c in range(b, cubes // (a * b) + 1):
-                yield f"{4 * a}x{4 * b}x{4 * c}"
 
 
 def _size_then_shape(topology: str) -> tuple[int, int, tuple[int, ...]]:

@@ -26,7 +26,7 @@ from kinetic_payload.backoff import Backoff
 from kinetic_payload.http.retry import retry_after
 from kinetic_payload.http.session import cause_text, is_untrusted
 
-Propagation = Literal["Background", "Foreground", "Orphan"]
+Propagation = Literal["Background", "Foreground"]
 Merge = Literal["strategic", "plain"]
 
 LIMIT: Final = 60.0
@@ -94,15 +94,14 @@ class ApiServer:
 
     def within(self, seconds: float) -> Self:
         """Return the same cluster with a time limit of *seconds* for each call, retries included."""
-        return self._copy(self._access, limit=seconds)
-
-    def in_namespace(self, namespace: str) -> Self:
-        """Return another namespace of the same cluster."""
-        return self._copy(replace(self._access, namespace=namespace), limit=self._limit)
-
-    def _copy(self, access: Access, *, limit: float) -> Self:
-        options: dict[str, Any] = {"page": self._page, "clock": self._clock, "pause": self._pause}
-        return type(self)(access, limit=limit, connection=self._connection, **options)
+        return type(self)(
+            self._access,
+            limit=seconds,
+            page=self._page,
+            clock=self._clock,
+            pause=self._pause,
+            connection=self._connection,
+        )
 
     def serves(self, kind: str) -> bool:
         """Return whether the cluster serves *kind*, such as `JobSet`.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
-from kinetic_k8s.cluster.client import LIMIT, ApiServer
+from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access, Connection, Credentials
 from kinetic_k8s.errors import NotAuthenticatedError, UnknownClusterError
 
@@ -30,7 +30,6 @@ def connect(
     *,
     namespace: str | None = None,
     kubeconfig: str | None = None,
-    limit: float = LIMIT,
 ) -> ApiServer:
     """Return the cluster that a context of the kubeconfig names. No request is sent yet.
 
@@ -38,7 +37,6 @@ def connect(
         context: The context; None: the kubeconfig's current one.
         namespace: None: the context's own, or `default`.
         kubeconfig: Path, or several as in `KUBECONFIG`; None: `KUBECONFIG`, or `~/.kube/config`.
-        limit: Seconds after which a call gives up.
 
     Raises:
         UnknownContextError: There is no such context, or no readable kubeconfig.
@@ -46,7 +44,7 @@ def connect(
     from kinetic_k8s.cluster.kubeconfig import access_of
 
     access = access_of(context, namespace=namespace, kubeconfig=kubeconfig)
-    return _shared(access, ("context", access.context, kubeconfig), limit)
+    return _shared(access, ("context", access.context, kubeconfig))
 
 
 def connect_to_gke(
@@ -56,7 +54,6 @@ def connect_to_gke(
     *,
     namespace: str | None = None,
     endpoint: str | None = None,
-    limit: float = LIMIT,
 ) -> ApiServer:
     """Return a cluster of GKE, found by its name with Application Default Credentials.
 
@@ -69,7 +66,6 @@ def connect_to_gke(
         name: The cluster's name.
         namespace: None: `default`.
         endpoint: `HOST[:PORT]` of the GKE API; None: Google's own.
-        limit: Seconds after which a call gives up.
 
     Raises:
         UnknownClusterError: There is no such cluster; the hint names those that exist.
@@ -79,7 +75,7 @@ def connect_to_gke(
         ClusterUnreachableError: The GKE API did not respond, or the cluster has no address yet.
     """
     access = gke_cluster(project, location, name, endpoint=endpoint).access(namespace or "default")
-    return _shared(access, ("gke", endpoint, project, location, name), limit)
+    return _shared(access, ("gke", endpoint, project, location, name))
 
 
 def gke_cluster(
@@ -92,28 +88,25 @@ def gke_cluster(
     return gke_api(endpoint).cluster(project, location, name)
 
 
-def connect_in_pod(
-    environment: Mapping[str, str], *, namespace: str | None = None, limit: float = LIMIT
-) -> ApiServer:
+def connect_in_pod(environment: Mapping[str, str], *, namespace: str | None = None) -> ApiServer:
     """Return the cluster of the pod in which this process runs, with the pod's service account.
 
     Args:
         environment: This process's environment.
         namespace: None: the pod's own.
-        limit: Seconds after which a call gives up.
 
     Raises:
         UnknownClusterError: This is no pod, or it has no service account.
     """
     access = access_in_pod(environment, namespace=namespace)
-    return _shared(access, ("pod",), limit)
+    return _shared(access, ("pod",))
 
 
 _connections: WeakValueDictionary[tuple[object, ...], Connection] = WeakValueDictionary()
 _guard = threading.Lock()
 
 
-def _shared(access: Access, key: tuple[object, ...], limit: float) -> ApiServer:
+def _shared(access: Access, key: tuple[object, ...]) -> ApiServer:
     """Return the cluster at *access*; with the same *key* and address, all share one connection.
 
     It is closed with the last of them.
@@ -123,7 +116,7 @@ def _shared(access: Access, key: tuple[object, ...], limit: float) -> ApiServer:
         connection = _connections.get(complete)
         if connection is None:
             connection = _connections[complete] = Connection(access)
-    return ApiServer(access, limit=limit, connection=connection)
+    return ApiServer(access, connection=connection)
 
 
 def access_in_pod(

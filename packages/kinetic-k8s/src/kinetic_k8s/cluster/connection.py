@@ -224,7 +224,7 @@ class Connection:
         with self._lock:
             opened, due = self._opened, self._is_due()
         if opened is None:
-            return self._replaced(None)
+            return self.renew(None)
         if due and self._renewal.acquire(blocking=False):
             # Other threads go on with the present credentials: the server decides whether it accepts them.
             try:
@@ -235,19 +235,15 @@ class Connection:
                 self._renewal.release()
         return opened
 
-    def renew(self, rejected: Opened) -> None:
-        """Get new credentials, unless another thread has already replaced the *rejected* connections.
+    def _is_due(self) -> bool:
+        return self._renew_at is not None and self._now() >= self._renew_at
+
+    def renew(self, rejected: Opened | None) -> Opened:
+        """Return connections other than *rejected*, with new credentials unless another thread was first.
 
         Raises:
             NotAuthenticatedError: There are no new credentials.
         """
-        self._replaced(rejected)
-
-    def _is_due(self) -> bool:
-        return self._renew_at is not None and self._now() >= self._renew_at
-
-    def _replaced(self, rejected: Opened | None) -> Opened:
-        """Return connections other than *rejected*, with new credentials unless another thread was first."""
         with self._renewal:
             opened = self._opened
             return opened if opened is not None and opened is not rejected else self._renewed()

@@ -81,8 +81,6 @@ class GkeCluster:
     """Whether it has a default ComputeClass, which may add node pools."""
     fuse: bool = False
     """Whether pods can mount buckets (the add-on Cloud Storage FUSE)."""
-    workload_identity: bool = False
-    """Whether service accounts of Kubernetes can be given roles of Google Cloud."""
 
     def access(self, namespace: str) -> Access:
         """Return how its API server is reached, as the user of the Application Default Credentials."""
@@ -186,7 +184,6 @@ def cluster_of(
         or described.autoscaling.enable_node_autoprovisioning,
         compute_classes=described.autoscaling.default_compute_class_config.enabled,
         fuse=described.autopilot.enabled or addons.gcs_fuse_csi_driver_config.enabled,
-        workload_identity=bool(described.workload_identity_config.workload_pool),
     )
 
 
@@ -218,29 +215,21 @@ def _address(described: Any) -> tuple[str, str | None]:
 
 def _pool_of(pool: Any, described: Any) -> NodePool:
     config, scaling = pool.config, pool.autoscaling
-    locations = tuple(pool.locations) or tuple(described.locations)
-    # Numbers are of each zone, except the totals.
-    zones = max(len(locations), 1)
     most = None
     if scaling.enabled:
+        # Numbers are of each zone, except the total.
+        zones = len(pool.locations) or len(described.locations) or 1
         most = scaling.total_max_node_count or scaling.max_node_count * zones
-    reservation = config.reservation_affinity.values
     return NodePool(
         name=pool.name,
         machine_type=config.machine_type,
-        locations=locations,
         tpu_topology=pool.placement_policy.tpu_topology,
         placement_policy=pool.placement_policy.policy_name,
         accelerators={
             each.accelerator_type: int(each.accelerator_count) for each in config.accelerators
         },
         spot=config.spot,
-        reservation=reservation[0] if reservation else "",
-        min_nodes=(scaling.total_min_node_count or scaling.min_node_count * zones)
-        if scaling.enabled
-        else pool.initial_node_count * zones,
         max_nodes=most,
-        labels=dict(config.labels),
         taints=tuple(
             (taint.key, taint.value, _TAINT_EFFECTS.get(taint.effect.name, taint.effect.name))
             for taint in config.taints
@@ -292,7 +281,19 @@ def _translated(verb: str, project: str) -> Iterator[None]:
             f"{what}: {_message(error)}.", hint=f"Log in with: {LOGIN}"
         ) from error
     except exceptions.PermissionDenied as error:
-        raise _refused(error, what, project) from error
+        text = f"{what}: {_message(error)}."
+        if error.reason == "SERVICE_DISABLED" or "has not been used in project" in text:
+            enable = f"gcloud services enable container.googleapis.com --project={project}"
+            raise ServiceDisabledError(text, hint=f"Enable the GKE API: {enable}") from error
+        refused = NotPermittedError(
+            text,
+            hint=f"You need the role {VIEWER} in the project {project!r} to find its clusters, and "
+            "roles/container.developer or a role of the namespace to run jobs. Ask the project's "
+            "administrator; and check that the project's name is right.",
+        )
+        needed: Mapping[str, str] = error.metadata or {}
+        refused.verb, refused.resource = "get", needed.get("permission") or "container.clusters.get"
+        raise refused from error
     except exceptions.InvalidArgument as error:
         raise InvalidRequestError(
             f"{what}: {_message(error)}.",
@@ -303,25 +304,6 @@ def _translated(verb: str, project: str) -> Iterator[None]:
             f"{what}: the GKE API did not give a usable response: {_message(error)}.",
             hint="Check the network, a VPN or proxy. Try again later.",
         ) from error
-
-
-def _refused(error: exceptions.PermissionDenied, what: str, project: str) -> ClusterError:
-    text = f"{what}: {_message(error)}."
-    if error.reason == "SERVICE_DISABLED" or "has not been used in project" in text:
-        return ServiceDisabledError(
-            text,
-            hint="Enable the GKE API: gcloud services enable container.googleapis.com "
-            f"--project={project}",
-        )
-    refused = NotPermittedError(
-        text,
-        hint=f"You need the role {VIEWER} in the project {project!r} to find its clusters, and "
-        "roles/container.developer or a role of the namespace to run jobs. Ask the project's "
-        "administrator; and check that the project's name is right.",
-    )
-    metadata: Mapping[str, str] = error.metadata or {}
-    refused.verb, refused.resource = "get", metadata.get("permission") or "container.clusters.get"
-    return refused
 
 
 def _message(error: Exception) -> str:

@@ -59,7 +59,6 @@ class PodLog:
         self,
         cluster: ApiServer,
         pod: str,
-        container: str = CONTAINER,
         *,
         uid: str | None = None,
         follow: bool = True,
@@ -68,7 +67,6 @@ class PodLog:
     ) -> None:
         self._cluster = cluster
         self._pod = pod
-        self._container = container
         self._uid = uid
         self._follow = follow
         self._tail = tail
@@ -151,7 +149,7 @@ class PodLog:
         with (
             self._cluster.log(
                 self._pod,
-                self._container,
+                CONTAINER,
                 follow=follow,
                 since=since,
                 tail=self._tail if since is None else None,

@@ -64,7 +64,7 @@ def open_port(
 
 
 class PortStream:
-    """An open connection; see `ByteStream`."""
+    """An open connection. One thread may receive while another one sends."""
 
     def __init__(
         self, stream: WebSocket, connection: socket.socket, request: Request, where: Identity
@@ -78,7 +78,7 @@ class PortStream:
         """The channels whose first frame, the port number, was received."""
 
     def send(self, data: bytes) -> None:
-        """Send *data*; see `ByteStream.send`."""
+        """Send *data*."""
         from websocket import WebSocketException
 
         try:
@@ -87,7 +87,11 @@ class PortStream:
             raise self._broken(error) from error
 
     def receive(self) -> bytes:
-        """Return the next bytes; see `ByteStream.receive`."""
+        """Return the next bytes; none once one side has ended the connection.
+
+        Raises:
+            PortRefusedError: Nothing listens on the port.
+        """
         from websocket import (
             ABNF,
             WebSocketConnectionClosedException,

@@ -18,8 +18,7 @@ from kinetic_k8s.errors import (
     RefusedError,
     StillThereError,
 )
-from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.reading.attempts import PodView
+from kinetic_k8s.reading.attempts import PodView, views
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer, Propagation
@@ -65,16 +64,13 @@ def remove_workload(
     with Watch(cluster, watched) as watch:
         while True:
             there = not at_once and cluster.get(kind, name, brief=True) is not None
-            left = cluster.list("Pod", labels=pods)
+            left = views(cluster.list("Pod", labels=pods))
             if not there and not left:
                 return
             # While a workload is there, a pod that was deleted by us might be replaced.
-            _delete(cluster, [pod for pod in left if _is_leaving(pod)] if there else left)
+            _delete(cluster, [pod for pod in left if pod.leaving] if there else left)
             if clock() >= deadline:
-                names = (
-                    ", ".join(pod["metadata"]["name"] for pod in left)
-                    or f"none, only {kind} {name}"
-                )
+                names = ", ".join(pod.name for pod in left) or f"none, only {kind} {name}"
                 raise StillThereError(
                     f"After {timeout:g} s, these pods in {cluster.identity} have not ended: {names}.",
                     hint="Each got SIGTERM and is killed after its grace period. Check again later.",
@@ -108,22 +104,16 @@ def _propagation(kind: str) -> Propagation:
     return "Background" if kind == "Job" else "Foreground"
 
 
-def _delete(cluster: ApiServer, pods: Iterable[Manifest]) -> None:
+def _delete(cluster: ApiServer, pods: Iterable[PodView]) -> None:
     """Delete *pods*, or shorten the grace period of those that have not started.
 
     The garbage collector deletes them a little later, except for orphaned pods. A container that starts during
     its grace period gets SIGTERM before its program can handle that; process 1 then ignores it to the end.
     """
     for pod in pods:
-        grace = None if PodView(pod).started else _UNSTARTED_GRACE
-        given = pod["metadata"].get("deletionGracePeriodSeconds")
+        grace = None if pod.started else _UNSTARTED_GRACE
+        given = pod.manifest["metadata"].get("deletionGracePeriodSeconds")
         shorter = grace is not None and given is not None and given > grace
-        if shorter or not _is_leaving(pod):
+        if shorter or not pod.leaving:
             with suppress(ConflictError):  # Another pod of the same name replaced it.
-                cluster.delete(
-                    "Pod", pod["metadata"]["name"], uid=pod["metadata"]["uid"], grace=grace
-                )
-
-
-def _is_leaving(pod: Manifest) -> bool:
-    return "deletionTimestamp" in pod["metadata"]
+                cluster.delete("Pod", pod.name, uid=pod.uid, grace=grace)

@@ -1,9 +1,9 @@
 """The user's own fields of a pod template: which ones belong to Kinetic, and how the others are merged.
 
-Objects are merged field by field, and `null` removes a field. Lists whose items have a key (`containers`,
-`initContainers`, `volumes`, `env`, `volumeMounts`, …) are merged by that key; new items are appended.
-`tolerations`, `envFrom` and required pod affinity are appended to. Any other list replaces the one in the
-template. Names and values of all other fields are checked by the server, in the dry run of a submit.
+Objects are merged field by field, and `null` removes a field. The lists to which Kinetic adds items are merged by
+a key of these items (`containers`, `volumes`, `env`, …), or appended to (`tolerations`, `envFrom`, required pod
+affinity). Any other list replaces the one in the template. Names and values of all other fields are checked by
+the server, in the dry run of a submit.
 """
 
 from __future__ import annotations
@@ -21,24 +21,15 @@ from kinetic_k8s.manifests.volumes import ANNOTATION
 from kinetic_payload.errors import InvalidRequestError
 
 _APPENDED: Final = ""
-_OF_CONTAINER: Final = {
-    "env": "name",
-    "envFrom": _APPENDED,
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "ports": "containerPort",
-}
 _LISTS: Final[Mapping[str, str]] = {
     "spec.containers": "name",
     "spec.initContainers": "name",
     "spec.volumes": "name",
-    "spec.imagePullSecrets": "name",
-    "spec.resourceClaims": "name",
-    "spec.hostAliases": "ip",
     "spec.tolerations": _APPENDED,
     "spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution": _APPENDED,
-    **{f"spec.containers.{name}": key for name, key in _OF_CONTAINER.items()},
-    **{f"spec.initContainers.{name}": key for name, key in _OF_CONTAINER.items()},
+    "spec.containers.env": "name",
+    "spec.containers.envFrom": _APPENDED,
+    "spec.containers.volumeMounts": "mountPath",
 }
 """Lists that are merged → the field of their items that tells them apart."""
 _OBJECTS: Final = frozenset(
@@ -132,6 +123,8 @@ def _check_fields(value: Mapping[str, Any], place: str, path: str) -> None:
         if (below in _LISTS or below in _OBJECTS) and each is None:
             _refuse(where, "cannot be removed", "Name the fields below it.")
         if below in _LISTS:
+            if not isinstance(each, list):
+                _refuse(where, f"is not a list: {each!r}", "Write a list of objects.")
             _check_items(each, below, where)
         elif isinstance(each, dict):
             _check_fields(each, below, where)
@@ -139,22 +132,19 @@ def _check_fields(value: Mapping[str, Any], place: str, path: str) -> None:
             _refuse(where, f"is not an object: {each!r}", "Write {'name': value}.")
 
 
-def _check_items(value: object, place: str, path: str) -> None:
+def _check_items(items: list[object], place: str, path: str) -> None:
     key = _LISTS[place]
-    if not isinstance(value, list):
-        _refuse(path, f"is not a list: {value!r}", f"Write [{{'{key or 'key'}': …}}].")
-    seen = []
-    for number, each in enumerate(value):
-        kind = int if key == "containerPort" else str
-        if not isinstance(each, dict) or (key and not isinstance(each.get(key), kind)):
+    seen = set()
+    for number, each in enumerate(items):
+        if not isinstance(each, dict) or (key and not isinstance(each.get(key), str)):
             what = f"an object with {key!r}" if key else "an object"
-            _refuse(
-                f"{path}[{number}]", f"is not {what}: {each!r}", f"Write {{'{key or 'key'}': …}}."
-            )
-        where = f"{path}[{each[key] if key else number}]"
-        if key and _identity(each, key) in seen:
+            hint = f"Write {{'{key or 'key'}': …}}."
+            _refuse(f"{path}[{number}]", f"is not {what}: {each!r}", hint)
+        name = each[key] if key else number
+        where = f"{path}[{name}]"
+        if name in seen:
             _refuse(where, f"has the same {key!r} as one before it", "Write one item.")
-        seen.append(_identity(each, key) if key else each)
+        seen.add(name)
         ours_of_runner = place == "spec.containers.env" and path.startswith(_OURS)
         if where in _OWNED or (ours_of_runner and str(each[key]).startswith("KINETIC_")):
             _own(where, "Use another name.")
@@ -183,7 +173,15 @@ def merged(template: Manifest, overrides: Mapping[str, Any]) -> Manifest:
         if each["name"] in containers:
             path, container = f"spec.containers[{each['name']}]", containers[each["name"]]
             _keep(container, each, "env", path, "Use capture_env_vars=, or another name.")
-            _keep_mounts(container, each, path)
+            for mount in each.get("volumeMounts", ()):
+                above = _normal(mount["mountPath"]).rstrip("/") + "/"
+                for hidden in container.get("volumeMounts", ()):
+                    if f"{_normal(hidden['mountPath'])}/".startswith(above):
+                        _refuse(
+                            f"{path}.volumeMounts[{mount['mountPath']}]",
+                            f"would hide {hidden['mountPath']}, which belongs to Kinetic",
+                            "Use another mount path.",
+                        )
     return _merged_objects(template, overrides, "")
 
 
@@ -219,19 +217,6 @@ def _keep(ours: Manifest, theirs: Manifest, name: str, path: str, hint: str) -> 
             _own(f"{path}.{name}[{each['name']}]", hint)
 
 
-def _keep_mounts(ours: Manifest, theirs: Manifest, path: str) -> None:
-    """Raise if a mount of *theirs* would hide one of *ours*."""
-    for each in theirs.get("volumeMounts", ()):
-        above = _normal(each["mountPath"]).rstrip("/") + "/"
-        for mount in ours.get("volumeMounts", ()):
-            if f"{_normal(mount['mountPath'])}/".startswith(above):
-                _refuse(
-                    f"{path}.volumeMounts[{each['mountPath']}]",
-                    f"would hide {mount['mountPath']}, which belongs to Kinetic",
-                    "Use another mount path.",
-                )
-
-
 def _normal(path: str) -> str:
     """Return *path*, absolute and without `.`, `..` and repeated slashes."""
     return normpath("/" + path.lstrip("/"))
@@ -248,20 +233,13 @@ def _merged_objects(ours: Manifest, theirs: Mapping[str, Any], place: str) -> Ma
         elif _LISTS.get(below) == _APPENDED:
             result[name] = [*(own or ()), *(each for each in value if each not in (own or ()))]
         elif key := _LISTS.get(below):
-            items = {_identity(each, key): each for each in own or ()}
+            items = {each[key]: each for each in own or ()}
             for each in value:
-                identity = _identity(each, key)
-                items[identity] = _merged_objects(items.get(identity, {}), each, below)
+                items[each[key]] = _merged_objects(items.get(each[key], {}), each, below)
             result[name] = list(items.values())
         else:
             result[name] = value
     return result
-
-
-def _identity(item: Mapping[str, Any], key: str) -> str:
-    # One port may be open for several protocols.
-    protocol = item.get("protocol", "TCP") if key == "containerPort" else ""
-    return f"{item[key]} {protocol}"
 
 
 def _own(path: str, hint: str) -> Never:

@@ -190,8 +190,10 @@ def pod_template(
         **common_fields(pod, restart),
         "terminationGracePeriodSeconds": int(pod.grace.total_seconds()),
         "containers": [_container(pod, placement.resources)],
-        "volumes": list(_volumes(pod)),
+        "volumes": [volume for volume, _ in _volumes(pod)],
     }
+    if pod.volumes:
+        spec["volumes"] += pod.volumes.volumes
     if sidecars:
         spec["initContainers"] = list(sidecars)
     if pod.subdomain is not None:
@@ -222,7 +224,10 @@ def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": _CAPABILITIES},
         # If the container fails without a message, the end of its log becomes the message.
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": list(_volume_mounts(pod)),
+        "volumeMounts": [
+            *({"name": volume["name"], **mount} for volume, mount in _volumes(pod)),
+            *(pod.volumes.volume_mounts if pod.volumes else ()),
+        ],
     }
     if pod.environment_secret is not None:
         container["envFrom"] = [{"secretRef": {"name": pod.environment_secret}}]
@@ -259,31 +264,17 @@ def _resources(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:
     return {"requests": {**requests, **accelerator}, "limits": {**limits, **accelerator}}
 
 
-def _volumes(pod: PodSpec) -> Iterator[Manifest]:
-    yield {"name": "workspace", "emptyDir": {}}
+def _volumes(pod: PodSpec) -> Iterator[tuple[Manifest, Manifest]]:
+    """Yield the pod's own volumes, each with its mount, which lacks the volume's name."""
+    yield {"name": "workspace", "emptyDir": {}}, {"mountPath": pod.workspace}
     shared: Manifest = {"medium": "Memory"}
     if pod.resources.shared_memory is not None:
         shared["sizeLimit"] = pod.resources.shared_memory
-    yield {"name": "shared-memory", "emptyDir": shared}
+    yield {"name": "shared-memory", "emptyDir": shared}, {"mountPath": _SHARED_MEMORY}
     for number, file in enumerate(pod.files):
-        items = [{"key": file.key, "path": file.key}]
-        yield {"name": f"file-{number}", "configMap": {"name": file.config_map, "items": items}}
+        content = {"name": file.config_map, "items": [{"key": file.key, "path": file.key}]}
+        mount = {"mountPath": file.path, "subPath": file.key, "readOnly": True}
+        yield {"name": f"file-{number}", "configMap": content}, mount
     for folder in pod.node_folders:
         place = {"path": folder.source, "type": "DirectoryOrCreate"}
-        yield {"name": folder.name, "hostPath": place}
-    yield from pod.volumes.volumes if pod.volumes else ()
-
-
-def _volume_mounts(pod: PodSpec) -> Iterator[Manifest]:
-    yield {"name": "workspace", "mountPath": pod.workspace}
-    yield {"name": "shared-memory", "mountPath": _SHARED_MEMORY}
-    for number, file in enumerate(pod.files):
-        yield {
-            "name": f"file-{number}",
-            "mountPath": file.path,
-            "subPath": file.key,
-            "readOnly": True,
-        }
-    for folder in pod.node_folders:
-        yield {"name": folder.name, "mountPath": folder.path}
-    yield from pod.volumes.volume_mounts if pod.volumes else ()
+        yield {"name": folder.name, "hostPath": place}, {"mountPath": folder.path}

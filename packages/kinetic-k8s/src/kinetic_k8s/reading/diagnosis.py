@@ -49,12 +49,9 @@ def diagnosis_of(
         waited: For how many seconds nothing is known to have changed. After a while, that is reported too.
         begun: Whether an attempt is known to have begun, so that pods which are missing existed before.
     """
-    found = views(pods)
     if workload is None:
         return None
-    seen = WorkloadView(workload)
-    hosts = hosts_of(found)
-    components = [pod for pod in found if not pod.runs_function]
+    seen, hosts, components = _parts(workload, pods)
     if seen.failure:
         return _component_failed(seen, components) or failed_of(seen, hosts)
     if seen.succeeded:
@@ -67,7 +64,11 @@ def diagnosis_of(
         _waiting(seen, [pod for pod in hosts if pod.alive and not pod.started], events)
         or next(filter(None, (crash_of(pod) for pod in hosts if pod.alive)), None)
         or first_ending(seen, hosts)
-        or _not_created(seen, hosts, components, events)
+        or (
+            _not_created(seen, hosts, events)
+            if _creator_of_missing(seen, hosts, components)
+            else None
+        )
         or _components(seen, components, events)
         or (silent(seen, hosts, events, waited, begun=begun) if waited >= LONG else None)
     )
@@ -75,10 +76,7 @@ def diagnosis_of(
 
 def event_fields(workload: Manifest, pods: Sequence[Manifest]) -> list[str]:
     """Return at most two field selectors of events: about what creates the pods, and about a pod that waits."""
-    seen = WorkloadView(workload)
-    found = views(pods)
-    hosts = hosts_of(found)
-    components = [pod for pod in found if not pod.runs_function]
+    seen, hosts, components = _parts(workload, pods)
     waiting = [pod for pod in (*hosts, *components) if pod.alive and not pod.started]
     creator = _creator_of_missing(seen, hosts, components)
     if seen.suspended:
@@ -89,6 +87,14 @@ def event_fields(workload: Manifest, pods: Sequence[Manifest]) -> list[str]:
     if waiting:
         fields.append(f"involvedObject.uid={waiting[0].uid}")
     return fields
+
+
+def _parts(
+    workload: Manifest, pods: Sequence[Manifest]
+) -> tuple[WorkloadView, list[PodView], list[PodView]]:
+    """Return views of a workload, its hosts, and its components of Pathways."""
+    found = views(pods)
+    return WorkloadView(workload), hosts_of(found), [pod for pod in found if not pod.runs_function]
 
 
 def _creator_of_missing(
@@ -160,14 +166,9 @@ def _component_failed(workload: WorkloadView, components: Sequence[PodView]) -> 
 
 
 def _not_created(
-    workload: WorkloadView,
-    hosts: Sequence[PodView],
-    components: Sequence[PodView],
-    events: Sequence[Manifest],
+    workload: WorkloadView, hosts: Sequence[PodView], events: Sequence[Manifest]
 ) -> Diagnosis | None:
-    if _creator_of_missing(workload, hosts, components) is None:
-        return None
-    why = not_created(events_about(workload.controllers, events))
+    why = not_created(workload, events)
     missing = sorted(set(range(workload.hosts)) - {pod.host for pod in hosts})
     if why is None or not missing or len(missing) == workload.hosts:
         return why

@@ -10,15 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
+from kinetic_k8s.manifests.placement import placement_of
 
 _HARD: Final = ("NoSchedule", "NoExecute")
-_TOLERATED: Final = {
-    "tpu": ("google.com/tpu",),
-    "gpu": ("nvidia.com/gpu", "kubernetes.io/arch"),
-    "cpu": (),
-}
-"""Keys of taints that a job's pods tolerate, by kind of accelerator."""
-_SPOT: Final = "cloud.google.com/gke-spot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +21,6 @@ class NodePool:
 
     name: str
     machine_type: str
-    locations: tuple[str, ...] = ()
-    """The zones of its machines."""
     tpu_topology: str = ""
     """Empty: its machines form no slice of several hosts, or `placement_policy` contains the topology."""
     placement_policy: str = ""
@@ -37,12 +29,8 @@ class NodePool:
     """Type of GPU, as in `cloud.google.com/gke-accelerator` → GPUs of one machine."""
     spot: bool = False
     """Whether its machines are spot machines; preemptible ones are not, and have another label."""
-    reservation: str = ""
-    """The reservation that its machines use; empty: none."""
-    min_nodes: int = 0
     max_nodes: int | None = None
     """None: unknown. The GKE API gives no present number of a pool that is not scaled automatically."""
-    labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value and effect (`NoSchedule`) of each."""
 
@@ -58,13 +46,21 @@ class NodePool:
 
 def missing(accelerator: Accelerator, pools: Sequence[NodePool]) -> str:
     """Return that none of *pools* fits a job on *accelerator*, with the nearest one and the reason; empty if one fits."""
-    obstacles = [(pool, _obstacle(accelerator, pool)) for pool in _nearest(accelerator, pools)]
+    match accelerator:
+        case Gpu():
+            pools = [pool for pool in pools if accelerator.label in pool.accelerators]
+        case Tpu():
+            wanted = accelerator.machine_type
+            family = f"{wanted.partition('-')[0]}-"
+            alike = [pool for pool in pools if pool.machine_type.startswith(family)]
+            pools = sorted(alike, key=lambda pool: pool.machine_type != wanted)
+    obstacles = [(pool, _obstacle(accelerator, pool)) for pool in pools]
+    if not obstacles:
+        return "There is no such node pool."
     if any(not obstacle for _, obstacle in obstacles):
         return ""
-    text = "There is no such node pool."
-    for pool, obstacle in obstacles[:1]:
-        text += f" The pool {pool} does not fit: {obstacle}."
-    return text
+    pool, obstacle = obstacles[0]
+    return f"There is no such node pool. The pool {pool} does not fit: {obstacle}."
 
 
 def pool_command(
@@ -93,20 +89,6 @@ def pool_command(
     return command + " --spot" * accelerator.spot
 
 
-def _nearest(accelerator: Accelerator, pools: Sequence[NodePool]) -> list[NodePool]:
-    """Return those of *pools* with the kind of accelerator; first those with the same machine."""
-    match accelerator:
-        case Cpu():
-            return list(pools)
-        case Gpu():
-            return [pool for pool in pools if accelerator.label in pool.accelerators]
-        case Tpu():
-            wanted = accelerator.machine_type
-            family = f"{wanted.partition('-')[0]}-"
-            alike = [pool for pool in pools if pool.machine_type.startswith(family)]
-            return sorted(alike, key=lambda pool: pool.machine_type != wanted)
-
-
 def _obstacle(accelerator: Accelerator, pool: NodePool) -> str:
     """Return why *pool* cannot run a job on *accelerator*; empty if it can."""
     hosts = accelerator.hosts
@@ -124,7 +106,7 @@ def _obstacle(accelerator: Accelerator, pool: NodePool) -> str:
     if pool.max_nodes is not None and pool.max_nodes < hosts:
         return f"it has at most {pool.max_nodes} machines"
     # A processor job fits machines with accelerators, too: GKE taints those with GPUs only if it has others.
-    tolerated = (*_TOLERATED[accelerator.kind], *((_SPOT,) if accelerator.spot else ()))
+    tolerated = {each["key"] for each in placement_of(accelerator).tolerations}
     for key, value, effect in pool.taints:
         if effect in _HARD and key not in tolerated:
             return f"its machines have the taint {key}{f'={value}' if value else ''}:{effect}"

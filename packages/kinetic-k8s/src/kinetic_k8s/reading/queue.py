@@ -60,7 +60,7 @@ def place_of(
 
     Args:
         job: The Job, JobSet or LeaderWorkerSet.
-        workloads: Workloads of Kueue (v1beta1 or v1beta2): of the job's namespace, or of all that may be read.
+        workloads: Workloads of Kueue: of the job's namespace, or of all that may be read.
         local_queues: LocalQueues of the same namespaces. Without the job's own, there is no position.
         complete: Whether the objects are those of all namespaces, so that nobody else waits.
     """

@@ -84,7 +84,12 @@ def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) 
             return WorkloadStatus(
                 state, f"Its {'pods are' if several else 'pod is'} being stopped."
             )
-        return WorkloadStatus(state, _waiting_for(workload, hosts))
+        running = {pod.host for pod in hosts if pod.started}
+        missing = sorted(set(range(workload.hosts)) - running)
+        reason = (
+            f"{len(running)} of {workload.hosts} hosts run; {_wait(missing)}" if missing else ""
+        )
+        return WorkloadStatus(state, reason)
     if workload.leaving:
         return WorkloadStatus(state, "It is being deleted.")
     if workload.suspended and not any(pod.alive for pod in pods):
@@ -95,7 +100,16 @@ def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) 
             else "It is suspended.",
         )
     if ended and not disrupted:
-        return WorkloadStatus(state, _ended(workload, ended, hosts))
+        waiting = [pod.host for pod in hosts if pod not in ended]
+        which = (
+            f"Its {'pods have' if several else 'pod has'} ended; the job is about to end or retry."
+        )
+        if waiting:
+            have = "have" if len(ended) > 1 else "has"
+            which = (
+                f"{named([pod.host for pod in ended]).capitalize()} {have} ended; {_wait(waiting)}"
+            )
+        return WorkloadStatus(state, which)
     if has_run:
         which = (
             "other pods to replace the last ones"
@@ -106,25 +120,8 @@ def _unfinished(workload: WorkloadView, pods: Sequence[PodView], attempts: int) 
     return WorkloadStatus(State.PENDING)
 
 
-def _ended(workload: WorkloadView, ended: Sequence[PodView], hosts: Sequence[PodView]) -> str:
-    """Return which hosts have ended, and which ones still wait to start."""
-    waiting = [pod.host for pod in hosts if pod not in ended]
-    if not waiting:
-        which = "pods have" if workload.hosts > 1 else "pod has"
-        return f"Its {which} ended; the job is about to end or retry."
-    have, wait = "have" if len(ended) > 1 else "has", "wait" if len(waiting) > 1 else "waits"
-    which = named([pod.host for pod in ended]).capitalize()
-    return f"{which} {have} ended; {named(waiting)} {wait}."
-
-
-def _waiting_for(workload: WorkloadView, hosts: Sequence[PodView]) -> str:
-    """Return which hosts have not started; empty if all have."""
-    started = {pod.host for pod in hosts if pod.started}
-    missing = sorted(set(range(workload.hosts)) - started)
-    if not missing:
-        return ""
-    running = f"{len(started)} of {workload.hosts} hosts run"
-    return f"{running}; {named(missing)} wait{'s' * (len(missing) == 1)}."
+def _wait(hosts: Sequence[int]) -> str:
+    return f"{named(hosts)} wait{'s' * (len(hosts) == 1)}."
 
 
 class AttemptState(StrEnum):

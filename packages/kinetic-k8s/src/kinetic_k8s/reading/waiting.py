@@ -55,11 +55,6 @@ def events_about(
     The Jobs of a JobSet are created again at each restart, with the same names and other uids.
     """
 
-    def concerns(about: Mapping[str, Any]) -> bool:
-        if isinstance(what, str):
-            return about.get("uid") == what
-        return (about.get("kind"), about.get("name")) in what
-
     def last_seen(event: Manifest) -> datetime:
         found = (
             # Events of the scheduler have no count and no lastTimestamp.
@@ -71,7 +66,13 @@ def events_about(
         # Some times have fractions of a second, others have none.
         return datetime.fromisoformat(str(found)) if found else datetime.min.replace(tzinfo=UTC)
 
-    found = [event for event in events if concerns(event.get("involvedObject") or {})]
+    objects = {what} if isinstance(what, str) else what
+    found = [
+        event
+        for event in events
+        if (about := event.get("involvedObject") or {}).get("uid") in objects
+        or (about.get("kind"), about.get("name")) in objects
+    ]
     return sorted(found, key=last_seen)
 
 
@@ -96,9 +97,10 @@ def _unresolved(
     return found
 
 
-def not_created(events: Sequence[Manifest]) -> Diagnosis | None:
-    """Return why a pod cannot be created; *events* are those about its controllers, the oldest first."""
-    latest = _unresolved(events, ("FailedCreate", "JobCreationFailed"), until=("SuccessfulCreate",))
+def not_created(workload: WorkloadView, events: Sequence[Manifest]) -> Diagnosis | None:
+    """Return why a pod of *workload* cannot be created."""
+    about = events_about(workload.controllers, events)
+    latest = _unresolved(about, ("FailedCreate", "JobCreationFailed"), until=("SuccessfulCreate",))
     failures = [text for text in latest if not _PASSING.search(text)]
     if not failures:
         return None

@@ -1,28 +1,24 @@
-"""The service account of pods: `kinetic`, the default, or the one in the settings."""
+"""The service account of pods (`kinetic`, the default, or that of the settings), and the driver of mounts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kinetic.backends.gke.checks import service_account_of
+from kinetic.backends.gke.checks import check_mount, service_account_of
+from kinetic.data import Data
 from kinetic.errors import ConfigurationError
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access
-
-
-@pytest.fixture
-def own_namespace(bed: Any) -> Iterator[str]:
-    """A namespace that no test has looked at before: a process looks once."""
-    with bed.new_namespace() as name:
-        yield name
+from kinetic_k8s.manifests.volumes import DRIVER
+from kinetic_payload.stores.store import Location
 
 
 @pytest.fixture
 def fresh(relayed_access: Access, own_namespace: str) -> ApiServer:
+    """A namespace that no test has looked at before: a process looks once."""
     return ApiServer(replace(relayed_access, namespace=own_namespace), pause=lambda _: None)
 
 
@@ -54,9 +50,7 @@ def test_without_that_account_pods_run_as_the_default_and_a_warning_says_so(
     assert own_namespace in str(found.warning)
 
 
-def test_a_user_who_may_not_look_up_accounts_gets_the_default_or_that_of_the_settings(
-    bed: Any,
-) -> None:
+def test_a_user_who_may_not_look_up_accounts_or_drivers_is_warned(bed: Any) -> None:
     user = ApiServer(bed.access("default", token="kube-bed-user"))
 
     found = service_account_of(user, None)
@@ -64,3 +58,5 @@ def test_a_user_who_may_not_look_up_accounts_gets_the_default_or_that_of_the_set
     assert found.name is None
     assert "may not be looked up" in str(found.warning)
     assert service_account_of(user, "trainer").name == "trainer"
+    photos = Data("gs://photos/2026/", fuse=True)
+    assert DRIVER in str(check_mount(photos, Location("gs", "jobs/team"), user))
