@@ -173,6 +173,10 @@ class FakeBackend:
         with self.journal.noting("environment"):
             return Environment("fake:environment")
 
+    def environment_of(self, record: JobRecord, request: JobRequest) -> Environment:  # noqa: ARG002
+        """Return the environment in which nothing can run."""
+        return Environment("fake:environment")
+
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Report the job as pending within the block."""
