@@ -173,7 +173,7 @@ class FakeBackend:
         with self.journal.noting("environment"):
             return Environment("fake:environment")
 
-    def environment_of(self, record: JobRecord, request: JobRequest) -> Environment:  # noqa: ARG002
+    def environment_of(self, record: JobRecord, request: JobRequest) -> Environment:
         """Return the environment in which nothing can run."""
         return Environment("fake:environment")
 
