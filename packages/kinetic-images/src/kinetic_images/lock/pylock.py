@@ -26,7 +26,7 @@ from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist
 
 from kinetic_images.credentials import without_credentials
 from kinetic_images.declared.pyproject import Chosen
-from kinetic_images.declared.toml_text import parsed_toml, table, toml_text
+from kinetic_images.declared.toml_text import parsed_toml, toml_text
 from kinetic_images.errors import DependencyError
 from kinetic_images.lock.packages import LockedPackage, file_path
 from kinetic_images.targets import Target
@@ -177,48 +177,6 @@ def _file_address(path: str, folder: str) -> str:
     return Path(posixpath.normpath(posixpath.join(folder, path))).absolute().as_uri()
 
 
-def kept_pylock(text: str, file: str) -> tuple[tuple[LockedPackage, ...], Mapping[str, Any]]:
-    """Return the packages in the *text* of `pylock_text`, and its table `[tool.kinetic]`.
-
-    Raises:
-        DependencyError: The text was not written by it.
-    """
-    document = parsed_toml(text, file)
-    tool = table(table(document.get("tool")).get("kinetic"))
-    try:
-        return tuple(map(_package, document["packages"])), tool
-    except (AttributeError, KeyError, TypeError, IndexError) as error:
-        raise DependencyError(f"{file} is not a lock of Kinetic.", hint="Delete it.") from error
-
-
-def _package(row: Mapping[str, Any]) -> LockedPackage:
-    """Return the package of a row of `pylock_text`."""
-    name, version = row["name"], row.get("version", "")
-    if "vcs" in row:
-        entry = row["vcs"]
-        return LockedPackage(
-            name=name,
-            version=version,
-            file="",
-            sha256=entry["commit-id"],
-            address=f"{entry['type']}+{entry['url']}",
-            direct=True,
-            subdirectory=entry.get("subdirectory", ""),
-        )
-    entry = row.get("archive") or row.get("sdist") or row["wheels"][0]
-    address = entry["url"] if "url" in entry else Path(entry["path"]).as_uri()
-    return LockedPackage(
-        name=name,
-        version=version,
-        file=entry.get("name") or posixpath.basename(unquote(urlsplit(address).path)),
-        sha256=entry["hashes"][_HASH],
-        address=address,
-        size=entry.get("size"),
-        direct="archive" in row,
-        subdirectory=entry.get("subdirectory", ""),
-    )
-
-
 def travelling_pylock(packages: Iterable[LockedPackage], python: str) -> str:
     """Return the `pylock.toml` that installs *packages* for CPython *python* elsewhere.
 
@@ -246,20 +204,16 @@ def pylock_text(
     packages: Iterable[LockedPackage],
     *,
     addresses: Mapping[str, str] | None = None,
-    tool: Mapping[str, Any] | None = None,
     python: str | None = None,
 ) -> str:
     """Return a `pylock.toml` that names exactly *packages*.
 
     *addresses* replaces addresses of packages, for instance by those with credentials, or by paths relative to
-    the lock. *tool* becomes the table `[tool.kinetic]`. It is for the minor version *python*
-    only, if that is given.
+    the lock. It is for the minor version *python* only, if that is given.
     """
     document: dict[str, Any] = {"lock-version": "1.0", "created-by": "kinetic"}
     if python:
         document["requires-python"] = f"=={python}.*"
-    if tool:
-        document["tool"] = {"kinetic": tool}
     rows = [
         _row(package, (addresses or {}).get(package.address, package.address))
         for package in packages
