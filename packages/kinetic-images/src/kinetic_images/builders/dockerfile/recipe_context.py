@@ -46,11 +46,6 @@ def obstacle(recipe: Recipe) -> str | None:
     return None
 
 
-def fetched_addresses(recipe: Recipe) -> list[str]:
-    """Return the addresses of the packages that a build fetches; the others travel with it."""
-    return [package.address for package in recipe.packages if package.local_path is None]
-
-
 def recipe_context(
     recipe: Recipe,
     uv_version: str,
@@ -66,12 +61,8 @@ def recipe_context(
     the target; without it, the build installs *uv_version* with pip.
 
     Raises:
-        BuildInputError: The recipe has an address with credentials, or one that a build cannot fetch, or a
-            file whose path is not an absolute path of a file.
+        BuildInputError: The recipe has an address with credentials, or a file whose path is not absolute.
     """
-    found = obstacle(recipe)
-    if found is not None:
-        raise BuildInputError(found, hint="Use an https address, or build a wheel of the package.")
     lock = travelling_pylock(recipe.packages, recipe.target.python)
     settings = {
         "environment": dict(environment),
