@@ -206,23 +206,6 @@ class RegistryContract:
         assert beyond.status == 416
         beyond.close()
 
-    def test_tags_are_listed(self) -> None:
-        repository = self.repository()
-        path = f"/v2/{repository.reference.path}/tags/list"
-        assert _codes(self.ask("GET", path)) == ["NAME_UNKNOWN"]
-        for tag in ("c", "a", "b"):
-            push_image(repository, tag)
-
-        assert sorted(self.ask("GET", path).json()["tags"]) == ["a", "b", "c"]
-
-    def test_a_deleted_manifest_is_gone(self) -> None:
-        repository = self.repository()
-        digest = push_image(repository, "1")
-
-        answer = self.ask("DELETE", f"/v2/{repository.reference.path}/manifests/{digest}")
-        assert answer.status == 202
-        assert repository.digest("1") is None
-
 
 def _none() -> Any:
     raise AssertionError("it is not there")

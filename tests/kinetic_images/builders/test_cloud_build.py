@@ -40,7 +40,7 @@ from kinetic_images.errors import (
 from kinetic_images.targets import Target
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.threads import Stopped, stoppable
-from kinetic_servers.cloud_build import Refused, Step
+from kinetic_servers.cloud_build import Step
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 CACHE = "registry.test/kn/bundled:buildcache-amd64"
@@ -354,13 +354,6 @@ def test_a_role_that_the_account_of_builds_lacks_is_named(
     )
 
 
-def test_a_refused_push_is_a_missing_permission(cloud: Cloud) -> None:
-    cloud.steps.refusal = Refused("PUSH_NOT_AUTHORIZED", "denied: Permission")
-
-    with pytest.raises(BuildServicePermissionError, match="denied: Permission"):
-        cloud.build()
-
-
 VERSION = "projects/test-project/secrets/netrc/versions/3"
 STORED = "machine files.test login me password hunter22secret\n"
 PROGRAMS = {
@@ -483,11 +476,10 @@ def settings_of(cloud: Cloud) -> dict[str, str]:
         return dict(json.load(file)["environment"])
 
 
-@pytest.mark.parametrize("address", ["https://files.test/six.whl", GOOGLE.replace("https", "http")])
-def test_a_token_is_obtained_only_for_an_encrypted_address_of_google(
-    cloud: Cloud, address: str
-) -> None:
-    cloud.builder.build(a_recipe(package(address=address)), IMAGE, cloud.reports)
+def test_a_token_is_obtained_only_for_an_encrypted_address_of_google(cloud: Cloud) -> None:
+    addresses = ("https://files.test/a.whl", GOOGLE.replace("https", "http"))
+    packages = [package(f"p{number}", address=each) for number, each in enumerate(addresses)]
+    cloud.builder.build(a_recipe(*packages), IMAGE, cloud.reports)
 
     assert [step.name for step in cloud.only.steps] == ["gcr.io/cloud-builders/docker"]
     assert not cloud.only.available_secrets.secret_manager

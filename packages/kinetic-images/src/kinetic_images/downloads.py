@@ -36,6 +36,21 @@ Authorization = Callable[[str], str | None]
 """Return the value of the header `Authorization` for a URL; None: no login."""
 
 _T = TypeVar("_T")
+_LOGIN: Final = (
+    DownloadLoginError,
+    "does not permit it",
+    "Check the credentials for {host} that the index is configured with.",
+)
+_MISSING: Final = (
+    DownloadMissingError,
+    "does not have the file any more",
+    "Resolve the dependencies again: set KINETIC_REBUILD=1.",
+)
+_REFUSED: Final = (DownloadError, "refuses it", "Check the address of the index.")
+_REFUSALS: Final[Mapping[int, tuple[type[DownloadError], str, str]]] = {
+    **dict.fromkeys((401, 403), _LOGIN),
+    **dict.fromkeys((404, 410), _MISSING),
+}
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]+/(?:[0-9]+|\*)")
 
 
@@ -211,30 +226,18 @@ class Downloader:
         response = self._session.open(request, seconds=seconds, check=check)
         if response.status not in (200, 206, 416):
             response.pieces.close()
-            raise _refusal(response, what)
+            status, host = response.status, host_of(response.url)
+            if status in TRANSIENT_STATUSES:
+                seconds = retry_after(response.headers)
+                raise TransientError(f"HTTP status {status}", retry_after=seconds)
+            kind, words, hint = _REFUSALS.get(status, _REFUSED)
+            raise kind(
+                f"Could not download {what}: {host} {words} (HTTP status {status}).",
+                hint=hint.format(host=host),
+            )
         return response
 
 
 def host_of(url: str) -> str:
     """Return host and port of *url*, without credentials."""
     return urlsplit(url).netloc.rpartition("@")[2]
-
-
-def _refusal(response: Response, what: str) -> Exception:
-    status, host = response.status, host_of(response.url)
-    if status in TRANSIENT_STATUSES:
-        return TransientError(f"HTTP status {status}", retry_after=retry_after(response.headers))
-    if status in (401, 403):
-        return DownloadLoginError(
-            f"Could not download {what}: {host} does not permit it (HTTP status {status}).",
-            hint=f"Check the credentials for {host} that the index is configured with.",
-        )
-    if status in (404, 410):
-        return DownloadMissingError(
-            f"Could not download {what}: {host} does not have the file any more (HTTP status {status}).",
-            hint="Resolve the dependencies again: set KINETIC_REBUILD=1.",
-        )
-    return DownloadError(
-        f"Could not download {what}: {host} responded with HTTP status {status}.",
-        hint="Check the address of the index.",
-    )

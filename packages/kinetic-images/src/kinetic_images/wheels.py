@@ -60,10 +60,14 @@ def own_wheels(dest: Path, names: Iterable[str]) -> list[Path]:
     Raises:
         DependencyError: One of the distributions is not installed here.
     """
-    return [
-        copied_wheel(dest, name, _package(name))
-        for name in sorted({str(canonicalize_name(written)) for written in names})
-    ]
+    wanted = sorted({str(canonicalize_name(written)) for written in names})
+    for name in wanted:
+        if name not in _PACKAGES:
+            raise DependencyError(
+                f"{name!r} is not one of Kinetic's own packages.",
+                hint=f"They are {', '.join(sorted(_PACKAGES))}.",
+            )
+    return [copied_wheel(dest, name, _PACKAGES[name]) for name in wanted]
 
 
 def copied_wheel(dest: Path, name: str, package: str) -> Path:
@@ -148,15 +152,6 @@ def _installed(name: str) -> importlib.metadata.Distribution:
     if distribution is None:
         raise _missing(name)
     return distribution
-
-
-def _package(name: str) -> str:
-    if name not in _PACKAGES:
-        raise DependencyError(
-            f"{name!r} is not one of Kinetic's own packages.",
-            hint=f"They are {', '.join(sorted(_PACKAGES))}.",
-        )
-    return _PACKAGES[name]
 
 
 def _missing(name: str) -> DependencyError:

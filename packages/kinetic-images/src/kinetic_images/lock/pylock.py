@@ -80,18 +80,18 @@ def read_pylock(
             f"{file}: {error}.", hint="Write the lock again for this Python and platform."
         ) from error
     folder = posixpath.dirname(file)
+
+    def is_project(source: object) -> bool:
+        own = _file_address(".", folder)
+        return isinstance(source, PackageDirectory) and _file_address(source.path, folder) == own
+
     return tuple(
         sorted(
             _locked(package, source, folder, file)
             for package, source in chosen
-            if not (isinstance(source, PackageDirectory) and _is_folder(source.path, folder))
+            if not is_project(source)
         )
     )
-
-
-def _is_folder(path: str, folder: str) -> bool:
-    """Return whether *path* is the *folder* of the lock itself."""
-    return _file_address(path, folder) == _file_address(".", folder)
 
 
 def _with_allowed_wheels(pylock: Pylock, allowed: Allowed) -> Pylock:
@@ -214,35 +214,27 @@ def pylock_text(
     document: dict[str, Any] = {"lock-version": "1.0", "created-by": "kinetic"}
     if python:
         document["requires-python"] = f"=={python}.*"
-    rows = [
-        _row(package, (addresses or {}).get(package.address, package.address))
-        for package in packages
-    ]
+    rows = ""
+    for package in packages:
+        address = (addresses or {}).get(package.address, package.address)
+        row: dict[str, Any] = {"name": package.name}
+        if package.version:
+            row["version"] = package.version
+        more = {"subdirectory": package.subdirectory} if package.subdirectory else {}
+        # uv rejects `file:` URLs of archives.
+        path = file_path(address) or (None if "://" in address else address)
+        place = {"url": address} if path is None else {"path": str(path)}
+        size = {} if package.size is None else {"size": package.size}
+        entry = {**place, **size, "hashes": {_HASH: package.sha256}}
+        if not package.file:
+            kind, _, url = address.partition("+")
+            row["vcs"] = {"type": kind, "url": url, "commit-id": package.sha256, **more}
+        elif package.direct or more or not package.version:
+            row["archive"] = {**entry, **more}
+        elif package.is_wheel:
+            row["wheels"] = [{"name": package.file, **entry}]
+        else:
+            row["sdist"] = {"name": package.file, **entry}
+        rows += f"\n[[packages]]\n{toml_text(row)}"
     # TOML cannot express an empty array of tables.
-    packages_text = (
-        "".join(f"\n[[packages]]\n{toml_text(row)}" for row in rows) or "packages = []\n"
-    )
-    return toml_text(document) + packages_text
-
-
-def _row(package: LockedPackage, address: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": package.name}
-    if package.version:
-        row["version"] = package.version
-    more = {"subdirectory": package.subdirectory} if package.subdirectory else {}
-    if not package.file:
-        kind, _, url = address.partition("+")
-        row["vcs"] = {"type": kind, "url": url, "commit-id": package.sha256, **more}
-        return row
-    size = {} if package.size is None else {"size": package.size}
-    # uv rejects `file:` URLs of archives.
-    path = file_path(address) or (None if "://" in address else address)
-    place = {"url": address} if path is None else {"path": str(path)}
-    entry = {**place, **size, "hashes": {_HASH: package.sha256}}
-    if package.direct or more or not package.version:
-        row["archive"] = {**entry, **more}
-    elif package.is_wheel:
-        row["wheels"] = [{"name": package.file, **entry}]
-    else:
-        row["sdist"] = {"name": package.file, **entry}
-    return row
+    return toml_text(document) + (rows or "packages = []\n")

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.image_layout import WHITEOUT, environment, path_files
-from kinetic_images.builders.layers.bytecode import bytecode_kind
+from kinetic_images.builders.layers.conversion import bytecode_kind
 from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.builders.layers.plan import MOST_LAYERS, plan_layers, room_above
 from kinetic_images.builders.layers.transfer import Transfer
