@@ -67,14 +67,18 @@ class WheelFiles:
         """
         local = package.local_path
         if local is not None:
+            sha = hashlib.sha256()
             try:
-                found = _sha256(local)
+                with local.open("rb") as opened:
+                    while data := opened.read(_CHUNK):
+                        check_wanted()
+                        sha.update(data)
             except OSError as error:
                 raise DownloadError(
                     f"Could not read the wheel of {_name(package)}, {local}: {error.strerror}.",
                     hint="Restore the file, or remove the requirement.",
                 ) from error
-            if found != package.sha256:
+            if sha.hexdigest() != package.sha256:
                 raise _mismatch(package, str(local), "the file was changed")
             return local
         path = self._path(package)
@@ -218,15 +222,6 @@ class _File:
         self.sha = hashlib.sha256()
         self._stream.seek(0)
         self._stream.truncate()
-
-
-def _sha256(path: Path) -> str:
-    sha = hashlib.sha256()
-    with path.open("rb") as stream:
-        while data := stream.read(_CHUNK):
-            check_wanted()
-            sha.update(data)
-    return sha.hexdigest()
 
 
 def _mismatch(package: LockedPackage, place: str, seen: str) -> DownloadError:

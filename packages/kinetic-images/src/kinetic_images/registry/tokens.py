@@ -157,7 +157,11 @@ class Authorizer:
             )
         scopes = list(call.scopes)
         asked = challenge.parameters.get("scope", "")
-        if asked and not _covered(asked, scopes):
+        name, _, actions = asked.rpartition(":")
+        rights = [own.rpartition(":") for own in scopes]
+        if asked and not any(
+            name == own and {*actions.split(",")} <= {*has.split(",")} for own, _, has in rights
+        ):
             scopes.append(asked)
         service = challenge.parameters.get("service", "")
         query = [("service", service)] if service else []
@@ -216,13 +220,3 @@ class Authorizer:
             yield
         finally:
             host.lock.release()
-
-
-def _covered(asked: str, scopes: Sequence[str]) -> bool:
-    """Return whether one of *scopes* has at least the rights of *asked*."""
-    name, _, actions = asked.rpartition(":")
-    return any(
-        name == own.rpartition(":")[0]
-        and set(actions.split(",")) <= set(own.rpartition(":")[2].split(","))
-        for own in scopes
-    )

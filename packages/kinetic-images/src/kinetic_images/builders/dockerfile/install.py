@@ -80,18 +80,14 @@ def arrange(prefix: Path, version: str) -> None:
                 _remove_empty(source.parent, prefix)
     for script in sorted((prefix / "bin").iterdir()):
         if script.is_file() and not script.is_symlink():
-            _use_env(script)
+            data = script.read_bytes()
+            changed = _INTERPRETER.sub(ENV_PYTHON, data, count=1)
+            if changed != data:
+                script.write_bytes(changed)
     for source in moved:
         for record in target.glob("*.dist-info/RECORD"):
             _update(record, source, target)
     (prefix / ".lock").unlink(missing_ok=True)
-
-
-def _use_env(script: Path) -> None:
-    data = script.read_bytes()
-    changed = _INTERPRETER.sub(ENV_PYTHON, data, count=1)
-    if changed != data:
-        script.write_bytes(changed)
 
 
 def _update(record: Path, source: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from kinetic_images.builders.builder import BuildReports
-from kinetic_images.builders.image_layout import WHITEOUT, environment, path_files
+from kinetic_images.builders.image_layout import BIN, DEFAULT_PATH, WHITEOUT, path_files
 from kinetic_images.builders.layers.conversion import bytecode_kind
 from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.builders.layers.plan import MOST_LAYERS, plan_layers, room_above
@@ -211,8 +211,7 @@ def config_of(base: ImageConfig, layers: Sequence[NamedLayer], labels: Mapping[s
     """
     raw: dict[str, Any] = {key: value for key, value in base.raw.items() if key not in _OUTDATED}
     settings: dict[str, Any] = dict(raw.get("config") or {})
-    before = dict(entry.partition("=")[::2] for entry in settings.get("Env") or ())
-    variables = {**before, **environment(base.env)}
+    variables = {**base.env, "PATH": f"{BIN}:{base.env.get('PATH') or DEFAULT_PATH}"}
     settings["Env"] = [f"{name}={value}" for name, value in variables.items()]
     settings["Labels"] = {**(settings.get("Labels") or {}), **labels}
     created = raw.get("created") or _EPOCH
