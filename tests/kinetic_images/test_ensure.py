@@ -30,7 +30,6 @@ from kinetic_images.errors import (
     DownloadError,
     DownloadLoginError,
     DownloadUnavailableError,
-    ImageNotFoundError,
     RegistryError,
     RegistryLoginError,
     RegistryPermissionError,
@@ -479,14 +478,6 @@ def test_if_it_is_unknown_whether_the_image_exists_nothing_is_built(
     with pytest.raises(error):
         world.ensure(builders=[builder], registry=IMPATIENT)
     assert builder.builds == 0
-
-
-def test_a_base_with_another_python_is_refused_before_anything_is_pushed(world: World) -> None:
-    base = push_image(world.server.host, REGISTRY, tag="2", Env=["PYTHON_VERSION=3.4.1"], Labels={})
-    world.server.requests.clear()
-    with pytest.raises(ImageNotFoundError, match=rf"Python 3\.4, .* Python {PYTHON}"):
-        world.ensure(base=base)
-    assert {request.method for request in world.server.requests} <= {"GET", "HEAD"}
 
 
 def test_labels_of_the_base_decide_on_its_python_and_its_glibc_and_may_be_missing(

@@ -27,7 +27,6 @@ READS = {**STEP, "secret_env": ["A"]}
         ({"steps": [{**STEP, "args": ["$NAME"]}]}, "not a valid built-in substitution"),
         ({"steps": [{**STEP, "args": ["$$NAME $name $PROJECT_ID"]}]}, None),
         ({"tags": ["no spaces"]}, "invalid tag"),
-        ({"timeout": "90000s"}, "too long"),
         ({"service_account": "projects/p/serviceAccounts/me@x.test", "logs_bucket": ""}, "the build must either"),
     ],
 )  # fmt: skip

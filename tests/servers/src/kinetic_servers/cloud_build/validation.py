@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any, Final
 
 REGIONS: Final = frozenset(
@@ -19,7 +18,6 @@ _VARIABLE: Final = re.compile(r"\$(?:\$|([A-Z_][A-Z0-9_]*)|\{([A-Z_][A-Z0-9_]*)\
 _SECRET: Final = re.compile(
     r"projects/[^/]+/secrets/[\w-]{1,255}/versions/(?:latest|\d+)", re.ASCII
 )
-_LONGEST_TIMEOUT: Final = timedelta(hours=24)
 
 
 def invalid(build: Any, builtin: Mapping[str, str]) -> str | None:
@@ -49,8 +47,6 @@ def _problems(build: Any, variables: Mapping[str, str]) -> Iterator[str]:
     for tag in build.tags:
         if not _TAG.fullmatch(tag):
             yield f"invalid build: invalid tag {tag!r}"
-    if not timedelta(0) <= build.timeout <= _LONGEST_TIMEOUT:
-        yield f"invalid build: build timeout {build.timeout} is too long or negative"
     if build.service_account and not build.logs_bucket.startswith("gs://"):
         yield "if 'build.service_account' is specified, the build must either specify 'build.logs_bucket' or …"
     for text in _templates(build):

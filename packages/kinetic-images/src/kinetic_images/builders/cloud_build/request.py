@@ -80,12 +80,12 @@ def build_request(
         "steps": steps,
         "timeout": f"{settings.timeout.total_seconds():.0f}s",
         "queue_ttl": f"{settings.queue_limit.total_seconds():.0f}s",
-        "tags": ["kinetic", f"image-{image.tag}", mark, *settings.tags],
+        "tags": ["kinetic", f"image-{image.tag}", mark],
         "logs_bucket": f"gs://{bucket}/{folder}{BUILD_LOGS}",
         "options": {
             "logging": "GCS_ONLY",
             "log_streaming_option": "STREAM_ON",
-            "machine_type": settings.machine_type,
+            "machine_type": "E2_HIGHCPU_8",
         },
     }
     if login is None:  # Where Cloud Build is logged in to the registry itself.

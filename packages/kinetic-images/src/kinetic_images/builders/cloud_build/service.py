@@ -77,15 +77,10 @@ class CloudBuildService:
     def create(self, request: Mapping[str, Any]) -> BuildState:
         """Create a build of *request*, the fields of a `Build`."""
         with _translated("start a build", self._settings):
-            try:
-                build = cloudbuild_v1.Build(dict(request))
-            except (KeyError, TypeError, ValueError) as error:
-                raise InvalidBuildError(
-                    f"A setting of builds is not valid: {error}.",
-                    hint="Check the machine type, the time limits and the tags.",
-                ) from error
             asked = cloudbuild_v1.CreateBuildRequest(
-                parent=self._settings.parent, project_id=self._settings.project, build=build
+                parent=self._settings.parent,
+                project_id=self._settings.project,
+                build=cloudbuild_v1.Build(dict(request)),
             )
             operation = self._client.create_build(request=asked, retry=None, timeout=_CREATE)
             return _state_of(operation.metadata.build)
@@ -200,7 +195,7 @@ def _translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
             (
                 "quota" in lowered or isinstance(error, exceptions.ResourceExhausted),
                 BuildQuotaError,
-                "Wait for other builds, or use another region or machine type. The quotas: "
+                "Wait for other builds, or use another region. The quotas: "
                 f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
                 "&service=cloudbuild.googleapis.com",
             ),
@@ -215,8 +210,8 @@ def _translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
                 True,
                 InvalidBuildError,
                 f"Check the project {project!r}, the region {settings.region!r} (the list: "
-                "https://cloud.google.com/build/docs/locations), the machine type "
-                f"{settings.machine_type}, and that the account of builds, {account or 'the default one'}, exists.",
+                "https://cloud.google.com/build/docs/locations), and that the account of builds, "
+                f"{account or 'the default one'}, exists.",
             ),
         ]
         kind, hint = next((kind, hint) for matched, kind, hint in matches if matched)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from posixpath import normpath
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
@@ -61,7 +60,7 @@ def recipe_context(
     the target; without it, the build installs *uv_version* with pip.
 
     Raises:
-        BuildInputError: The recipe has an address with credentials, or a file whose path is not absolute.
+        BuildInputError: The recipe has an address with credentials.
     """
     lock = travelling_pylock(recipe.packages, recipe.target.python)
     settings = {
@@ -78,12 +77,6 @@ def recipe_context(
                 hint="Put them into ~/.netrc.",
             )
     placed = path_files(recipe.target.python) | dict(recipe.files)
-    for target in placed:
-        if not target.startswith("/") or normpath(target) != target or "\n" in target:
-            raise BuildInputError(
-                f"{target!r} is not the path of a file in an image.",
-                hint="Write an absolute path without `.` and `..`.",
-            )
     names = {target: f"files/{number}" for number, target in enumerate(sorted(placed))}
     # The first stage installs, as root and with secrets; only the resulting folder, and the files, become layers
     # of the image. The user, the entry point and everything else of the base image stay as they are.
