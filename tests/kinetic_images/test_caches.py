@@ -10,7 +10,7 @@ from pathlib import Path
 from time import time
 
 from file_server import FileServer
-from locked_project import Project
+from locked_project import Project, package
 
 from kinetic_images.caches import collect, collect_daily
 from kinetic_images.downloads import Downloader
@@ -23,13 +23,8 @@ NOW = time()
 
 
 def a_package(index: FileServer) -> LockedPackage:
-    return LockedPackage(
-        name="p",
-        version="1",
-        file="p-1-py3-none-any.whl",
-        sha256=hashlib.sha256(b"wheel").hexdigest(),
-        address=index.add("/p.whl", b"wheel"),
-    )
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    return package("p", "1", sha256=digest, address=index.add("/p.whl", b"wheel"))
 
 
 def files_in(home: Path) -> WheelFiles:

@@ -168,25 +168,6 @@ class RegistryContract:
         several = urllib3.HTTPHeaderDict([("Accept", OCI_MANIFEST), ("Accept", DOCKER_MANIFEST)])
         assert self.ask("HEAD", path, headers=several).status == 200
 
-    def test_an_upload_arrives_in_pieces_of_any_form(self) -> None:
-        repository, data = self.repository(), secrets.token_bytes(200_000)
-        location = self.begin(repository)
-
-        first = self.ask("PATCH", location, body=data[:50_000])
-        assert first.status == 202
-        second = self.ask("PATCH", first.headers["Location"], body=iter([data[50_000:90_000]]))
-        assert second.headers["Range"] == "0-89999"
-        state = self.ask("GET", second.headers["Location"])
-        assert (state.status, state.headers["Range"]) == (204, "0-89999")
-        last = self.ask(
-            "PUT",
-            f"{second.headers['Location']}&digest={digest_of(data)}",
-            body=data[90_000:],
-        )
-
-        assert (last.status, last.headers["Docker-Content-Digest"]) == (201, digest_of(data))
-        assert repository.blob(digest_of(data)) == data
-
     def test_a_cancelled_upload_is_gone(self) -> None:
         location = self.begin(self.repository())
 

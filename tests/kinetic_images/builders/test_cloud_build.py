@@ -17,7 +17,8 @@ from typing import Any
 
 import grpc
 import pytest
-from building import IMAGE, Cloud, a_recipe, package, until
+from building import IMAGE, Cloud, a_recipe, until
+from locked_project import package
 
 from kinetic_images.builders.cloud_build import CloudBuildSettings, RegistryLogin
 from kinetic_images.builders.cloud_build.service import CloudBuildService

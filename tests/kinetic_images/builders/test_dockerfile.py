@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from building import a_recipe, package
+from building import a_recipe
 from hypothesis import given
 from hypothesis import strategies as st
+from locked_project import package
 from wheel_maker import locked, make_wheel
 
 from kinetic_images.builders.dockerfile import install

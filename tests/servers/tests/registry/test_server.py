@@ -25,21 +25,6 @@ def codes(answer: urllib3.BaseHTTPResponse) -> list[str]:
     return [each["code"] for each in answer.json()["errors"]]
 
 
-def test_an_older_address_of_an_upload_is_refused(server: RegistryServer) -> None:
-    first = ask(server, "POST", "/v2/kn/image/blobs/uploads/").headers["Location"]
-    ask(server, "PATCH", first, body=b"content")
-
-    again = ask(server, "PUT", f"{first}&digest={digest_of(b'content')}")
-    assert (again.status, codes(again)) == (400, ["BLOB_UPLOAD_INVALID"])
-
-
-def test_a_piece_at_another_position_is_refused(server: RegistryServer) -> None:
-    location = ask(server, "POST", "/v2/kn/image/blobs/uploads/").headers["Location"]
-
-    answer = ask(server, "PATCH", location, body=b"x", headers={"Content-Range": "5-5"})
-    assert answer.status == 416
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [

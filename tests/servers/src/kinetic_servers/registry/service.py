@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs
 
 from kinetic_images.registry.names import is_digest
 from kinetic_images.registry.oci import DOCKER_INDEX, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
@@ -21,7 +21,7 @@ from kinetic_servers.http.messages import (
     json_answer,
 )
 from kinetic_servers.registry.access import Access
-from kinetic_servers.registry.storage import Storage, StoredManifest, Upload
+from kinetic_servers.registry.storage import Storage, StoredManifest
 
 _NAME: Final = r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
 _LARGEST_MANIFEST: Final = 4 << 20
@@ -158,55 +158,25 @@ class RegistryService(Service):
         upload = self._storage.uploads.get(upload_id)
         if upload is None or upload.repository != name:
             raise RefusedError(404, "BLOB_UPLOAD_UNKNOWN", "blob upload unknown to registry")
-        if call.arg("_state") != upload.state:
-            raise RefusedError(400, "BLOB_UPLOAD_INVALID", "the address is not the latest one")
-        if call.method == "PATCH":
-            await self._append(call, upload)
-            return self._progress(call, upload, 202)
-        if call.method == "PUT":
-            digest = call.arg("digest")
-            if not is_digest(digest):
-                raise RefusedError(400, "DIGEST_INVALID", "digest missing")
-            await self._append(call, upload)
-            return await self._finish(call, upload, digest)
         if call.method == "DELETE":
             self._storage.cancel(upload)
             return Answer(204)
-        _allowed(call, "GET")
-        return self._progress(call, upload, 204, renew=False)
+        _allowed(call, "PUT")
+        digest = call.arg("digest")
+        if not is_digest(digest):
+            raise RefusedError(400, "DIGEST_INVALID", "digest missing")
+        with upload.path.open("ab") as file:
+            async for piece in call.chunks():
+                file.write(piece)
+        await asyncio.to_thread(self._storage.finish, upload, digest)
+        return self._stored(call, name, digest)
 
     async def _begin(self, call: Call, name: str) -> Answer:
         digest, source = call.arg("mount"), call.arg("from")
         if digest and self._options.mounts and self._storage.mount(name, digest, source):
             return self._stored(call, name, digest)
-        upload = self._storage.begin(name)
-        return self._progress(call, upload, 202)
-
-    async def _append(self, call: Call, upload: Upload) -> None:
-        given = call.headers.get("content-range", "")
-        if given and given.partition("-")[0] != str(upload.size):
-            raise RefusedError(416, "RANGE_INVALID", "invalid content range")
-        with upload.path.open("ab") as file:
-            try:
-                async for piece in call.chunks():
-                    file.write(piece)
-            finally:
-                upload.size = file.tell()
-
-    def _progress(self, call: Call, upload: Upload, status: int, *, renew: bool = True) -> Answer:
-        if renew:
-            upload.renew()
-        path = f"/v2/{upload.repository}/blobs/uploads/{upload.id}?_state={quote(upload.state)}"
-        headers = {
-            "Location": self._location(call, path),
-            "Docker-Upload-UUID": upload.id,
-            "Range": f"0-{max(upload.size - 1, 0)}",
-        }
-        return Answer(status, headers=headers)
-
-    async def _finish(self, call: Call, upload: Upload, digest: str) -> Answer:
-        await asyncio.to_thread(self._storage.finish, upload, digest)
-        return self._stored(call, upload.repository, digest)
+        path = f"/v2/{name}/blobs/uploads/{self._storage.begin(name).id}?_state=begun"
+        return Answer(202, headers={"Location": self._location(call, path)})
 
     def _stored(self, call: Call, name: str, digest: str) -> Answer:
         location = self._location(call, f"/v2/{name}/blobs/{digest}")

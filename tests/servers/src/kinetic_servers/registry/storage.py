@@ -27,20 +27,13 @@ class StoredManifest:
         return f"sha256:{hashlib.sha256(self.data).hexdigest()}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Upload:
     """An upload that has begun."""
 
     id: str
     repository: str
     path: Path
-    size: int = 0
-    state: str = ""
-    """Changes with each response, whose address has it: an older address is not valid."""
-
-    def renew(self) -> None:
-        """Make all earlier addresses invalid."""
-        self.state = secrets.token_urlsafe(8)
 
 
 @dataclass
@@ -76,7 +69,6 @@ class Storage:
         name = secrets.token_hex(16)
         upload = Upload(name, repository, self._incoming / name)
         upload.path.touch()
-        upload.renew()
         with self._lock:
             self.uploads[name] = upload
         return upload
