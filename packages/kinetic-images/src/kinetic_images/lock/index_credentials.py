@@ -8,8 +8,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
+from posixpath import commonprefix
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -77,7 +78,12 @@ class IndexCredentials:
             return own
         same = [index for index in self._indexes if _origin(index.address) == place]
         # The files of an index are often beside it, not below it.
-        for index in sorted(same, key=lambda index: -_common(index.address, url)):
+        path = urlsplit(url).path.split("/")
+        shared = {
+            index.address: len(commonprefix([urlsplit(index.address).path.split("/"), path]))
+            for index in same
+        }
+        for index in sorted(same, key=lambda index: -shared[index.address]):
             found = _basic(index.address) or self._named(index.options.get("name"))
             if found is not None:
                 return found
@@ -206,9 +212,3 @@ def _word(text: str) -> str:
 
 def _encoded(user: str, password: str) -> str:
     return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
-
-
-def _common(first: str, second: str) -> int:
-    """Return how many parts of their paths two URLs have in common."""
-    pairs = zip(urlsplit(first).path.split("/"), urlsplit(second).path.split("/"), strict=False)
-    return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])

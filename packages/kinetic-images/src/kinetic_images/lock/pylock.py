@@ -62,8 +62,17 @@ def read_pylock(
     document = parsed_toml(text, file)
     try:
         pylock = Pylock.from_dict(document)
-        if allowed:
-            pylock = _with_allowed_wheels(pylock, allowed)
+        packages = []
+        for package in pylock.packages:
+            digests = (allowed or {}).get(package.name)
+            wheels = [
+                wheel
+                for wheel in package.wheels or ()
+                if wheel.hashes.get(_HASH) in (digests or ())
+            ]
+            # Without any, the caller reports the digest of the wheel that does not match.
+            packages.append(replace(package, wheels=wheels) if wheels else package)
+        pylock = replace(pylock, packages=packages)
         environment: Any = dict(target.markers(patch)) if target else None
         tags: Sequence[Tag] = [*(target.tags() if target else sys_tags())]
         wanted = optional or Chosen()
@@ -92,24 +101,6 @@ def read_pylock(
             if not is_project(source)
         )
     )
-
-
-def _with_allowed_wheels(pylock: Pylock, allowed: Allowed) -> Pylock:
-    packages = [
-        replace(
-            package,
-            wheels=[
-                wheel
-                for wheel in package.wheels
-                if wheel.hashes.get(_HASH) in allowed[package.name]
-            ]
-            or package.wheels,  # The caller reports the digest of the wheel that does not match.
-        )
-        if package.wheels and package.name in allowed
-        else package
-        for package in pylock.packages
-    ]
-    return replace(pylock, packages=packages)
 
 
 def _locked(

@@ -88,30 +88,20 @@ def write_layer(
             opened.callback(wheel.close)
             installations.append(_Installation(wheel, bytecode=bytecode))
         limit_time(sum(each.seconds for each in installations))
-        owners = _owners(installations)
+        owners = {file: number for number, each in enumerate(installations) for file in each.paths}
+        for file, number in owners.items():
+            for folder in map(str, PurePosixPath(file).parents):
+                if folder in owners:
+                    other = installations[owners[folder]].file
+                    raise installations[number].error(
+                        f"it has a folder at {folder!r}, where {other} has a file"
+                    )
         writer = LayerWriter(stream)
         for number, installation in enumerate(installations):
             installation.write(
                 writer, {path for path in installation.paths if owners[path] != number}
             )
         return writer.finish()
-
-
-def _owners(installations: Sequence[_Installation]) -> dict[str, int]:
-    """Return which wheel's file is placed at each path."""
-    owners = {
-        path: number
-        for number, installation in enumerate(installations)
-        for path in installation.paths
-    }
-    for path, number in owners.items():
-        for folder in map(str, PurePosixPath(path).parents):
-            if folder in owners:
-                other = installations[owners[folder]].file
-                raise installations[number].error(
-                    f"it has a folder at {folder!r}, where {other} has a file"
-                )
-    return owners
 
 
 class _Installation:
