@@ -31,7 +31,6 @@ from kinetic_images.errors import (
     DownloadLoginError,
     DownloadUnavailableError,
     RegistryError,
-    RegistryLoginError,
     RegistryPermissionError,
     RegistryUnavailableError,
 )
@@ -462,12 +461,7 @@ def test_a_record_of_another_form_is_not_used(
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [
-        (401, RegistryLoginError),
-        (403, RegistryPermissionError),
-        (429, RegistryUnavailableError),
-        (500, RegistryUnavailableError),
-    ],
+    [(403, RegistryPermissionError), (500, RegistryUnavailableError)],
 )
 def test_if_it_is_unknown_whether_the_image_exists_nothing_is_built(
     world: World, status: int, error: type[RegistryError]

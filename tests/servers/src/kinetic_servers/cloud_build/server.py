@@ -155,12 +155,6 @@ class CloudBuildServer(RpcServer):
 
     def _cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
         execution = self._found(request, context)
-        if execution.over.is_set():
-            self.abort(
-                context,
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"build {execution.build.id} has already finished",
-            )
         execution.cancel()
         with self._changed:
             if execution in self._queue:
@@ -172,18 +166,13 @@ class CloudBuildServer(RpcServer):
     def _list(self, request: Any, context: grpc.ServicerContext) -> Any:
         region = request.parent.rpartition("/")[2] or "global"
         self._check_place(request.project_id, region, context)
-        wanted = request.filter.replace(" ", "").replace('"', "")
-        name, _, tag = wanted.partition("=")
-        if wanted and name != "tags":
-            self.abort(
-                context, grpc.StatusCode.INVALID_ARGUMENT, f"invalid filter: {request.filter}"
-            )
         found = [
             build
             for build in reversed(self.builds.values())
-            if f"/locations/{region}/" in build.name and (not tag or tag in build.tags)
+            if f"/locations/{region}/" in build.name
+            and any(request.filter == f'tags="{tag}"' for tag in build.tags)
         ]
-        return cloudbuild_v1.ListBuildsResponse(builds=found[: request.page_size or 50])
+        return cloudbuild_v1.ListBuildsResponse(builds=found[: request.page_size])
 
     def _found(self, request: Any, context: grpc.ServicerContext) -> Execution:
         build_id = request.name.rpartition("/")[2] or request.id
