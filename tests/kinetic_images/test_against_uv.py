@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from file_server import running_file_server
 from locked_project import write_wheel
-from package_server import running_package_server
 
 from kinetic_images.dependencies import read_dependencies
 from kinetic_images.errors import DependencyError, InstallError
@@ -143,8 +143,9 @@ def by_us(world: World, case: Case, folder: Path) -> list[str] | str:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("world")
-    with running_package_server(folder) as server:
-        yield World(folder, server.url.rstrip("/"))
+    with running_file_server() as server:
+        server.folder = folder
+        yield World(folder, server.url(""))
 
 
 PART = "[project]\nname = 'the_part'\nversion = '1'\ndependencies = ['zeta']\n[project.optional-dependencies]\nall = ['mine']\n"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_server import FileServer
 from locked_project import Project, write_wheel
-from package_server import PackageServer
 from small_images import push_image
 
 from kinetic_images.builders.builder import Builder, BuildReports
@@ -160,7 +160,7 @@ def kept_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def world(
-    packages: PackageServer, project: Project, server: RegistryServer, kept_locks: Path
+    packages: FileServer, project: Project, server: RegistryServer, kept_locks: Path
 ) -> World:
     """A world where the machine `one` has resolved the dependencies before."""
     world = World(project, server)
@@ -338,7 +338,7 @@ def test_if_a_file_of_a_kept_lock_has_vanished_it_is_resolved_again_once_for_all
     ],
 )
 def test_a_failure_that_another_resolution_cannot_cure_changes_nothing(
-    world: World, packages: PackageServer, error: Exception, is_down: bool
+    world: World, packages: FileServer, error: Exception, is_down: bool
 ) -> None:
     world.vanish("alpha", "1.0")
     world.project.wheel("alpha", "2.0")

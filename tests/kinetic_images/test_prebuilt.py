@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from file_server import FileServer
 from locked_project import Project, package, write_wheel
-from package_server import PackageServer
 from small_images import push_image
 
 from kinetic_images.bases import PACKAGES_LABEL, packages_label, packages_of
@@ -80,7 +80,7 @@ class World:
 
 
 @pytest.fixture
-def world(packages: PackageServer, project: Project, server: RegistryServer) -> World:
+def world(packages: FileServer, project: Project, server: RegistryServer) -> World:
     return World(project, server)
 
 

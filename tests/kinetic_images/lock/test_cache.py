@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from file_server import FileServer
 from locked_project import Project, write_wheel
-from package_server import PackageServer
 
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import usable_lock
@@ -53,15 +54,15 @@ def test_a_damaged_lock_is_not_usable(project: Project, damage: str) -> None:
 
 @pytest.mark.parametrize("password", ["hunter2", "wr0ng"])
 def test_a_password_is_used_and_neither_kept_nor_printed(
-    project: Project, packages: PackageServer, password: str
+    project: Project, packages: FileServer, password: str
 ) -> None:
     page = project.packages / "alpha" / "index.html"
     page.parent.mkdir()
     page.write_text('<a href="../alpha-1.0-py3-none-any.whl">alpha-1.0-py3-none-any.whl</a>')
     project.wheel("alpha")
     project.wheel("beta")
-    packages.login = "me:hunter2"
-    host = packages.host
+    packages.required = f"Basic {b64encode(b'me:hunter2').decode()}"
+    host = f"127.0.0.1:{packages.port}"
     (project.root / "requirements.txt").write_text(
         f"--index-url http://me:{password}@{host}\nalpha\n"
         f"beta @ http://me:{password}@{host}/beta-1.0-py3-none-any.whl?token=hunter2\n"
