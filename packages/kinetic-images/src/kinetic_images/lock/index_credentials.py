@@ -64,12 +64,11 @@ class IndexCredentials:
         texts = " ".join(map(str, chain.from_iterable(settings)))
         self._named_origins = {*map(_origin, (*named, *_URL.findall(texts)))}
 
-    def authorization(self, url: str) -> str | None:
-        """Return the value of the header `Authorization` for *url*; None: without credentials."""
-        return self._authorization(url, default=True)
+    def authorization(self, url: str, *, default: bool = True) -> str | None:
+        """Return the value of the header `Authorization` for *url*; None: without credentials.
 
-    def _authorization(self, url: str, *, default: bool) -> str | None:
-        """Return the header; *default*: also that of the `default` login of the netrc file."""
+        *default*: it may be that of the `default` login of the netrc file.
+        """
         place = _origin(url)
         if not place[1]:
             return None
@@ -105,7 +104,7 @@ class IndexCredentials:
         """
         if addresses is None:
             addresses = (*self._addresses.values(), *(index.address for index in self._indexes))
-        found = {url: self._authorization(url, default=False) for url in addresses}
+        found = {url: self.authorization(url, default=False) for url in addresses}
         logins = dict[str, str]()
         for url, login in found.items():
             if login:

@@ -118,17 +118,14 @@ def _locked(
         )
     address = source.url or _file_address(source.path or "", folder)
     if isinstance(source, PackageVcs):
-        return LockedPackage(
-            name=package.name,
-            version=version,
-            file="",
-            sha256=source.commit_id,
-            address=f"{source.type}+{kept_address(address)}",
-            direct=True,
-            subdirectory=source.subdirectory or "",
+        name, digest, direct = "", source.commit_id, True
+        address = f"{source.type}+{kept_address(address)}"
+    else:
+        name = getattr(source, "filename", None) or posixpath.basename(
+            unquote(urlsplit(address).path)
         )
-    digest = source.hashes.get(_HASH)
-    name = getattr(source, "filename", None) or posixpath.basename(unquote(urlsplit(address).path))
+        digest, direct = source.hashes.get(_HASH, "").lower(), isinstance(source, PackageArchive)
+        address = kept_address(address, direct=direct)
     if not digest:
         raise DependencyError(
             f"{file}: there is no SHA-256 of {name}.",
@@ -138,10 +135,10 @@ def _locked(
         name=package.name,
         version=version,
         file=name,
-        sha256=digest.lower(),
-        address=kept_address(address, direct=isinstance(source, PackageArchive)),
-        direct=isinstance(source, PackageArchive),
-        size=source.size,
+        sha256=digest,
+        address=address,
+        direct=direct,
+        size=getattr(source, "size", None),
         subdirectory=getattr(source, "subdirectory", None) or "",
     )
 
