@@ -411,9 +411,10 @@ OTHER_GOOGLE = GOOGLE.replace("us-", "europe-west4-")
                 "machine us-python.pkg.dev login oauth2accesstoken password t0ken",
             ],
         ),
+        (["https://files.test/a.whl"], STORED, [STORED.strip()]),
         ([GOOGLE], "machine us-python.pkg.dev\nlogin _json_key password key", ["machine us-python.pkg.dev", "login _json_key password key"]),
     ],
-    ids=["Artifact Registry", "both", "a key of the user"],
+    ids=["Artifact Registry", "both", "stored", "a key of the user"],
 )  # fmt: skip
 def test_a_build_logs_in_to_indexes_and_its_credentials_appear_nowhere_else(
     cloud: Cloud, tmp_path: Path, addresses: list[str], stored: str | None, expected: list[str]

@@ -72,8 +72,7 @@ def request(
     ("name", "made"),
     [
         ("plain", request(PLAIN)),
-        ("full", request(FULL, "shared/team")),
-        ("token", request(FULL, token_hosts=("us-python.pkg.dev",))),
+        ("token", request(FULL, "shared/team", token_hosts=("us-python.pkg.dev",))),
         ("login", request(LOGIN, image="docker.io/team/base-cpu:0123abc")),
     ],
 )

