@@ -115,7 +115,9 @@ def _targets(folder: Path, line: LocalRequirement) -> list[Path]:
         return members
     files = (member / PYPROJECT for member in (root.resolve(), *members))
     projects = ((file.parent, table(toml_of(file).get("project"))) for file in files)
-    named = [each for each, found in projects if canonicalize_name(found.get("name", "")) == name]
+    named = [
+        each for each, found in projects if canonicalize_name(str(found.get("name", ""))) == name
+    ]
     return named or [path]  # It is refused.
 
 
