@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 _PUSHED: Final = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 _POLL: Final = 0.05
@@ -55,18 +55,6 @@ class Refused:
     detail: str
 
 
-class Steps(Protocol):
-    """Runs the steps of builds."""
-
-    def run(self, step: Step) -> int:
-        """Run *step* and return its exit code."""
-        ...
-
-    def push(self, image: str) -> Pushed | Refused:
-        """Push *image*, which a step has made."""
-        ...
-
-
 class PythonSteps:
     """Calls Python functions instead of running containers: `image of the step → function(step) → exit code`.
 
@@ -86,7 +74,7 @@ class PythonSteps:
             return 1
         return program(step)
 
-    def push(self, image: str) -> Pushed | Refused:
+    def push(self, image: str) -> Pushed:
         """Note that *image* was pushed."""
         self.pushed[image] = f"sha256:{sha256(image.encode()).hexdigest()}"
         return Pushed(self.pushed[image])
@@ -136,6 +124,9 @@ class DockerSteps:
         last = output.splitlines()[-1] if output else f"exit code {done.returncode}"
         denied = any(word in last for word in ("denied", "unauthorized", "no basic auth"))
         return Refused("PUSH_NOT_AUTHORIZED" if denied else "PUSH_FAILED", last)
+
+
+Steps = PythonSteps | DockerSteps
 
 
 def _run(command: list[str], environ: Mapping[str, str], step: Step) -> int:
