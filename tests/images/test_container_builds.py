@@ -28,12 +28,7 @@ from kinetic_images.builders.dockerfile.context import BuildContext, ContextFile
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.builders.layers.builder import LayersBuilder
 from kinetic_images.downloads import Downloader
-from kinetic_images.errors import (
-    BuildError,
-    DockerUnavailableError,
-    ImageNotFoundError,
-    RegistryUnavailableError,
-)
+from kinetic_images.errors import BuildError, ImageNotFoundError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.pylock import read_pylock
 from kinetic_images.recipe import RUNNER_PATH, Recipe
@@ -455,32 +450,3 @@ def test_a_stopped_build_ends_in_the_engine_too(
         sleep(0.1)
     assert not running()
     assert digest_of(f"{docker_registry}/kn/own", "2") is None
-
-
-def test_an_engine_that_does_not_run_is_named(
-    engine: Any, docker_registry: str, debian: str, tmp_path: Path
-) -> None:
-    away = {**engine.environ, "DOCKER_HOST": f"unix://{tmp_path}/none"}
-    builder = DockerBuilder(registries=REGISTRY, environ=away)
-    recipe = Recipe(target=Target(python="3.11"), base=debian)
-
-    with pytest.raises(DockerUnavailableError, match="not running"):
-        builder.build(recipe, f"{docker_registry}/kn/own:3", BuildReports())
-
-
-def test_a_registry_that_does_not_run_is_named(
-    engine: Any, docker_registry: str, debian: str
-) -> None:
-    class Anything:
-        def digest(self, image: str) -> str | None:
-            return None
-
-    builder = DockerBuilder(registries=Anything(), environ=engine.environ)
-    with pytest.raises(RegistryUnavailableError, match="could not push"):
-        builder.build_context(
-            own(debian, "true"),
-            "127.0.0.1:9/kn/own:4",
-            BuildReports(),
-            platform="linux/amd64",
-            labels={},
-        )

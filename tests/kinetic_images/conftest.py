@@ -13,10 +13,6 @@ import pytest
 from file_server import FileServer, running_file_server
 from locked_project import Project
 
-sys.path.append(str(Path(__file__).parent))
-
-from package_server import PackageServer, running_package_server
-
 from kinetic_images.uv import find_uv, uv_environment
 
 if TYPE_CHECKING:
@@ -61,16 +57,16 @@ def project(tmp_path: Path, uv_cache: Path) -> Project:
 
 
 @pytest.fixture(scope="session")
-def all_packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PackageServer]:
+def all_packages() -> Iterator[FileServer]:
     """One web server for all tests, so that the address of their packages is the same."""
-    with running_package_server(tmp_path_factory.mktemp("none")) as server:
+    with running_file_server() as server:
         yield server
 
 
 @pytest.fixture
-def packages(all_packages: PackageServer, project: Project) -> PackageServer:
+def packages(all_packages: FileServer, project: Project) -> FileServer:
     """A web server with the packages of *project*, which takes them from there."""
     all_packages.folder = project.packages
-    all_packages.login, all_packages.is_down = None, False
-    project.links = all_packages.url
+    all_packages.required, all_packages.is_down = None, False
+    project.links = all_packages.url("/")
     return all_packages

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import time
 
 from file_server import FileServer
-from locked_project import Project
+from locked_project import Project, package
 
 from kinetic_images.caches import collect, collect_daily
 from kinetic_images.downloads import Downloader
@@ -23,13 +23,8 @@ NOW = time()
 
 
 def a_package(index: FileServer) -> LockedPackage:
-    return LockedPackage(
-        name="p",
-        version="1",
-        file="p-1-py3-none-any.whl",
-        sha256=hashlib.sha256(b"wheel").hexdigest(),
-        address=index.add("/p.whl", b"wheel"),
-    )
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    return package("p", "1", sha256=digest, address=index.add("/p.whl", b"wheel"))
 
 
 def files_in(home: Path) -> WheelFiles:
@@ -82,9 +77,7 @@ def test_each_kind_of_use_keeps_a_file(index: FileServer, project: Project) -> N
     keep_record(image, {})
     keep_record(layer, {})
     use()
-    kept = [
-        path for path in (home / "cache").rglob("*") if path.suffix in (".whl", ".json", ".toml")
-    ]
+    kept = [path for path in (home / "cache").rglob("*") if path.suffix in (".whl", ".json")]
     assert len(kept) == 4
     for path in kept:
         age(path, 1000)
@@ -102,7 +95,7 @@ def test_choices_are_kept_for_half_a_year_and_remains_of_killed_processes_for_a_
     tmp_path: Path,
 ) -> None:
     ages = {
-        "locks/a.toml": 179, "locks/b.toml": 181, "locks/a.toml.lock": 400, "locks/b.toml.lock": 400,
+        "locks/a.json": 179, "locks/b.json": 181, "locks/a.json.lock": 400, "locks/b.json.lock": 400,
         "locks/.c-scratch/netrc": 2, "images/a.json": 179, "images/b.json": 181,
         "images/last/b.json": 181, "images/checked/b": 181, "layers/records/b.json": 31,
         "layers/partial/b": 0, "downloads/partial/b": 2, "wheels/x/y.whl": 400, "trees/x": 400,
@@ -117,7 +110,7 @@ def test_choices_are_kept_for_half_a_year_and_remains_of_killed_processes_for_a_
     collect(tmp_path, NOW)
     left = {str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file()}
     assert left - {"downloads/.lock"} == {
-        "locks/a.toml", "locks/a.toml.lock", "images/a.json", "wheels/x/y.whl", "trees/x",
+        "locks/a.json", "locks/a.json.lock", "images/a.json", "wheels/x/y.whl", "trees/x",
     }  # fmt: skip
     assert not (cache / "locks" / ".c-scratch").exists()
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import io
 import ssl
 
 import pytest
 from eager import eager
 from file_server import FileServer, running_file_server
 
-from kinetic_images.downloads import Downloader
+from kinetic_images.downloads import Downloader, DownloadFile
 from kinetic_images.errors import DownloadError, DownloadLoginError, DownloadUnavailableError
 from kinetic_payload.http.retry import RetryPolicy
 
@@ -15,35 +16,20 @@ SECRET = "s3cr3t"
 EAGER = eager()
 
 
-class Memory:
-    """A sink in memory."""
-
-    def __init__(self, data: bytes = b"") -> None:
-        self.data = bytearray(data)
-
-    @property
-    def position(self) -> int:
-        return len(self.data)
-
-    @position.setter
-    def position(self, value: int) -> None:
-        raise AssertionError
-
-    def put(self, data: bytes) -> None:
-        self.data += data
-
-    def restart(self) -> None:
-        self.data.clear()
-
-
 def a_downloader(login: str | None = None, policy: RetryPolicy = EAGER) -> Downloader:
     return Downloader(authorization=lambda _: login, environ={}, policy=policy)
 
 
-def fetched(url: str, sink: Memory | None = None, login: str | None = None) -> bytes:
-    sink = sink or Memory()
-    a_downloader(login).fetch(url, sink, what="numpy 2.0")
-    return bytes(sink.data)
+def a_sink(stream: io.BytesIO | None = None) -> DownloadFile:
+    return DownloadFile(
+        stream or io.BytesIO(), lambda _: None, most=1 << 30, too_large=DownloadError("")
+    )
+
+
+def fetched(url: str, begun: bytes = b"", login: str | None = None) -> bytes:
+    stream = io.BytesIO(begun)
+    a_downloader(login).fetch(url, a_sink(stream), what="numpy 2.0")
+    return stream.getvalue()
 
 
 def test_a_broken_connection_is_continued_where_it_broke(index: FileServer) -> None:
@@ -58,13 +44,12 @@ def test_a_broken_connection_is_continued_where_it_broke(index: FileServer) -> N
 def test_a_signed_address_takes_the_place_of_that_of_the_lock(index: FileServer) -> None:
     signed = index.add("/a.whl?signature=x", DATA)
     locked = signed.partition("?")[0]
-    sink = Memory()
+    stream = io.BytesIO()
 
-    Downloader(addresses={locked: signed}, environ={}, policy=EAGER).fetch(
-        locked, sink, what="numpy 2.0"
-    )
+    downloader = Downloader(addresses={locked: signed}, environ={}, policy=EAGER)
+    downloader.fetch(locked, a_sink(stream), what="numpy 2.0")
 
-    assert bytes(sink.data) == DATA
+    assert stream.getvalue() == DATA
 
 
 @pytest.mark.parametrize("cuts", [[1] * 50, []], ids=["breaks after each byte", "drips"])
@@ -76,20 +61,20 @@ def test_a_download_slower_than_the_least_rate_is_an_error(
     policy = RetryPolicy(limit=0.5)
 
     with pytest.raises(DownloadUnavailableError, match=r"only \d+ bytes in \d s"):
-        a_downloader(policy=policy).fetch(url, Memory(), what="numpy 2.0")
+        a_downloader(policy=policy).fetch(url, a_sink(), what="numpy 2.0")
 
 
 @pytest.mark.parametrize("begun", [DATA[:1000], DATA], ids=["part", "all"])
 def test_a_begun_download_is_completed(index: FileServer, begun: bytes) -> None:
     url = index.add("/a.whl", DATA)
 
-    assert fetched(url, Memory(begun)) == DATA
+    assert fetched(url, begun) == DATA
 
 
 def test_without_the_requested_range_all_of_it_is_sent_again(index: FileServer) -> None:
     url = index.add("/a.whl", DATA)
     index.answers = [(206, {"Content-Range": f"bytes 7-9/{len(DATA)}"}, b"xyz")]
-    assert fetched(url, Memory(DATA[:1000])) == DATA
+    assert fetched(url, DATA[:1000]) == DATA
 
     index.ranges, index.cut = False, [5000]
     assert fetched(url) == DATA
@@ -101,7 +86,7 @@ def test_a_server_that_asks_for_a_pause_gets_it(index: FileServer) -> None:
     pauses: list[float] = []
     downloader = a_downloader(policy=RetryPolicy(pause=pauses.append))
 
-    downloader.fetch(url, Memory(), what="numpy 2.0")
+    downloader.fetch(url, a_sink(), what="numpy 2.0")
 
     assert pauses == [7.0, 30.0]
 

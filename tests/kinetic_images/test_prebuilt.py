@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from locked_project import Project, write_wheel
-from package_server import PackageServer
+from file_server import FileServer
+from locked_project import Project, package, write_wheel
 from small_images import push_image
 
 from kinetic_images.bases import PACKAGES_LABEL, packages_label, packages_of
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.ensure import ImageRequest, ImageServices
 from kinetic_images.errors import DependencyError, ImageNotFoundError
-from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.prebuilt import PrebuiltImage, find_prebuilt, write_environment
 from kinetic_images.registry.oci import parse_config
 from kinetic_images.registry.registry import Registry
@@ -81,7 +80,7 @@ class World:
 
 
 @pytest.fixture
-def world(packages: PackageServer, project: Project, server: RegistryServer) -> World:
+def world(packages: FileServer, project: Project, server: RegistryServer) -> World:
     return World(project, server)
 
 
@@ -198,11 +197,10 @@ def test_the_environment_of_a_job_is_a_lock_with_digests_and_local_wheels(tmp_pa
     local = tmp_path / "own" / "gamma-1.0-py3-none-any.whl"
     digest = write_wheel(local, "gamma", "1.0")
 
-    def package(name: str, address: str) -> LockedPackage:
-        file = f"{name}-1.0-py3-none-any.whl"
-        return LockedPackage(name=name, version="1.0", file=file, sha256=digest, address=address)
-
-    packages = (package("alpha", "http://h/alpha.whl"), package("gamma", local.as_uri()))
+    packages = (
+        package("alpha", "1.0", address="http://h/alpha.whl"),
+        package("gamma", "1.0", sha256=digest, address=local.as_uri()),
+    )
     for name in ("environment", "again"):
         (tmp_path / name).mkdir()
 

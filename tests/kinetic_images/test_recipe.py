@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from locked_project import package
 
-from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.recipe import Recipe
 from kinetic_images.targets import Target
 
-ALPHA = LockedPackage(
-    name="alpha", version="1", file="alpha-1.whl", sha256="a" * 64, address="https://one.example/a"
-)
-BETA = replace(ALPHA, name="beta", file="beta-1.whl")
+ALPHA = package("alpha", "1")
+BETA = package("beta", "1")
 RECIPE = Recipe(
     target=Target(python="3.11"),
     base=f"127.0.0.1:5000/base/python@sha256:{'0' * 64}",

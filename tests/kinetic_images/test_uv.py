@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kinetic_images.declared.uv_files import find_settings
 from kinetic_images.errors import InstallError
 from kinetic_images.uv import Uv, find_uv, index_variables, uv_environment
 
@@ -65,17 +64,6 @@ def test_relative_paths_of_variables_begin_in_the_folder_of_the_process(
     assert expected.items() <= environment.items()
     assert environment["UV_CACHE_DIR"] == f"{folder}/cache"
     assert index_variables(given) == expected
-
-
-@pytest.mark.parametrize("name", ["PIP_NO_INDEX", "UV_NO_INDEX"])
-def test_the_advice_in_place_of_a_variable_without_effect_works(name: str, tmp_path: Path) -> None:
-    (note,) = find_settings(None, {name: "1"}).notes
-    assert name in note
-    assert "--no-index in requirements.txt" in note.replace(" to ", " in ")
-    file = tmp_path / "requirements.txt"
-    file.write_text("--no-index\nsix\n")
-    with pytest.raises(InstallError, match="six was not found in the provided package locations"):
-        find_uv().run("pip", "compile", str(file), folder=tmp_path)
 
 
 def test_the_uv_on_path_is_taken(tmp_path: Path) -> None:

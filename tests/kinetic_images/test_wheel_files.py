@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from eager import eager
 from file_server import FileServer
+from locked_project import package
 from wheel_maker import locked, make_wheel
 
 from kinetic_images.downloads import Downloader
@@ -42,14 +43,8 @@ def interrupt(_: float) -> None:
 
 
 def a_package(index: FileServer, data: bytes = DATA, size: int | None = None) -> LockedPackage:
-    return LockedPackage(
-        name="p",
-        version="1",
-        file="p-1-py3-none-any.whl",
-        sha256=hashlib.sha256(data).hexdigest(),
-        address=index.add("/p.whl", data),
-        size=size,
-    )
+    digest = hashlib.sha256(data).hexdigest()
+    return package("p", "1", sha256=digest, address=index.add("/p.whl", data), size=size)
 
 
 def files_in(folder: Path, policy: RetryPolicy = EAGER) -> WheelFiles:

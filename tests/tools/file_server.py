@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -19,6 +21,9 @@ class FileServer:
     """Files by path. The attributes can be changed while it runs."""
 
     files: dict[str, bytes] = field(default_factory=dict)
+    folder: Path | None = None
+    """A folder whose files are served, too; a page lists those of a folder without `index.html`."""
+    is_down: bool = False
     ranges: bool = True
     required: str | None = None
     """The value of `Authorization` that all requests need."""
@@ -47,11 +52,19 @@ class FileServer:
         return sum(asked == path for _, asked, _ in self.requests)
 
     def answer(self, path: str, headers: dict[str, str]) -> Answer:
-        if self.answers:
-            return self.answers.pop(0)
+        if self.answers or self.is_down:
+            return self.answers.pop(0) if self.answers else (500, {}, b"down")
         if self.required is not None and headers.get("authorization") != self.required:
             return 401, {"WWW-Authenticate": "Basic"}, b"who?"
         data = self.files.get(path)
+        if data is None and self.folder is not None:
+            place = self.folder / unquote(urlsplit(path).path).lstrip("/")
+            place = place / "index.html" if (place / "index.html").exists() else place
+            if place.is_dir():
+                names = sorted(each.name for each in place.iterdir())
+                data = "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode()
+            elif place.exists():
+                data = place.read_bytes()
         if data is None:
             return 404, {}, b"missing"
         found = re.fullmatch(r"bytes=(\d+)-", headers.get("range", "")) if self.ranges else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from kinetic_images.dependencies import Dependencies, read_dependencies
 from kinetic_images.lock.cache import ensure_lock
-from kinetic_images.lock.packages import Lock
+from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.project_locks import find_lock
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.targets import Target
@@ -40,6 +40,21 @@ def write_wheel(
         ):
             wheel.writestr(zipfile.ZipInfo(file), text)
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def package(name: str = "six", version: str = "1.17.0", **fields: Any) -> LockedPackage:
+    """Return a locked package: a wheel of an index, unless *fields* say otherwise."""
+    file = f"{name}-{version}-py3-none-any.whl"
+    return LockedPackage(
+        **{
+            "name": name,
+            "version": version,
+            "file": file,
+            "sha256": hashlib.sha256(file.encode()).hexdigest(),
+            "address": f"https://files.test/{file}",
+            **fields,
+        }
+    )
 
 
 class Project:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from locked_project import package
 
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.cloud_build import CloudBuildBuilder
@@ -19,21 +20,6 @@ from kinetic_servers.gcs import GcsServer
 
 BASE = f"127.0.0.1:5000/base/python@sha256:{'0' * 64}"
 IMAGE = "registry.test/kn/bundled:0123abc"
-
-
-def package(name: str = "six", version: str = "1.17.0", **fields: Any) -> LockedPackage:
-    """Return a locked package: a wheel of an index, unless *fields* say otherwise."""
-    file = f"{name}-{version}-py3-none-any.whl"
-    return LockedPackage(
-        **{
-            "name": name,
-            "version": version,
-            "file": file,
-            "sha256": hashlib.sha256(file.encode()).hexdigest(),
-            "address": f"https://files.test/{file}",
-            **fields,
-        }
-    )
 
 
 def a_recipe(*packages: LockedPackage, **fields: Any) -> Recipe:

@@ -25,9 +25,7 @@ FULL = CloudBuildSettings(
     project="my-project",
     region="europe-west4",
     service_account="builder@my-project.iam.gserviceaccount.com",
-    machine_type="E2_STANDARD_2",
     timeout=timedelta(minutes=10),
-    tags=("team-a",),
     secret_versions={
         "netrc": "projects/my-project/secrets/netrc/versions/3",
         "ca": "projects/my-project/secrets/ca/versions/latest",
@@ -74,8 +72,7 @@ def request(
     ("name", "made"),
     [
         ("plain", request(PLAIN)),
-        ("full", request(FULL, "shared/team")),
-        ("token", request(FULL, token_hosts=("us-python.pkg.dev",))),
+        ("token", request(FULL, "shared/team", token_hosts=("us-python.pkg.dev",))),
         ("login", request(LOGIN, image="docker.io/team/base-cpu:0123abc")),
     ],
 )

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from building import IMAGE, Images, a_recipe, package, until
+from building import IMAGE, Images, a_recipe, until
+from locked_project import package
 
 from kinetic_images.builders.builder import BuildReports
 from kinetic_images.builders.docker import DockerBuilder

@@ -51,7 +51,7 @@ LIMITS = {"limits": "-i J\n--extra-index-url B\n--extra-index-url C", "more": "-
         ("x @ https://h/x.zip#sha256=aa # kn:keep\njax # not kn:keeper\n", {}, ["1 x @ https://h/x.zip#sha256=aa # kn:keep", "2 jax"]),
         ("-r sub/more.txt\nz", {"sub__more": "six\n--requirement=deep.txt\n-f links", "sub__deep": "x"}, ["sub/more:1 six", "sub/deep:1 x", "2 z", "--find-links sub/links"]),
         ("-c limits.txt\nsix", {"limits": "six<2\n-r other.txt", "other": "x<3"}, ["2 six", "< six<2", "< x<3"]),
-        ("-r a.txt\nsix", {"a": f"x\n-r {HEAD}"}, ["a:1 x", "2 six"]),
+        ("-ra.txt\nsix", {"a": f"x\n-r {HEAD}"}, ["a:1 x", "2 six"]),
         ("-r ${SUB}/a.txt\n-f ${SUB}/l\n-i https://${TOKEN}@h/${lower}/${UNSET}\nx @ https://h/${SUB}.zip # ${SUB}\n${EMPTY}y", {"sub__a": "six"},
          ["sub/a:1 six", "4 x @ https://h/sub.zip", "5 y", "--find-links sub/l", "--index-url https://t0ken@h/${lower}/${UNSET}"]),
         ("--extra-index-url https://b\n-i https://me:pw@a\n--pre --no-index", {}, ["--extra-index-url https://b", "--index-url https://me:pw@a", "--pre", "--no-index"]),

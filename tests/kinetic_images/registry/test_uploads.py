@@ -32,7 +32,7 @@ def test_a_blob_is_one_session_and_one_request(
     assert "content-range" not in server.requests.matching(method="PUT")[0].headers
 
 
-@pytest.mark.parametrize("options", [{"absolute": False}, {"chunked": False}, {"mounts": False}])
+@pytest.mark.parametrize("options", [{"absolute": False}, {"mounts": False}])
 def test_registries_of_all_kinds_accept_uploads(
     registry: Registry, options: dict[str, bool]
 ) -> None:

@@ -6,20 +6,17 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kinetic_images.bases import find_base, python_of
 from kinetic_images.builders.builder import BuildReports
+from kinetic_images.builders.dockerfile.container_build import ContainerBuilder
 from kinetic_images.builders.dockerfile.folder_context import folder_context
 from kinetic_images.ensure import ImageRequest, ImageServices, ensure_image
 from kinetic_images.errors import RegistryError
 from kinetic_images.registry.names import Reference, parse_reference
 from kinetic_images.registry.registry import Registry
 from kinetic_payload.errors import KineticError
-
-if TYPE_CHECKING:
-    from kinetic_images.builders.cloud_build import CloudBuildBuilder
-    from kinetic_images.builders.docker import DockerBuilder
 
 _TAG_LENGTH: Final = 40
 
@@ -63,7 +60,7 @@ def publish(request: ImageRequest, services: ImageServices, *, tag: str) -> Publ
 def publish_dockerfile(
     dockerfile: Path,
     repository: str,
-    builder: CloudBuildBuilder | DockerBuilder,
+    builder: ContainerBuilder,
     registry: Registry,
     reports: BuildReports,
     *,

@@ -55,8 +55,8 @@ def collect(home: Path, now: float, *, downloads_size: int = DOWNLOADS_SIZE) -> 
         with suppress(OSError):
             if scratch.stat().st_mtime < now - _DAY:
                 shutil.rmtree(scratch, ignore_errors=True)
-    _remove_old(folder.glob("*.toml"), now - CHOICES_AGE)
-    for path in folder.glob("*.toml.lock"):
+    _remove_old(folder.glob("*.json"), now - CHOICES_AGE)
+    for path in folder.glob("*.json.lock"):
         if not path.with_suffix("").exists():
             with suppress(OSError), locked(str(path)) as fd:
                 if os.fstat(fd).st_mtime < now - _DAY and not path.with_suffix("").exists():

@@ -61,21 +61,16 @@ class Claims:
             yield True
         finally:
             stop.set()
-            self._release(name, mine, renewal)
-
-    def _release(self, name: str, mine: _Claim, renewal: threading.Thread) -> None:
-        """Delete the claim; during an outage, let it expire."""
-        renewal.join(_RELEASE_SECONDS)
-        if renewal.is_alive():
-            return
-        # Also after Ctrl-C, which stops this thread's work: otherwise others would wait for the expiry.
-        store = self.store.limited(OutageLimit(_RELEASE_SECONDS, quiet=inf))
-        with finishing(_RELEASE_SECONDS), suppress(StoreError, Stopped):
-            try:
-                store.delete(name, if_generation=mine.generation)
-            except PreconditionFailedError:
-                if mine.is_still(name, store):
-                    store.delete(name, if_generation=mine.generation)
+            renewal.join(_RELEASE_SECONDS)
+            if not renewal.is_alive():  # During an outage, it expires.
+                # Also after Ctrl-C, which stops this thread's work: otherwise others would wait for the expiry.
+                store = self.store.limited(OutageLimit(_RELEASE_SECONDS, quiet=inf))
+                with finishing(_RELEASE_SECONDS), suppress(StoreError, Stopped):
+                    try:
+                        store.delete(name, if_generation=mine.generation)
+                    except PreconditionFailedError:
+                        if mine.is_still(name, store):
+                            store.delete(name, if_generation=mine.generation)
 
     def _acquired(
         self, name: str, done: Callable[[], bool], waiting: Callable[[str], None]
@@ -102,15 +97,12 @@ class Claims:
                 return None
             if not reported:
                 reported = True
-                waiting(self._holder(name))
+                holder = "another process"
+                with suppress(ObjectNotFoundError, ValueError, KeyError, TypeError):
+                    holder = str(json.loads(self.store.read(name))["who"])
+                waiting(holder)
             check_wanted()
             self.pause(_POLL_SECONDS)
-
-    def _holder(self, name: str) -> str:
-        try:
-            return str(json.loads(self.store.read(name))["who"])
-        except (ObjectNotFoundError, ValueError, KeyError, TypeError):
-            return "another process"
 
     def _renew(self, name: str, mine: _Claim, stop: threading.Event) -> None:
         every = min(_RENEW_SECONDS, self.expiry / 4)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -16,13 +17,13 @@ from packaging.utils import canonicalize_name
 
 from kinetic_images.declared.projects import (
     read_pyproject,
+    script_metadata,
     settings_folder,
     without_project,
 )
 from kinetic_images.declared.pyproject import Chosen, Pyproject
 from kinetic_images.declared.requirement_files import Option, read_requirements
 from kinetic_images.declared.requirements import LocalRequirement, Place, Requirement, marker_holds
-from kinetic_images.declared.scripts import script_metadata
 from kinetic_images.declared.uv_files import PYPROJECT, find_settings
 from kinetic_images.declared.uv_settings import (
     Index,
@@ -192,7 +193,20 @@ class Dependencies:
 
     def named_in(self, words: str) -> list[tuple[str, str]]:
         """Return (`file:line`, requirement) of each requirement that the installer's message *words* names."""
-        found = [line for line in self.requirements if _names_requirement(words, line)]
+
+        def is_named(line: Requirement) -> bool:
+            if line.url and line.canonical.partition(" @ ")[2].split(" ;")[0] in words:
+                return True
+            # A name may also be an ordinary word.
+            name = re.escape(line.name).replace(r"\-", "[-_.]+")
+            lead = r"`|\b(?:of|require|requires|because|and|that|only|on)\s+"
+            patterns = (
+                rf"(?:{lead}){name}(?![\w.-]*[\w])",
+                rf"(?<![\w.-]){name}(?:\[[^\]]*\])?\s?(?:[=<>!~]=|[<>@])",
+            )
+            return bool(name) and any(re.search(each, words, re.IGNORECASE) for each in patterns)
+
+        found = filter(is_named, self.requirements)
         return [(self.shown(line.place), line.canonical) for line in found]
 
     def shown(self, place: Place) -> str:
@@ -233,7 +247,9 @@ def find_dependencies(
         return read_dependencies(
             start, project=project or folder, environ=environ, category=category
         )
-    home = home or _user_home()
+    with suppress(RuntimeError):  # In a container, a user may have no home folder.
+        home = home or Path.home()
+    home = home or Path("/")
     source = find_source(folder, home=home)
     if source is None:
         note = f"No {REQUIREMENTS} or {PYPROJECT} declares dependencies for {folder}."
@@ -244,13 +260,6 @@ def find_dependencies(
             source, project=project or folder, environ=environ, category=category
         )
     return replace(found, notes=(*found.notes, *_passed_over(folder, source, home)))
-
-
-def _user_home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:
-        return Path("/")  # In a container, a user may have no home folder.
 
 
 def find_source(folder: Path, *, home: Path) -> Path | None:
@@ -391,19 +400,3 @@ def _with_settings(found: Dependencies, settings: Settings) -> Dependencies:
 
 
 _OWN_COPY: Final = "it is one of Kinetic's own packages, and your installed copy of it is used."
-
-
-def _names_requirement(words: str, requirement: Requirement) -> bool:
-    """Return whether the message *words* means *requirement*; its name may also be an ordinary word."""
-    if requirement.url and requirement.canonical.partition(" @ ")[2].split(" ;")[0] in words:
-        return True
-    if not requirement.name:
-        return False
-    name = re.escape(requirement.name).replace(r"\-", "[-_.]+")
-    lead = r"`|\b(?:of|require|requires|because|and|that|only|on)\s+"
-    return bool(
-        re.search(rf"(?:{lead}){name}(?![\w.-]*[\w])", words, re.IGNORECASE)
-        or re.search(
-            rf"(?<![\w.-]){name}(?:\[[^\]]*\])?\s?(?:[=<>!~]=|[<>@])", words, re.IGNORECASE
-        )
-    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from time import monotonic
-from typing import Final, Protocol, TypeVar
+from typing import BinaryIO, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from kinetic_images.errors import (
@@ -31,27 +32,72 @@ from kinetic_payload.http.session import (
     Session,
     origin,
 )
+from kinetic_payload.progress import Advance
 
 Authorization = Callable[[str], str | None]
 """Return the value of the header `Authorization` for a URL; None: no login."""
 
 _T = TypeVar("_T")
+_LOGIN: Final = (
+    DownloadLoginError,
+    "does not permit it",
+    "Check the credentials for {host} that the index is configured with.",
+)
+_MISSING: Final = (
+    DownloadMissingError,
+    "does not have the file any more",
+    "Resolve the dependencies again: set KINETIC_REBUILD=1.",
+)
+_REFUSED: Final = (DownloadError, "refuses it", "Check the address of the index.")
+_REFUSALS: Final[Mapping[int, tuple[type[DownloadError], str, str]]] = {
+    **dict.fromkeys((401, 403), _LOGIN),
+    **dict.fromkeys((404, 410), _MISSING),
+}
+_CHUNK: Final = 1 << 20
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]+/(?:[0-9]+|\*)")
 
 
-class Sink(Protocol):
-    """Receives the bytes of a download, in order."""
+class DownloadFile:
+    """The file of a download that may have been interrupted earlier.
 
-    position: int
-    """How many bytes it has."""
+    *stream* is read, then written. It raises *too_large* beyond *most* bytes. *advance* counts the bytes.
+    """
+
+    def __init__(
+        self, stream: BinaryIO, advance: Advance, *, most: int, too_large: DownloadError
+    ) -> None:
+        self._stream = stream
+        self._advance = advance
+        self._most = most
+        self._too_large = too_large
+        self.position = 0
+        self.sha = hashlib.sha256()
+        while data := stream.read(_CHUNK):
+            self.sha.update(data)
+            self.position += len(data)
+        if self.position > self._most:
+            self.restart()
+        advance(self.position)
 
     def put(self, data: bytes) -> None:
-        """Receive the next bytes."""
-        ...
+        """Append *data*."""
+        if self.position + len(data) > self._most:
+            self.restart()
+            raise self._too_large
+        self.position += len(data)
+        self.sha.update(data)
+        self._advance(len(data))
+        view = memoryview(data)
+        while view:
+            view = view[self._stream.write(view) :]
 
     def restart(self) -> None:
         """Discard all bytes."""
-        ...
+        self._advance(-self.position)
+        self.position = 0
+        self.sha = hashlib.sha256()
+        self._stream.seek(0)
+        self._stream.truncate()
 
 
 class Downloader:
@@ -78,7 +124,7 @@ class Downloader:
         self._session = Session(certificates, proxies=environ, failure=DownloadError)
         self._policy = policy or RetryPolicy()
 
-    def fetch(self, url: str, sink: Sink, *, what: str) -> None:
+    def fetch(self, url: str, sink: DownloadFile, *, what: str) -> None:
         """Put the bytes of *url* into *sink*, from its position on.
 
         Messages contain *what*, and of the URL only the host.
@@ -211,30 +257,18 @@ class Downloader:
         response = self._session.open(request, seconds=seconds, check=check)
         if response.status not in (200, 206, 416):
             response.pieces.close()
-            raise _refusal(response, what)
+            status, host = response.status, host_of(response.url)
+            if status in TRANSIENT_STATUSES:
+                seconds = retry_after(response.headers)
+                raise TransientError(f"HTTP status {status}", retry_after=seconds)
+            kind, words, hint = _REFUSALS.get(status, _REFUSED)
+            raise kind(
+                f"Could not download {what}: {host} {words} (HTTP status {status}).",
+                hint=hint.format(host=host),
+            )
         return response
 
 
 def host_of(url: str) -> str:
     """Return host and port of *url*, without credentials."""
     return urlsplit(url).netloc.rpartition("@")[2]
-
-
-def _refusal(response: Response, what: str) -> Exception:
-    status, host = response.status, host_of(response.url)
-    if status in TRANSIENT_STATUSES:
-        return TransientError(f"HTTP status {status}", retry_after=retry_after(response.headers))
-    if status in (401, 403):
-        return DownloadLoginError(
-            f"Could not download {what}: {host} does not permit it (HTTP status {status}).",
-            hint=f"Check the credentials for {host} that the index is configured with.",
-        )
-    if status in (404, 410):
-        return DownloadMissingError(
-            f"Could not download {what}: {host} does not have the file any more (HTTP status {status}).",
-            hint="Resolve the dependencies again: set KINETIC_REBUILD=1.",
-        )
-    return DownloadError(
-        f"Could not download {what}: {host} responded with HTTP status {status}.",
-        hint="Check the address of the index.",
-    )

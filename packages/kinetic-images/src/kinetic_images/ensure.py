@@ -34,10 +34,11 @@ from kinetic_images.errors import (
     DownloadUnavailableError,
 )
 from kinetic_images.kept_records import SharedRecords, find_record, keep_record
-from kinetic_images.lock.cache import lock_text, same_files
+from kinetic_images.lock.cache import same_files
 from kinetic_images.lock.jax import with_accelerator_jax
-from kinetic_images.lock.packages import Lock, LockedPackage
+from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.lock.project_locks import find_lock
+from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.lock.resolve import without_version
 from kinetic_images.lock.vanished import replaceable, vanished_files
@@ -363,7 +364,7 @@ def _build(
         with suppress(StoreError):
             replace(services.shared, store=store).offer(name("build.json"), record, replace=True)
             store.write(name("log.txt"), "\n".join([*log, ""]).encode())
-            store.write(name("pylock.toml"), lock_text(Lock(recipe.packages)).encode())
+            store.write(name("pylock.toml"), pylock_text(recipe.packages).encode())
 
     try:
         digest = builder.build(recipe, image, replace(services.reports, line=line))

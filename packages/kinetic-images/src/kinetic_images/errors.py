@@ -127,4 +127,4 @@ class BuildServiceUnavailableError(BuilderError, UnavailableError):
 
 
 class InvalidBuildError(BuilderError, InvalidRequestError):
-    """Cloud Build rejects the request: an unknown region, service account, project or machine type."""
+    """Cloud Build rejects the request: an unknown region, service account or project."""

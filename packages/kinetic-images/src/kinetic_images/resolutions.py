@@ -18,11 +18,11 @@ from kinetic_images.kept_records import SharedRecords, find_record, keep_record
 from kinetic_images.lock.cache import (
     ensure_lock,
     lock_text,
+    portable,
     same_files,
     shared_lock_text,
     usable_lock,
 )
-from kinetic_images.lock.folders import portable
 from kinetic_images.lock.packages import Lock, LockedPackage
 from kinetic_images.lock.request import LockRequest
 from kinetic_images.registry.names import parse_reference
@@ -30,7 +30,7 @@ from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Target
 from kinetic_payload.layout import build_resolution
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 Resolution = tuple[BaseImage, Lock]

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import time
 from typing import BinaryIO, Final
 
-from kinetic_images.downloads import Downloader, host_of
+from kinetic_images.downloads import Downloader, DownloadFile, host_of
 from kinetic_images.errors import DownloadError
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_payload.files.locks import locked, try_lock
@@ -67,14 +67,18 @@ class WheelFiles:
         """
         local = package.local_path
         if local is not None:
+            sha = hashlib.sha256()
             try:
-                found = _sha256(local)
+                with local.open("rb") as opened:
+                    while data := opened.read(_CHUNK):
+                        check_wanted()
+                        sha.update(data)
             except OSError as error:
                 raise DownloadError(
                     f"Could not read the wheel of {_name(package)}, {local}: {error.strerror}.",
                     hint="Restore the file, or remove the requirement.",
                 ) from error
-            if found != package.sha256:
+            if sha.hexdigest() != package.sha256:
                 raise _mismatch(package, str(local), "the file was changed")
             return local
         path = self._path(package)
@@ -163,7 +167,8 @@ class WheelFiles:
 
     def _download(self, package: LockedPackage, stream: BinaryIO, advance: Advance) -> None:
         most = self._largest if package.size is None else package.size
-        sink = _File(stream, package, most, advance)
+        too_large = _mismatch(package, host_of(package.address), f"more than {most} bytes arrived")
+        sink = DownloadFile(stream, advance, most=most, too_large=too_large)
         # If a part was there already, the machine may have crashed while it was written: then once more.
         for _ in range(2 if sink.position else 1):
             self._downloader.fetch(package.address, sink, what=_name(package))
@@ -173,60 +178,6 @@ class WheelFiles:
             received = sink.position
             sink.restart()
         raise _mismatch(package, host_of(package.address), f"{received} bytes arrived")
-
-
-class _File:
-    """The file of a download that may have been interrupted earlier."""
-
-    def __init__(
-        self, stream: BinaryIO, package: LockedPackage, most: int, advance: Advance
-    ) -> None:
-        self._stream = stream
-        self._package = package
-        self._most = most
-        self._advance = advance
-        self.position = 0
-        self.sha = hashlib.sha256()
-        while data := stream.read(_CHUNK):
-            self.sha.update(data)
-            self.position += len(data)
-        if self.position > self._most:
-            self.restart()
-        advance(self.position)
-
-    def put(self, data: bytes) -> None:
-        """Append *data*."""
-        self.position += len(data)
-        if self.position > self._most:
-            self.position -= len(data)
-            self.restart()
-            raise _mismatch(
-                self._package,
-                host_of(self._package.address),
-                f"more than {self._most} bytes arrived",
-            )
-        self.sha.update(data)
-        self._advance(len(data))
-        view = memoryview(data)
-        while view:
-            view = view[self._stream.write(view) :]
-
-    def restart(self) -> None:
-        """Discard all bytes."""
-        self._advance(-self.position)
-        self.position = 0
-        self.sha = hashlib.sha256()
-        self._stream.seek(0)
-        self._stream.truncate()
-
-
-def _sha256(path: Path) -> str:
-    sha = hashlib.sha256()
-    with path.open("rb") as stream:
-        while data := stream.read(_CHUNK):
-            check_wanted()
-            sha.update(data)
-    return sha.hexdigest()
 
 
 def _mismatch(package: LockedPackage, place: str, seen: str) -> DownloadError:

@@ -60,10 +60,14 @@ def own_wheels(dest: Path, names: Iterable[str]) -> list[Path]:
     Raises:
         DependencyError: One of the distributions is not installed here.
     """
-    return [
-        copied_wheel(dest, name, _package(name))
-        for name in sorted({str(canonicalize_name(written)) for written in names})
-    ]
+    wanted = sorted({str(canonicalize_name(written)) for written in names})
+    for name in wanted:
+        if name not in _PACKAGES:
+            raise DependencyError(
+                f"{name!r} is not one of Kinetic's own packages.",
+                hint=f"They are {', '.join(sorted(_PACKAGES))}.",
+            )
+    return [copied_wheel(dest, name, _PACKAGES[name]) for name in wanted]
 
 
 def copied_wheel(dest: Path, name: str, package: str) -> Path:
@@ -74,19 +78,6 @@ def copied_wheel(dest: Path, name: str, package: str) -> Path:
     Raises:
         DependencyError: The distribution is not installed here.
     """
-    data, file = _wheel(name, package)
-    folder = dest / hashlib.sha256(data).hexdigest()[:32]
-    path = folder / file
-    with suppress(OSError):
-        if read_private(path) == data:
-            return path
-    make_folder(folder)
-    write_private(path, data)
-    return path
-
-
-def _wheel(name: str, package: str) -> tuple[bytes, str]:
-    """Return the wheel of one distribution and its file name."""
     distribution = _installed(name)
     metadata = distribution.read_text("METADATA") or ""
     stem = f"{name.replace('-', '_')}-{distribution.version}"
@@ -98,19 +89,27 @@ def _wheel(name: str, package: str) -> tuple[bytes, str]:
     if entry_points:
         files[f"{info}/entry_points.txt"] = entry_points.encode()
     rows = []
-    for file, data in files.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        rows.append(f"{file},sha256={digest},{len(data)}\n")
+    for file, content in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        rows.append(f"{file},sha256={digest},{len(content)}\n")
     files[f"{info}/RECORD"] = "".join([*rows, f"{info}/RECORD,,\n"]).encode()
     buffer = io.BytesIO()
     # Stored without compression: compressors on different machines write different bytes.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for file, data in files.items():
+        for file, content in files.items():
             entry = zipfile.ZipInfo(file, _EPOCH)
             entry.create_system = 3
             entry.external_attr = 0o100644 << 16
-            archive.writestr(entry, data)
-    return buffer.getvalue(), f"{stem}-py3-none-any.whl"
+            archive.writestr(entry, content)
+    data = buffer.getvalue()
+    folder = dest / hashlib.sha256(data).hexdigest()[:32]
+    path = folder / f"{stem}-py3-none-any.whl"
+    with suppress(OSError):
+        if read_private(path) == data:
+            return path
+    make_folder(folder)
+    write_private(path, data)
+    return path
 
 
 def _package_files(name: str, package: str) -> Iterator[tuple[str, bytes]]:
@@ -148,15 +147,6 @@ def _installed(name: str) -> importlib.metadata.Distribution:
     if distribution is None:
         raise _missing(name)
     return distribution
-
-
-def _package(name: str) -> str:
-    if name not in _PACKAGES:
-        raise DependencyError(
-            f"{name!r} is not one of Kinetic's own packages.",
-            hint=f"They are {', '.join(sorted(_PACKAGES))}.",
-        )
-    return _PACKAGES[name]
 
 
 def _missing(name: str) -> DependencyError:

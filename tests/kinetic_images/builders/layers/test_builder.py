@@ -24,7 +24,6 @@ from kinetic_images.downloads import Downloader
 from kinetic_images.errors import (
     BuildError,
     DownloadError,
-    InvalidReferenceError,
     InvalidWheelError,
     RegistryError,
 )
@@ -272,13 +271,6 @@ def test_a_base_with_too_many_layers_or_an_own_environment_is_an_obstacle(setup:
     assert "119 layers" in (setup.builder().obstacle(setup.recipe()) or "")
     setup.base = setup.add_base(settings={"Env": ["VIRTUAL_ENV=/venv"]})
     assert "/venv" in (setup.builder().obstacle(setup.recipe()) or "")
-
-
-@pytest.mark.parametrize("suffix", ["", ":tag@sha256:" + "0" * 64])
-def test_an_image_without_a_tag_is_refused(setup: Setup, suffix: str) -> None:
-    image = f"{setup.server.host}/kn/images{suffix}"
-    with pytest.raises(InvalidReferenceError, match="does not name an image to push"):
-        setup.builder().build(setup.recipe(), image, BuildReports())
 
 
 def test_a_failure_names_its_cause_and_leaves_no_tag_and_no_file(

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from kinetic_images.builders.layers.builder import NamedLayer, config_of, files_of, manifest_of
+from kinetic_images.builders.layers.builder import NamedLayer, config_of, manifest_of
 from kinetic_images.builders.layers.layer_file import LayerBlob
-from kinetic_images.errors import BuildError
-from kinetic_images.recipe import Recipe
 from kinetic_images.registry.oci import (
     DOCKER_CONFIG,
     DOCKER_LAYER,
@@ -21,7 +19,6 @@ from kinetic_images.registry.oci import (
     digest_of,
     parse_config,
 )
-from kinetic_images.targets import Target
 
 BASE_LAYER = digest_of(b"base")
 LAYER = NamedLayer(
@@ -101,15 +98,3 @@ def test_the_manifest_has_the_format_of_its_base(
         config=Descriptor(media_type=config_kind, digest=digest_of(b"{}"), size=2),
         layers=(below, Descriptor(media_type=layer_kind, digest=LAYER.blob.digest, size=4)),
     )
-
-
-def a_recipe(**files: bytes) -> Recipe:
-    return Recipe(target=Target(python="3.11"), base=f"r/b@{BASE_LAYER}", files=files)
-
-
-@pytest.mark.parametrize(
-    "path", ["app/x", "/", "", "/a/../b", "/a//b", "/a/./b", "/a/", "/a/.wh.b", "/a\0b", "//a"]
-)
-def test_a_path_that_is_not_absolute_and_plain_is_refused(path: str) -> None:
-    with pytest.raises(BuildError, match="not absolute and plain"):
-        files_of(a_recipe(**{path: b"x"}))

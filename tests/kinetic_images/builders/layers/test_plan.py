@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from locked_project import package
 
 from kinetic_images.builders.layers.plan import (
     LARGE,
@@ -15,17 +16,6 @@ from kinetic_images.builders.layers.plan import (
 from kinetic_images.lock.packages import LockedPackage
 
 
-def a_package(name: str, size: int | None = None) -> LockedPackage:
-    return LockedPackage(
-        name=name,
-        version="1",
-        file=f"{name}-1-py3-none-any.whl",
-        sha256=f"{name:0>64}",
-        address="https://example.org/x.whl",
-        size=size,
-    )
-
-
 def plan(*packages: LockedPackage, room: int = 60) -> list[list[str]]:
     sizes = {each.sha256: each.size for each in packages if each.size is not None}
     planned = plan_layers(packages, sizes, room=room, bytecode=None)
@@ -33,15 +23,15 @@ def plan(*packages: LockedPackage, room: int = 60) -> list[list[str]]:
 
 
 def test_large_wheels_have_their_own_layers_and_small_ones_share_the_last() -> None:
-    small = [a_package("b", 10), a_package("a", LARGE - 1), a_package("unknown")]
-    large = [a_package("y", LARGE), a_package("z", LARGE), a_package("x", 5 * LARGE)]
+    small = [package("b", size=10), package("a", size=LARGE - 1), package("unknown")]
+    large = [package("y", size=LARGE), package("z", size=LARGE), package("x", size=5 * LARGE)]
 
     assert plan(*small, *large) == [["x"], ["y"], ["z"], ["a", "b", "unknown"]]
 
 
 @given(st.lists(st.integers(0, 3 * LARGE), max_size=20), st.integers(1, 15))
 def test_every_package_is_in_one_layer_and_there_is_room(sizes: list[int], room: int) -> None:
-    packages = [a_package(f"{number}", size) for number, size in enumerate(sizes)]
+    packages = [package(f"{number}", size=size) for number, size in enumerate(sizes)]
 
     groups = plan(*packages, room=room)
 
@@ -54,13 +44,13 @@ def test_every_package_is_in_one_layer_and_there_is_room(sizes: list[int], room:
 
 
 def test_the_key_follows_from_everything_that_changes_the_bytes_and_from_nothing_else() -> None:
-    package = a_package("a")
-    key = layer_key([package], bytecode=None)
+    alpha = package("a", "1")
+    key = layer_key([alpha], bytecode=None)
 
-    assert layer_key([package], bytecode="cpython-311-a70d0d0a") != key
-    assert layer_key([replace(package, sha256="0" * 64)], bytecode=None) != key
-    assert layer_key([replace(package, file="b-1-py3-none-any.whl")], bytecode=None) != key
-    assert layer_key([replace(package, address="file:///x", size=7)], bytecode=None) == key
+    assert layer_key([alpha], bytecode="cpython-311-a70d0d0a") != key
+    assert layer_key([replace(alpha, sha256="0" * 64)], bytecode=None) != key
+    assert layer_key([replace(alpha, file="b-1-py3-none-any.whl")], bytecode=None) != key
+    assert layer_key([replace(alpha, address="file:///x", size=7)], bytecode=None) == key
 
 
 def test_base_and_ours_together_stay_below_the_limit() -> None:

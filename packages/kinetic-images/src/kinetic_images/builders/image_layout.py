@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from kinetic_payload.layout import Env
@@ -53,13 +52,8 @@ _LONGEST_NAME: Final = 255
 """The most bytes of a name in a folder on Linux."""
 _LONGEST_PATH: Final = 4094
 """The most bytes of a path on Linux, without the slash in front and the NUL at its end."""
-_DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """The PATH of containers whose image sets none."""
-
-
-def environment(base: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that the image changes, given those of its *base*."""
-    return {"PATH": f"{BIN}:{base.get('PATH') or _DEFAULT_PATH}"}
 
 
 def fits(path: str) -> bool:

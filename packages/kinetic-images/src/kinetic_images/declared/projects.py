@@ -1,7 +1,8 @@
-"""Projects on disk: their `pyproject.toml`, read for `-e .` and for workspaces."""
+"""Projects and scripts on disk: their `pyproject.toml` or metadata, read for `-e .` and for workspaces."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
@@ -9,19 +10,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from packaging.utils import canonicalize_name
+
 from kinetic_images.declared.pyproject import (
     MEMBERS,
     Pyproject,
     Workspace,
-    is_managed,
     parse_pyproject,
     parse_workspace,
-    project_name,
 )
 from kinetic_images.declared.requirement_files import RequirementSet
 from kinetic_images.declared.requirements import LocalRequirement, both
-from kinetic_images.declared.scripts import script_metadata
-from kinetic_images.declared.uv_files import PYPROJECT, text_of
+from kinetic_images.declared.toml_text import table
+from kinetic_images.declared.uv_files import PYPROJECT, text_of, toml_of
 from kinetic_images.errors import DependencyError
 from kinetic_images.targets import Category
 
@@ -64,7 +65,17 @@ def without_project(
                 pyproject = read_pyproject(
                     path, line.extras, environ, category, is_part=target not in roots
                 )
-            _refuse_unlisted(line, target, pyproject)
+            if pyproject is None or not pyproject.lists_dependencies:
+                files = [name for name in _BUILD_FILES if (target / name).is_file()]
+                if pyproject is not None and pyproject.declares:
+                    files.insert(0, PYPROJECT)
+                if files:
+                    raise DependencyError(
+                        f"{line.place}: {line.text!r} stands for the dependencies of the project in {target}. They "
+                        f"are not listed statically in {' or '.join(files)} there, so only a build can determine them.",
+                        hint=f"List them in [project] of {PYPROJECT}, or write them into requirements.txt in place "
+                        f"of the line: uv pip compile {files[0]}",
+                    )
             key = target, line.extras, markers
             if pyproject is None or key in seen:
                 continue
@@ -103,24 +114,11 @@ def _targets(folder: Path, line: LocalRequirement) -> list[Path]:
     if not name:
         return members
     files = (member / PYPROJECT for member in (root.resolve(), *members))
-    named = [file.parent for file in files if project_name(text_of(file), str(file)) == name]
+    projects = ((file.parent, table(toml_of(file).get("project"))) for file in files)
+    named = [
+        each for each, found in projects if canonicalize_name(str(found.get("name", ""))) == name
+    ]
     return named or [path]  # It is refused.
-
-
-def _refuse_unlisted(line: LocalRequirement, target: Path, pyproject: Pyproject | None) -> None:
-    """Refuse *line*, the project at *target*, if only a build can determine its dependencies."""
-    if pyproject is not None and pyproject.lists_dependencies:
-        return
-    files = [name for name in _BUILD_FILES if (target / name).is_file()]
-    if pyproject is not None and pyproject.declares:
-        files.insert(0, PYPROJECT)
-    if files:
-        raise DependencyError(
-            f"{line.place}: {line.text!r} stands for the dependencies of the project in {target}. They are "
-            f"not listed statically in {' or '.join(files)} there, so only a build can determine them.",
-            hint=f"List them in [project] of {PYPROJECT}, or write them into requirements.txt in place "
-            f"of the line: uv pip compile {files[0]}",
-        )
 
 
 def read_pyproject(
@@ -167,7 +165,9 @@ def settings_folder(folder: Path) -> Path:
     found = _workspace(path.parent)
     if found is not None and found[0] == path.parent:
         return path.parent
-    if not is_managed(text_of(path), str(path)):
+    document = toml_of(path)
+    uv = table(table(document.get("tool")).get("uv"))
+    if "project" not in document or uv.get("managed") is False:
         return folder
     return found[0] if found else path.parent
 
@@ -188,4 +188,34 @@ def _workspace(folder: Path) -> tuple[Path, Workspace] | None:
             root == folder or workspace.has(folder.relative_to(root).as_posix())
         ):
             return root, workspace
+    return None
+
+
+# https://packaging.python.org/en/latest/specifications/inline-script-metadata/
+_BLOCK: Final = re.compile(
+    r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$"
+)
+
+
+def script_metadata(path: Path) -> str | None:
+    """Return the metadata in the script *path* as TOML, with the script's line numbers.
+
+    Return None if it has none, or cannot be read.
+
+    Raises:
+        DependencyError: There are several such blocks.
+    """
+    try:
+        text = path.read_bytes().decode(errors="replace").replace("\r\n", "\n")
+    except OSError:
+        return None
+    blocks = [found for found in _BLOCK.finditer(text) if found["type"] == "script"]
+    if len(blocks) > 1:
+        raise DependencyError(
+            f"{path} has {len(blocks)} blocks `# /// script`.", hint="Write all metadata into one."
+        )
+    for found in blocks:
+        before = text[: found.start("content")].count("\n")
+        lines = (line.removeprefix("#").removeprefix(" ") for line in found["content"].splitlines())
+        return "\n" * before + "\n".join(lines)
     return None

@@ -105,31 +105,29 @@ def parse_pyproject(
     tools = table(document.get("tool"))
     uv = table(tools.get("uv"))
     requires = project.get("requires-python")
-    dynamic = _dynamic(project)
+    dynamic = project.get("dynamic")
+    built = frozenset(map(str, dynamic)) if isinstance(dynamic, list) else frozenset()
     sources = _sources(uv, folder)
     if workspace is not None:
         sources = sources.over(workspace)
     chosen, named = _chosen({} if is_part else tools, project, document, lines, category)
-    declared = _declared(
-        document,
-        project,
-        tools,
-        lines,
-        (*extras, *(extra for extra in chosen.extras if extra not in extras)),
-        chosen.groups,
-        named,
-        sources,
-        environ or {},
-        is_part=is_part,
-    )
+    wanted = (*extras, *(extra for extra in chosen.extras if extra not in extras))
+    texts = _group_texts(document, chosen.groups, lines)
+    declared, unread = _declared(project, lines, wanted, texts, sources, environ or {})
+    if not project and "workspace" in uv:
+        place = lines.key("members")
+        members = LocalRequirement(path=MEMBERS, text="members", editable=True, place=place)
+        declared = replace(declared, local=(*declared.local, members))
+    if not is_part:
+        notes = _notes(document, project, tools, lines, unread, named, built)
+        declared = replace(declared, notes=(*notes, *declared.notes))
     return Pyproject(
         declares=bool(project) or "poetry" in tools or "workspace" in uv,
         requires_python=requires if isinstance(requires, str) else None,
         declared=declared,
         lists_dependencies=bool(project)
         and not (
-            set(dynamic)
-            & ({"dependencies", "optional-dependencies"} if extras else {"dependencies"})
+            built & ({"dependencies", "optional-dependencies"} if extras else {"dependencies"})
         )
         and ("dependencies" in project or "poetry" not in tools),
         indexes=sources.indexes if any(line.source for line in declared.requirements) else (),
@@ -228,27 +226,6 @@ def parse_workspace(text: str, file: str, folder: str) -> Workspace | None:
     return Workspace(members, excluded, _sources(uv, folder))
 
 
-def project_name(text: str, file: str) -> str:
-    """Return the canonical name of the project that a `pyproject.toml` describes; empty if it has none.
-
-    Raises:
-        DependencyError: The file cannot be understood.
-    """
-    project = table(parsed_toml(text, file).get("project"))
-    return canonicalize_name(str(project.get("name", "")))
-
-
-def is_managed(text: str, file: str) -> bool:
-    """Return whether a `pyproject.toml` describes a project without `managed = false`.
-
-    Raises:
-        DependencyError: The file cannot be understood.
-    """
-    document = parsed_toml(text, file)
-    uv = table(table(document.get("tool")).get("uv"))
-    return "project" in document and uv.get("managed") is not False
-
-
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
     if not pattern:
         return not parts
@@ -279,18 +256,14 @@ def _beside(source: Any, folder: str) -> Any:
 
 
 def _declared(
-    document: Mapping[str, Any],
     project: Mapping[str, Any],
-    tools: Mapping[str, Any],
     lines: Lines,
     extras: tuple[str, ...],
-    groups: tuple[str, ...],
-    named: frozenset[str],
+    more: list[str],
     sources: Sources,
     environ: Mapping[str, str],
-    *,
-    is_part: bool,
-) -> RequirementSet:
+) -> tuple[RequirementSet, set[str]]:
+    """Return the dependencies of *project* with its *extras* and *more*, and the names of its other extras."""
     optional = _canonical(project.get("optional-dependencies"))
     own_name = canonicalize_name(str(project["name"])) if "name" in project else None
     requirements: list[Requirement] = []
@@ -331,21 +304,16 @@ def _declared(
     take(_texts(project.get("dependencies", []), lines.key("dependencies")), None, frozenset())
     for extra in extras:
         take_extra(extra, None, frozenset(), None)
-    take(_group_texts(document, groups, lines), None, frozenset())
-    if not project and "workspace" in table(tools.get("uv")):
-        place = lines.key("members")
-        local.append(LocalRequirement(path=MEMBERS, text="members", editable=True, place=place))
-    unread = optional.keys() - taken
-    notes = [] if is_part else _notes(document, project, tools, lines, unread, named)
-    notes += [
-        f"{place}: there is no extra {name!r} in [project.optional-dependencies]."
-        for name, place in unknown.items()
-    ]
-    return RequirementSet(
+    take(more, None, frozenset())
+    declared = RequirementSet(
         requirements=tuple(dict.fromkeys(requirements)),
         local=tuple(dict.fromkeys(local)),
-        notes=tuple(notes),
+        notes=tuple(
+            f"{place}: there is no extra {name!r} in [project.optional-dependencies]."
+            for name, place in unknown.items()
+        ),
     )
+    return declared, optional.keys() - taken
 
 
 def _group_texts(document: Mapping[str, Any], groups: tuple[str, ...], lines: Lines) -> list[str]:
@@ -379,11 +347,6 @@ def group_texts(groups: Mapping[str, Any], group: str) -> list[str]:
     return texts
 
 
-def _dynamic(project: Mapping[str, Any]) -> frozenset[str]:
-    dynamic = project.get("dynamic")
-    return frozenset(map(str, dynamic)) if isinstance(dynamic, list) else frozenset()
-
-
 def _canonical(value: object) -> dict[str, Any]:
     return {str(canonicalize_name(key)): entry for key, entry in table(value).items()}
 
@@ -395,10 +358,11 @@ def _notes(
     lines: Lines,
     optional: set[str],
     named: frozenset[str],
+    built: frozenset[str],
 ) -> list[str]:
     """Return notes on tables with dependencies that were ignored."""
     notes = []
-    if "dependencies" in _dynamic(project):
+    if "dependencies" in built:
         notes.append(
             f"{lines.key('dynamic')}: the dependencies are dynamic, so only the build backend can "
             f"determine them, and they were ignored; {_EXPORT}."
@@ -433,10 +397,17 @@ def _from_source(
     local: list[LocalRequirement],
 ) -> None:
     """Apply `[tool.uv.sources]`: on another index, the name may belong to a different package."""
-    place = requirement.place
+    place, table_of = requirement.place, table(source)
+    keys, address = table_of.keys() - {"subdirectory"}, None
+    if keys == {"url"}:
+        address = str(table_of["url"])
+    elif "git" in keys and not keys - {"git", "rev", "tag", "branch"}:
+        revision = next((table_of[key] for key in ("rev", "tag", "branch") if key in keys), None)
+        address = f"git+{table_of['git']}" + (f"@{revision}" if revision else "")
+    if address and table_of.get("subdirectory"):
+        address += f"#subdirectory={table_of['subdirectory']}"
     entries = source if isinstance(source, list) else [source]
     paths = [entry for entry in map(table, entries) if "path" in entry or entry.get("workspace")]
-    address = _address(table(source))
     path = parse_local(f"{requirement.name} @ {address}", place) if address else None
     if paths:
         path = LocalRequirement(
@@ -452,18 +423,6 @@ def _from_source(
         requirements.append(replace(requirement, url=address, specifier=""))
     else:
         requirements.append(replace(requirement, source=toml_value(source)))
-
-
-def _address(source: Mapping[str, Any]) -> str | None:
-    if "url" in source and not set(source) - {"url", "subdirectory"}:
-        folder = source.get("subdirectory")
-        return str(source["url"]) + (f"#subdirectory={folder}" if folder else "")
-    if "git" in source and not set(source) - {"git", "rev", "tag", "branch", "subdirectory"}:
-        revision = next((source[key] for key in ("rev", "tag", "branch") if key in source), None)
-        address = f"git+{source['git']}" + (f"@{revision}" if revision else "")
-        folder = source.get("subdirectory")
-        return address + (f"#subdirectory={folder}" if folder else "")
-    return None
 
 
 def _texts(value: object, place: Place) -> list[str]:

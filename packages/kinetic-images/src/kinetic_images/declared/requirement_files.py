@@ -99,7 +99,26 @@ def read_requirements(
     """
     reader = _Reader(read, environ or {})
     reader.file(file, constraint=False, via=None)
-    return reader.result()
+    indexes = [
+        option
+        for option in (*reader.constraint_options, *reader.options)
+        if option.name == "--index-url"
+    ]
+    options: list[Option] = []
+    # Options of constraints files, which uv ignores and pip does not, come after those of requirements files.
+    for option in (*reader.options, *reader.constraint_options):
+        if option.name == "--index-url":
+            options += [option] if option is indexes[-1] else []  # The last one counts.
+        # A later one of these may change the effect of an earlier one.
+        elif option.name in _PACKAGE_OPTIONS or option not in options:
+            options.append(option)
+    return RequirementSet(
+        requirements=tuple(dict.fromkeys(reader.requirements)),
+        constraints=tuple(dict.fromkeys(reader.constraints)),
+        options=tuple(options),
+        local=tuple(dict.fromkeys(reader.local)),
+        notes=tuple(reader.notes),
+    )
 
 
 def decoded(data: bytes) -> str:
@@ -143,15 +162,6 @@ class _Reader:
     local: list[LocalRequirement] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seen: dict[tuple[str, bool], None] = field(default_factory=dict)
-
-    def result(self) -> RequirementSet:
-        return RequirementSet(
-            requirements=tuple(dict.fromkeys(self.requirements)),
-            constraints=tuple(dict.fromkeys(self.constraints)),
-            options=tuple(_effective(self.options, self.constraint_options)),
-            local=tuple(dict.fromkeys(self.local)),
-            notes=tuple(self.notes),
-        )
 
     def file(self, file: str, *, constraint: bool, via: Place | None) -> None:
         # Read each file once, even if it includes itself or several files include it.
@@ -242,25 +252,6 @@ class _Reader:
             # Nobody edits the checkout where the function runs, so it need not be editable.
             target = self.constraints if constraint else self.requirements
             target.append(parse_requirement(unquoted, place))
-
-
-def _effective(options: list[Option], of_constraints: list[Option]) -> Iterator[Option]:
-    """Iterate over the options, except those that another option overrides or repeats.
-
-    The last `--index-url` counts. The order of other options matters, so the first of several equal
-    options stays. All `--no-binary` and `--only-binary` stay, because a later one may change the
-    effect of an earlier one. Options of constraints files, which uv ignores and pip does not, come
-    after those of requirements files.
-    """
-    indexes = [option for option in (*of_constraints, *options) if option.name == "--index-url"]
-    seen: set[Option] = set()
-    for option in (*options, *of_constraints):
-        if option.name == "--index-url":
-            if option is indexes[-1]:
-                yield option
-        elif option.name in _PACKAGE_OPTIONS or option not in seen:
-            seen.add(option)
-            yield option
 
 
 def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:

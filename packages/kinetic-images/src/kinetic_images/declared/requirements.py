@@ -199,8 +199,13 @@ def parse_local(
         must_be_path = editable
     if _LOCAL_SCHEME.match(path):
         path = unquote(urlsplit(path.partition("+")[2] or path).path)
-    elif "://" in path or not (must_be_path or _looks_like_path(path)):
+    elif "://" in path:
         return None
+    elif not must_be_path:
+        has_version = re.search(r"[<>=!~]", path.split("/")[0])
+        is_place = path in (".", "..") or "/" in path or "\\" in path
+        if has_version or not (is_place or path.lower().endswith(_ARCHIVES)):
+            return None
     if not path:
         raise DependencyError(
             f"{place}: {(line or text)!r} names no path or address.",
@@ -215,12 +220,6 @@ def parse_local(
         editable=editable,
         place=place,
     )
-
-
-def _looks_like_path(text: str) -> bool:
-    if re.search(r"[<>=!~]", text.split("/")[0]):
-        return False
-    return text in (".", "..") or "/" in text or "\\" in text or text.lower().endswith(_ARCHIVES)
 
 
 def _split_settings(text: str) -> tuple[str, list[str]]:

@@ -82,8 +82,14 @@ def find_settings(
     ]
     for path, settings in files:
         indexes += setting_indexes(settings, str(path.absolute().parent))
+    tables = []
+    for _, settings in files:
+        lists = {key: settings[key] for key in _LISTS if isinstance(settings.get(key), list)}
+        # uv refuses what is no text.
+        own = {key: [expanded(str(text), environ) for text in lists[key]] for key in lists}
+        tables.append({**settings, **own})
     return Settings(
-        tables=tuple(_expanded(settings, environ) for _, settings in files),
+        tables=tuple(tables),
         indexes=tuple(indexes),
         variables=choice_variables(environ),
         notes=tuple(
@@ -100,14 +106,14 @@ def _files(
 ) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     if environ.get("UV_CONFIG_FILE"):
         named = Path(environ["UV_CONFIG_FILE"])
-        yield named, _table(named)
+        yield named, toml_of(named)
         return
     for folder in (start, *start.parents) if start is not None else ():
         if (folder / UV_TOML).is_file():
-            yield folder / UV_TOML, _table(folder / UV_TOML)
+            yield folder / UV_TOML, toml_of(folder / UV_TOML)
             break
         path = folder / PYPROJECT
-        tools = table(_table(path).get("tool")) if path.is_file() else {}
+        tools = table(toml_of(path).get("tool")) if path.is_file() else {}
         if "uv" in tools:
             yield path, table(tools["uv"])
             break
@@ -118,17 +124,7 @@ def _files(
     ambient = [Path(own, "uv", UV_TOML)] if own else []
     # Of those of the machine, uv reads the first.
     for path in filter(Path.is_file, [*ambient, *[*filter(Path.is_file, machine)][:1]]):
-        yield path, _table(path)
-
-
-def _expanded(settings: Mapping[str, Any], environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return *settings* with the variables of *environ* in requirements replaced, as uv does."""
-    found = dict(settings)
-    for key in _LISTS:
-        if isinstance(found.get(key), list):
-            # uv refuses what is no text.
-            found[key] = [expanded(str(text), environ) for text in found[key]]
-    return found
+        yield path, toml_of(path)
 
 
 def text_of(path: Path) -> str:
@@ -149,5 +145,10 @@ def text_of(path: Path) -> str:
         ) from error
 
 
-def _table(path: Path) -> dict[str, Any]:
+def toml_of(path: Path) -> dict[str, Any]:
+    """Return the document in the file *path*.
+
+    Raises:
+        DependencyError: It cannot be read, or is not TOML.
+    """
     return parsed_toml(text_of(path), str(path))

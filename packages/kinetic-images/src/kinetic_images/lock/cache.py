@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,12 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kinetic_images.dependencies import OWN_NAMES
+import msgspec
+
+from kinetic_images.declared.uv_settings import Index
+from kinetic_images.dependencies import OWN_NAMES, Dependencies
 from kinetic_images.kept_records import mark_used
-from kinetic_images.lock.folders import package_folders
 from kinetic_images.lock.index_credentials import IndexCredentials
-from kinetic_images.lock.packages import Lock, LockedPackage
-from kinetic_images.lock.pylock import kept_pylock, pylock_text
+from kinetic_images.lock.packages import Lock, LockedPackage, file_path
+from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.lock.request import LockRequest, requirement_name
 from kinetic_images.lock.resolve import resolve
 from kinetic_images.uv import find_uv
@@ -50,7 +53,7 @@ def ensure_lock(
         InstallError: uv failed; the message contains its output and the lines to which it refers.
         UvNotFoundError: There is no uv.
     """
-    path = home.joinpath(*FOLDER, f"{request.digest}.toml")
+    path = home.joinpath(*FOLDER, f"{request.digest}.json")
     kept = _read(path, request) if refresh else None
     stale = kept.packages if kept is not None else instead_of
 
@@ -104,8 +107,8 @@ def same_files(first: Iterable[LockedPackage], second: Iterable[LockedPackage]) 
 
 
 def lock_text(lock: Lock) -> str:
-    """Return *lock* as text: a `pylock.toml` without credentials."""
-    return pylock_text(lock.packages, tool={"notes": lock.notes})
+    """Return *lock* as text: JSON without credentials."""
+    return msgspec.json.encode(lock).decode()
 
 
 def shared_lock_text(lock: Lock, request: LockRequest) -> str | None:
@@ -129,21 +132,20 @@ def usable_lock(text: str, request: LockRequest) -> Lock | None:
     None if it is damaged, or if it names a file that is not on this machine.
     """
     try:
-        packages, tool = kept_pylock(text, "pylock.toml")
-    except ValueError:  # Also `DependencyError`.
+        kept = msgspec.json.decode(text, type=Lock)
+    except msgspec.DecodeError:
         return None
     own = {requirement_name(text): path for text, path in request.own.items()}
     folders = package_folders(request.dependencies)
     here = []
-    for package in packages:
+    for package in kept.packages:
         found = _on_this_machine(
             package, own.get(package.name) or request.fallback.get(package.name), folders
         )
         if found is None:
             return None
         here.append(found)
-    notes = tool.get("notes", ())
-    return Lock(tuple(here), tuple(map(str, notes)))
+    return replace(kept, packages=tuple(here))
 
 
 def _read(path: Path, request: LockRequest) -> Lock | None:
@@ -177,3 +179,33 @@ def _on_this_machine(
             if hashlib.file_digest(stream, "sha256").hexdigest() == package.sha256:
                 return replace(package, address=path.absolute().as_uri())
     return None
+
+
+def package_folders(dependencies: Dependencies) -> tuple[tuple[Path, ...], bool]:
+    """Return the folders on this machine whose files are packages, as *dependencies* name them.
+
+    Also return whether packages may be elsewhere, too: in a local index, or where a local page links to.
+    """
+    local = [(index, path) for index in dependencies.indexes if (path := _path_of(index))]
+    flat = [path for index, path in local if index.is_flat and path.is_dir()]
+    return tuple(dict.fromkeys(flat)), len(flat) < len(local)
+
+
+def portable(index: Index) -> str:
+    """Return a name of *index* for digests that machines share: its address, or the names of the files there.
+
+    The same files in different folders give the same name.
+    """
+    path = _path_of(index)
+    try:
+        names = sorted(child.name for child in path.iterdir()) if path else None
+    except OSError:
+        names = None
+    if names is None:
+        return index.address
+    return f"files:{hashlib.sha256(json.dumps(names).encode()).hexdigest()}"
+
+
+def _path_of(index: Index) -> Path | None:
+    """Return the path that *index* names; None: it is elsewhere."""
+    return Path(index.address) if index.address.startswith("/") else file_path(index.address)

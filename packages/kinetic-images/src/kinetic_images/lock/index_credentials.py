@@ -8,8 +8,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
+from posixpath import commonprefix
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -63,12 +64,11 @@ class IndexCredentials:
         texts = " ".join(map(str, chain.from_iterable(settings)))
         self._named_origins = {*map(_origin, (*named, *_URL.findall(texts)))}
 
-    def authorization(self, url: str) -> str | None:
-        """Return the value of the header `Authorization` for *url*; None: without credentials."""
-        return self._authorization(url, default=True)
+    def authorization(self, url: str, *, default: bool = True) -> str | None:
+        """Return the value of the header `Authorization` for *url*; None: without credentials.
 
-    def _authorization(self, url: str, *, default: bool) -> str | None:
-        """Return the header; *default*: also that of the `default` login of the netrc file."""
+        *default*: it may be that of the `default` login of the netrc file.
+        """
         place = _origin(url)
         if not place[1]:
             return None
@@ -77,7 +77,12 @@ class IndexCredentials:
             return own
         same = [index for index in self._indexes if _origin(index.address) == place]
         # The files of an index are often beside it, not below it.
-        for index in sorted(same, key=lambda index: -_common(index.address, url)):
+        path = urlsplit(url).path.split("/")
+        shared = {
+            index.address: len(commonprefix([urlsplit(index.address).path.split("/"), path]))
+            for index in same
+        }
+        for index in sorted(same, key=lambda index: -shared[index.address]):
             found = _basic(index.address) or self._named(index.options.get("name"))
             if found is not None:
                 return found
@@ -99,7 +104,7 @@ class IndexCredentials:
         """
         if addresses is None:
             addresses = (*self._addresses.values(), *(index.address for index in self._indexes))
-        found = {url: self._authorization(url, default=False) for url in addresses}
+        found = {url: self.authorization(url, default=False) for url in addresses}
         logins = dict[str, str]()
         for url, login in found.items():
             if login:
@@ -206,9 +211,3 @@ def _word(text: str) -> str:
 
 def _encoded(user: str, password: str) -> str:
     return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
-
-
-def _common(first: str, second: str) -> int:
-    """Return how many parts of their paths two URLs have in common."""
-    pairs = zip(urlsplit(first).path.split("/"), urlsplit(second).path.split("/"), strict=False)
-    return len([*takewhile(lambda pair: pair[0] == pair[1], pairs)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -70,8 +69,17 @@ def with_accelerator_jax(
     ]
     lines = [line for line in replaced if line.name == "jax"]
     url = next((line.url for line in lines if line.url), None)
-    head = _head(lines, category)
-    chosen = None if "jax" in kept or url else _choice(replaced, python)
+    extras = {extra for line in lines for extra in line.extras}
+    # The CUDA of a `-local` extra is installed on the developer's machine, and not in the image.
+    cuda = {extra.removesuffix("-local") for extra in extras if extra.startswith("cuda")}
+    own = (category == "gpu" and cuda) or _EXTRAS[category]
+    names = ",".join(sorted({extra for extra in extras if not _accelerator_of(extra)}.union(own)))
+    head = f"jax[{names}]" if names else "jax"
+    chosen = None if "jax" in kept or url else _VERSIONS.get(python)
+    for line in replaced:
+        limit = SpecifierSet(line.specifier if line.name in ("jax", "jaxlib") else "")
+        if chosen is not None and not limit.contains(chosen, prereleases=True):
+            chosen = None
     additions: list[str] = []
     if url is not None:
         additions.append(f"{head} @ {url}")
@@ -93,22 +101,22 @@ def with_accelerator_jax(
     # An override replaces all requirements of its name, also that of the accelerator.
     is_overridden = _EXTRAS[category] and "jax" in dependencies.settings.overridden
     overrides = (*dependencies.overrides, *((head,) if is_overridden else ()))
+    notes: tuple[str, ...] = ()
+    if replaced:
+        named = ", ".join(f"{line.name} ({dependencies.shown(line.place)})" for line in replaced)
+        texts = [public_text(text) for text in (*preferences, *additions)]
+        by = f" by {' and '.join(texts)}" if texts else ""
+        notes = (
+            f"{named}: replaced{by}, which fits the accelerator. To keep a line as it is, write "
+            f"`# {KEEP_MARK}` at its end.",
+        )
     return AcceleratorJax(
         replace(dependencies, requirements=rest, overrides=overrides),
         tuple(replaced),
         tuple(dict.fromkeys(additions)),
         preferences,
-        _notes(dependencies, replaced, [*preferences, *additions]),
+        notes,
     )
-
-
-def _head(lines: Iterable[Requirement], category: Category) -> str:
-    found = {extra for line in lines for extra in line.extras}
-    # The CUDA of a `-local` extra is installed on the developer's machine, and not in the image.
-    cuda = {extra.removesuffix("-local") for extra in found if extra.startswith("cuda")}
-    own = (category == "gpu" and cuda) or _EXTRAS[category]
-    names = ",".join(sorted({extra for extra in found if not _accelerator_of(extra)}.union(own)))
-    return f"jax[{names}]" if names else "jax"
 
 
 def _accelerator_of(extra: str) -> Category | None:
@@ -118,24 +126,3 @@ def _accelerator_of(extra: str) -> Category | None:
     if extra == "tpu":
         return "tpu"
     return "cpu" if extra == "cpu" else None
-
-
-def _choice(replaced: Iterable[Requirement], python: str) -> str | None:
-    """Return Kinetic's choice of a version, unless the *replaced* lines exclude it."""
-    version = _VERSIONS.get(python)
-    limits = [SpecifierSet(line.specifier) for line in replaced if line.name in ("jax", "jaxlib")]
-    fits = version and all(limit.contains(version, prereleases=True) for limit in limits)
-    return version if fits else None
-
-
-def _notes(
-    dependencies: Dependencies, replaced: list[Requirement], additions: list[str]
-) -> tuple[str, ...]:
-    if not replaced:
-        return ()
-    lines = ", ".join(f"{line.name} ({dependencies.shown(line.place)})" for line in replaced)
-    by = f" by {' and '.join(map(public_text, additions))}" if additions else ""
-    return (
-        f"{lines}: replaced{by}, which fits the accelerator. To keep a line as it is, write "
-        f"`# {KEEP_MARK}` at its end.",
-    )

@@ -143,13 +143,19 @@ def _refuse_stale(
         if requirement.name in overridden:
             continue
         package = locked.get(requirement.name)
+        address = (requirement.url or "").partition("#")[0]
+        commit = re.search(r"@([0-9a-f]{40})$", address)
         if package is None:
             seen = f"the lock {lock.path} does not contain {requirement.name}"
         elif requirement.url is None and package.version:
             if SpecifierSet(requirement.specifier).contains(package.version, prereleases=True):
                 continue
             seen = f"{_entry(lock, package)} has version {package.version}"
-        elif requirement.url is not None and not _is_at(package, requirement.url):
+        elif requirement.url is not None and (
+            kept_address(address, direct=True) != package.address
+            if package.file
+            else commit is not None and commit[1] != package.sha256
+        ):
             seen = f"{_entry(lock, package)} has it from {package.address}"
         else:
             continue
@@ -162,15 +168,6 @@ def _refuse_stale(
 
 def _entry(lock: ProjectLock, package: LockedPackage) -> str:
     return lock.place(package.name, package.version) or str(lock.path)
-
-
-def _is_at(package: LockedPackage, url: str) -> bool:
-    """Return whether *package* is what the requirement's address *url* names."""
-    address = url.partition("#")[0]
-    if package.file:
-        return kept_address(address, direct=True) == package.address
-    revision = re.search(r"@([0-9a-f]{40})$", address)
-    return revision is None or revision[1] == package.sha256
 
 
 def _pins_of_uv_lock(

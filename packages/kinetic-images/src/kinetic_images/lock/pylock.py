@@ -26,7 +26,7 @@ from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist
 
 from kinetic_images.credentials import without_credentials
 from kinetic_images.declared.pyproject import Chosen
-from kinetic_images.declared.toml_text import parsed_toml, table, toml_text
+from kinetic_images.declared.toml_text import parsed_toml, toml_text
 from kinetic_images.errors import DependencyError
 from kinetic_images.lock.packages import LockedPackage, file_path
 from kinetic_images.targets import Target
@@ -62,8 +62,17 @@ def read_pylock(
     document = parsed_toml(text, file)
     try:
         pylock = Pylock.from_dict(document)
-        if allowed:
-            pylock = _with_allowed_wheels(pylock, allowed)
+        packages = []
+        for package in pylock.packages:
+            digests = (allowed or {}).get(package.name)
+            wheels = [
+                wheel
+                for wheel in package.wheels or ()
+                if wheel.hashes.get(_HASH) in (digests or ())
+            ]
+            # Without any, the caller reports the digest of the wheel that does not match.
+            packages.append(replace(package, wheels=wheels) if wheels else package)
+        pylock = replace(pylock, packages=packages)
         environment: Any = dict(target.markers(patch)) if target else None
         tags: Sequence[Tag] = [*(target.tags() if target else sys_tags())]
         wanted = optional or Chosen()
@@ -80,36 +89,18 @@ def read_pylock(
             f"{file}: {error}.", hint="Write the lock again for this Python and platform."
         ) from error
     folder = posixpath.dirname(file)
+
+    def is_project(source: object) -> bool:
+        own = _file_address(".", folder)
+        return isinstance(source, PackageDirectory) and _file_address(source.path, folder) == own
+
     return tuple(
         sorted(
             _locked(package, source, folder, file)
             for package, source in chosen
-            if not (isinstance(source, PackageDirectory) and _is_folder(source.path, folder))
+            if not is_project(source)
         )
     )
-
-
-def _is_folder(path: str, folder: str) -> bool:
-    """Return whether *path* is the *folder* of the lock itself."""
-    return _file_address(path, folder) == _file_address(".", folder)
-
-
-def _with_allowed_wheels(pylock: Pylock, allowed: Allowed) -> Pylock:
-    packages = [
-        replace(
-            package,
-            wheels=[
-                wheel
-                for wheel in package.wheels
-                if wheel.hashes.get(_HASH) in allowed[package.name]
-            ]
-            or package.wheels,  # The caller reports the digest of the wheel that does not match.
-        )
-        if package.wheels and package.name in allowed
-        else package
-        for package in pylock.packages
-    ]
-    return replace(pylock, packages=packages)
 
 
 def _locked(
@@ -127,17 +118,14 @@ def _locked(
         )
     address = source.url or _file_address(source.path or "", folder)
     if isinstance(source, PackageVcs):
-        return LockedPackage(
-            name=package.name,
-            version=version,
-            file="",
-            sha256=source.commit_id,
-            address=f"{source.type}+{kept_address(address)}",
-            direct=True,
-            subdirectory=source.subdirectory or "",
+        name, digest, direct = "", source.commit_id, True
+        address = f"{source.type}+{kept_address(address)}"
+    else:
+        name = getattr(source, "filename", None) or posixpath.basename(
+            unquote(urlsplit(address).path)
         )
-    digest = source.hashes.get(_HASH)
-    name = getattr(source, "filename", None) or posixpath.basename(unquote(urlsplit(address).path))
+        digest, direct = source.hashes.get(_HASH, "").lower(), isinstance(source, PackageArchive)
+        address = kept_address(address, direct=direct)
     if not digest:
         raise DependencyError(
             f"{file}: there is no SHA-256 of {name}.",
@@ -147,10 +135,10 @@ def _locked(
         name=package.name,
         version=version,
         file=name,
-        sha256=digest.lower(),
-        address=kept_address(address, direct=isinstance(source, PackageArchive)),
-        direct=isinstance(source, PackageArchive),
-        size=source.size,
+        sha256=digest,
+        address=address,
+        direct=direct,
+        size=getattr(source, "size", None),
         subdirectory=getattr(source, "subdirectory", None) or "",
     )
 
@@ -175,48 +163,6 @@ def public_text(requirement: str) -> str:
 
 def _file_address(path: str, folder: str) -> str:
     return Path(posixpath.normpath(posixpath.join(folder, path))).absolute().as_uri()
-
-
-def kept_pylock(text: str, file: str) -> tuple[tuple[LockedPackage, ...], Mapping[str, Any]]:
-    """Return the packages in the *text* of `pylock_text`, and its table `[tool.kinetic]`.
-
-    Raises:
-        DependencyError: The text was not written by it.
-    """
-    document = parsed_toml(text, file)
-    tool = table(table(document.get("tool")).get("kinetic"))
-    try:
-        return tuple(map(_package, document["packages"])), tool
-    except (AttributeError, KeyError, TypeError, IndexError) as error:
-        raise DependencyError(f"{file} is not a lock of Kinetic.", hint="Delete it.") from error
-
-
-def _package(row: Mapping[str, Any]) -> LockedPackage:
-    """Return the package of a row of `pylock_text`."""
-    name, version = row["name"], row.get("version", "")
-    if "vcs" in row:
-        entry = row["vcs"]
-        return LockedPackage(
-            name=name,
-            version=version,
-            file="",
-            sha256=entry["commit-id"],
-            address=f"{entry['type']}+{entry['url']}",
-            direct=True,
-            subdirectory=entry.get("subdirectory", ""),
-        )
-    entry = row.get("archive") or row.get("sdist") or row["wheels"][0]
-    address = entry["url"] if "url" in entry else Path(entry["path"]).as_uri()
-    return LockedPackage(
-        name=name,
-        version=version,
-        file=entry.get("name") or posixpath.basename(unquote(urlsplit(address).path)),
-        sha256=entry["hashes"][_HASH],
-        address=address,
-        size=entry.get("size"),
-        direct="archive" in row,
-        subdirectory=entry.get("subdirectory", ""),
-    )
 
 
 def travelling_pylock(packages: Iterable[LockedPackage], python: str) -> str:
@@ -246,49 +192,37 @@ def pylock_text(
     packages: Iterable[LockedPackage],
     *,
     addresses: Mapping[str, str] | None = None,
-    tool: Mapping[str, Any] | None = None,
     python: str | None = None,
 ) -> str:
     """Return a `pylock.toml` that names exactly *packages*.
 
     *addresses* replaces addresses of packages, for instance by those with credentials, or by paths relative to
-    the lock. *tool* becomes the table `[tool.kinetic]`. It is for the minor version *python*
-    only, if that is given.
+    the lock. It is for the minor version *python* only, if that is given.
     """
     document: dict[str, Any] = {"lock-version": "1.0", "created-by": "kinetic"}
     if python:
         document["requires-python"] = f"=={python}.*"
-    if tool:
-        document["tool"] = {"kinetic": tool}
-    rows = [
-        _row(package, (addresses or {}).get(package.address, package.address))
-        for package in packages
-    ]
+    rows = ""
+    for package in packages:
+        address = (addresses or {}).get(package.address, package.address)
+        row: dict[str, Any] = {"name": package.name}
+        if package.version:
+            row["version"] = package.version
+        more = {"subdirectory": package.subdirectory} if package.subdirectory else {}
+        # uv rejects `file:` URLs of archives.
+        path = file_path(address) or (None if "://" in address else address)
+        place = {"url": address} if path is None else {"path": str(path)}
+        size = {} if package.size is None else {"size": package.size}
+        entry = {**place, **size, "hashes": {_HASH: package.sha256}}
+        if not package.file:
+            kind, _, url = address.partition("+")
+            row["vcs"] = {"type": kind, "url": url, "commit-id": package.sha256, **more}
+        elif package.direct or more or not package.version:
+            row["archive"] = {**entry, **more}
+        elif package.is_wheel:
+            row["wheels"] = [{"name": package.file, **entry}]
+        else:
+            row["sdist"] = {"name": package.file, **entry}
+        rows += f"\n[[packages]]\n{toml_text(row)}"
     # TOML cannot express an empty array of tables.
-    packages_text = (
-        "".join(f"\n[[packages]]\n{toml_text(row)}" for row in rows) or "packages = []\n"
-    )
-    return toml_text(document) + packages_text
-
-
-def _row(package: LockedPackage, address: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": package.name}
-    if package.version:
-        row["version"] = package.version
-    more = {"subdirectory": package.subdirectory} if package.subdirectory else {}
-    if not package.file:
-        kind, _, url = address.partition("+")
-        row["vcs"] = {"type": kind, "url": url, "commit-id": package.sha256, **more}
-        return row
-    size = {} if package.size is None else {"size": package.size}
-    # uv rejects `file:` URLs of archives.
-    path = file_path(address) or (None if "://" in address else address)
-    place = {"url": address} if path is None else {"path": str(path)}
-    entry = {**place, **size, "hashes": {_HASH: package.sha256}}
-    if package.direct or more or not package.version:
-        row["archive"] = {**entry, **more}
-    elif package.is_wheel:
-        row["wheels"] = [{"name": package.file, **entry}]
-    else:
-        row["sdist"] = {"name": package.file, **entry}
-    return row
+    return toml_text(document) + (rows or "packages = []\n")

@@ -90,7 +90,11 @@ def resolve(
         packages = work.packages([*request.additions, *request.preferences])
         return Lock(packages, tuple(work.notes))
     except InstallError as error:
-        named = [text for text in request.preferences if _names(error.output, text)]
+        named = [
+            text
+            for text in request.preferences
+            if re.search(rf"(?<![\w./-]){re.escape(requirement_name(text))}(?![\w-])", error.output)
+        ]
         if not named:
             raise
     loose = [without_version(text) if text in named else text for text in request.preferences]
@@ -337,12 +341,6 @@ def _refuse_unknown_extras(
                 f"{place}{name} has no extra named {extra!r} in the version that was chosen.",
                 hint="Correct the extra, or name a version that has it.",
             )
-
-
-def _names(output: str, requirement: str) -> bool:
-    """Return whether uv's *output* names the package of *requirement*."""
-    name = re.escape(requirement_name(requirement))
-    return re.search(rf"(?<![\w./-]){name}(?![\w-])", output) is not None
 
 
 def without_version(text: str) -> str:

@@ -32,7 +32,12 @@ class Addresses:
 
     def __init__(self, environ: Mapping[str, str], *, files: Iterable[Path] | None = None) -> None:
         entries: list[str] = []
-        for file in _daemon_files(environ) if files is None else files:
+        if files is None:
+            home = environ.get("HOME")
+            own = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+            users = [f"{home}/.docker" if home else None, f"{own}/docker" if own else None]
+            files = [Path(_MACHINE_FILE), *(Path(each, "daemon.json") for each in users if each)]
+        for file in files:
             # The daemon reports what is wrong with its configuration; here, it only adds exceptions.
             with suppress(OSError, ValueError, msgspec.DecodeError, RecursionError):
                 entries += msgspec.json.decode(file.read_bytes(), type=_Daemon).insecure_registries
@@ -71,11 +76,3 @@ def shown(url: str) -> str:
     path = path.partition("?")[0].partition("#")[0]
     place = place.rpartition("@")[2].partition("?")[0]
     return f"{before if separator else ''}{separator}{place}{slash}{path}"[:300]
-
-
-def _daemon_files(environ: Mapping[str, str]) -> list[Path]:
-    home = environ.get("HOME")
-    own = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
-    files = [Path(_MACHINE_FILE)]
-    files += [Path(home, ".docker", "daemon.json")] if home else []
-    return files + ([Path(own, "docker", "daemon.json")] if own else [])

@@ -111,8 +111,25 @@ class Client:
             ):
                 # Some registries say only in the body that the response is theirs, and HEAD has none.
                 response = self._authorized(call, replace(request, method="GET"), seconds, most)
-        self._check(call, response, accept)
-        return response
+        if response.status < 300 or (response.status in accept and response.status != 404):
+            return response
+        refusal = Refusal.of(response)
+        if refusal.absent and 404 in accept:
+            return response
+        if refusal.transient:
+            raise TransientError(
+                f"{urlsplit(response.url).hostname} responded with {refusal}",
+                retry_after=refusal.retry_after,
+                limited=refusal.status == 429,
+            )
+        source = self._authorizer.source(call.host)
+        if refusal.status in (401, 403):
+            self._authorizer.forget(call.host)
+        asked = [each.parameters.get("error") for each in refusal.challenges]
+        if refusal.status == 401 and "insufficient_scope" in asked and source:
+            # The login was accepted, and gave a token without the right.
+            refusal = replace(refusal, status=403)
+        raise error_of(refusal, call, source)
 
     def _authorized(
         self, call: Call, request: Outgoing, seconds: float, most: int | None
@@ -150,33 +167,6 @@ class Client:
             self._authorizer.forget(call.host)
             raise
         return sent_with(header)
-
-    def _check(self, call: Call, response: Response, accept: Collection[int]) -> None:
-        """Return if *response* can be used.
-
-        Raises:
-            TransientError: Another try may succeed.
-            RegistryError: The registry refuses the request.
-        """
-        if response.status < 300 or (response.status in accept and response.status != 404):
-            return
-        refusal = Refusal.of(response)
-        if refusal.absent and 404 in accept:
-            return
-        if refusal.transient:
-            raise TransientError(
-                f"{urlsplit(response.url).hostname} responded with {refusal}",
-                retry_after=refusal.retry_after,
-                limited=refusal.status == 429,
-            )
-        source = self._authorizer.source(call.host)
-        if refusal.status in (401, 403):
-            self._authorizer.forget(call.host)
-        asked = [each.parameters.get("error") for each in refusal.challenges]
-        if refusal.status == 401 and "insufficient_scope" in asked and source:
-            # The login was accepted, and gave a token without the right.
-            refusal = replace(refusal, status=403)
-        raise error_of(refusal, call, source)
 
 
 @contextmanager

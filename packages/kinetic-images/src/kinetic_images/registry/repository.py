@@ -29,7 +29,7 @@ from kinetic_images.registry.oci import (
     parse_manifest,
 )
 from kinetic_images.registry.refusals import Call, Right
-from kinetic_images.registry.uploads import BlobUpload, cancel, location_of
+from kinetic_images.registry.uploads import cancel, location_of, upload_blob
 from kinetic_payload.http.session import Outgoing, Response
 from kinetic_payload.progress import Advance
 
@@ -240,7 +240,7 @@ class Repository:
             InvalidImageError: The registry stored something else.
         """
         call = self._call(f"upload the blob {self._digest(digest)}", "push")
-        BlobUpload(self._client, call, digest, size, open_content, advance).run()
+        upload_blob(self._client, call, digest, size, open_content, advance)
 
     def put_manifest(self, tag_or_digest: str, data: bytes, media_type: str) -> str:
         """Store a manifest or an index, and return its digest. The blobs that it names are there already.

@@ -18,7 +18,7 @@ from kinetic_images.registry.credentials import ANONYMOUS, Credentials, Login
 from kinetic_images.registry.names import is_google
 from kinetic_images.registry.refusals import LARGEST_ANSWER, Call, Challenge, Refusal, error_of
 from kinetic_payload.http.retry import TransientError
-from kinetic_payload.http.session import NoResponseError, Outgoing, Response, Session
+from kinetic_payload.http.session import NoResponseError, Outgoing, Session
 from kinetic_payload.threads import check_wanted
 
 _DEFAULT_SECONDS: Final = 60.0
@@ -129,7 +129,20 @@ class Authorizer:
             error.reason = f"the token service {urlsplit(request.url).hostname}: {error.reason}"
             raise
         if response.status == 200:
-            return self._token_of(call, response, asked)
+            try:
+                found: Any = json.loads(response.data)
+                token = found.get("token") or found.get("access_token")
+                seconds = float(found.get("expires_in") or _DEFAULT_SECONDS)
+            except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
+                token, seconds = None, 0.0
+            if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+                # The response may contain a secret, so it is not quoted.
+                raise RegistryError(
+                    f"Could not {call}: the response of its token service "
+                    f"{urlsplit(response.url).hostname} contains no token.",
+                    hint="Log in to the network, or check the address of the registry.",
+                ) from None
+            return f"Bearer {token}", asked + seconds * (1 - _EARLY_SHARE)
         refusal = Refusal.of(response)
         seen = f"its token service {urlsplit(response.url).hostname} responded with {refusal}"
         if response.status in (400, 401, 403):
@@ -157,7 +170,11 @@ class Authorizer:
             )
         scopes = list(call.scopes)
         asked = challenge.parameters.get("scope", "")
-        if asked and not _covered(asked, scopes):
+        name, _, actions = asked.rpartition(":")
+        rights = [own.rpartition(":") for own in scopes]
+        if asked and not any(
+            name == own and {*actions.split(",")} <= {*has.split(",")} for own, _, has in rights
+        ):
             scopes.append(asked)
         service = challenge.parameters.get("service", "")
         query = [("service", service)] if service else []
@@ -180,22 +197,6 @@ class Authorizer:
         headers = {"Authorization": login.basic} if login.basic else {}
         return Outgoing(method="GET", url=f"{realm}{joint}{urlencode(query)}", headers=headers)
 
-    def _token_of(self, call: Call, response: Response, asked: float) -> tuple[str, float]:
-        try:
-            found: Any = json.loads(response.data)
-            token = found.get("token") or found.get("access_token")
-            seconds = float(found.get("expires_in") or _DEFAULT_SECONDS)
-        except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
-            token, seconds = None, 0.0
-        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
-            # The response may contain a secret, so it is not quoted.
-            raise RegistryError(
-                f"Could not {call}: the response of its token service "
-                f"{urlsplit(response.url).hostname} contains no token.",
-                hint="Log in to the network, or check the address of the registry.",
-            ) from None
-        return f"Bearer {token}", asked + seconds * (1 - _EARLY_SHARE)
-
     def _login(self, call: Call, host: _Host) -> Login:
         known = host.login
         if known is None or (known.renew_at is not None and time() >= known.renew_at):
@@ -216,13 +217,3 @@ class Authorizer:
             yield
         finally:
             host.lock.release()
-
-
-def _covered(asked: str, scopes: Sequence[str]) -> bool:
-    """Return whether one of *scopes* has at least the rights of *asked*."""
-    name, _, actions = asked.rpartition(":")
-    return any(
-        name == own.rpartition(":")[0]
-        and set(actions.split(",")) <= set(own.rpartition(":")[2].split(","))
-        for own in scopes
-    )

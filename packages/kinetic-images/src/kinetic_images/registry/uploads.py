@@ -24,39 +24,38 @@ _SESSION_GONE: Final = frozenset({404, 416})
 """Statuses of a session that the registry no longer knows, or that has bytes already."""
 
 
-class BlobUpload:
-    """One upload of a blob."""
+def upload_blob(
+    client: Client,
+    call: Call,
+    digest: str,
+    size: int,
+    open_content: Callable[[], BinaryIO],
+    advance: Advance,
+) -> None:
+    """Upload a blob; see `Repository.upload`."""
+    sent = best = 0  # The bytes of the present try, and the most bytes of a try so far.
+    failed = False
 
-    def __init__(
-        self,
-        client: Client,
-        call: Call,
-        digest: str,
-        size: int,
-        open_content: Callable[[], BinaryIO],
-        advance: Advance,
-    ) -> None:
-        self._client = client
-        self._call = call
-        self._digest = digest
-        self._size = size
-        self._open = open_content
-        self._advance = advance
-        self._sent = 0
-        """The bytes of the present try."""
-        self._best = 0
-        """The most bytes of a try so far."""
-        self._failed = False
+    def count(more: int) -> None:
+        nonlocal sent, best
+        sent += more
+        best = max(best, sent)
+        advance(more)
 
-    def run(self) -> None:
-        """Upload; see `Repository.upload`."""
-        self._client.retried(self._call, self._try, progress=lambda: self._best)
-        self._count(self._size - self._sent)
+    def start_again() -> None:
+        nonlocal sent, failed
+        failed = True
+        before, sent = sent, 0
+        if before:
+            advance(-before)
 
-    def _try(self, seconds: float) -> None:
-        call, client = self._call, self._client
-        if self._failed:
-            head = Outgoing(method="HEAD", url=client.url(call, f"blobs/{self._digest}"))
+    def opened() -> BinaryIO:
+        start_again()  # A new login may have been necessary in the middle of a try.
+        return open_content()
+
+    def attempt(seconds: float) -> None:
+        if failed:
+            head = Outgoing(method="HEAD", url=client.url(call, f"blobs/{digest}"))
             if client.attempt(call, head, seconds=seconds, accept=(404,)).status != 404:
                 return  # The last try succeeded, and only its response was lost.
         session = Outgoing(method="POST", url=client.url(call, "blobs/uploads/"))
@@ -65,38 +64,26 @@ class BlobUpload:
         joint = "&" if urlsplit(location).query else "?"
         request = Outgoing(
             method="PUT",
-            url=f"{location}{joint}{urlencode({'digest': self._digest})}",
+            url=f"{location}{joint}{urlencode({'digest': digest})}",
             headers={"Content-Type": "application/octet-stream"},
-            body=Content(self._size, self._opened, self._count),
+            body=Content(size, opened, count),
         )
         try:
             response = client.attempt(call, request, seconds=seconds, accept=_SESSION_GONE)
             if response.status in _SESSION_GONE:
                 raise TransientError(f"the registry ended the upload (status {response.status})")
         except (TransientError, RegistryError):
-            self._start_again()
+            start_again()
             cancel(client, call, location)
             raise
-        stored = response.headers.get("Docker-Content-Digest", self._digest)
-        if stored != self._digest:
+        stored = response.headers.get("Docker-Content-Digest", digest)
+        if stored != digest:
             raise InvalidImageError(
-                f"Could not {call}: the registry stored it as {stored[:100]!r}, not as {self._digest}."
+                f"Could not {call}: the registry stored it as {stored[:100]!r}, not as {digest}."
             )
 
-    def _opened(self) -> BinaryIO:
-        self._start_again()  # A new login may have been necessary in the middle of a try.
-        return self._open()
-
-    def _count(self, size: int) -> None:
-        self._sent += size
-        self._best = max(self._best, self._sent)
-        self._advance(size)
-
-    def _start_again(self) -> None:
-        self._failed = True
-        sent, self._sent = self._sent, 0
-        if sent:
-            self._advance(-sent)
+    client.retried(call, attempt, progress=lambda: best)
+    count(size - sent)
 
 
 def cancel(client: Client, call: Call, location: str) -> None:

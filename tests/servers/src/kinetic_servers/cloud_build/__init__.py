@@ -1,7 +1,7 @@
 """A Cloud Build for tests: Google's real client creates builds, and their steps really run.
 
 ```python
-with GcsServer() as buckets, CloudBuildServer(buckets.endpoint, DockerSteps()) as builds:
+with GcsServer() as buckets, CloudBuildServer(buckets.endpoint, PythonSteps({})) as builds:
     buckets.create_bucket("builds")
     settings = CloudBuildSettings(project="test-project", endpoint=builds.endpoint)
 ```
@@ -12,13 +12,6 @@ server such as `kinetic_servers.gcs`.
 """
 
 from kinetic_servers.cloud_build.server import CloudBuildServer
-from kinetic_servers.cloud_build.steps import (
-    DockerSteps,
-    Pushed,
-    PythonSteps,
-    Refused,
-    Step,
-    Steps,
-)
+from kinetic_servers.cloud_build.steps import DockerSteps, PythonSteps, Step
 
-__all__ = ["CloudBuildServer", "DockerSteps", "Pushed", "PythonSteps", "Refused", "Step", "Steps"]
+__all__ = ["CloudBuildServer", "DockerSteps", "PythonSteps", "Step"]

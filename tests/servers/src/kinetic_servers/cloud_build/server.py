@@ -1,10 +1,9 @@
-"""The Cloud Build API as a gRPC server: builds, their operations, and the queue."""
+"""The Cloud Build API as a gRPC server: builds and the queue."""
 
 from __future__ import annotations
 
 import threading
 import uuid
-from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -13,7 +12,6 @@ from typing import Any, Final, Self
 import grpc
 from google.cloud.devtools import cloudbuild_v1
 from google.longrunning import operations_pb2
-from google.rpc import status_pb2
 
 from kinetic_servers.cloud_build.execution import BucketObjects, Execution
 from kinetic_servers.cloud_build.steps import Steps
@@ -21,13 +19,7 @@ from kinetic_servers.cloud_build.validation import REGIONS, invalid
 from kinetic_servers.rpc import Method, RpcServer, packed
 
 _SERVICE: Final = "google.devtools.cloudbuild.v1.CloudBuild"
-_OPERATIONS: Final = "google.longrunning.Operations"
 _Status: Final = cloudbuild_v1.Build.Status
-_CODES: Final = {
-    _Status.FAILURE: grpc.StatusCode.INVALID_ARGUMENT,
-    _Status.TIMEOUT: grpc.StatusCode.DEADLINE_EXCEEDED,
-    _Status.CANCELLED: grpc.StatusCode.CANCELLED,
-}
 
 
 class CloudBuildServer(RpcServer):
@@ -111,8 +103,8 @@ class CloudBuildServer(RpcServer):
     # Requests.
 
     def methods(self) -> Iterator[Method]:
-        """Return what Kinetic, and Google's client, call."""
-        api, operations = cloudbuild_v1, operations_pb2
+        """Return what Kinetic calls."""
+        api = cloudbuild_v1
         for name, asked, answer, serve in (
             ("GetBuild", api.GetBuildRequest, api.Build, self._get),
             ("CancelBuild", api.CancelBuildRequest, api.Build, self._cancel),
@@ -120,10 +112,8 @@ class CloudBuildServer(RpcServer):
         ):
             yield Method(f"{_SERVICE}/{name}", asked.deserialize, answer.serialize, serve)
         create = f"{_SERVICE}/CreateBuild"
-        operation = operations.Operation.SerializeToString
+        operation = operations_pb2.Operation.SerializeToString
         yield Method(create, api.CreateBuildRequest.deserialize, operation, self._create)
-        get = operations.GetOperationRequest.FromString
-        yield Method(f"{_OPERATIONS}/GetOperation", get, operation, self._get_operation)
 
     def _create(self, request: Any, context: grpc.ServicerContext) -> Any:
         region = request.parent.rpartition("/")[2] or "global"
@@ -156,19 +146,15 @@ class CloudBuildServer(RpcServer):
             self._executions[build_id] = execution
             self._queue.append(execution)
             self._changed.notify()
-        return self._operation(build)
+        metadata = cloudbuild_v1.BuildOperationMetadata(build=build)
+        packed_metadata = packed(cloudbuild_v1.BuildOperationMetadata.pb(metadata))
+        return operations_pb2.Operation(name=build_id, metadata=packed_metadata)
 
     def _get(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._found(request, context).build
 
     def _cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
         execution = self._found(request, context)
-        if execution.over.is_set():
-            self.abort(
-                context,
-                grpc.StatusCode.FAILED_PRECONDITION,
-                f"build {execution.build.id} has already finished",
-            )
         execution.cancel()
         with self._changed:
             if execution in self._queue:
@@ -180,27 +166,13 @@ class CloudBuildServer(RpcServer):
     def _list(self, request: Any, context: grpc.ServicerContext) -> Any:
         region = request.parent.rpartition("/")[2] or "global"
         self._check_place(request.project_id, region, context)
-        wanted = request.filter.replace(" ", "").replace('"', "")
-        name, _, tag = wanted.partition("=")
-        if wanted and name != "tags":
-            self.abort(
-                context, grpc.StatusCode.INVALID_ARGUMENT, f"invalid filter: {request.filter}"
-            )
         found = [
             build
             for build in reversed(self.builds.values())
-            if f"/locations/{region}/" in build.name and (not tag or tag in build.tags)
+            if f"/locations/{region}/" in build.name
+            and any(request.filter == f'tags="{tag}"' for tag in build.tags)
         ]
-        return cloudbuild_v1.ListBuildsResponse(builds=found[: request.page_size or 50])
-
-    def _get_operation(self, request: Any, context: grpc.ServicerContext) -> Any:
-        for build in self.builds.values():
-            if _operation_name(build) == request.name:
-                return self._operation(build)
-        return self.abort(context, grpc.StatusCode.NOT_FOUND, f"not found: {request.name}")
-
-    def _operation(self, build: Any) -> Any:
-        return _operation_of(build, is_over=self._executions[build.id].over.is_set())
+        return cloudbuild_v1.ListBuildsResponse(builds=found[: request.page_size])
 
     def _found(self, request: Any, context: grpc.ServicerContext) -> Execution:
         build_id = request.name.rpartition("/")[2] or request.id
@@ -222,26 +194,3 @@ class CloudBuildServer(RpcServer):
             self.abort(
                 context, grpc.StatusCode.INVALID_ARGUMENT, f'invalid location "{region}" for builds'
             )
-
-
-def _operation_name(build: Any) -> str:
-    """Return the name of the operation of *build*."""
-    encoded = b64encode(build.id.encode()).decode()
-    return f"operations/build/{build.project_id}/{encoded}"
-
-
-def _operation_of(build: Any, *, is_over: bool) -> Any:
-    """Return the operation of *build*; *is_over*: with its result or error."""
-    metadata = cloudbuild_v1.BuildOperationMetadata(build=build)
-    operation = operations_pb2.Operation(
-        name=_operation_name(build),
-        metadata=packed(cloudbuild_v1.BuildOperationMetadata.pb(metadata)),
-        done=is_over,
-    )
-    if is_over and build.status == _Status.SUCCESS:
-        operation.response.CopyFrom(packed(cloudbuild_v1.Build.pb(build)))
-    elif is_over:
-        code = _CODES.get(build.status, grpc.StatusCode.INTERNAL)
-        message = f"Build failed; {build.status.name}"
-        operation.error.CopyFrom(status_pb2.Status(code=code.value[0], message=message))
-    return operation

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 _PUSHED: Final = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 _POLL: Final = 0.05
@@ -55,18 +55,6 @@ class Refused:
     detail: str
 
 
-class Steps(Protocol):
-    """Runs the steps of builds."""
-
-    def run(self, step: Step) -> int:
-        """Run *step* and return its exit code."""
-        ...
-
-    def push(self, image: str) -> Pushed | Refused:
-        """Push *image*, which a step has made."""
-        ...
-
-
 class PythonSteps:
     """Calls Python functions instead of running containers: `image of the step → function(step) → exit code`.
 
@@ -76,8 +64,6 @@ class PythonSteps:
     def __init__(self, programs: Mapping[str, Callable[[Step], int]]) -> None:
         self.pushed: dict[str, str] = {}
         """The images that were pushed → their digests."""
-        self.refusal: Refused | None = None
-        """How pushes end; None: they succeed."""
         self._programs = programs
 
     def run(self, step: Step) -> int:
@@ -88,57 +74,39 @@ class PythonSteps:
             return 1
         return program(step)
 
-    def push(self, image: str) -> Pushed | Refused:
+    def push(self, image: str) -> Pushed:
         """Note that *image* was pushed."""
-        if self.refusal is not None:
-            return self.refusal
         self.pushed[image] = f"sha256:{sha256(image.encode()).hexdigest()}"
         return Pushed(self.pushed[image])
 
 
 class DockerSteps:
-    """Runs steps with docker.
+    """Runs steps of the image with docker in it: with the docker of this machine, or its shell.
 
-    A step of *builder*, the image with docker in it, runs the docker of this machine directly, with its
-    shell where the step names another entry point: that image is not available everywhere, and would only
-    use the same engine through its socket. The paths of volumes in its arguments are replaced by those of
-    their folders. Any other image runs as a container; *images* names another image to use in its place.
+    That image is not available everywhere, and would only use the same engine through its socket. The paths of
+    volumes in arguments are replaced by those of their folders.
     """
 
-    def __init__(
-        self,
-        program: str = "docker",
-        environ: Mapping[str, str] | None = None,
-        *,
-        builder: str = "gcr.io/cloud-builders/docker",
-        images: Mapping[str, str] | None = None,
-    ) -> None:
-        # A test may name another engine; by default, docker is configured by the environment.
-        self._environ = dict(os.environ if environ is None else environ)  # noqa: TID251
+    def __init__(self, program: str, environ: Mapping[str, str]) -> None:
+        self._environ = dict(environ)
         self._program = shutil.which(program, path=self._environ.get("PATH")) or program
-        self._builder = builder
-        self._images = dict(images or {})
 
     def run(self, step: Step) -> int:
         """Run *step*; kill it when it has to stop."""
-        environ = self._environ
-        if step.image == self._builder:
-            return self._run_here(step)
-        name = f"kinetic-step-{os.urandom(6).hex()}"
-        command = [
-            *(self._program, "run", "--rm", "--name", name, "--workdir", "/workspace"),
-            *("--volume", f"{step.folder}:/workspace"),
-            *(f"--volume={folder}:{path}" for path, folder in step.volumes.items()),
-            *(f"--env={key}" for key in step.environment),
-            *((f"--entrypoint={step.entrypoint}",) if step.entrypoint else ()),
-            *(self._images.get(step.image, step.image), *step.arguments),
-        ]
-        code = _run(command, {**environ, **step.environment}, step)
-        if step.stopped.is_set():  # docker's client has ended; the container has not.
-            subprocess.run(
-                [self._program, "kill", name], env=environ, capture_output=True, check=False
-            )
-        return code
+        assert step.image == "gcr.io/cloud-builders/docker", f"no step of {step.image}"
+        folder = step.folder.parent / "bin"
+        folder.mkdir(exist_ok=True)
+        link = folder / "docker"
+        if not link.exists():
+            link.symlink_to(self._program)
+        temporary = step.folder.parent / "tmp"
+        temporary.mkdir(exist_ok=True)
+        path = f"{folder}:{self._environ.get('PATH', '')}"
+        environ = {**self._environ, **step.environment, "PATH": path, "TMPDIR": str(temporary)}
+        arguments = step.arguments
+        for mounted, here in step.volumes.items():
+            arguments = tuple(each.replace(mounted, str(here)) for each in arguments)
+        return _run([step.entrypoint or str(link), *arguments], environ, step)
 
     def push(self, image: str) -> Pushed | Refused:
         """Push *image* with docker."""
@@ -157,20 +125,8 @@ class DockerSteps:
         denied = any(word in last for word in ("denied", "unauthorized", "no basic auth"))
         return Refused("PUSH_NOT_AUTHORIZED" if denied else "PUSH_FAILED", last)
 
-    def _run_here(self, step: Step) -> int:
-        folder = step.folder.parent / "bin"
-        folder.mkdir(exist_ok=True)
-        link = folder / "docker"
-        if not link.exists():
-            link.symlink_to(self._program)
-        temporary = step.folder.parent / "tmp"
-        temporary.mkdir(exist_ok=True)
-        path = f"{folder}:{self._environ.get('PATH', '')}"
-        environ = {**self._environ, **step.environment, "PATH": path, "TMPDIR": str(temporary)}
-        arguments = step.arguments
-        for mounted, here in step.volumes.items():
-            arguments = tuple(each.replace(mounted, str(here)) for each in arguments)
-        return _run([step.entrypoint or str(link), *arguments], environ, step)
+
+Steps = PythonSteps | DockerSteps
 
 
 def _run(command: list[str], environ: Mapping[str, str], step: Step) -> int:

@@ -47,9 +47,6 @@ class Access:
 
     users: dict[str, User]
     basic: bool = False
-    realm: str = ""
-    """The address of the token service; empty: the registry's own."""
-    service: str = "registry.test"
     seconds: int = 300
     """How long tokens are valid."""
     refresh: dict[str, str] = field(default_factory=dict, repr=False)

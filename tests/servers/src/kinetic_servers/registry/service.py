@@ -1,4 +1,4 @@
-"""A registry as a service: who may call, the calls of manifests, blobs, uploads, tags, and the errors."""
+"""A registry as a service: who may call, the calls of manifests, blobs, uploads, and the errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs
 
 from kinetic_images.registry.names import is_digest
 from kinetic_images.registry.oci import DOCKER_INDEX, DOCKER_MANIFEST, OCI_INDEX, OCI_MANIFEST
@@ -21,7 +21,7 @@ from kinetic_servers.http.messages import (
     json_answer,
 )
 from kinetic_servers.registry.access import Access
-from kinetic_servers.registry.storage import Storage, StoredManifest, Upload
+from kinetic_servers.registry.storage import Storage, StoredManifest
 
 _NAME: Final = r"(?P<name>[a-z0-9]+(?:[._/-]+[a-z0-9]+)*)"
 _LARGEST_MANIFEST: Final = 4 << 20
@@ -39,10 +39,6 @@ class Options:
 
     mounts: bool = True
     """Whether blobs can be taken from other repositories."""
-    chunked: bool = True
-    """Whether uploads may come in several requests (PATCH)."""
-    digest_header: bool = True
-    """Whether responses have `Docker-Content-Digest`."""
     absolute: bool = True
     """Whether addresses have scheme and host."""
     redirect_blobs: bool = False
@@ -65,7 +61,6 @@ class RegistryService(Service):
             (re.compile(rf"/v2/{_NAME}/manifests/(?P<rest>[^/]+)"), self._manifests),
             (re.compile(rf"/v2/{_NAME}/blobs/uploads/(?P<rest>[^/]*)"), self._uploads),
             (re.compile(rf"/v2/{_NAME}/blobs/(?P<rest>[^/]+)"), self._blobs),
-            (re.compile(rf"/v2/{_NAME}/tags/(?P<rest>list)"), self._tags),
             (re.compile(r"/_blobs/(?P<name>.+)/(?P<rest>[^/]+)"), self._content),
         ]
 
@@ -103,10 +98,6 @@ class RegistryService(Service):
             raise RefusedError(400, "TAG_INVALID", "manifest tag did not match URI")
         if call.method == "PUT":
             return await self._put_manifest(call, name, reference)
-        if call.method == "DELETE":
-            if not self._storage.remove_manifest(name, reference):
-                raise RefusedError(404, "MANIFEST_UNKNOWN", "manifest unknown")
-            return Answer(202)
         _allowed(call, "GET", "HEAD")
         if not self._storage.knows(name):
             raise RefusedError(404, "NAME_UNKNOWN", "repository name not known to registry")
@@ -119,7 +110,7 @@ class RegistryService(Service):
             raise RefusedError(
                 404, "MANIFEST_UNKNOWN", "the accept header does not support the manifest"
             )
-        headers = {"Content-Type": found.media_type, **self._digest(found.digest)}
+        headers = {"Content-Type": found.media_type, "Docker-Content-Digest": found.digest}
         return Answer(200, found.data, headers)
 
     async def _put_manifest(self, call: Call, name: str, reference: str) -> Answer:
@@ -130,15 +121,11 @@ class RegistryService(Service):
         manifest = StoredManifest(kind, data)
         self._storage.put_manifest(name, reference, manifest)
         location = self._location(call, f"/v2/{name}/manifests/{manifest.digest}")
-        return Answer(201, headers={"Location": location, **self._digest(manifest.digest)})
+        return Answer(201, headers={"Location": location, "Docker-Content-Digest": manifest.digest})
 
     async def _blobs(self, call: Call, name: str, digest: str) -> Answer:
         if not is_digest(digest):
             raise RefusedError(400, "DIGEST_INVALID", "provided digest is malformed")
-        if call.method == "DELETE":
-            if not self._storage.remove_blob(name, digest):
-                raise RefusedError(404, "BLOB_UNKNOWN", "blob unknown to registry")
-            return Answer(202)
         _allowed(call, "GET", "HEAD")
         if self._storage.blob(name, digest) is None:
             raise RefusedError(404, "BLOB_UNKNOWN", "blob unknown to registry")
@@ -155,7 +142,7 @@ class RegistryService(Service):
         if path is None or not signed:
             raise RefusedError(403, "DENIED", "the address is not signed")
         size = path.stat().st_size
-        headers = {"Content-Type": "application/octet-stream", **self._digest(digest)}
+        headers = {"Content-Type": "application/octet-stream", "Docker-Content-Digest": digest}
         if not (match := _RANGE.fullmatch(call.headers.get("range", ""))):
             return Answer(200, FilePart(path, 0, size), {**headers, "Accept-Ranges": "bytes"})
         first, last = int(match[1]), min(int(match[2] or size - 1), size - 1)
@@ -171,82 +158,32 @@ class RegistryService(Service):
         upload = self._storage.uploads.get(upload_id)
         if upload is None or upload.repository != name:
             raise RefusedError(404, "BLOB_UPLOAD_UNKNOWN", "blob upload unknown to registry")
-        if call.arg("_state") != upload.state:
-            raise RefusedError(400, "BLOB_UPLOAD_INVALID", "the address is not the latest one")
-        if call.method == "PATCH":
-            if not self._options.chunked:
-                raise RefusedError(405, "UNSUPPORTED", "uploads in chunks are not supported")
-            await self._append(call, upload)
-            return self._progress(call, upload, 202)
-        if call.method == "PUT":
-            digest = call.arg("digest")
-            if not is_digest(digest):
-                raise RefusedError(400, "DIGEST_INVALID", "digest missing")
-            await self._append(call, upload)
-            return await self._finish(call, upload, digest)
         if call.method == "DELETE":
             self._storage.cancel(upload)
             return Answer(204)
-        _allowed(call, "GET")
-        return self._progress(call, upload, 204, renew=False)
+        _allowed(call, "PUT")
+        digest = call.arg("digest")
+        if not is_digest(digest):
+            raise RefusedError(400, "DIGEST_INVALID", "digest missing")
+        with upload.path.open("ab") as file:
+            async for piece in call.chunks():
+                file.write(piece)
+        await asyncio.to_thread(self._storage.finish, upload, digest)
+        return self._stored(call, name, digest)
 
     async def _begin(self, call: Call, name: str) -> Answer:
         digest, source = call.arg("mount"), call.arg("from")
         if digest and self._options.mounts and self._storage.mount(name, digest, source):
             return self._stored(call, name, digest)
-        upload = self._storage.begin(name)
-        if digest := call.arg("digest"):
-            await self._append(call, upload)
-            return await self._finish(call, upload, digest)
-        return self._progress(call, upload, 202)
-
-    async def _append(self, call: Call, upload: Upload) -> None:
-        given = call.headers.get("content-range", "")
-        if given and given.partition("-")[0] != str(upload.size):
-            raise RefusedError(416, "RANGE_INVALID", "invalid content range")
-        with upload.path.open("ab") as file:
-            try:
-                async for piece in call.chunks():
-                    file.write(piece)
-            finally:
-                upload.size = file.tell()
-
-    def _progress(self, call: Call, upload: Upload, status: int, *, renew: bool = True) -> Answer:
-        if renew:
-            upload.renew()
-        path = f"/v2/{upload.repository}/blobs/uploads/{upload.id}?_state={quote(upload.state)}"
-        headers = {
-            "Location": self._location(call, path),
-            "Docker-Upload-UUID": upload.id,
-            "Range": f"0-{max(upload.size - 1, 0)}",
-        }
-        return Answer(status, headers=headers)
-
-    async def _finish(self, call: Call, upload: Upload, digest: str) -> Answer:
-        await asyncio.to_thread(self._storage.finish, upload, digest)
-        return self._stored(call, upload.repository, digest)
+        path = f"/v2/{name}/blobs/uploads/{self._storage.begin(name).id}?_state=begun"
+        return Answer(202, headers={"Location": self._location(call, path)})
 
     def _stored(self, call: Call, name: str, digest: str) -> Answer:
         location = self._location(call, f"/v2/{name}/blobs/{digest}")
-        return Answer(201, headers={"Location": location, **self._digest(digest)})
-
-    async def _tags(self, call: Call, name: str, _: str) -> Answer:
-        _allowed(call, "GET")
-        if not self._storage.knows(name):
-            raise RefusedError(404, "NAME_UNKNOWN", "repository name not known to registry")
-        tags = [tag for tag in self._storage.tags(name) if tag > call.arg("last")]
-        most = int(call.arg("n") or len(tags) or 1)
-        headers = {}
-        if len(tags) > most:
-            following = f"/v2/{name}/tags/list?n={most}&last={quote(tags[most - 1])}"
-            headers = {"Link": f'<{following}>; rel="next"'}
-        return json_answer({"name": name, "tags": tags[:most]}, headers=headers)
+        return Answer(201, headers={"Location": location, "Docker-Content-Digest": digest})
 
     def _location(self, call: Call, path: str) -> str:
         return f"{call.base}{path}" if self._options.absolute else path
-
-    def _digest(self, digest: str) -> dict[str, str]:
-        return {"Docker-Content-Digest": digest} if self._options.digest_header else {}
 
 
 def _allowed(call: Call, *methods: str) -> None:
@@ -259,8 +196,7 @@ def _challenge(call: Call, access: Access, needed: Mapping[str, str], wrong: str
         return RefusedError(403, "DENIED", "requested access to the resource is denied")
     value = 'Basic realm="registry"'
     if not access.basic:
-        realm = access.realm or f"{call.base}/token"
-        value = f'Bearer realm="{realm}",service="{access.service}"'
+        value = f'Bearer realm="{call.base}/token",service="registry.test"'
         if needed:
             scopes = (f"repository:{name}:{_RIGHTS[what]}" for name, what in needed.items())
             value += f',scope="{" ".join(scopes)}"'

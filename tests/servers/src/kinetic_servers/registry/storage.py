@@ -27,20 +27,13 @@ class StoredManifest:
         return f"sha256:{hashlib.sha256(self.data).hexdigest()}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Upload:
     """An upload that has begun."""
 
     id: str
     repository: str
     path: Path
-    size: int = 0
-    state: str = ""
-    """Changes with each response, whose address has it: an older address is not valid."""
-
-    def renew(self) -> None:
-        """Make all earlier addresses invalid."""
-        self.state = secrets.token_urlsafe(8)
 
 
 @dataclass
@@ -72,16 +65,10 @@ class Storage:
             known = digest in self._of(repository).blobs
         return self._path(digest) if known else None
 
-    def blobs(self, repository: str) -> set[str]:
-        """Return the digests of the repository's blobs."""
-        with self._lock:
-            return set(self._of(repository).blobs)
-
     def begin(self, repository: str) -> Upload:
         name = secrets.token_hex(16)
         upload = Upload(name, repository, self._incoming / name)
         upload.path.touch()
-        upload.renew()
         with self._lock:
             self.uploads[name] = upload
         return upload
@@ -125,14 +112,6 @@ class Storage:
             self._create(repository).blobs.add(digest)
         return True
 
-    def remove_blob(self, repository: str, digest: str) -> bool:
-        """Remove a blob from a repository; return whether it was there."""
-        with self._lock:
-            blobs = self._of(repository).blobs
-            known = digest in blobs
-            blobs.discard(digest)
-        return known
-
     def manifest(self, repository: str, reference: str) -> StoredManifest | None:
         """Return the manifest with a tag or digest."""
         with self._lock:
@@ -157,17 +136,10 @@ class Storage:
             if not by_digest:
                 found.tags[reference] = manifest.digest
 
-    def remove_manifest(self, repository: str, reference: str) -> bool:
-        """Remove a tag, or a manifest by digest with all its tags; return whether it was there."""
+    def remove_manifest(self, repository: str, reference: str) -> None:
+        """Remove the tag *reference*."""
         with self._lock:
-            found = self._of(repository)
-            if reference in found.tags:
-                del found.tags[reference]
-                return True
-            if found.manifests.pop(reference, None) is None:
-                return False
-            found.tags = {tag: to for tag, to in found.tags.items() if to != reference}
-        return True
+            del self._of(repository).tags[reference]
 
     def tags(self, repository: str) -> list[str]:
         """Return the tags of a repository, in order."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets as randomness
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -18,21 +18,14 @@ from kinetic_images.builders.cloud_build.state import BuildState, build_failure
 from kinetic_images.builders.cloud_build.waiting import BuildLog, start, wait_build
 from kinetic_images.builders.dockerfile.container_build import (
     ContainerBuild,
+    ContainerBuilder,
     build_addresses,
-    recipe_build,
 )
 from kinetic_images.builders.dockerfile.context import BuildContext
-from kinetic_images.builders.dockerfile.recipe_context import obstacle
-from kinetic_images.builders.dockerfile.secrets import (
-    NETRC_SECRET,
-    BuildSecrets,
-    SecretsFor,
-    no_secrets,
-)
+from kinetic_images.builders.dockerfile.secrets import NETRC_SECRET, BuildSecrets
 from kinetic_images.errors import BuilderError, BuildError, BuildInputError, RegistryError
 from kinetic_images.lock.addresses import is_google_index
 from kinetic_images.recipe import Recipe
-from kinetic_images.registry.registry import Registry
 from kinetic_payload.errors import PreconditionFailedError
 from kinetic_payload.http.session import origin
 from kinetic_payload.layout import build_context
@@ -49,25 +42,19 @@ _STOPS: Final = (KeyboardInterrupt, SystemExit, Stopped)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CloudBuildBuilder:
+class CloudBuildBuilder(ContainerBuilder):
     """Builds images with Cloud Build."""
 
     settings: CloudBuildSettings
     store: Store
     """The builds bucket: it gets the inputs and the logs of builds."""
-    registries: Registry
-    """Where digests are looked up."""
-    secrets: SecretsFor = field(default=no_secrets, repr=False)
-    """Credentials of this machine, for hosts other than Google's: a build gets them from Secret Manager only."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables for uv inside the build, such as `UV_DEFAULT_INDEX`, without credentials."""
     name: str = "cloud_build"
 
     def obstacle(self, recipe: Recipe) -> str | None:
         """Return why Cloud Build cannot build *recipe*, as a sentence; None if it can."""
         if recipe.target.machine != "x86_64":
             return f"Cloud Build's machines run no programs for {recipe.target.architecture}."
-        return obstacle(recipe)
+        return super().obstacle(recipe)
 
     def check(self, recipe: Recipe, image: str) -> None:
         """Refuse a build that cannot read its input.
@@ -79,8 +66,8 @@ class CloudBuildBuilder:
         self._check_bucket()
         self._secrets(build_addresses(recipe, self.environment))
 
-    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
-        """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
+    def run(self, build: ContainerBuild, reports: BuildReports) -> str:
+        """Build and push an image that the registry does not have, and return its digest.
 
         If this process is interrupted, the build is cancelled. If this process is killed, the build
         continues and leaves a correct image.
@@ -92,44 +79,10 @@ class CloudBuildBuilder:
             RegistryError: The registry cannot be queried.
             StoreError: The builds bucket cannot be used.
         """
-        problem = self.obstacle(recipe)
-        if problem is not None:
-            raise BuildInputError(
-                problem, hint="Use another builder: KINETIC_IMAGE_BUILDER=layers or docker."
-            )
-        return self._run(recipe_build(recipe, image, self.environment), reports)
-
-    def build_context(
-        self,
-        context: BuildContext,
-        image: str,
-        reports: BuildReports,
-        *,
-        platform: str,
-        labels: Mapping[str, str],
-        fresh: bool = False,
-    ) -> str:
-        """Build *context* for *platform* (`linux/amd64`), push it as *image*, and return its digest.
-
-        *fresh*: with the newest base image, and without results of earlier builds.
-
-        Raises:
-            KineticError: See `build`.
-        """
-        build = ContainerBuild(
-            context=context, image=image, platform=platform, labels=labels, fresh=fresh
-        )
-        return self._run(build, reports)
-
-    def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
-        image = build.image
-        secrets = self._secrets(build.addresses)
-        found = self.registries.digest(image)
-        if found is not None:
-            return found
         # Importing Google's client takes a second.
         from kinetic_images.builders.cloud_build.service import CloudBuildService
 
+        image, secrets = build.image, self._secrets(build.addresses)
         self._check_bucket()
         mark = f"kinetic-{randomness.token_hex(8)}"
         request = build_request(
@@ -144,13 +97,36 @@ class CloudBuildBuilder:
             ),
         )
         state = None
+        lines = LogLines(secrets.clean, reports.line)
         with CloudBuildService(self.settings) as service:
             try:
                 state = start(service, request, mark, reports)
-                return self._finish(service, state, image, secrets, reports)
+                reports.line(f"Building {image} with Cloud Build: {state.link}")
+                log = BuildLog(self.store, state.build_id, lines)
+                over = wait_build(service, state, log, reports)
             except _STOPS:
                 self._cancel(service, state, mark, reports)
                 raise
+        if log.problem is not None:
+            reports.line(f"The log of the build could not be read: {log.problem}")
+        if over.status != "SUCCESS":
+            raise build_failure(over, image, lines.kept, self.settings)
+        digest = over.digests.get(image)
+        by_step = self.settings.registry_login is not None  # Such a push is not listed.
+        try:
+            found = self.registries.digest(image)
+        except RegistryError as error:
+            reports.line(f"The image could not be looked up in the registry: {error.message}")
+            found = digest
+        if found is None or (digest is None and not by_step):
+            raise BuildError(
+                f"Cloud Build reports success, and there is no image {image}.",
+                hint=f"See {over.link}",
+            )
+        if found != digest and not by_step:
+            # Another build has pushed the same recipe meanwhile; its image is as good.
+            reports.line(f"Another build has pushed {image}; using that image.")
+        return found
 
     def _check_bucket(self) -> None:
         if self.store.location.kind != "gs":
@@ -180,40 +156,6 @@ class CloudBuildBuilder:
                 f"--member=serviceAccount:{account} --role=roles/secretmanager.secretAccessor\n"
                 "export KINETIC_BUILD_SECRET=kinetic-netrc",
             )
-        return found
-
-    def _finish(
-        self,
-        service: CloudBuildService,
-        state: BuildState,
-        image: str,
-        secrets: BuildSecrets,
-        reports: BuildReports,
-    ) -> str:
-        """Wait for a build, and return the digest of its image."""
-        lines = LogLines(secrets.clean, reports.line)
-        reports.line(f"Building {image} with Cloud Build: {state.link}")
-        log = BuildLog(self.store, state.build_id, lines)
-        over = wait_build(service, state, log, reports)
-        if log.problem is not None:
-            reports.line(f"The log of the build could not be read: {log.problem}")
-        if over.status != "SUCCESS":
-            raise build_failure(over, image, lines.kept, self.settings)
-        digest = over.digests.get(image)
-        by_step = self.settings.registry_login is not None  # Such a push is not listed.
-        try:
-            found = self.registries.digest(image)
-        except RegistryError as error:
-            reports.line(f"The image could not be looked up in the registry: {error.message}")
-            found = digest
-        if found is None or (digest is None and not by_step):
-            raise BuildError(
-                f"Cloud Build reports success, and there is no image {image}.",
-                hint=f"See {over.link}",
-            )
-        if found != digest and not by_step:
-            # Another build has pushed the same recipe meanwhile; its image is as good.
-            reports.line(f"Another build has pushed {image}; using that image.")
         return found
 
     def _cancel(

@@ -78,14 +78,14 @@ def build_request(
             "storage_source": {"bucket": bucket, "object_": f"{folder}{source}"}
         },
         "steps": steps,
-        "timeout": _seconds(settings.timeout.total_seconds()),
-        "queue_ttl": _seconds(settings.queue_limit.total_seconds()),
-        "tags": ["kinetic", f"image-{image.tag}", mark, *settings.tags],
+        "timeout": f"{settings.timeout.total_seconds():.0f}s",
+        "queue_ttl": f"{settings.queue_limit.total_seconds():.0f}s",
+        "tags": ["kinetic", f"image-{image.tag}", mark],
         "logs_bucket": f"gs://{bucket}/{folder}{BUILD_LOGS}",
         "options": {
             "logging": "GCS_ONLY",
             "log_streaming_option": "STREAM_ON",
-            "machine_type": settings.machine_type,
+            "machine_type": "E2_HIGHCPU_8",
         },
     }
     if login is None:  # Where Cloud Build is logged in to the registry itself.
@@ -146,7 +146,3 @@ def _variable(name: str) -> str:
 def _escaped(text: str) -> str:
     """Return *text* for a field in which Cloud Build replaces variables."""
     return text.replace("$", "$$")
-
-
-def _seconds(seconds: float) -> str:
-    return f"{int(seconds)}s"

@@ -77,15 +77,10 @@ class CloudBuildService:
     def create(self, request: Mapping[str, Any]) -> BuildState:
         """Create a build of *request*, the fields of a `Build`."""
         with _translated("start a build", self._settings):
-            try:
-                build = cloudbuild_v1.Build(dict(request))
-            except (KeyError, TypeError, ValueError) as error:
-                raise InvalidBuildError(
-                    f"A setting of builds is not valid: {error}.",
-                    hint="Check the machine type, the time limits and the tags.",
-                ) from error
             asked = cloudbuild_v1.CreateBuildRequest(
-                parent=self._settings.parent, project_id=self._settings.project, build=build
+                parent=self._settings.parent,
+                project_id=self._settings.project,
+                build=cloudbuild_v1.Build(dict(request)),
             )
             operation = self._client.create_build(request=asked, retry=None, timeout=_CREATE)
             return _state_of(operation.metadata.build)
@@ -164,63 +159,61 @@ def _translated(verb: str, settings: CloudBuildSettings) -> Iterator[None]:
         with google_errors(BuildServiceLoginError, BuildServiceUnavailableError):
             yield
     except (exceptions.GoogleAPICallError, exceptions.RetryError) as error:
-        what = f"Could not {verb} in the project {settings.project!r} ({settings.region})"
-        raise _error_of(error, what, settings) from error
-
-
-def _error_of(error: Exception, what: str, settings: CloudBuildSettings) -> BuilderError:
-    """Return the error with the role, the command or the setting that helps: the first that matches."""
-    text = " ".join(str(getattr(error, "message", None) or error).split())[:500].rstrip(".")
-    lowered, project = text.lower(), settings.project
-    account = settings.service_account
-    by_plugin = _PLUGIN in text
-    offline = by_plugin and any(word in text for word in _NETWORK)
-    denied = isinstance(error, exceptions.PermissionDenied)
-    disabled = getattr(error, "reason", None) == "SERVICE_DISABLED" or "has not been used" in text
-    matches: list[tuple[bool, type[BuilderError], str]] = [
-        (
-            isinstance(error, exceptions.Unauthenticated),
-            BuildServiceLoginError,
-            f"Log in with: {LOGIN}",
-        ),
-        (
-            denied and disabled,
-            BuildServiceDisabledError,
-            f"Enable the Cloud Build API: gcloud services enable cloudbuild.googleapis.com --project={project}",
-        ),
-        (
-            denied and "actAs" in text,
-            BuildServicePermissionError,
-            "You need the role roles/iam.serviceAccountUser on the account of builds, "
-            f"{account or 'the default one of the project'}.",
-        ),
-        (
-            denied,
-            BuildServicePermissionError,
-            f"You need the role roles/cloudbuild.builds.editor in the project {project!r}. Ask its "
-            "administrator; and check that the project's name is right.",
-        ),
-        (
-            "quota" in lowered or isinstance(error, exceptions.ResourceExhausted),
-            BuildQuotaError,
-            "Wait for other builds, or use another region or machine type. The quotas: "
-            f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-            "&service=cloudbuild.googleapis.com",
-        ),
-        (by_plugin and not offline, BuildServiceLoginError, f"Log in with: {LOGIN}"),
-        (
-            offline or isinstance(error, _LOST),
-            BuildServiceUnavailableError,
-            "Check the network, a VPN or proxy. Try again later.",
-        ),
-        (not isinstance(error, _INVALID), BuilderError, "Cloud Build gave this response."),
-        (
-            True,
-            InvalidBuildError,
-            f"Check the project {project!r}, the region {settings.region!r} (the list: "
-            "https://cloud.google.com/build/docs/locations), the machine type "
-            f"{settings.machine_type}, and that the account of builds, {account or 'the default one'}, exists.",
-        ),
-    ]
-    kind, hint = next((kind, hint) for matched, kind, hint in matches if matched)
-    return kind(f"{what}: {text}.", hint=hint)
+        # The role, the command or the setting that helps: the first that matches.
+        text = " ".join(str(getattr(error, "message", None) or error).split())[:500].rstrip(".")
+        lowered, project = text.lower(), settings.project
+        account = settings.service_account
+        by_plugin = _PLUGIN in text
+        offline = by_plugin and any(word in text for word in _NETWORK)
+        denied = isinstance(error, exceptions.PermissionDenied)
+        disabled = (
+            getattr(error, "reason", None) == "SERVICE_DISABLED" or "has not been used" in text
+        )
+        matches: list[tuple[bool, type[BuilderError], str]] = [
+            (
+                isinstance(error, exceptions.Unauthenticated),
+                BuildServiceLoginError,
+                f"Log in with: {LOGIN}",
+            ),
+            (
+                denied and disabled,
+                BuildServiceDisabledError,
+                f"Enable the Cloud Build API: gcloud services enable cloudbuild.googleapis.com --project={project}",
+            ),
+            (
+                denied and "actAs" in text,
+                BuildServicePermissionError,
+                "You need the role roles/iam.serviceAccountUser on the account of builds, "
+                f"{account or 'the default one of the project'}.",
+            ),
+            (
+                denied,
+                BuildServicePermissionError,
+                f"You need the role roles/cloudbuild.builds.editor in the project {project!r}. Ask its "
+                "administrator; and check that the project's name is right.",
+            ),
+            (
+                "quota" in lowered or isinstance(error, exceptions.ResourceExhausted),
+                BuildQuotaError,
+                "Wait for other builds, or use another region. The quotas: "
+                f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+                "&service=cloudbuild.googleapis.com",
+            ),
+            (by_plugin and not offline, BuildServiceLoginError, f"Log in with: {LOGIN}"),
+            (
+                offline or isinstance(error, _LOST),
+                BuildServiceUnavailableError,
+                "Check the network, a VPN or proxy. Try again later.",
+            ),
+            (not isinstance(error, _INVALID), BuilderError, "Cloud Build gave this response."),
+            (
+                True,
+                InvalidBuildError,
+                f"Check the project {project!r}, the region {settings.region!r} (the list: "
+                "https://cloud.google.com/build/docs/locations), and that the account of builds, "
+                f"{account or 'the default one'}, exists.",
+            ),
+        ]
+        kind, hint = next((kind, hint) for matched, kind, hint in matches if matched)
+        what = f"Could not {verb} in the project {project!r} ({settings.region})"
+        raise kind(f"{what}: {text}.", hint=hint) from error

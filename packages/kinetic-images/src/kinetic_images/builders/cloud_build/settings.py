@@ -40,13 +40,10 @@ class CloudBuildSettings:
 
     It needs `roles/artifactregistry.writer`, and read and write access to the builds bucket.
     """
-    machine_type: str = "E2_HIGHCPU_8"
     timeout: timedelta = timedelta(minutes=30)
     """After this time Cloud Build ends the build; without the time in the queue."""
     queue_limit: timedelta = timedelta(hours=1)
     """After this time in the queue the build expires."""
-    tags: tuple[str, ...] = ()
-    """More tags of the build, for lists and filters."""
     secret_versions: Mapping[str, str] = field(default_factory=dict)
     """Build secrets (`netrc`, `ca`) → their place in Secret Manager: `projects/P/secrets/S/versions/V`."""
     registry_login: RegistryLogin | None = None

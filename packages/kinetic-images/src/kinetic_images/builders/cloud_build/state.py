@@ -68,7 +68,7 @@ def build_failure(
     if state.status == "TIMEOUT":
         return BuildTimeoutError(
             f"{what} within {settings.timeout}. The end of its log{shown}",
-            hint=f"Allow more time, or a larger machine than {settings.machine_type}. {see}",
+            hint=f"Packages without a wheel are compiled in it: put wheels of them into an index. {see}",
         )
     if "access secret" in reason or "secretmanager.versions.access" in reason:
         return BuildServicePermissionError(

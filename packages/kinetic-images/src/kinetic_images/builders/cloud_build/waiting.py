@@ -125,14 +125,21 @@ class BuildLog:
 
     def follow(self) -> bool:
         """Pass on the lines that were written since the last call; return whether there was anything."""
-        before = self._read
-        while data := self._next():
+        before, store = self._read, self._store.limited(OutageLimit(_LOG_LIMIT))
+        data = bytes(_PIECE)
+        while len(data) == _PIECE:
+            try:
+                data = store.read(self._name, start=self._read, end=self._read + _PIECE)
+                self.problem = None
+            except ObjectNotFoundError:
+                break  # It is written after a few seconds.
+            except StoreError as error:
+                self.problem = error.message
+                break
             self._read += len(data)
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
                 self._line(line.decode(errors="replace").rstrip("\r"))
-            if len(data) < _PIECE:
-                break
         return self._read > before
 
     def finish(self) -> None:
@@ -142,15 +149,3 @@ class BuildLog:
         rest, self._rest = self._rest, b""
         if rest:
             self._line(rest.decode(errors="replace"))
-
-    def _next(self) -> bytes:
-        try:
-            store = self._store.limited(OutageLimit(_LOG_LIMIT))
-            data = store.read(self._name, start=self._read, end=self._read + _PIECE)
-        except ObjectNotFoundError:
-            return b""  # It is written after a few seconds.
-        except StoreError as error:
-            self.problem = error.message
-            return b""
-        self.problem = None
-        return data

@@ -14,41 +14,28 @@ from kinetic_images.builders.docker.program import Docker, check_engine, find_do
 from kinetic_images.builders.dockerfile.container_build import (
     FRESH,
     ContainerBuild,
+    ContainerBuilder,
     build_addresses,
-    recipe_build,
 )
-from kinetic_images.builders.dockerfile.context import BuildContext
-from kinetic_images.builders.dockerfile.recipe_context import obstacle
-from kinetic_images.builders.dockerfile.secrets import BuildSecrets, SecretsFor, no_secrets
+from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import BuildError
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
-from kinetic_images.registry.registry import Registry
 
 _PUSHED: Final = re.compile(r"digest: (sha256:[0-9a-f]{64})\b")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DockerBuilder:
+class DockerBuilder(ContainerBuilder):
     """Builds images with the docker of this machine.
 
     docker's own login is used for the push; its engine, context and configuration are those of the
     environment. The engine keeps its build cache, and does not keep the image's tag.
     """
 
-    registries: Registry
-    """Where digests are looked up."""
-    secrets: SecretsFor = field(default=no_secrets, repr=False)
-    """What builds may read: credentials of indexes, certificates."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables for uv inside the build, such as `UV_DEFAULT_INDEX`, without credentials."""
     environ: Mapping[str, str] | None = field(default=None, repr=False)
     """The environment in which docker runs; None: that of this process."""
     name: str = "docker"
-
-    def obstacle(self, recipe: Recipe) -> str | None:
-        """Return why no container build can make *recipe*, as a sentence; None if one can."""
-        return obstacle(recipe)
 
     def check(self, recipe: Recipe, image: str) -> None:
         """Refuse to build without a docker engine; whether *image* can be pushed shows only in the push.
@@ -62,8 +49,8 @@ class DockerBuilder:
         check_engine(find_docker(self.environ))
         self.secrets(build_addresses(recipe, self.environment))
 
-    def build(self, recipe: Recipe, image: str, reports: BuildReports) -> str:
-        """Build *recipe*, push it as *image* (`HOST/PATH:TAG`), and return its digest (`sha256:…`).
+    def run(self, build: ContainerBuild, reports: BuildReports) -> str:
+        """Build and push an image that the registry does not have, and return its digest.
 
         Raises:
             DockerNotFoundError: There is no docker with BuildKit.
@@ -71,38 +58,22 @@ class DockerBuilder:
             BuildError: The build failed; the message contains the end of its log.
             RegistryError: The image cannot be pushed, or the registry cannot be queried.
         """
-        return self._run(recipe_build(recipe, image, self.environment), reports)
-
-    def build_context(
-        self,
-        context: BuildContext,
-        image: str,
-        reports: BuildReports,
-        *,
-        platform: str,
-        labels: Mapping[str, str],
-        fresh: bool = False,
-    ) -> str:
-        """Build *context* for *platform* (`linux/amd64`), push it as *image*, and return its digest.
-
-        *fresh*: with the newest base image, and without results of earlier builds.
-
-        Raises:
-            KineticError: See `build`.
-        """
-        build = ContainerBuild(
-            context=context, image=image, platform=platform, labels=labels, fresh=fresh
-        )
-        return self._run(build, reports)
-
-    def _run(self, build: ContainerBuild, reports: BuildReports) -> str:
-        image = build.image
-        docker = find_docker(self.environ)
-        found = self.registries.digest(image)
-        if found is not None:
-            return found
+        image, docker = build.image, find_docker(self.environ)
         secrets = self.secrets(build.addresses)
-        _build(docker, build, secrets, reports)
+        log = LogLines(secrets.clean, reports.line)
+        with secrets.files() as files:
+            code = docker.run(
+                *("build", "--progress=plain", f"--platform={build.platform}", f"--tag={image}"),
+                *(f"--label={key}={value}" for key, value in sorted(build.labels.items())),
+                *(FRESH if build.fresh else ()),
+                *docker.options,
+                *(f"--secret=id={name},src={path}" for name, path in files.items()),
+                *(f"--file={build.context.dockerfile}", "-"),
+                line=log,
+                write=lambda stream: build.context.write_archive(stream, compressed=False),
+            )
+        if code != 0:
+            raise build_failure(log.kept, image, build.platform)
         try:
             # Another process may have pushed it meanwhile; the tag does not change any more then.
             found = self.registries.digest(image)
@@ -130,26 +101,6 @@ class DockerBuilder:
                 hint="Another process may have changed the tag. Build again.",
             )
         return found
-
-
-def _build(
-    docker: Docker, build: ContainerBuild, secrets: BuildSecrets, reports: BuildReports
-) -> None:
-    lines = LogLines(secrets.clean, reports.line)
-    with secrets.files() as files:
-        given = [f"--secret=id={name},src={path}" for name, path in files.items()]
-        code = docker.run(
-            *("build", "--progress=plain", f"--platform={build.platform}", f"--tag={build.image}"),
-            *(f"--label={key}={value}" for key, value in sorted(build.labels.items())),
-            *(FRESH if build.fresh else ()),
-            *docker.options,
-            *given,
-            *(f"--file={build.context.dockerfile}", "-"),
-            line=lines,
-            write=lambda stream: build.context.write_archive(stream, compressed=False),
-        )
-    if code != 0:
-        raise build_failure(lines.kept, build.image, build.platform)
 
 
 def _remove(docker: Docker, image: str) -> None:

@@ -71,7 +71,16 @@ class Docker:
                 return process.wait()
             finally:
                 if process.poll() is None:
-                    _end(process)
+                    # docker 20.10 does not always end after a signal. The engine cancels the build as soon as its
+                    # client is gone, however that ended.
+                    try:
+                        signal_group(process.pid, signal.SIGTERM)
+                        with suppress(subprocess.TimeoutExpired):
+                            process.wait(_GRACE)
+                    finally:  # Also if this wait is interrupted.
+                        if process.poll() is None:
+                            signal_group(process.pid)
+                            process.wait()
 
 
 def _lines(output: int) -> Iterator[str]:
@@ -90,20 +99,6 @@ def _lines(output: int) -> Iterator[str]:
                 if rest:
                     yield rest.decode(errors="replace").rstrip()
                 return
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Terminate *process*; kill it if it does not end."""
-    # docker 20.10 does not always end after a signal. The engine cancels the build as soon as its client is
-    # gone, however that ended.
-    try:
-        signal_group(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_GRACE)
-    finally:  # Also if this wait is interrupted.
-        if process.poll() is None:
-            signal_group(process.pid)
-            process.wait()
 
 
 def find_docker(environ: Mapping[str, str] | None = None) -> Docker:

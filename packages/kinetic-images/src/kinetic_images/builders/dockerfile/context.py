@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from io import BufferedReader
@@ -73,14 +74,10 @@ class BuildContext:
         Raises:
             BuildInputError: A file is not what was expected, or cannot be read.
         """
-        if not compressed:
-            self._write_tar(stream)
-            return
-        with _gzip(stream) as packed:
-            self._write_tar(packed)
-
-    def _write_tar(self, stream: IO[bytes]) -> None:
-        with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        with (
+            _gzip(stream) if compressed else nullcontext(stream) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+        ):
             # docker recognises an archive by its first entry, and not if that has an extended header.
             root = tarfile.TarInfo("./")
             root.type, root.mode = tarfile.DIRTYPE, 0o755
@@ -92,16 +89,7 @@ class BuildContext:
 def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
     entry = tarfile.TarInfo(name)
     entry.mode = 0o755 if file.executable else 0o644
-    if name.endswith("/"):
-        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-        archive.addfile(entry)
-    elif file.content is None:
-        entry.type, entry.linkname = tarfile.SYMTYPE, file.link
-        archive.addfile(entry)
-    elif isinstance(file.content, bytes):
-        entry.size = len(file.content)
-        archive.addfile(entry, io.BytesIO(file.content))
-    else:
+    if isinstance(file.content, Path):
         expected = file.digest
         with _opened(file.content) as opened:
             reader = _Hashing(opened, file.content)
@@ -113,6 +101,14 @@ def _add(archive: tarfile.TarFile, name: str, file: ContextFile) -> None:
                 f"{file.content} changed while it was read.",
                 hint="Build again, when it is complete.",
             )
+        return
+    if name.endswith("/"):
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+    elif file.content is None:
+        entry.type, entry.linkname = tarfile.SYMTYPE, file.link
+    content = file.content or b""
+    entry.size = len(content)
+    archive.addfile(entry, io.BytesIO(content))
 
 
 class _Hashing(io.RawIOBase):

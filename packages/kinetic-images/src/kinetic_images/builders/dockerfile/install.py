@@ -77,21 +77,20 @@ def arrange(prefix: Path, version: str) -> None:
                 shutil.copytree(source, target, dirs_exist_ok=True, copy_function=shutil.move)
                 shutil.rmtree(source)
                 moved.append(source)
-                _remove_empty(source.parent, prefix)
+                above = source.parent
+                while above != prefix and not any(above.iterdir()):
+                    above.rmdir()
+                    above = above.parent
     for script in sorted((prefix / "bin").iterdir()):
         if script.is_file() and not script.is_symlink():
-            _use_env(script)
+            data = script.read_bytes()
+            changed = _INTERPRETER.sub(ENV_PYTHON, data, count=1)
+            if changed != data:
+                script.write_bytes(changed)
     for source in moved:
         for record in target.glob("*.dist-info/RECORD"):
             _update(record, source, target)
     (prefix / ".lock").unlink(missing_ok=True)
-
-
-def _use_env(script: Path) -> None:
-    data = script.read_bytes()
-    changed = _INTERPRETER.sub(ENV_PYTHON, data, count=1)
-    if changed != data:
-        script.write_bytes(changed)
 
 
 def _update(record: Path, source: Path, target: Path) -> None:
@@ -109,12 +108,6 @@ def _update(record: Path, source: Path, target: Path) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     record.write_text(text.getvalue(), encoding="utf-8")
-
-
-def _remove_empty(folder: Path, prefix: Path) -> None:
-    while folder != prefix and not any(folder.iterdir()):
-        folder.rmdir()
-        folder = folder.parent
 
 
 def _make_readable(prefix: Path) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from posixpath import normpath
 from types import MappingProxyType
 from typing import Final
 from urllib.parse import urlsplit
@@ -46,11 +45,6 @@ def obstacle(recipe: Recipe) -> str | None:
     return None
 
 
-def fetched_addresses(recipe: Recipe) -> list[str]:
-    """Return the addresses of the packages that a build fetches; the others travel with it."""
-    return [package.address for package in recipe.packages if package.local_path is None]
-
-
 def recipe_context(
     recipe: Recipe,
     uv_version: str,
@@ -66,12 +60,8 @@ def recipe_context(
     the target; without it, the build installs *uv_version* with pip.
 
     Raises:
-        BuildInputError: The recipe has an address with credentials, or one that a build cannot fetch, or a
-            file whose path is not an absolute path of a file.
+        BuildInputError: The recipe has an address with credentials.
     """
-    found = obstacle(recipe)
-    if found is not None:
-        raise BuildInputError(found, hint="Use an https address, or build a wheel of the package.")
     lock = travelling_pylock(recipe.packages, recipe.target.python)
     settings = {
         "environment": dict(environment),
@@ -87,20 +77,30 @@ def recipe_context(
                 hint="Put them into ~/.netrc.",
             )
     placed = path_files(recipe.target.python) | dict(recipe.files)
-    for target in placed:
-        if not target.startswith("/") or normpath(target) != target or "\n" in target:
-            raise BuildInputError(
-                f"{target!r} is not the path of a file in an image.",
-                hint="Write an absolute path without `.` and `..`.",
-            )
     names = {target: f"files/{number}" for number, target in enumerate(sorted(placed))}
+    # The first stage installs, as root and with secrets; only the resulting folder, and the files, become layers
+    # of the image. The user, the entry point and everything else of the base image stay as they are.
+    lines = [f"FROM {recipe.base} AS install", "USER 0:0"]
+    ca = f"--mount=type=secret,id={CA_SECRET},target={_RUN}/ca"
+    if any(not package.file for package in recipe.packages):
+        lines.append(f"RUN {ca} \\\n    set --; CA={_RUN}/ca; {_GIT}")
+    lines += [
+        f"RUN --mount=type=bind,source={INPUTS},target={_RUN}/install \\",
+        f"    --mount=type=cache,id=kinetic-uv,target={_RUN}/cache \\",
+        f"    --mount=type=secret,id={NETRC_SECRET},target={_RUN}/netrc \\",
+        f"    {ca} \\",
+        f"    python3 -I {_RUN}/install/install.py {_RUN} {PREFIX} {recipe.target.python}",
+        "",
+        f"FROM {recipe.base}",
+        f"COPY --from=install {PREFIX} {PREFIX}",
+    ]
+    for target, name in names.items():
+        # Docker expands variables in the arguments of COPY, also in the JSON form.
+        words = [word.replace("\\", "\\\\").replace("$", "\\$") for word in (name, target)]
+        lines.append(f"COPY {json.dumps(words)}")
+    lines.append(f"ENV PATH={BIN}:$PATH")
     files = {
-        "Dockerfile": dockerfile(
-            recipe.base,
-            recipe.target.python,
-            [(name, target) for target, name in names.items()],
-            needs_git=any(not package.file for package in recipe.packages),
-        ).encode(),
+        "Dockerfile": "".join(f"{line}\n" for line in lines).encode(),
         f"{INPUTS}/install.py": Path(install.__file__).read_bytes(),
         f"{INPUTS}/pylock.toml": lock.encode(),
         f"{INPUTS}/settings.json": json.dumps(settings, indent=1, sort_keys=True).encode(),
@@ -114,34 +114,3 @@ def recipe_context(
     if uv_program is not None and recipe.packages:
         context[f"{INPUTS}/uv"] = ContextFile(uv_program, executable=True)
     return BuildContext(context)
-
-
-def dockerfile(
-    base: str, python: str, placed: Sequence[tuple[str, str]], *, needs_git: bool
-) -> str:
-    """Return the Dockerfile of an image on *base*, for CPython *python*.
-
-    *placed* are files of the context with their path in the image. The first stage installs, as root and
-    with secrets; only the resulting folder, and the files, become layers of the image. The user, the
-    entry point and everything else of the base image stay as they are.
-    """
-    lines = [f"FROM {base} AS install", "USER 0:0"]
-    ca = f"--mount=type=secret,id={CA_SECRET},target={_RUN}/ca"
-    if needs_git:
-        lines.append(f"RUN {ca} \\\n    set --; CA={_RUN}/ca; {_GIT}")
-    lines += [
-        f"RUN --mount=type=bind,source={INPUTS},target={_RUN}/install \\",
-        f"    --mount=type=cache,id=kinetic-uv,target={_RUN}/cache \\",
-        f"    --mount=type=secret,id={NETRC_SECRET},target={_RUN}/netrc \\",
-        f"    {ca} \\",
-        f"    python3 -I {_RUN}/install/install.py {_RUN} {PREFIX} {python}",
-        "",
-        f"FROM {base}",
-        f"COPY --from=install {PREFIX} {PREFIX}",
-    ]
-    for pair in placed:
-        # Docker expands variables in the arguments of COPY, also in the JSON form.
-        words = [word.replace("\\", "\\\\").replace("$", "\\$") for word in pair]
-        lines.append(f"COPY {json.dumps(words)}")
-    lines.append(f"ENV PATH={BIN}:$PATH")
-    return "\n".join(lines) + "\n"

@@ -55,17 +55,19 @@ class BuildSecrets:
     def clean(self, line: str) -> str:
         """Return a *line* of a build's log without credentials, colours and control characters."""
         line = line[: len(line) - len(line.lstrip())] + cleaned(line)
-        logins = [tuple(map(_unquoted, found)) for found in _LOGIN.findall(self.netrc)]
+        logins = [
+            [
+                re.sub(r"\\(.)", r"\1", each[1:-1]) if each.startswith('"') else each
+                for each in found
+            ]
+            for found in _LOGIN.findall(self.netrc)
+        ]
         # For some services, a token is the user.
         secrets = {user if password in _NO_PASSWORDS else password for user, password in logins}
         # The longest first, because one may be part of another.
         for secret in sorted(secrets, key=len, reverse=True):
             line = line.replace(secret, "***") if len(secret) >= _SHORTEST else line
         return printable_log(line)
-
-
-def _unquoted(word: str) -> str:
-    return re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') else word
 
 
 SecretsFor = Callable[[Iterable[str] | None], BuildSecrets]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from kinetic_images.builders.builder import BuildReports
-from kinetic_images.builders.image_layout import WHITEOUT, environment, path_files
-from kinetic_images.builders.layers.bytecode import bytecode_kind
+from kinetic_images.builders.image_layout import BIN, DEFAULT_PATH, path_files
+from kinetic_images.builders.layers.conversion import bytecode_kind
 from kinetic_images.builders.layers.layer_file import LayerBlob
 from kinetic_images.builders.layers.plan import MOST_LAYERS, plan_layers, room_above
 from kinetic_images.builders.layers.transfer import Transfer
-from kinetic_images.errors import BuildError, InvalidReferenceError
+from kinetic_images.errors import BuildError
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.names import parse_reference
 from kinetic_images.registry.oci import (
@@ -108,14 +108,9 @@ class LayersBuilder:
             RegistryError: The base cannot be read, or the image cannot be pushed.
         """
         target = parse_reference(image)
-        if target.tag is None or target.digest is not None:
-            raise InvalidReferenceError(
-                f"{image!r} does not name an image to push.", hint="Write HOST/PATH:TAG."
-            )
         obstacle = self.obstacle(recipe)
         if obstacle is not None:
             raise BuildError(obstacle, hint="Choose another builder with KINETIC_IMAGE_BUILDER.")
-        files = files_of(recipe)
         base = self._base(recipe)
         repository = self._registry.repository(target)
         transfer = Transfer(
@@ -127,15 +122,17 @@ class LayersBuilder:
         )
         transfer.ensure_base(base.manifest.layers, self._registry.repository(recipe.base))
         layers = self._package_layers(recipe, base, transfer)
+        placed = path_files(recipe.target.python) | dict(recipe.files)
+        files = {path.removeprefix("/"): content for path, content in placed.items()}
         layers.append(NamedLayer(title="files", blob=transfer.ensure_files(files)))
         config = config_of(base.config, layers, recipe.labels)
         transfer.ensure_data(digest_of(config), config)
         # Another build may have been faster.
-        existing = repository.digest(target.tag)
+        existing = repository.digest(target.version)
         if existing is not None:
             return existing
         manifest = manifest_of(base.manifest, config, layers)
-        return repository.put_manifest(target.tag, manifest.render(), manifest.media_type)
+        return repository.put_manifest(target.version, manifest.render(), manifest.media_type)
 
     def _base(self, recipe: Recipe) -> RemoteImage:
         """Return the base image. It is read once, because registries count requests."""
@@ -182,27 +179,6 @@ class NamedLayer:
     blob: LayerBlob
 
 
-def files_of(recipe: Recipe) -> dict[str, bytes]:
-    """Return the files besides those of packages: path in the layer → content.
-
-    Raises:
-        BuildError: A path of the recipe is not absolute, or is not safe.
-    """
-    files = {}
-    for path, content in {**path_files(recipe.target.python), **recipe.files}.items():
-        parts = path.split("/")
-        unsafe = len(parts) < 2 or any(
-            part in ("", ".", "..") or part.startswith(WHITEOUT) for part in parts[1:]
-        )
-        if parts[0] or unsafe or "\0" in path:
-            raise BuildError(
-                f"The file {path!r} cannot be placed in an image: its path is not absolute and plain.",
-                hint="Write it as /FOLDER/FILE, without `.` and `..`.",
-            )
-        files[path[1:]] = content
-    return files
-
-
 def config_of(base: ImageConfig, layers: Sequence[NamedLayer], labels: Mapping[str, str]) -> bytes:
     """Return the configuration of the image with *layers* above *base*.
 
@@ -211,8 +187,7 @@ def config_of(base: ImageConfig, layers: Sequence[NamedLayer], labels: Mapping[s
     """
     raw: dict[str, Any] = {key: value for key, value in base.raw.items() if key not in _OUTDATED}
     settings: dict[str, Any] = dict(raw.get("config") or {})
-    before = dict(entry.partition("=")[::2] for entry in settings.get("Env") or ())
-    variables = {**before, **environment(base.env)}
+    variables = {**base.env, "PATH": f"{BIN}:{base.env.get('PATH') or DEFAULT_PATH}"}
     settings["Env"] = [f"{name}={value}" for name, value in variables.items()]
     settings["Labels"] = {**(settings.get("Labels") or {}), **labels}
     created = raw.get("created") or _EPOCH

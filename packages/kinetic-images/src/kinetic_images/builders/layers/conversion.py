@@ -1,4 +1,4 @@
-"""Conversion of wheels to a layer: a stream from zip files to a `tar.gz` file."""
+"""Conversion of wheels to a layer: a stream from zip files to a `tar.gz` file, with bytecode of their modules."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import base64
 import configparser
 import csv
 import hashlib
+import importlib.util
 import io
+import marshal
 import posixpath
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -17,7 +20,6 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Final
 
 from kinetic_images.builders.image_layout import LAYER_BIN, LAYER_SITE, WHITEOUT, fits
-from kinetic_images.builders.layers.bytecode import LARGEST_SOURCE, cached_path, compiled
 from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter
 from kinetic_images.builders.layers.wheel_contents import Wheel
 
@@ -53,6 +55,11 @@ _RATE: Final = 2e6
 """The same for bytes of other files."""
 _LARGEST_RATIO: Final = 1032
 """The highest ratio of compression that deflate reaches: https://zlib.net/zlib_tech.html"""
+_UNCHECKED: Final = (0b01).to_bytes(4, "little")
+"""The flags of a file that is used without comparing it with its source (PEP 552)."""
+
+_LARGEST_SOURCE: Final = 1 << 20
+"""The size in bytes above which a module is not compiled: the compiler takes some 150 times as much memory."""
 _INSTALLER: Final = b"kinetic\n"
 _PYTHON_PROGRAM: Final = re.compile(rf"{LAYER_BIN}/pythonw?[0-9.]*")
 
@@ -81,30 +88,20 @@ def write_layer(
             opened.callback(wheel.close)
             installations.append(_Installation(wheel, bytecode=bytecode))
         limit_time(sum(each.seconds for each in installations))
-        owners = _owners(installations)
+        owners = {file: number for number, each in enumerate(installations) for file in each.paths}
+        for file, number in owners.items():
+            for folder in map(str, PurePosixPath(file).parents):
+                if folder in owners:
+                    other = installations[owners[folder]].file
+                    raise installations[number].error(
+                        f"it has a folder at {folder!r}, where {other} has a file"
+                    )
         writer = LayerWriter(stream)
         for number, installation in enumerate(installations):
             installation.write(
                 writer, {path for path in installation.paths if owners[path] != number}
             )
         return writer.finish()
-
-
-def _owners(installations: Sequence[_Installation]) -> dict[str, int]:
-    """Return which wheel's file is placed at each path."""
-    owners = {
-        path: number
-        for number, installation in enumerate(installations)
-        for path in installation.paths
-    }
-    for path, number in owners.items():
-        for folder in map(str, PurePosixPath(path).parents):
-            if folder in owners:
-                other = installations[owners[folder]].file
-                raise installations[number].error(
-                    f"it has a folder at {folder!r}, where {other} has a file"
-                )
-    return owners
 
 
 class _Installation:
@@ -131,7 +128,7 @@ class _Installation:
         """The CPU time that the files should take, whatever sizes they declare."""
         for entry in self._entries:
             size = min(entry.info.file_size, entry.info.compress_size * _LARGEST_RATIO)
-            rate = _SOURCE_RATE if entry.is_source and size <= LARGEST_SOURCE else _RATE
+            rate = _SOURCE_RATE if entry.is_source and size <= _LARGEST_SOURCE else _RATE
             self.seconds += size / rate
         info = f"{LAYER_SITE}/{wheel.dist_info}"
         self._installer, self._record = f"{info}/INSTALLER", f"{info}/RECORD"
@@ -169,7 +166,7 @@ class _Installation:
                 script = _hashed(chain((changed,), content), sha)
                 add(path, size, script, executable=entry.executable)
                 recorded = (recorded_hash(sha.digest()), str(size))
-            elif entry.is_source and size <= LARGEST_SOURCE:
+            elif entry.is_source and size <= _LARGEST_SOURCE:
                 source = b"".join(content)
                 add(path, len(source), iter((source,)), executable=entry.executable)
                 cached = cached_path(path)
@@ -260,3 +257,34 @@ def portable(beginning: bytes) -> bytes:
     if not line.startswith(b"#!python") or len(line) > _LONGEST_FIRST_LINE or not (end or not rest):
         return beginning
     return INTERPRETER + end + rest
+
+
+def bytecode_kind(python: str) -> str | None:
+    """Return the kind of bytecode for *python* (`3.11`), if this interpreter can make it."""
+    if python != f"{sys.version_info.major}.{sys.version_info.minor}":
+        return None
+    if sys.implementation.name != "cpython" or sys.implementation.cache_tag is None:
+        return None
+    return f"{sys.implementation.cache_tag}-{importlib.util.MAGIC_NUMBER.hex()}"
+
+
+def cached_path(path: str) -> str:
+    """Return the path at which Python looks for the bytecode of the module at *path*."""
+    folder, _, name = path.rpartition("/")
+    cached = f"__pycache__/{name.removesuffix('.py')}.{sys.implementation.cache_tag}.pyc"
+    return f"{folder}/{cached}" if folder else cached
+
+
+def compiled(source: bytes, path: str) -> bytes | None:
+    """Return the bytecode file of *source*, the module at the absolute *path*.
+
+    None: it does not compile, as is normal for templates and for modules of other Pythons.
+    """
+    try:
+        code = compile(source, path, "exec", dont_inherit=True, optimize=0)
+        # The code has a name here, as in py_compile: a flag in the bytes depends on its references.
+        data = marshal.dumps(code)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError, SystemError):
+        return None
+    digest = importlib.util.source_hash(source)
+    return importlib.util.MAGIC_NUMBER + _UNCHECKED + digest + data

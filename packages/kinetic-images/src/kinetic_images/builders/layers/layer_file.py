@@ -57,8 +57,10 @@ class LayerWriter:
         Raises:
             ValueError: *content* has another size.
         """
-        for folder in self._missing_folders(path):
-            self._header(folder, tarfile.DIRTYPE, 0, 0o755)
+        for folder in reversed([*map(str, PurePosixPath(path).parents)]):
+            if folder not in self._folders and f"{folder}/".startswith(f"{LAYER_PREFIX}/"):
+                self._folders.add(folder)
+                self._header(folder, tarfile.DIRTYPE, 0, 0o755)
         self._header(path, tarfile.REGTYPE, size, 0o755 if executable else 0o644)
         left = size
         for data in content:
@@ -81,16 +83,6 @@ class LayerWriter:
             diff_id=f"sha256:{self._plain.hexdigest()}",
             size=self._size,
         )
-
-    def _missing_folders(self, path: str) -> list[str]:
-        """Return the folders above *path*, from ours on, that were not added yet."""
-        found: list[str] = []
-        for folder in map(str, PurePosixPath(path).parents):
-            if folder in self._folders or not f"{folder}/".startswith(f"{LAYER_PREFIX}/"):
-                break
-            found.insert(0, folder)
-        self._folders.update(found)
-        return found
 
     def _header(self, path: str, kind: bytes, size: int, mode: int) -> None:
         info = tarfile.TarInfo(path)

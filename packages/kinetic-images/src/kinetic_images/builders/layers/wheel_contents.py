@@ -36,7 +36,7 @@ _ENCRYPTED_FLAG: Final = 1
 _LARGEST_RECORD: Final = 16 << 20
 _LARGEST_METADATA: Final = 256 << 10
 """The most bytes of other metadata that are read."""
-_VERSION: Final = re.compile(r"(\d+)\.\d+")
+_VERSION: Final = re.compile(r"1\.\d+")
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\]")
 _OF_INSTALLERS: Final = frozenset(
     {"INSTALLER", "RECORD", "RECORD.jws", "RECORD.p7s", "REQUESTED", "direct_url.json"}
@@ -72,13 +72,28 @@ class Wheel:
         self.name = path.name.partition("-")[0]
         self._stream = path.open("rb")
         try:
-            self._archive = self._opened()
+            try:
+                self._archive = zipfile.ZipFile(self._stream)
+            except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+                raise self.error(f"it is not a zip file ({error})") from error
             listed = self._archive.infolist()
             infos = [each for each in listed if each.file_size or not each.filename.endswith("/")]
             if sum(info.compress_size for info in infos) > path.stat().st_size:
                 raise self.error("its files overlap")
-            self.dist_info = self._dist_info(infos)
-            self._check_version()
+            tops = {info.filename.partition("/")[0] for info in infos if "/" in info.filename}
+            found = sorted(name for name in tops if name.endswith(".dist-info"))
+            if len(found) != 1:
+                raise self.error(f"it has {len(found)} folders .dist-info instead of one")
+            self.dist_info = found[0]
+            name = self.dist_info.partition("-")[0]
+            if canonicalize_name(name) != canonicalize_name(self.name):
+                raise self.error(f"its metadata is that of another package, {self.dist_info!r}")
+            text = self.text("WHEEL")
+            if text is None or f"{self.dist_info}/METADATA" not in self._archive.namelist():
+                raise self.error("it has no WHEEL or no METADATA")
+            version = str(HeaderParser().parsestr(text).get("Wheel-Version", "")).strip()
+            if not _VERSION.fullmatch(version):
+                raise self.error(f"its Wheel-Version is {version!r}; only 1.x is supported")
             self.entries = tuple(self._entries(infos))
         except BaseException:
             self._stream.close()
@@ -87,12 +102,6 @@ class Wheel:
     def close(self) -> None:
         """Close the file."""
         self._stream.close()
-
-    def _opened(self) -> zipfile.ZipFile:
-        try:
-            return zipfile.ZipFile(self._stream)
-        except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-            raise self.error(f"it is not a zip file ({error})") from error
 
     def error(self, problem: str) -> InvalidWheelError:
         """Return the error that names this wheel."""
@@ -147,24 +156,6 @@ class Wheel:
             return {path: (digest, size) for path, digest, size in rows if path in files}
         except (csv.Error, ValueError) as error:
             raise self.error(f"its RECORD is malformed ({error})") from error
-
-    def _dist_info(self, infos: Iterable[zipfile.ZipInfo]) -> str:
-        tops = {info.filename.partition("/")[0] for info in infos if "/" in info.filename}
-        found = sorted(name for name in tops if name.endswith(".dist-info"))
-        if len(found) != 1:
-            raise self.error(f"it has {len(found)} folders .dist-info instead of one")
-        if canonicalize_name(found[0].partition("-")[0]) != canonicalize_name(self.name):
-            raise self.error(f"its metadata is that of another package, {found[0]!r}")
-        return found[0]
-
-    def _check_version(self) -> None:
-        text = self.text("WHEEL")
-        if text is None or f"{self.dist_info}/METADATA" not in self._archive.namelist():
-            raise self.error("it has no WHEEL or no METADATA")
-        version = str(HeaderParser().parsestr(text).get("Wheel-Version", "")).strip()
-        match = _VERSION.fullmatch(version)
-        if match is None or match[1] != "1":
-            raise self.error(f"its Wheel-Version is {version!r}; only 1.x is supported")
 
     def _entries(self, infos: Iterable[zipfile.ZipInfo]) -> Iterator[WheelEntry]:
         placed: dict[str, WheelEntry] = {}
