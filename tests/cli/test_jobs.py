@@ -131,6 +131,31 @@ def test_ctrl_c_does_not_stop_a_job_and_cancel_does(laptop: Laptop) -> None:
     assert (listed["status"], listed["cancelled"]) == ("FAILED", True)
 
 
+def test_a_batch_and_its_members_are_found_by_their_ids(laptop: Laptop) -> None:
+    group = laptop.submit("batch", "0", "1", "2", "3")
+
+    results = laptop.kinetic("batches", "results", group)
+    status = json.loads(laptop.kinetic("batches", "status", group, "--json").stdout)
+    members = {int(each["job_id"][-1]): each["job_id"] for each in status["slowest"]}
+
+    assert (results.returncode, results.stdout) == (1, "0  0\n2  2\n")
+    assert "2 of 4 inputs" in results.stderr
+    assert status["failures"] == [{"type": "ValueError", "message": "odd", "inputs": [1, 3]}]
+    assert laptop.kinetic("jobs", "logs", members[2]).stdout == "got 2\n"
+    assert laptop.kinetic("jobs", "status", members[2]).stdout.split()[1] == "SUCCEEDED"
+    assert laptop.kinetic("jobs", "list").stdout == ""
+    member = laptop.kinetic("jobs", "result", members[2])
+    assert (member.stdout, "is kept" in member.stderr) == ("2\n", True)
+    # The batch still has the value; its logs outlast a clean-up of the member.
+    assert laptop.kinetic("batches", "results", group).stdout == results.stdout
+    assert laptop.kinetic("jobs", "cleanup", members[0]).returncode == 0
+    assert laptop.kinetic("jobs", "logs", members[0]).stdout == "got 0\n"
+
+    assert laptop.kinetic("batches", "cleanup", group).returncode == 0
+    assert laptop.kinetic("batches", "list").stderr == "No batches.\n"
+    assert laptop.kinetic("jobs", "logs", members[2]).stdout == "got 2\n"
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_job_whose_value_was_printed_in_part_is_kept(laptop: Laptop, unbuffered: str) -> None:
     laptop.environment["PYTHONUNBUFFERED"] = unbuffered

@@ -85,18 +85,21 @@ def test_bundle_and_folder_of_a_job_are_kept_as_long_as_its_record(tmp_path: Pat
 
 def test_old_contexts_are_removed_unless_a_record_names_them(tmp_path: Path) -> None:
     store = FolderStore(tmp_path / "store")
-    named, unnamed, fresh = map(context_object, map(a_digest, ("named", "unnamed", "fresh")))
-    for name in (named, unnamed, fresh):
+    digests = map(a_digest, ("named", "of a batch", "unnamed", "fresh"))
+    named, of_batch, unnamed, fresh = map(context_object, digests)
+    for name in (named, of_batch, unnamed, fresh):
         store.write(name, b"zip")
-    for name in (named, unnamed):
+    for name in (named, of_batch, unnamed):
         age(tmp_path / "store" / name)
     values = a_launch(store, "pass").record.__dict__
     record = JobRecord(**{**values, "context_digest": a_digest("named")})
     store.write(JobObjects(record.job_id).handle, encode(record))
+    manifest = json.dumps({"job": {"context_digest": a_digest("of a batch")}}).encode()
+    store.write(JobObjects("grp-00000001").handle, manifest)
     for job, text in (("broken", b"{"), ("strange", b"[]")):
         store.write(JobObjects(a_job(job)).handle, text)
     collect(Home(str(tmp_path)), store, NOW)
-    assert {info.name for info in store.list("contexts/")} == {named, fresh}
+    assert {info.name for info in store.list("contexts/")} == {named, of_batch, fresh}
 
 
 def test_contexts_in_a_bucket_are_kept_and_old_files_in_the_home_removed(tmp_path: Path) -> None:

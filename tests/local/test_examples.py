@@ -47,6 +47,14 @@ def test_a_killed_training_resumes_from_its_last_checkpoint_in_a_bucket(tmp_path
     assert [name for name in saved if name] == ["000050.npz", "000060.npz"]
 
 
+def test_a_sweep_prints_its_settings_the_best_ones_first(tmp_path: Path) -> None:
+    lines = run("sweep.py", tmp_path / "home").splitlines()
+
+    errors = [float(line.split()[3]) for line in lines[2:]]
+    assert len(errors) == 20
+    assert errors == sorted(errors)
+
+
 def test_a_training_on_one_host_is_continued_on_two(tmp_path: Path) -> None:
     again = ("--run", "mine", "--output-dir", str(tmp_path / "kept"))
     one = run("digits/training.py", tmp_path / "home", "--accelerator", "cpu", *again)

@@ -27,6 +27,17 @@ def wait():
     time.sleep(600)
 
 
+@kinetic.run(accelerator="cpu")
+def even(x):
+    print(f"got {x}", flush=True)
+    if x % 2:
+        raise ValueError("odd")
+    return x
+
+
 if __name__ == "__main__":
     which, *args = sys.argv[1:]
+    if which == "batch":
+        print(even.run_async_map(map(int, args)).group_id)
+        sys.exit()
     print(globals()[which].run_async(*map(int, args)).job_id)

@@ -14,6 +14,7 @@ import click
 from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
+    from kinetic.batches.handle import BatchHandle
     from kinetic.jobs.handle import JobHandle
     from kinetic.settings.profiles import Profiles
     from kinetic.settings.settings import Settings
@@ -68,6 +69,20 @@ class App:
 
         self.print_warnings()
         return find_job(job_id, self.settings())
+
+    def attach_batch(self, group_id: str) -> BatchHandle:
+        """Return the handle of a batch."""
+        from kinetic.batches.handle import batch_in
+
+        self.print_warnings()
+        return batch_in(group_id, self.settings())
+
+    def list_batches(self) -> list[BatchHandle]:
+        """Return all batches."""
+        from kinetic.batches.discover import find_batches
+
+        self.print_warnings()
+        return find_batches(self.settings())
 
     def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
         """Return all jobs; *where* overrides the backend of the settings."""

@@ -168,6 +168,13 @@ def headline_of(error: BaseException) -> str:
     return f"{name}: {message}" if message else name
 
 
+def error_document(error: BaseException) -> dict[str, Any]:
+    """Return a document about an exception: its class, its message and its notes."""
+    kind, message = type(error), headline_of(error).partition(": ")[2]
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return {"type": name, "message": message, "notes": notes_of(error)}
+
+
 def _cell(value: object) -> str:
     from kinetic_payload.printable import printable_line
 

@@ -38,6 +38,21 @@ def json_of(value: Any) -> str | None:
     return text if whole else None
 
 
+def value_document(value: Any) -> dict[str, Any]:
+    """Return a document about *value*: its class, its repr, and itself if JSON can represent it."""
+    document = {"type": class_of(value), "repr": text_of(value)[0]}
+    try:
+        json.dumps(value, allow_nan=False, indent=2)
+    except (TypeError, ValueError, RecursionError):
+        return document
+    return {**document, "value": value}
+
+
+def class_of(value: object) -> str:
+    """Return the class of *value* with its module."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
 def is_literal(value: Any, depth: int = 0) -> bool:
     """Return whether *value* consists only of values for which Python has literals.
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinetic.batches.progress import Progress, grid, summary
 from kinetic.batches.states import MOST, Look, States
-from kinetic.errors import BatchError, JobError, JobFailedError, KineticError, SubmitError
+from kinetic.errors import (
+    BatchError,
+    JobError,
+    JobFailedError,
+    KineticError,
+    ResultTimeoutError,
+    SubmitError,
+)
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import fetch
 from kinetic.jobs.handle import JobHandle, handle_of
@@ -288,6 +295,8 @@ class BatchHandle:
                 look: Look = patiently(
                     partial(self._states.look, skip=done, most=MOST), outages, deadline=deadline
                 )
+                if look.ended:
+                    progress.hide()
                 for index, outcome in look.ended:
                     done.add(index)
                     pauses.reset()
@@ -320,10 +329,11 @@ class BatchHandle:
             error.add_note(f"Input {index}: {type(one).__name__}: {one}")
         return error
 
-    def _timed_out(self, left: int) -> TimeoutError:
-        return TimeoutError(
-            f"{left} of {len(self)} inputs of {self.group_id} have not ended; the batch continues. Come back with "
-            f"kinetic.attach_batch({self.group_id!r})."
+    def _timed_out(self, left: int) -> ResultTimeoutError:
+        return ResultTimeoutError(
+            f"{left} of {len(self)} inputs of {self.group_id} have not ended; the batch continues.",
+            hint=f"Come back with kinetic.attach_batch({self.group_id!r}).",
+            job_id=self.group_id,
         )
 
     def _continue(self, deadline: Deadline) -> bool:

@@ -1,4 +1,4 @@
-"""The progress of a batch: a line on a terminal, a few lines in a log, a grid in a notebook."""
+"""The progress of a batch: a line on a terminal, a few lines in a log, a grid as HTML and as text."""
 
 from __future__ import annotations
 
@@ -38,6 +38,16 @@ _WORDS: Final = {
     JobStatus.NOT_FOUND: "removed",
 }
 _MOST_CELLS: Final = 10_000
+_MARKS: Final = {
+    JobStatus.FAILED: "x",
+    JobStatus.RUNNING: ">",
+    JobStatus.PENDING: ".",
+    JobStatus.NOT_FOUND: "-",
+    JobStatus.SUCCEEDED: "#",
+}
+"""The characters of the text grid. One that stands for several inputs is the first that one of them has."""
+_COLUMNS: Final = 60
+_ROWS: Final = 10
 
 
 def summary(manifest: GroupManifest, look: Look | None) -> str:
@@ -66,6 +76,31 @@ def grid(manifest: GroupManifest, look: Look | None, title: str) -> str:
     return f"<div>{html.escape(title)}</div><div style='line-height:0'>{''.join(cells)}</div>"
 
 
+def text_grid(manifest: GroupManifest, look: Look) -> list[str]:
+    """Return lines with a character for each input by its status, or for each few inputs; the last explains them."""
+    total = manifest.total_expected
+    each = -(-total // (_COLUMNS * _ROWS))
+    failed = JobStatus.FAILED  # Those that were not submitted count as failed.
+    found = [_MARKS[look.statuses.get(index, failed)] for index in range(total)]
+    order = [*_MARKS.values()]
+    cells = "".join(
+        min(found[first : first + each], key=order.index) for first in range(0, total, each)
+    )
+    words = ", ".join(
+        f"{mark} {_WORDS[status]}" for status, mark in _MARKS.items() if mark in cells
+    )
+    legend = words if each == 1 else f"{words}; each stands for {each} inputs"
+    return [*(cells[at : at + _COLUMNS] for at in range(0, len(cells), _COLUMNS)), legend]
+
+
+def pace(rate: float, left: int) -> str:
+    """Return how fast inputs end, in inputs a second, and when the *left* ones will have ended; empty if unknown."""
+    if rate <= 0 or not left:
+        return ""
+    shown = f"{rate:.2g}" if rate < 10 else f"{rate:.0f}"
+    return f", {shown}/s, about {duration_text(left / rate)} left"
+
+
 class Progress:
     """Shows how far a batch is while it is awaited: on a terminal in one line, else in the log, seldom."""
 
@@ -84,6 +119,10 @@ class Progress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.hide()
+
+    def hide(self) -> None:
+        """Remove the line from the terminal: the caller may print now."""
         if self._on_terminal and self._shown != self._began:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
@@ -97,10 +136,8 @@ class Progress:
         if now - self._shown < (_REDRAW if self._on_terminal else _EVERY):
             return
         self._shown = now
-        text = summary(self._manifest, look)
         rate = (done - self._first) / (now - self._began)
-        if rate > 0 and look.left:
-            text += f", {rate:.2g}/s, about {duration_text(len(look.left) / rate)} left"
+        text = summary(self._manifest, look) + pace(rate, len(look.left))
         if self._on_terminal:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()

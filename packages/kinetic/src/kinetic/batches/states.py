@@ -52,6 +52,15 @@ class Look:
     left: list[int]
     """The inputs that wait or run; of a batch that is over, those that never had an outcome."""
 
+    @property
+    def status(self) -> JobStatus:
+        """The status of the batch: once it is over, the worst of its inputs."""
+        found = {*self.statuses.values()}
+        if not self.over:
+            return JobStatus.PENDING if found == {JobStatus.PENDING} else JobStatus.RUNNING
+        worst_first = (JobStatus.FAILED, JobStatus.NOT_FOUND)
+        return next((each for each in worst_first if each in found), JobStatus.SUCCEEDED)
+
 
 class States:
     """What is known of the inputs of a batch in this process."""
@@ -168,7 +177,7 @@ class States:
     def why_not(self, index: int) -> JobError:
         """Return the error for an input without an outcome in a batch that is over."""
         job_id = self._manifest.member(index).job_id
-        stopped = self._stopped
+        stopped = self.stopped
         if stopped is None:
             assert self.last is not None
             if self.last.statuses.get(index) is JobStatus.NOT_FOUND:
@@ -187,7 +196,8 @@ class States:
         )
 
     @cached_property
-    def _stopped(self) -> Outcome | None:
+    def stopped(self) -> Outcome | None:
+        """Why the batch was stopped; None if nothing stopped it. It is read once."""
         return self._read_stop()
 
     def _read_stop(self) -> Outcome | None:

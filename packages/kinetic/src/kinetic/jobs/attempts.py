@@ -115,7 +115,8 @@ def logged_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int
     search = _Search(store, record, verify)
     found = set(search.attempts().ends)
     handle = JobObjects(record.job_id).handle
-    if not found and store.stat(handle) is None:
+    # The clean-up of a member leaves the manifest of its batch.
+    if not found and (record.group_id is not None or store.stat(handle) is None):
         return sorted(search.unverified) or None
     if search.unverified:
         if search.read_verified(handle) is None:

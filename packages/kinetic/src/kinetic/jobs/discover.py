@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("kinetic")
 
+LIST_JOBS: Final = "List the jobs there are with: kinetic jobs list"
+LIST_BATCHES: Final = "List the batches there are with: kinetic batches list"
+
 
 def attach(job_id: str, project: str | None = None, cluster: str | None = None) -> JobHandle:
     """Return the handle of a job that any process submitted.
@@ -84,10 +87,13 @@ def find_job(job_id: str, settings: Settings) -> JobHandle:
 
 
 def _find_job(job_id: str, settings: Settings) -> JobHandle:
-    if not is_job_id(job_id):
+    if is_group_id(job_id):
         raise InvalidRequestError(
-            f"{job_id!r} is not a job id.", hint="List the jobs there are with: kinetic jobs list"
+            f"{job_id!r} is the id of a batch, not of a job.",
+            hint=f"Show the batch with: kinetic batches status {job_id}",
         )
+    if not is_job_id(job_id):
+        raise InvalidRequestError(f"{job_id!r} is not a job id.", hint=LIST_JOBS)
     store, found = _find(job_id, settings, lambda store: find_record(store, job_id))
     return _handle_from(store, found)
 
@@ -99,10 +105,7 @@ def find_batch(group_id: str, settings: Settings) -> tuple[Store, StoredRecord[G
         JobNotFoundError: None of the stores has it; the message names them all.
     """
     if not is_group_id(group_id):
-        raise InvalidRequestError(
-            f"{group_id!r} is not the id of a batch.",
-            hint="List the batches there are with: kinetic batches list",
-        )
+        raise InvalidRequestError(f"{group_id!r} is not the id of a batch.", hint=LIST_BATCHES)
     return _find(group_id, settings, lambda store: find_manifest(store, group_id))
 
 
@@ -111,17 +114,17 @@ def _find(job_id: str, settings: Settings, find: Callable[[Store], T | None]) ->
     limit = look_limit()
     looked: list[str] = []
     stores: list[Store] = []
-    hint = None
+    hint, kind = None, "batch" if is_group_id(job_id) else "job"
     unavailable: StoreUnavailableError | None = None
     for title, location in _places(settings):
         seen = "not there yet"
         try:
-            store = _open(location, limit)
+            store = open_existing(location, limit)
             if store is not None:
                 stores.append(store)
                 if (found := find(store)) is not None:
                     return store, found
-                seen = "no such job"
+                seen = f"no such {kind}"
         except StoreError as refusal:
             seen, hint = refusal.message, refusal.hint
             if isinstance(refusal, StoreUnavailableError):
@@ -129,14 +132,14 @@ def _find(job_id: str, settings: Settings, find: Callable[[Store], T | None]) ->
         looked.append(f"{title} ({location}): {seen}")
     if unavailable is not None:
         raise unavailable  # The job may be there.
-    hint = hint or "List the jobs there are with: kinetic jobs list"
+    hint = hint or (LIST_JOBS if kind == "job" else LIST_BATCHES)
     from kinetic.jobs.stored_logs import stored_attempts
 
     with suppress(StoreError):
         if any(stored_attempts(store, job_id) for store in stores):
             hint = f"It was cleaned up. Its log is kept: kinetic jobs logs {job_id}"
     raise JobNotFoundError(
-        f"There is no job {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
+        f"There is no {kind} {job_id!r}. Looked in:\n  " + "\n  ".join(looked),
         hint=hint,
         job_id=job_id,
     )
@@ -159,7 +162,7 @@ def kept_log(
 
     for _, location in _places(settings):
         with suppress(StoreError):  # Then there is no log to show.
-            store = _open(location)
+            store = open_existing(location)
             if store is not None and (known := stored_attempts(store, job_id)):
                 lines_of = partial(stored_lines, store, job_id, tail=tail)
                 wanted = known[-1] if attempt is None else attempt
@@ -222,16 +225,28 @@ def find_jobs(settings: Settings) -> list[JobHandle]:
 
 
 def _find_jobs(settings: Settings) -> list[JobHandle]:
+    here, *others = of_backends(settings, _jobs_of)
+    if not others:
+        return here
+    # A store that KINETIC_STORE names may be that of both. Take each job from the list that connected it.
+    connected_here = {job.job_id for job in here if job._session.services}
+    found = [job for job in others[0] if job.job_id not in connected_here]
+    jobs = {job.job_id: job for job in [*here, *found]}
+    return sorted(jobs.values(), key=lambda job: job.created_at, reverse=True)
+
+
+def of_backends(settings: Settings, find: Callable[[str, Settings], list[T]]) -> list[list[T]]:
+    """Return what *find* finds for the backend of the *settings*; else for this machine, then for the cluster."""
     from kinetic.settings.settings import environment
 
     backend = settings.backend.value
     if backend is not None:
-        return _jobs_of(asked_for(backend, settings.backend.source).name, settings)
-    here = _jobs_of(LOCAL, settings)
+        return [find(asked_for(backend, settings.backend.source).name, settings)]
+    here = find(LOCAL, settings)
     if not (Target.in_settings(settings).named or is_in_pod(environment())):
-        return here
+        return [here]
     try:
-        found = _jobs_of(CLUSTER, settings)
+        return [here, find(CLUSTER, settings)]
     except KineticError as error:
         # A project is often set for other reasons than a cluster with Kinetic jobs.
         other_reasons = settings.project.source == "GOOGLE_CLOUD_PROJECT"
@@ -240,12 +255,7 @@ def _find_jobs(settings: Settings) -> list[JobHandle]:
         )
         level = logging.INFO if none else logging.WARNING
         log.log(level, "The jobs of the cluster are left out: %s", error.message)
-        return here
-    # A store that KINETIC_STORE names may be that of both. Take each job from the list that connected it.
-    connected_here = {job.job_id for job in here if job._session.services}
-    others = [job for job in found if job.job_id not in connected_here]
-    jobs = {job.job_id: job for job in [*here, *others]}
-    return sorted(jobs.values(), key=lambda job: job.created_at, reverse=True)
+        return [here]
 
 
 def _jobs_of(backend: str, settings: Settings) -> list[JobHandle]:
@@ -474,7 +484,7 @@ def _may_exist(location: Location) -> bool:
     return True
 
 
-def _open(location: Location, limit: OutageLimit | None = None) -> Store | None:
+def open_existing(location: Location, limit: OutageLimit | None = None) -> Store | None:
     """Open the store at *location*; None if it is a folder that does not exist.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -22,8 +21,14 @@ from kinetic_cli.options import (
     json_option,
     target_options,
 )
-from kinetic_cli.output import Output, headline_of, notes_of
-from kinetic_cli.values import is_encodable, json_of, text_of
+from kinetic_cli.output import Output, error_document
+from kinetic_cli.values import (
+    class_of,
+    is_encodable,
+    json_of,
+    text_of,
+    value_document,
+)
 
 if TYPE_CHECKING:
     from kinetic.errors import ResultUnreadableError
@@ -51,7 +56,7 @@ if TYPE_CHECKING:
     "--cleanup/--no-cleanup",
     default=None,
     help="Remove resource and artifacts once the value is written.  [default: yes if the whole value was "
-    "written, except for debug jobs]",
+    "written, except for debug jobs and members of a batch]",
 )
 @deletion_options
 @target_options(hidden=True)
@@ -83,7 +88,7 @@ def command(
             else:
                 lacks = _save(app.output, job_id, value, unread, file, as_json=as_json)
             app.output.flush()
-    if cleanup or (cleanup is None and not lacks and not job.debug):
+    if cleanup or (cleanup is None and not (lacks or job.debug or job.group_id)):
         _clean_up(app.output, job, cleanup_timeout, cleanup_poll_interval)
         return
     why = f": {lacks}" if lacks and cleanup is None else ""
@@ -124,13 +129,7 @@ def _fetch(
         if isinstance(error, ResultUnreadableError) and file is not None:
             return None, error
         if as_json:
-            kind = type(error)
-            described = {
-                "type": f"{kind.__module__}.{kind.__qualname__}",
-                "message": headline_of(error).partition(": ")[2],
-                "notes": notes_of(error),
-            }
-            app.output.json(_document(job.job_id, succeeded=False, error=described))
+            app.output.json(_document(job.job_id, succeeded=False, error=error_document(error)))
         raise
 
 
@@ -148,13 +147,7 @@ def _note_if_kept(output: Output, job_id: str) -> Iterator[None]:
 def _print(output: Output, job_id: str, value: Any, *, as_json: bool) -> str:
     """Print the value, on its own or in a document; return what that lacks, if it is not the whole value."""
     if as_json:
-        document = _document(job_id, type=_class_of(value), repr=text_of(value)[0])
-        try:
-            json.dumps(value, allow_nan=False, indent=2)
-            document["value"] = value
-        except (TypeError, ValueError, RecursionError):
-            pass
-        output.json(document)
+        output.json(_document(job_id, **value_document(value)))
         whole = json_of(value) is not None
     else:
         if type(value) is str:
@@ -196,7 +189,7 @@ def _save(
     file.finish()
     if as_json:
         written = {"path": str(file.path), "format": "pickle" if text is None else "json"}
-        kind = _class_of(value) if unread is None else None
+        kind = class_of(value) if unread is None else None
         output.json(_document(job_id, output=written, type=kind))
     form = "a pickle" if text is None else "JSON"
     output.note(f"Wrote the value of {job_id} as {form} to {file.path}.")
@@ -226,7 +219,3 @@ def _clean_up(output: Output, job: JobHandle, timeout: float, poll_interval: flo
 def _document(job_id: str, *, succeeded: bool = True, **known: Any) -> dict[str, Any]:
     unknown = dict.fromkeys(("type", "value", "repr", "error", "output"))
     return {"job_id": job_id, "succeeded": succeeded, **unknown, **known}
-
-
-def _class_of(value: Any) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
