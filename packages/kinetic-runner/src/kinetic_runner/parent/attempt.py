@@ -323,6 +323,7 @@ class Attempt:
         if marker and reporter.reported:
             watch.mark_end(marker)
             watch.tee.finish(_READER_SECONDS)
+        child.close()
         return code
 
     def _watcher(self, record: JobRecord, host: Host, task: Task) -> tuple[Watch, LogUploader]:

@@ -125,6 +125,11 @@ class Child:
         self.reap()
         return none_left and self.status is not None
 
+    def close(self) -> None:
+        """Close the pipes of a child that has ended: a worker of a batch starts many."""
+        for fd in (self.output, self.report, self.task, self._stop):
+            os.close(fd)
+
 
 def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
     """Start `command TASK_FD REPORT_FD` in a session of its own, without input."""
