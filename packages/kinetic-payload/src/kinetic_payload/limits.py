@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_HOSTS: Final = 4096
 """The most hosts of one job. The largest slices have about 3,000."""
+MOST_INPUTS: Final = 100_000
+"""The most inputs of one batch: Kubernetes accepts so many indexes of a Job."""
 MOST_LEASE: Final = 600.0
 """The most seconds for which a lease may be valid."""
 MOST_CHUNK: Final = 8 << 20

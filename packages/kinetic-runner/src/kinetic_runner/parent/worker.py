@@ -124,6 +124,11 @@ class _Worker:
         *on_end* is called once the child has ended; it is not if the input has an outcome already.
         """
         record = self._manifest.member(index)
+        try:
+            given = self._given(index)
+        except RecordError as error:
+            self._write_failure(self._job(index), error.message)
+            return True
         with self._watched(index):
             attempt = Attempt(
                 replace(self._arguments, job=record.job_id),
@@ -131,7 +136,7 @@ class _Worker:
                 child,
                 self._signals,
                 None,
-                member=(record, self._given(index)),
+                member=(record, given),
                 on_end=on_end,
             )
             code, ended = attempt.run()
@@ -192,14 +197,14 @@ class _Worker:
         )
         if failed > most:
             limit = "fail_fast=True" if manifest.fail_fast else f"max_failures={most}"
-            outcome = Outcome(
-                job_id=manifest.group_id,
-                status="failed",
-                message=f"Input {index} failed, and with {limit} no further input was started.",
-                written_at=time(),
-            )
-            name = self._group.outcome
-            self._retry(lambda: write_once(self._store, self._signer, name, encode(outcome)))
+            why = f"Input {index} failed, and with {limit} no further input was started."
+            self._write_failure(self._group, why)
+
+    def _write_failure(self, job: JobObjects, message: str) -> None:
+        now = time()
+        outcome = Outcome(job_id=job.job_id, status="failed", message=message, written_at=now)
+        data = encode(outcome)
+        self._retry(lambda: write_once(self._store, self._signer, job.outcome, data))
 
     @contextmanager
     def _watched(self, index: int) -> Iterator[None]:

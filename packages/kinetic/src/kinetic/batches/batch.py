@@ -69,19 +69,22 @@ def check_batch_options(
         raise InvalidRequestError(
             f"input_mode={input_mode!r} is not known.", hint=f"Write one of {', '.join(MODES)}."
         )
-    for title, value in (("max_concurrent", max_concurrent), ("inputs_per_pod", inputs_per_pod)):
-        if value is not None and (type(value) is not int or value < 1):
+    for title, value in (
+        ("max_concurrent", max_concurrent),
+        ("inputs_per_pod", 1 if inputs_per_pod is None else inputs_per_pod),
+    ):
+        if type(value) is not int or value < 1:
             raise InvalidRequestError(f"{title}={value!r} is not a number from 1.")
-    for title, text in {"name": name, **dict(tags or {})}.items():
-        if not (text is None and title == "name") and not isinstance(text, str):
-            raise InvalidRequestError(
-                f"The tag {title!r} is {text!r}, which is not text."
-                if title != "name"
-                else f"name={text!r} is not text."
-            )
-    for key in (*(tags or {}), *(common or {})):
-        if not isinstance(key, str):
-            raise InvalidRequestError(f"{key!r} in tags or common is not a name.")
+    if not isinstance(name, str | None):
+        raise InvalidRequestError(f"name={name!r} is not text.")
+    for title, mapping in (("tags", tags), ("common", common)):
+        if not isinstance(mapping, Mapping | None) or not all(
+            isinstance(key, str) for key in mapping or ()
+        ):
+            raise InvalidRequestError(f"{title}={mapping!r} is not a dict whose keys are text.")
+    for tag, text in (tags or {}).items():
+        if not isinstance(text, str):
+            raise InvalidRequestError(f"The tag {tag!r} is {text!r}, which is not text.")
     return BatchOptions(
         input_mode=input_mode,  # type: ignore[arg-type]
         max_concurrent=max_concurrent,

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 from kinetic.errors import InvalidRequestError, KineticError
 from kinetic.submit.functions import check_arguments
 from kinetic_payload.layout import JobObjects
+from kinetic_payload.limits import MOST_INPUTS
 from kinetic_payload.records.batch import InputPack
 from kinetic_payload.stores.store import ABSENT, Store
 from kinetic_payload.threads import parallel_map
@@ -81,6 +82,11 @@ class Inputs:
             self._files[-1].write(pickled)
             heads.append((len(pickled), sha256(pickled).hexdigest()))
             self.count += 1
+            if self.count > MOST_INPUTS:
+                raise InvalidRequestError(
+                    f"A batch has at most {MOST_INPUTS:,} inputs.",
+                    hint="Give several of them to one call, as a list that the function goes through.",
+                )
             if len(heads) == _PACK_COUNT or self._files[-1].tell() >= _PACK_SIZE:
                 self._finish(heads)
                 heads = []

@@ -66,8 +66,8 @@ class MemberBackend:
     def observe(self, record: JobRecord) -> Observation:
         """Return the state of a member that has no outcome, as that of the batch shows it.
 
-        It waits until a worker has claimed it. If the batch ended without it, only a batch that was stopped decides
-        that it failed: another one may be continued.
+        It waits until a worker has claimed it. If the batch ended without it, nothing is decided: the batch may be
+        continued, and it knows which of its inputs were never started.
         """
         seen = self.backend.observe(self.record)
         attempts = attempts_of(self.store, record, self.verify)
@@ -82,7 +82,7 @@ class MemberBackend:
             JobStatus.FAILED,
             f"{why} {seen.reason}".rstrip(),
             attempts.views(running=False),
-            Ending.VANISHED if stopped else Ending.LOST,
+            Ending.LOST,
         )
 
     def explain(self, record: JobRecord, seen: Observation) -> Explanation:  # noqa: ARG002

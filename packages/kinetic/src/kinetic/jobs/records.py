@@ -18,8 +18,14 @@ from kinetic_payload.errors import (
     SignatureError,
     StoreError,
 )
-from kinetic_payload.layout import JobObjects, group_of, host_outcome_of
-from kinetic_payload.limits import read_record
+from kinetic_payload.layout import (
+    JobObjects,
+    group_of,
+    host_outcome_of,
+    is_job_id,
+    number_in,
+)
+from kinetic_payload.limits import MOST_INPUTS, read_record
 from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -147,11 +153,26 @@ def find_record(
 
 
 def find_manifest(store: Store, group_id: str) -> StoredRecord[GroupManifest] | None:
-    """Return the manifest of a batch, or None if there is none."""
+    """Return the manifest of a batch, or None if there is none.
+
+    Raises:
+        RecordError: It is damaged, or somebody else made it.
+    """
+    name = JobObjects(group_id).handle
     try:
-        return _read(GroupManifest, store, group_id, JobObjects(group_id).handle)
+        found = _read(GroupManifest, store, group_id, name)
     except ObjectNotFoundError:
         return None
+    manifest = found.record
+    numbers = [number_in(index) for index in manifest.failed]
+    if (
+        None in numbers
+        or not 0 < manifest.total_expected <= MOST_INPUTS
+        or (manifest.job is not None and not is_job_id(f"{manifest.members}-0"))
+        or manifest.per_worker < 1
+    ):
+        raise RecordError(f"{store.location}/{name} is not the manifest of a batch.")
+    return found
 
 
 def _read(
