@@ -11,7 +11,7 @@ from kinetic_cli.lazy_group import LazyGroup
     "batches",
     cls=LazyGroup,
     package=__name__,
-    verbs=("list", "status", "results", "logs", "cancel", "cleanup"),
+    verbs=("list", "status", "results", "logs", "cancel", "retry", "resume", "cleanup"),
 )
 def command() -> None:
     """List, watch, collect and stop batches: many calls of one function."""
