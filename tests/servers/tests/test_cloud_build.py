@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import io
-import sys
 import tarfile
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,9 +18,7 @@ from google.cloud.devtools.cloudbuild_v1.services.cloud_build.transports import 
 
 from kinetic_servers.cloud_build import (
     CloudBuildServer,
-    DockerSteps,
     PythonSteps,
-    Refused,
     Step,
 )
 from kinetic_servers.cloud_build.validation import invalid, replaced
@@ -164,60 +159,3 @@ def test_a_failure_is_that_of_the_operation_too(buckets: GcsServer) -> None:
 
     assert found.failure_info.type_.name == "USER_BUILD_STEP"
     assert found.steps[0].exit_code == 3
-
-
-def test_missing_sources_and_secrets_fail_the_build_as_the_service_does(buckets: GcsServer) -> None:
-    gone = {"storage_source": {"bucket": "bucket", "object_": "gone"}}
-    secret = {"version_name": "projects/p/secrets/s/versions/1", "env": "S"}
-    with CloudBuildServer(buckets.endpoint, PythonSteps({"tool": lambda step: 0})) as server:
-        client = client_of(server)
-        reading = {
-            "steps": [{**STEP, "secret_env": ["S"]}],
-            "available_secrets": {"secret_manager": [secret]},
-        }
-        for fields in ({"source": gone}, reading):
-            with pytest.raises(exceptions.InvalidArgument):
-                client.create_build(project_id="test-project", build=a_build(**fields)).result(
-                    timeout=20
-                )
-        first, second = server.builds.values()
-
-    assert first.failure_info.type_.name == "FETCH_SOURCE_FAILED"
-    assert "PermissionDenied" in second.status_detail
-
-
-def test_steps_with_docker_run_its_program_and_report_its_failures(tmp_path: Path) -> None:
-    program = tmp_path / "docker"
-    program.write_text(
-        f"#!{sys.executable}\nimport sys, os, time\nprint(sys.argv[1:], os.environ.get('S'), flush=True)\n"
-        "if 'wait' in sys.argv: time.sleep(60)\n"
-        "if sys.argv[1] == 'push': print('denied: no'); sys.exit(1)\n"
-    )
-    program.chmod(0o755)
-    folder = tmp_path / "build" / "workspace"
-    folder.mkdir(parents=True)
-    steps = DockerSteps(str(program), {"PATH": "/usr/bin:/bin"})
-    text: list[str] = []
-    stopped = threading.Event()
-
-    def step(image: str, *arguments: str, entrypoint: str = "") -> Step:
-        return Step(
-            image=image,
-            arguments=arguments,
-            entrypoint=entrypoint,
-            environment={"S": "1"},
-            folder=folder,
-            write=text.append,
-            stopped=stopped,
-        )
-
-    builder = "gcr.io/cloud-builders/docker"
-    assert steps.run(step(builder, "build", ".")) == 0
-    assert steps.run(step(builder, "-c", "docker inner; exit 4", entrypoint="bash")) == 4
-    assert steps.run(step("alpine", "true")) == 0
-    assert text[0] == "['build', '.'] 1\n"
-    assert text[1] == "['inner'] 1\n"
-    assert "alpine', 'true'] 1" in text[2]
-    assert steps.push("host.test/x:1") == Refused("PUSH_NOT_AUTHORIZED", "denied: no")
-    threading.Timer(0.3, stopped.set).start()
-    assert steps.run(step(builder, "wait")) != 0
