@@ -6,6 +6,7 @@ TABLE = collections.OrderedDict(a=1)
 LOCK = threading.Lock()
 STEPS: list[int] = []
 NET, RATE, MODEL = None, 1, None
+NAMES, REGISTRY = {"a", "b", "c"}, {"f": lambda x: x}
 
 
 class Options:

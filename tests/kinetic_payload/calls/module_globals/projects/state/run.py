@@ -12,16 +12,11 @@ def check(function, *args):
     assert repr(there) == repr(here), (function, there, here)
 
 
-size = dump(tm.train).size
+size = dump(tm.make()).size
 config.model()
-for function in (
-    tm.train,
-    tm.same,
-    tm.best,
-    lambda: (train(), tm.same(), TABLE, CFG is config.CFG),
-):
+for function in (tm.make(), tm.same, tm.best, lambda: (train(), tm.same(), TABLE)):
     check(function)
-assert dump(tm.train).size < size + 1500  # What the program did not change does not travel.
+assert dump(tm.make()).size < size + 1500  # What the program did not change does not travel.
 
 tm.batch, tm.opt, config.NET = 64, 5, config.Options
 config.Options.depth, config.OPTIONS.depth = 7, 8
@@ -32,6 +27,8 @@ CFG["names"].append("b")
 TABLE.update(b=2)
 BEST.weights.append(3)
 config.STEPS.extend([1, 2])
+config.NAMES.add("d")
+tm.step, tm.Kind = repr, config.Model
 
 
 class Holder:
@@ -54,7 +51,7 @@ def changed(cfg, best):
 
 
 lr = CFG["lr"]
-for function in (tm.train, tm.same, tm.best, read, lambda: (tm.batch, tm.train(), tm.same())):
+for function in (tm.train, tm.make(), tm.same, tm.best, read, lambda: (train(), tm.same())):
     check(function)
 check(Holder().read)
 CFG["lr"] = lr
