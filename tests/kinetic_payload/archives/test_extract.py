@@ -41,6 +41,8 @@ def evil_zip(*entries: tuple[str, bytes, int]) -> io.BytesIO:
             info = zipfile.ZipInfo(name)
             info.create_system = 3
             info.external_attr = mode << 16
+            digest = hashlib.sha256(name.encode() + b"\0" + data).digest()
+            info.extra = struct.pack("<2H", 0x4E4B, 32) + digest
             archive.writestr(info, data)
     return stream
 

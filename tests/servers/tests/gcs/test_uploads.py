@@ -49,6 +49,20 @@ def md5(data: bytes) -> str:
 # --- In one request
 
 
+@pytest.mark.parametrize("size", [1, 70_000])
+def test_a_multipart_upload_ends_at_its_boundary_only(
+    server: GcsServer, size: int, ask: Ask
+) -> None:
+    # Almost the boundary, again and again, and just before the real one.
+    content = (b"\r\n--edg\r\n--" * (size // 11 + 1))[: max(size - 6, 0)] + b"\r\n--ed"[:size]
+    body = b'--edge\r\ncontent-type: application/json\r\n\r\n{"name": "o"}'
+    body += b"\r\n--edge\r\nContent-Type: text/x-test\r\n\r\n" + content + b"\r\n--edge--\r\n"
+    kind = 'multipart/related; boundary="edge"'
+
+    assert ask("POST", f"{UPLOADS}?uploadType=multipart", body, Content_Type=kind).status == 200
+    assert server.read("bucket", "o") == content
+
+
 @pytest.mark.parametrize(
     "body",
     [

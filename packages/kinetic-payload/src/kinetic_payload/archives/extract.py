@@ -298,19 +298,15 @@ def _new_file(path: str, shown: str) -> int:
 
 
 def _write_file(source: BinaryIO, path: str, member: Member) -> None:
-    hasher = FileHasher(member.path) if member.digest else None
-    crc = 0
+    hasher = FileHasher(member.path)
     file = _new_file(path, member.path)
     try:
         for piece in _contents(source, member):
-            if hasher is not None:
-                hasher.update(piece)
-            else:
-                crc = zlib.crc32(piece, crc)
+            hasher.update(piece)
             left = piece
             while left:
                 left = left[os.write(file, left) :]
-        if hasher.hexdigest() != member.digest if hasher else crc != member.crc:
+        if hasher.hexdigest() != member.digest:
             raise _damaged(member)
         # Only the nine permission bits are read from an archive, never set-user-id and the like.
         os.fchmod(file, member.mode)

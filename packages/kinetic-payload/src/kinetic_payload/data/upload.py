@@ -6,7 +6,6 @@ be used, whether it comes from an interrupted upload, a simultaneous one or an o
 
 from __future__ import annotations
 
-import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -32,11 +31,9 @@ from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
-    IntegrityError,
     ObjectNotFoundError,
     PreconditionFailedError,
     RecordError,
-    StoreError,
     TreeChangedError,
 )
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
@@ -45,7 +42,7 @@ from kinetic_payload.progress import Advance, Scaled, TrackProgress, silent
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.project.snapshot import Snapshot, tree_of
-from kinetic_payload.project.stat_cache import StatCache, stamp_of
+from kinetic_payload.project.stat_cache import StatCache
 from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import ABSENT, Mountable, ObjectInfo, Store
@@ -312,27 +309,9 @@ class _PartsUpload:
             f"{entry.path!r} changed while it was being uploaded.",
             hint="Submit again when nothing writes to it any more.",
         )
-        before = _stamp(path, entry.size)
-        if before is None:
+        if not path.is_file():
             raise changed
         check = FileCheck(entry, changed)
-        try:
-            info = self._store.upload(
-                part.name, path, if_generation=ABSENT, progress=advance, check=check
-            )
-        except (StoreError, IntegrityError, OSError) as error:
-            if _stamp(path, entry.size) != before:
-                # The change is the cause of *error*: for instance, the file became shorter.
-                raise changed from error
-            raise
-        return info.size
-
-
-def _stamp(path: Path, size: int) -> str | None:
-    """Return the stamp of the regular file *path* of *size* bytes, None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    expected = stat.S_ISREG(status.st_mode) and status.st_size == size
-    return stamp_of(status) if expected else None
+        return self._store.upload(
+            part.name, path, if_generation=ABSENT, progress=advance, check=check
+        ).size

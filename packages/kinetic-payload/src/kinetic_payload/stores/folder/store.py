@@ -50,7 +50,10 @@ _COARSE: Final = 2_000_000_000
 
 
 class FolderStore:
-    """Objects below *root*, which is created if missing and private to its user."""
+    """Objects below *root*, which is created if missing and private to its user.
+
+    A part of a name may have as many bytes as the name of a file, mostly 255.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = str(root.expanduser().absolute())

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,35 +74,21 @@ def download(
     name: str,
     path: Path,
     *,
-    generation: int | None = None,
     progress: Advance | None = None,
     most: int | None = None,
 ) -> None:
     """Write the object into the file *path*, complete or not at all.
 
-    With a *generation*, only that one is accepted.
-
     Raises:
         IntegrityError: It has more than *most* bytes.
-        ReplacedError: The object has another generation.
     """
 
     def once() -> None:
-        reported = 0
-        try:
-            with replacing(path) as stream:
-                sink = _Sink(name, stream, progress, most)
-                try:
-                    _fill(bucket, name, sink, generation)
-                finally:
-                    reported = sink.reported
-        except Exception:
-            if progress is not None and reported:
-                progress(-reported)
-            raise
+        with replacing(path) as stream:
+            _fill(bucket, name, _Sink(name, stream, progress, most))
 
     with full_disk_translated(bucket, name, path):
-        _retry(bucket, name, once, replaced=generation is None)
+        _retry(bucket, name, once)
 
 
 @contextmanager
@@ -124,15 +108,14 @@ def full_disk_translated(bucket: Bucket, name: str, place: Path | None = None) -
         ) from error
 
 
-def _retry(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool = True) -> _T:
+def _retry(bucket: Bucket, name: str, once: Callable[[], _T]) -> _T:
     """Return `once()`; repeat it when the object was replaced or its bytes do not match."""
     corrupted = 0
     for _ in range(_MOST_REPLACEMENTS):
         try:
             return once()
         except ReplacedError:
-            if not replaced:
-                raise
+            continue
         except CorruptedError as error:
             corrupted += 1
             if corrupted == _MOST_TRIES:
@@ -143,11 +126,19 @@ def _retry(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool 
     raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
 
 
-def _fill(bucket: Bucket, name: str, target: _Sink, generation: int | None = None) -> None:
+def _fill(bucket: Bucket, name: str, target: _Sink) -> None:
     """Write a whole object to *target*, and verify it."""
-    head, crc = _fetch_part(bucket, name, target, 0, generation, target.opened)
-    if head.size > PART:
-        crc = _rest(bucket, name, target, head, crc)
+    head, crc = _fetch_part(bucket, name, target, 0, None, target.opened)
+    starts = range(PART, head.size, PART)
+    sums: dict[int, int] = {}
+
+    def fetch_part(start: int) -> None:
+        with bucket.connection.ranges:
+            sums[start] = _fetch_part(bucket, name, target, start, head.generation)[1]
+
+    parallel_map(fetch_part, starts, threads=_STREAMS)
+    for start in starts:
+        crc = combined(crc, sums[start], min(PART, head.size - start))
     _verify(crc, head)
 
 
@@ -170,21 +161,6 @@ def _fetch_part(
     end = start + PART
     head = fetch(bucket, name, put, start=start, end=end, generation=generation, opened=opened)
     return head, crc
-
-
-def _rest(bucket: Bucket, name: str, target: _Sink, head: Head, crc: int) -> int:
-    """Fetch everything after the first part; return the checksum of the whole."""
-    starts = range(PART, head.size, PART)
-    sums: dict[int, int] = {}
-
-    def fetch_part(start: int) -> None:
-        with bucket.connection.ranges:
-            sums[start] = _fetch_part(bucket, name, target, start, head.generation)[1]
-
-    parallel_map(fetch_part, starts, threads=_STREAMS)
-    for start in starts:
-        crc = combined(crc, sums[start], min(PART, head.size - start))
-    return crc
 
 
 def _verify(crc: int, head: Head) -> None:
@@ -210,20 +186,12 @@ class _Sink:
         self._name = name
         self._most = most
         self._progress = progress
-        self._lock = threading.Lock()
-        self.reported = 0
 
     def opened(self, head: Head) -> None:
         """Prepare for an object before any of it arrives; refuse one that is too large."""
         refuse_larger(self._name, head.size, self._most)
         if isinstance(self.stream, io.BytesIO) and head.size > _IN_MEMORY:
             self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        if head.size > PART and hasattr(os, "posix_fallocate"):
-            try:
-                os.posix_fallocate(self.stream.fileno(), 0, head.size)
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                    raise
 
     def put(self, offset: int, data: bytes) -> None:
         """Write a piece where it belongs."""
@@ -235,6 +203,4 @@ class _Sink:
                 written = os.pwrite(self.stream.fileno(), view, offset)
                 view, offset = view[written:], offset + written
         if self._progress is not None:
-            with self._lock:
-                self.reported += len(data)
             self._progress(len(data))
