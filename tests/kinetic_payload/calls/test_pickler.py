@@ -84,7 +84,7 @@ def test_values_of_the_scripts_types_come_back_as_values_of_its_own_types(projec
         "(1, 3, 3, 'p') True {'x': 1} 8",
         "{'size': 7} 7 3",
         "True True",
-        "True Child ('p', 's', 'Child', True)",
+        "True Child p",
         "True 5 True",
     ]
 

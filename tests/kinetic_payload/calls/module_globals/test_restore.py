@@ -65,6 +65,28 @@ def test_attributes_of_modules_and_their_classes_have_their_values_at_the_call(p
     ]
 
 
+def test_values_equal_to_those_of_the_import_are_not_replaced(project):
+    project.write_all("""
+        # other.py
+        from lib import NAMES, OWN, LOCKED
+        # lib.py
+        import threading, os
+        class Own:
+            def __init__(self): self.names = {"a", "b", "c", os.sep}
+        NAMES, OWN, LOCKED = {"a", "b", "c"}, Own(), [threading.Lock(), {"x": 1}]
+        import other
+        def make():
+            def inner(): return NAMES is other.NAMES, OWN is other.OWN, LOCKED is other.LOCKED
+            return inner
+        # run.py
+        import lib
+        from shipping import ship
+        print(ship(lib.make()))
+    """)
+
+    assert project.run("run.py") == "(True, True, True)"
+
+
 def test_a_global_that_cannot_travel_is_an_error_or_a_warning_and_never_the_initial_value(project):
     project.write_all("""
         # lib.py
@@ -207,6 +229,7 @@ def test_values_that_an_import_computes_from_the_machine_are_those_of_the_job(pr
         ("from json import *\ny = 1", Kind.UNKNOWN),
         ("from os import getpid as pid\nx = pid()", Kind.MACHINE),
         ("from pathlib import Path\nx = Path.home()", Kind.MACHINE),
+        ("from sysconfig import _PREFIX as x", Kind.MACHINE),
         ("class jax:\n device_count = int\nx = jax.device_count()", Kind.MACHINE),
     ],
 )

@@ -252,30 +252,26 @@ def file_that_imports(snapshot: Snapshot, module: str) -> str | None:
 
     Imports inside functions count. Files that cannot be read or parsed count as importing nothing.
     """
+    import ast
+    import warnings
+
     for entry in snapshot.entries:
         if entry.kind != "file" or not entry.path.endswith(".py"):
             continue
         with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             source = (snapshot.root / entry.path).read_bytes()
-            # Few files contain the name, so few are parsed.
-            if module.encode() in source and module in _imported_by(source):
-                return entry.path
+            if module.encode() not in source:
+                continue  # Few files contain the name, so few are parsed.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(source)
+            for node in ast.walk(tree):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names = [node.module or ""]
+                if any(name.partition(".")[0] == module for name in names):
+                    return entry.path
     return None
-
-
-def _imported_by(source: bytes) -> Iterator[str]:
-    """Iterate over the top-level modules that a file of Python imports."""
-    import ast
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield (node.module or "").partition(".")[0]
 
 
 def _places_of(path: Path, root: str, real_root: str) -> Iterator[str]:

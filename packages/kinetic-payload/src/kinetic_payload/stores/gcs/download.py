@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,8 +27,6 @@ PART: Final = 16 << 20
 """The size of a range. Smaller objects take one request."""
 _STREAMS: Final = 8
 """Parallel ranges of one object."""
-_IN_MEMORY: Final = 1 << 20
-"""Larger objects that are read as a stream go to a temporary file."""
 _MOST_TRIES: Final = 3
 _MOST_REPLACEMENTS: Final = 100
 
@@ -54,19 +51,19 @@ def read_all(bucket: Bucket, name: str, *, start: int = 0, end: int | None = Non
 
 def open_all(bucket: Bucket, name: str) -> BinaryIO:
     """Return a stream of one generation, after all of it was downloaded."""
+    stream = tempfile.TemporaryFile()  # noqa: SIM115 - returned
 
     def once() -> BinaryIO:
-        sink = _Sink(name)
-        try:
-            _fill(bucket, name, sink)
-        except BaseException:
-            sink.stream.close()
-            raise
-        sink.stream.seek(0)
-        return sink.stream
+        stream.truncate(0)
+        _fill(bucket, name, _Sink(name, stream))
+        return stream
 
-    with full_disk_translated(bucket, name):
-        return _retry(bucket, name, once)
+    try:
+        with full_disk_translated(bucket, name):
+            return _retry(bucket, name, once)
+    except BaseException:
+        stream.close()
+        raise
 
 
 def download(
@@ -171,36 +168,30 @@ def _verify(crc: int, head: Head) -> None:
 class _Sink:
     """Receives the parts of an object, from several threads, in any order.
 
-    Without a *stream*, a small object is kept in memory, and a larger one in an unnamed temporary file. Once the
-    stream is closed, late threads can write nothing to it.
+    Once the stream is closed, late threads can write nothing to it.
     """
 
     def __init__(
         self,
         name: str,
-        stream: BinaryIO | None = None,
+        stream: BinaryIO,
         progress: Advance | None = None,
         most: int | None = None,
     ) -> None:
-        self.stream: BinaryIO = stream or io.BytesIO()
+        self._stream = stream
         self._name = name
         self._most = most
         self._progress = progress
 
     def opened(self, head: Head) -> None:
-        """Prepare for an object before any of it arrives; refuse one that is too large."""
+        """Refuse an object that is too large, before any of it arrives."""
         refuse_larger(self._name, head.size, self._most)
-        if isinstance(self.stream, io.BytesIO) and head.size > _IN_MEMORY:
-            self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
 
     def put(self, offset: int, data: bytes) -> None:
         """Write a piece where it belongs."""
-        if isinstance(self.stream, io.BytesIO):
-            self.stream.write(data)
-        else:
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(self.stream.fileno(), view, offset)
-                view, offset = view[written:], offset + written
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._stream.fileno(), view, offset)
+            view, offset = view[written:], offset + written
         if self._progress is not None:
             self._progress(len(data))
