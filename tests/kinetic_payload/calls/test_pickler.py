@@ -9,7 +9,7 @@ import pytest
 def test_data_is_found_wherever_pickle_reaches_it(project):
     project.copy("data_anywhere")
 
-    assert project.run("run.py") == "True 20\n20"
+    assert project.run("run.py") == "True 16\n16"
 
 
 def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
@@ -105,7 +105,7 @@ def test_type_parameters_and_aliases_of_a_script_travel(project):
 def test_exceptions_with_their_own_init_are_returned_and_raised_whole(project):
     project.copy("exceptions.py")
 
-    assert project.run("exceptions.py") == "3 /x s 5\nNone False"
+    assert project.run("exceptions.py") == "3 /x 5\nNone False"
 
 
 def test_a_method_of_a_builtin_type_travels(project):

@@ -26,9 +26,3 @@ def test_settings_of_a_notebook_s_cells_hold_there(project):
     """)
 
     assert project.run("run.py", main="", kind="notebook") == "7"
-
-
-def test_objects_of_modules_keep_their_shape_and_the_job_s_own_paths(project):
-    project.copy("shapes")
-
-    assert project.run("run.py") == "(1, (2, True, True, True), [0, 2], True, True)"

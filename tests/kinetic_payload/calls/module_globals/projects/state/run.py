@@ -1,5 +1,8 @@
 """Ship functions that read the state of modules in several ways; each must return what it returns here."""
 
+import sys
+from pathlib import Path
+
 import config
 import pack.tm as tm
 from config import BEST, CFG, LOCK, TABLE
@@ -57,5 +60,20 @@ check(Holder().read)
 CFG["lr"] = lr
 there = ship(changed, config.CFG, config.BEST)
 assert repr(there) == repr(changed(config.CFG, config.BEST)), there
+config.NET, config.OWN.rate, BEST.last = config.Model(), 2, BEST.weights
+config.NET.peer, config.Places.peer = config.Places, config.NET
+config.Places.get()
+if len(sys.argv) > 9:  # What the text of the script may set, and has the job's own path.
+    config.FILE = sys.argv[9]
+
+
+def shapes():
+    BEST.weights.append(5)
+    cycle = config.Places.peer is config.NET and config.NET.peers[0] is config.NET
+    places = Path(config.Places.get()), config.FILE, Path(BEST.file)
+    return config.STRICT.rate, config.OWN.rate, BEST.last, cycle, [one.exists() for one in places]
+
+
+check(shapes)
 assert ship(tm.kept) is True  # A value that a module keeps when it has made it is made anew.
 print("right")
