@@ -8,7 +8,9 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -387,6 +389,33 @@ def test_many_calls_together_wait_no_longer_than_their_limit(gcs: GcsServer) -> 
     assert "50 s" in reported[0]
     gcs.faults.clear()
     unlimited.write("new", b"")  # Other operations have their own time.
+
+
+def test_a_failure_beside_an_upload_that_progresses_is_not_reported(
+    gcs: GcsServer, tmp_path: Path
+) -> None:
+    (tmp_path / "source").write_bytes(UPLOAD)
+    gcs.faults.add(operation="objects.get", status=503)
+    slow = gcs.faults.add(operation="objects.insert.chunk", held=True, at=1 << 20)
+    time, reported, begun = Passing(), list[str](), threading.Event()
+    limit = OutageLimit(50, report=reported.append, clock=lambda: time.now)
+    store = open_it(gcs, time.retry(150)).limited(limit)
+
+    with ThreadPoolExecutor(1) as pool:
+        upload = pool.submit(
+            store.upload, "new", tmp_path / "source", progress=lambda _: begun.set()
+        )
+        try:
+            assert begun.wait(60)
+            with pytest.raises(StoreUnavailableError):
+                store.stat("old")
+        finally:
+            slow.release()
+        upload.result()
+    assert reported == []
+    with pytest.raises(StoreUnavailableError):
+        store.stat("old")
+    assert len(reported) == 1
 
 
 def test_an_outage_is_reported_however_the_pauses_before_the_limit_fall(gcs: GcsServer) -> None:

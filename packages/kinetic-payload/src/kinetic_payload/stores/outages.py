@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from copy import copy
 from math import inf
 from time import monotonic
@@ -44,6 +44,20 @@ class OutageLimit:
         self._lock = threading.Lock()
         self._since: float | None = None
         self._reported = -inf
+        self._attempts: list[tuple[Callable[[], int], int]] = []
+        """The progress of each attempt that runs, and what it was at its beginning."""
+
+    @contextmanager
+    def attempt(self, progress: Callable[[], int]) -> Iterator[None]:
+        """Report no outage in the block after *progress* has grown: a transfer that then stalls fails by itself."""
+        running = progress, progress()
+        with self._lock:
+            self._attempts.append(running)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._attempts.remove(running)
 
     @property
     def left(self) -> float:
@@ -68,9 +82,11 @@ class OutageLimit:
             self._since = self.last = None
 
     def explain(self, text: str) -> None:
-        """Report *text*, a sentence about the last failure, if it is time."""
+        """Report *text*, a sentence about the last failure, if it is time, and no transfer progresses."""
         with self._lock:
             now, since = self.clock(), self._since
+            if any(progress() > before for progress, before in self._attempts):
+                return
             if since is None or now - since < self._quiet or now - self._reported < _REPORT_EVERY:
                 return
             self._reported = now

@@ -62,7 +62,8 @@ class RetryPolicy(http_retry.RetryPolicy):
                 raise RetryError(sent=outage.sent) from outage.last
             began = outage.clock()
             try:
-                found = act(failed)
+                with outage.attempt(progress):
+                    found = act(failed)
             except Exception as error:
                 outage.sent = outage.sent or _may_be_sent(error)
                 if is_untrusted(error):
