@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a private file that becomes the file *path* at the end of the block, complete or not at all."""
     part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
     try:
-        with open(part, "xb", opener=open_private) as stream:
+        with open(part, "x+b", opener=open_private) as stream:
             yield stream
         part.replace(path)
     except BaseException:

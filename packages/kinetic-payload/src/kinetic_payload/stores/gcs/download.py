@@ -14,9 +14,9 @@ from kinetic_payload.files.atomic import replacing
 from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.gcs.bucket import Bucket
-from kinetic_payload.stores.gcs.checksums import combined, extended
+from kinetic_payload.stores.gcs.checksums import extended
 from kinetic_payload.stores.gcs.resumable_download import Head, ReplacedError, fetch
-from kinetic_payload.threads import parallel_map
+from kinetic_payload.threads import check_wanted, parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -27,6 +27,7 @@ PART: Final = 16 << 20
 """The size of a range. Smaller objects take one request."""
 _STREAMS: Final = 8
 """Parallel ranges of one object."""
+_BLOCK: Final = 1 << 20
 _MOST_TRIES: Final = 3
 _MOST_REPLACEMENTS: Final = 100
 
@@ -55,7 +56,7 @@ def open_all(bucket: Bucket, name: str) -> BinaryIO:
 
     def once() -> BinaryIO:
         stream.truncate(0)
-        _fill(bucket, name, _Sink(name, stream))
+        _fill(bucket, name, stream)
         return stream
 
     try:
@@ -82,7 +83,7 @@ def download(
 
     def once() -> None:
         with replacing(path) as stream:
-            _fill(bucket, name, _Sink(name, stream, progress, most))
+            _fill(bucket, name, stream, progress, most)
 
     with full_disk_translated(bucket, name, path):
         _retry(bucket, name, once)
@@ -123,75 +124,38 @@ def _retry(bucket: Bucket, name: str, once: Callable[[], _T]) -> _T:
     raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
 
 
-def _fill(bucket: Bucket, name: str, target: _Sink) -> None:
-    """Write a whole object to *target*, and verify it."""
-    head, crc = _fetch_part(bucket, name, target, 0, None, target.opened)
-    starts = range(PART, head.size, PART)
-    sums: dict[int, int] = {}
+def _fill(
+    bucket: Bucket,
+    name: str,
+    stream: BinaryIO,
+    progress: Advance | None = None,
+    most: int | None = None,
+) -> None:
+    """Write a whole object to the file *stream*, and verify it."""
+
+    def put(offset: int, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            # Once the stream is closed, late threads can write nothing to it.
+            written = os.pwrite(stream.fileno(), view, offset)
+            view, offset = view[written:], offset + written
+        if progress is not None:
+            progress(len(data))
 
     def fetch_part(start: int) -> None:
         with bucket.connection.ranges:
-            sums[start] = _fetch_part(bucket, name, target, start, head.generation)[1]
+            fetch(bucket, name, put, start=start, end=start + PART, generation=head.generation)
 
-    parallel_map(fetch_part, starts, threads=_STREAMS)
-    for start in starts:
-        crc = combined(crc, sums[start], min(PART, head.size - start))
-    _verify(crc, head)
-
-
-def _fetch_part(
-    bucket: Bucket,
-    name: str,
-    target: _Sink,
-    start: int,
-    generation: int | None,
-    opened: Callable[[Head], object] = lambda _: None,
-) -> tuple[Head, int]:
-    """Write the part that begins at *start* to *target*; return the headers and the part's checksum."""
+    opened = lambda head: refuse_larger(name, head.size, most)  # noqa: E731 - of one line
+    head = fetch(bucket, name, put, end=PART, opened=opened)
+    parallel_map(fetch_part, range(PART, head.size, PART), threads=_STREAMS)
     crc = 0
-
-    def put(offset: int, data: bytes) -> None:
-        nonlocal crc
-        crc = extended(crc, data)
-        target.put(offset, data)
-
-    end = start + PART
-    head = fetch(bucket, name, put, start=start, end=end, generation=generation, opened=opened)
-    return head, crc
+    for start in range(0, head.size, _BLOCK):
+        check_wanted()
+        crc = extended(crc, os.pread(stream.fileno(), _BLOCK, start))
+    _verify(crc, head)
 
 
 def _verify(crc: int, head: Head) -> None:
     if head.crc32c is not None and head.crc32c != crc:
         raise CorruptedError(f"its CRC32C is {head.crc32c:08x}, but the bytes have {crc:08x}.")
-
-
-class _Sink:
-    """Receives the parts of an object, from several threads, in any order.
-
-    Once the stream is closed, late threads can write nothing to it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        stream: BinaryIO,
-        progress: Advance | None = None,
-        most: int | None = None,
-    ) -> None:
-        self._stream = stream
-        self._name = name
-        self._most = most
-        self._progress = progress
-
-    def opened(self, head: Head) -> None:
-        """Refuse an object that is too large, before any of it arrives."""
-        refuse_larger(self._name, head.size, self._most)
-
-    def put(self, offset: int, data: bytes) -> None:
-        """Write a piece where it belongs."""
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(self._stream.fileno(), view, offset)
-            view, offset = view[written:], offset + written
-        if self._progress is not None:
-            self._progress(len(data))
