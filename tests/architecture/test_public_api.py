@@ -63,9 +63,7 @@ PUBLIC = (
     "kinetic_payload.project.snapshot",
     "kinetic_payload.stores.store",
     "kinetic_payload.stores",
-    "kinetic_payload.stores.folder.store",
     "kinetic_payload.testing",
-    "kinetic_payload.testing.memory_store",
     "kinetic_runner.bundle",
     "kinetic_runner.bundle.build",
 )
