@@ -50,8 +50,6 @@ def evil_zip(*entries: tuple[str, bytes, int]) -> io.BytesIO:
 FILE = stat.S_IFREG | 0o644
 LINK = stat.S_IFLNK | 0o777
 
-# Any name that a Linux file system accepts, except those that could not be extracted elsewhere.
-
 
 def test_the_standard_library_reads_our_archives(tmp_path: Path) -> None:
     contents = {

@@ -52,19 +52,18 @@ def read_all(bucket: Bucket, name: str, *, start: int = 0, end: int | None = Non
 
 def open_all(bucket: Bucket, name: str) -> BinaryIO:
     """Return a stream of one generation, after all of it was downloaded."""
-    stream = tempfile.TemporaryFile()  # noqa: SIM115 - returned
 
     def once() -> BinaryIO:
-        stream.truncate(0)
-        _fill(bucket, name, stream)
+        stream = tempfile.TemporaryFile()  # noqa: SIM115 - returned
+        try:
+            _fill(bucket, name, stream)
+        except BaseException:
+            stream.close()
+            raise
         return stream
 
-    try:
-        with full_disk_translated(bucket, name):
-            return _retry(bucket, name, once)
-    except BaseException:
-        stream.close()
-        raise
+    with full_disk_translated(bucket, name):
+        return _retry(bucket, name, once)
 
 
 def download(
