@@ -31,6 +31,8 @@ def test_attributes_of_modules_and_their_classes_have_their_values_at_the_call(p
                 class Body: seen = np.pi > 3
                 return config.RATE, pack.config.NAMES, config.Settings.lr, config.DATA, Body.seen, config.unset
             return inner
+    """)
+    project.write_all("""
         # run.py
         import math, threading
         import pack.config, pack.config as config, lib
@@ -103,6 +105,8 @@ def test_a_global_that_cannot_travel_is_an_error_or_a_warning_and_never_the_init
         import os
         if "workspace" in os.path.abspath(__file__): raise RuntimeError("no display")
         shown = None
+    """)
+    project.write_all("""
         # run.py
         import threading
         from shipping import dump, ship
