@@ -29,7 +29,6 @@ PUBLIC = (
     "kinetic.job_status",
     "kinetic.testing",
     "kinetic.testing.clients",
-    "kinetic.testing.contract",
     "kinetic.testing.protocol",
     "kinetic_images.builders.cloud_build.builder",
     "kinetic_images.builders.docker.builder",
@@ -64,10 +63,7 @@ PUBLIC = (
     "kinetic_payload.project.snapshot",
     "kinetic_payload.stores.store",
     "kinetic_payload.stores",
-    "kinetic_payload.stores.folder.store",
     "kinetic_payload.testing",
-    "kinetic_payload.testing.memory_store",
-    "kinetic_payload.testing.store_contract",
     "kinetic_runner.bundle",
     "kinetic_runner.bundle.build",
 )

@@ -118,27 +118,6 @@ def test_thousands_of_small_files_cost_a_handful_of_requests(
     assert len(gcs.requests) <= 4, asked(gcs)
 
 
-def test_large_and_small_files_come_back_identical(
-    gcs: GcsServer, store: GcsStore, tmp_path: Path
-) -> None:
-    folder = many_files(tmp_path / "files", 100)
-    (folder / "large").write_bytes(os.urandom(33 * MIB))
-    (folder / "large").chmod(0o755)
-    (folder / "empty").mkdir()
-    (folder / "link").symlink_to("000/00000.bin")
-    digest = ensure_data(store, folder)
-    assert [name.rpartition(f"{digest}/")[2] for name in gcs.names("bucket", "data/")] == [
-        "large/00000",
-        "packs/00000.zip",
-    ]
-    arrived = download_data(store, ref_to(folder, digest), tmp_path / "out")
-    assert tree_of(arrived).digest == digest
-    file = folder / "large"
-    digest = ensure_data(store, file)
-    arrived = download_data(store, ref_to(file, digest), tmp_path / "alone")
-    assert arrived.read_bytes() == file.read_bytes()
-
-
 def test_a_killed_upload_of_data_sends_no_complete_object_again(
     gcs: GcsServer, store: GcsStore, tmp_path: Path
 ) -> None:

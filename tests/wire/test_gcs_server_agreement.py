@@ -80,24 +80,6 @@ def test_names_are_kept(bucket: storage.Bucket, name: str) -> None:
     assert list(bucket.list_blobs()) == []
 
 
-def test_a_create_only_write_keeps_the_first_object(bucket: storage.Bucket) -> None:
-    put(bucket, "o", b"first", if_generation_match=0)
-
-    with pytest.raises(exceptions.PreconditionFailed):
-        put(bucket, "o", b"second", if_generation_match=0)
-    assert bucket.blob("o").download_as_bytes() == b"first"
-
-
-def test_a_write_for_another_generation_is_refused(bucket: storage.Bucket) -> None:
-    first = put(bucket, "o", b"1").generation
-    second = put(bucket, "o", b"2", if_generation_match=first).generation
-
-    assert second > first
-    with pytest.raises(exceptions.PreconditionFailed):
-        put(bucket, "o", b"3", if_generation_match=first)
-    assert bucket.blob("o").download_as_bytes() == b"2"
-
-
 def test_lists_are_ordered_and_grouped(bucket: storage.Bucket) -> None:
     for name in ("b", "a/2", "a/1/x", "a-b", "a/1/y", "c/d"):
         put(bucket, name)

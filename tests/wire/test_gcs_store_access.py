@@ -23,7 +23,6 @@ from kinetic.testing import eventually
 from kinetic_payload.errors import (
     BucketNotFoundError,
     CredentialsError,
-    InvalidRequestError,
     StoreError,
     StorePermissionError,
     StoreUnavailableError,
@@ -231,13 +230,6 @@ def test_a_missing_bucket_is_an_error_of_every_operation(gcs: GcsServer, tmp_pat
         with pytest.raises(BucketNotFoundError, match="gs://typo") as caught:
             act()
         assert "buckets create" in str(caught.value)
-
-
-def test_an_invalid_bucket_name_is_an_error_that_names_it(gcs: GcsServer) -> None:
-    service = Service(gcs.endpoint, anonymous=True)
-
-    with pytest.raises(InvalidRequestError, match="'Not_A_Bucket'"):
-        GcsStore("Not_A_Bucket", service=service, retry=QUICK).stat("o")
 
 
 def test_disabled_billing_is_an_error_with_its_address(gcs: GcsServer) -> None:

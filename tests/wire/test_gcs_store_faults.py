@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -244,19 +243,6 @@ def test_retries_last_more_than_thirty_seconds_by_default() -> None:
     assert retry.limit - retry.read - retry.longest > 30
 
 
-def test_an_outage_of_many_parallel_writes_is_retried_until_it_ends(
-    gcs: GcsServer, store: GcsStore
-) -> None:
-    store.write("old", b"old")
-    gcs.faults.outage(0.3)
-    gcs.faults.outage(0.3, status=None)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: store.write(f"new/{number}", b"new"), range(16)))
-
-    assert len(list(store.list("new/"))) == 16
-
-
 def test_an_outage_without_end_is_reported_with_the_last_error(gcs: GcsServer) -> None:
     gcs.faults.add(status=503)
 
@@ -370,22 +356,6 @@ def test_an_outage_is_reported_once_and_only_if_it_lasts(
         assert "10 s" in text
 
 
-def test_an_outage_is_reported_by_one_of_many_waiting_threads(gcs: GcsServer) -> None:
-    gcs.faults.add(status=503, times=16)
-    reported: list[str] = []
-
-    def slow_clock() -> float:
-        threading.Event().wait(0.005)  # Others look at it as well.
-        return time.monotonic()
-
-    store = open_it(gcs, replace(QUICK, quiet=0.0, clock=slow_clock), on_outage=reported.append)
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(store.stat, map(str, range(8))))
-
-    assert len(reported) == 1
-
-
 # Under a limit that many calls share
 
 
@@ -470,19 +440,6 @@ def test_an_upload_that_makes_progress_may_exceed_a_limit(gcs: GcsServer, tmp_pa
 
     assert time.now > 0.15
     assert gcs.read("bucket", "new") == UPLOAD
-
-
-def test_a_download_resumes_after_the_last_received_byte(gcs: GcsServer, tmp_path: Path) -> None:
-    data = LARGE[:600_000]
-    open_it(gcs).write("new", data)
-    broken = gcs.faults.add(
-        operation="objects.get.media", reset="response", at=100_000, drip=1_000_000
-    )
-
-    open_it(gcs).limited(OutageLimit(5)).download("new", tmp_path / "target")
-
-    assert (tmp_path / "target").read_bytes() == data
-    assert 6 <= broken.hits < 20
 
 
 @pytest.fixture

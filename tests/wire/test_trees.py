@@ -201,23 +201,6 @@ def test_any_project_arrives_as_context(
 
 
 @EXAMPLES
-@given(name=names, size=sizes, mode=modes)
-def test_any_file_arrives_as_data(
-    store: Store, tmp_path_factory: pytest.TempPathFactory, name: str, size: int, mode: int
-) -> None:
-    def work(place: Path) -> None:
-        plant(place / "in", {name: ("file", size, mode, 3)})
-        source = place / "in" / name
-        digest = ensure_data(store, source, sizes=SIZES)
-        ref = DataRef(key="d0", kind="local", source="x", is_dir=False, name=name, digest=digest)
-        arrived = download_data(store, ref, place / "out" / name)
-        assert arrived.read_bytes() == source.read_bytes()
-        assert stat.S_IMODE(arrived.stat().st_mode) == mode
-
-    with_place(tmp_path_factory, work)
-
-
-@EXAMPLES
 @given(tree=trees)
 def test_any_folder_can_be_mounted_or_is_refused_by_name(
     server: GcsServer, tmp_path_factory: pytest.TempPathFactory, tree: dict

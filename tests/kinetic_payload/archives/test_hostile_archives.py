@@ -1,4 +1,4 @@
-"""Ten thousand archives that an enemy could write: nothing is written outside, no error is foreign."""
+"""Thousands of archives that an enemy could write: nothing is written outside, no error is foreign."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import io
 import os
 import random
 import shutil
-import stat
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from kinetic_payload.archives.zip_format import Member, central_header, end_reco
 from kinetic_payload.digests import FileHasher, TreeEntry
 from kinetic_payload.errors import DataError, IntegrityError
 
-ROUNDS = 10
+ROUNDS = 5
 CASES = 1000
 """Of each round."""
 MAX_SIZE = 200_000
@@ -109,45 +107,35 @@ def crafted(rng: random.Random) -> bytes:
     return stream.getvalue()
 
 
-def valid_archives() -> list[bytes]:
-    """Return archives that nothing is wrong with: ours, and those of the standard library."""
-    archives = []
-    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        stream = io.BytesIO()
-        with zipfile.ZipFile(stream, "w", method) as archive:
-            archive.writestr("a/b/file", b"content " * 100)
-            archive.writestr("empty/", b"")
-            archive.writestr("ü", b"")
-            link = zipfile.ZipInfo("link")
-            link.create_system = 3
-            link.external_attr = (stat.S_IFLNK | 0o777) << 16
-            archive.writestr(link, "a/b")
-        archives.append(stream.getvalue())
+def valid_archive() -> bytes:
+    """Return an archive that nothing is wrong with."""
+    content = b"content " * 100
     digest = FileHasher("a/x")
-    digest.update(b"content")
+    digest.update(content)
+    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+    deflated = packer.compress(content) + packer.flush()
+    file = {"size": len(content), "crc": zlib.crc32(content), "digest": digest.hexdigest()}
+    stream = io.BytesIO()
     ours = (
         (Member("a", "dir", 0o755), b""),
-        (Member("a/x", "file", 0o644, digest=digest.hexdigest()), b"content"),
-        (Member("up", "link", 0o777), b"a/x"),
+        (Member("a/x", "file", 0o644, method=8, **file), deflated),  # type: ignore[arg-type]
+        (Member("up", "link", 0o777, size=3, crc=zlib.crc32(b"a/x")), b"a/x"),
     )
-    stream = io.BytesIO()
     for member, data in ours:
-        member.size = member.compressed = len(data)
-        member.crc, member.offset = zlib.crc32(data), stream.tell()
+        member.compressed, member.offset = len(data), stream.tell()
         stream.write(local_header(member) + data)
     start = stream.tell()
     directory = b"".join(central_header(member) for member, _ in ours)
     stream.write(directory + end_records(len(ours), start, len(directory)))
-    archives.append(stream.getvalue())
-    return archives
+    return stream.getvalue()
 
 
-VALID = valid_archives()
+VALID = valid_archive()
 
 
 def mutated(rng: random.Random) -> bytes:
     """Return a good archive with something changed."""
-    data = bytearray(rng.choice(VALID))
+    data = bytearray(VALID)
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
         at = rng.randrange(len(data) + 1)
         what = rng.randrange(7)
@@ -165,8 +153,7 @@ def mutated(rng: random.Random) -> bytes:
             value = rng.choice((*SIZES, rng.getrandbits(32)))
             data[at : at + 4] = struct.pack("<L", value)
         elif what == 5:
-            other = rng.choice(VALID)
-            data += other[rng.randrange(len(other)) :]
+            data += VALID[rng.randrange(len(VALID)) :]
         else:
             # Change one of the headers.
             marks = [n for n in range(len(data) - 4) if data[n : n + 2] == b"PK"] or [0]
@@ -218,9 +205,8 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "place"
 
 
-def test_harmless_archives_are_extracted(place: Path) -> None:
-    for data in VALID:
-        assert checked(place, lambda dest: extract_archive(io.BytesIO(data), dest)) == "extracted"
+def test_a_harmless_archive_is_extracted(place: Path) -> None:
+    assert checked(place, lambda dest: extract_archive(io.BytesIO(VALID), dest)) == "extracted"
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

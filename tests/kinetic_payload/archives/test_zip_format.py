@@ -41,21 +41,12 @@ def read(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("count", "start", "length"),
     [
-        (0, 0, 0),
         (1, 0, 0),
         (5, MARKER, 0),  # The marker is where the directory starts.
-        (2000, 0, MARKER),  # The marker is how long the directory is.
-        (0x4B50, 0, 0x0010_0605),  # The marker runs from the count into the length …
-        (0x4B50, 0x100, 0x0020_0605),
-        (0x5000, 0, 0x0206_054B),  # … also at an odd place,
-        (20_000, 0x1006, 0x0150_0000 | 0x054B),
-        (2000, 0x0006_054B, 0x0500_0000 | 0x50),
+        (0x4B50, 0, 0x0010_0605),  # The marker runs from the count into the length.
         (65_534, 0, 0),
         (65_535, 0, 0),  # zip64.
-        (70_000, MARKER, 0),
-        (70_000, MARKER - 4_000_000, 4_000_000),  # The marker is in the locator.
         (1, 0xFFFF_FFFF, 0),
-        (1, 5 << 30, 0),
         (1, 0x1_0000_0000 | MARKER, 0),
     ],
 )
@@ -68,16 +59,6 @@ def test_an_archive_whose_numbers_look_like_records_is_read(
     assert read(path) == names
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == [f"{name}/" for name in names]
-
-
-@pytest.mark.parametrize("comment", [b"c", b"PK\5\6", b"PK\5\6" + b"x" * 60_000])
-def test_an_archive_with_a_comment_is_read(tmp_path: Path, comment: bytes) -> None:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("a/", "")
-        archive.comment = comment
-
-    assert [member.path for member in read_directory(stream, max_entries=MOST)] == ["a"]
 
 
 def test_a_directory_that_ends_like_a_locator_is_read(tmp_path: Path) -> None:

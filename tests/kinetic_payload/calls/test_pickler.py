@@ -9,7 +9,7 @@ import pytest
 def test_data_is_found_wherever_pickle_reaches_it(project):
     project.copy("data_anywhere")
 
-    assert project.run("run.py") == "True 20\n20"
+    assert project.run("run.py") == "True 16\n16"
 
 
 def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
@@ -84,7 +84,7 @@ def test_values_of_the_scripts_types_come_back_as_values_of_its_own_types(projec
         "(1, 3, 3, 'p') True {'x': 1} 8",
         "{'size': 7} 7 3",
         "True True",
-        "True Child ('p', 's', 'Child', True)",
+        "True Child p",
         "True 5 True",
     ]
 
@@ -105,7 +105,7 @@ def test_type_parameters_and_aliases_of_a_script_travel(project):
 def test_exceptions_with_their_own_init_are_returned_and_raised_whole(project):
     project.copy("exceptions.py")
 
-    assert project.run("exceptions.py") == "3 /x s 5\nNone False"
+    assert project.run("exceptions.py") == "3 /x 5\nNone False"
 
 
 def test_a_method_of_a_builtin_type_travels(project):

@@ -1,10 +1,12 @@
 """Uploaded `Data` out of a store, and what becomes of damage."""
 
 import errno
+import hashlib
 import io
 import json
 import os
 import stat
+import struct
 import zipfile
 from pathlib import Path
 
@@ -12,7 +14,6 @@ import pytest
 
 from kinetic_payload.data.marker import MAX_PACK, Sizes
 from kinetic_payload.data.upload import ensure_data
-from kinetic_payload.digests import FileHasher
 from kinetic_payload.errors import DataError, IntegrityError, ObjectNotFoundError
 from kinetic_payload.layout import data_marker, data_pack, data_prefix
 from kinetic_payload.progress import Advance
@@ -100,9 +101,8 @@ def other_modes(marker: dict, store: MemoryStore, digest: str) -> None:
 
 def moved_file(marker: dict, store: MemoryStore, digest: str) -> None:
     large = marker["objects"][0]
-    hasher = FileHasher("elsewhere")
-    hasher.update(store.read(data_prefix(digest) + large["name"]))
-    large |= {"path": "elsewhere", "digest": hasher.hexdigest()}
+    data = store.read(data_prefix(digest) + large["name"])
+    large |= {"path": "elsewhere", "digest": file_sum("elsewhere", data).hex()}
 
 
 def fewer_objects(marker: dict, store: MemoryStore, digest: str) -> None:
@@ -121,11 +121,17 @@ def through_a_link(marker: dict, store: MemoryStore, digest: str) -> None:
     marker["objects"][0]["path"] = "link/x"
 
 
+def file_sum(name: str, data: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\0" + data).digest()
+
+
 def forged_pack(store: MemoryStore, digest: str, **entries: bytes) -> None:
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in entries.items():
-            archive.writestr(name, data)
+            info = zipfile.ZipInfo(name)
+            info.extra = struct.pack("<2H", 0x4E4B, 32) + file_sum(name, data)
+            archive.writestr(info, data)
     store.write(data_pack(digest, 0), stream.getvalue())
 
 

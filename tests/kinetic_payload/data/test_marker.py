@@ -11,7 +11,6 @@ from kinetic_payload.data.marker import (
     mounted_parts,
     packed_parts,
     parse_marker,
-    unmountable,
 )
 from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import FutureRecordError, RecordError
@@ -44,29 +43,6 @@ def test_large_files_go_alone_and_the_rest_in_packs_of_a_size() -> None:
     assert packed_parts(DIGEST, []) == mounted_parts(DIGEST, []) == ()
     empty = [a_file(f"{n:04d}", 0) for n in range(1000)]
     assert len(packed_parts(DIGEST, empty, Sizes(pack=100_000))) > 1
-
-
-def test_mounted_files_are_objects_by_their_path() -> None:
-    entries = [TreeEntry("a", "dir"), a_file("a/ü", 1), TreeEntry("l", "link", target="a")]
-    assert [part.name for part in mounted_parts(DIGEST, entries)] == [f"data/{DIGEST}/files/a/ü"]
-
-
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        ("plain/ü 語.txt", None),
-        ("line\nbreak", "line break"),
-        ("line\rbreak", "line break"),
-        ("\udc80", "UTF-8"),
-        ("\x0b", "line break"),
-        ("x" * 101, "101 bytes"),
-        ("ü" * 50, None),
-        ("ü" * 51, "102 bytes"),
-    ],
-)
-def test_paths_that_a_mounted_bucket_cannot_have(path: str, why: str | None) -> None:
-    found = unmountable(path, 100)
-    assert found is None if why is None else why in str(found)
 
 
 def test_a_marker_comes_back_as_it_was() -> None:

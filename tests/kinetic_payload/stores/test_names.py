@@ -6,23 +6,19 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_payload.stores.names import check_name, name_to_path, part_to_path, path_to_part
-
-LONG = "a" * 200
-
 
 PARTS = (
     st.lists(
         st.one_of(
             st.sampled_from(
                 [
-                    "%", "%2", "%25", "%2E", "%2e", "%00", "%~", "~", "\0", ".", "..", "25", "E", "0",
-                    ".kinetic-store", ".KINETIC-store", "a", "é", "😀", "a" * 190, "a" * 198, "a" * 199,
-                    LONG, "é" * 100,
+                    "%", "%2", "%25", "%2E", "%2e", "%00", "~", "\0", ".", "..", "25", "E", "0",
+                    ".kinetic-store", ".KINETIC-store", "a", "é", "😀",
                 ]
             ),
             st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), max_size=4),
@@ -31,25 +27,19 @@ PARTS = (
         max_size=6,
     )
     .map("".join)
-    .filter(lambda part: part not in ("", ".", "..") and len(part.encode()) <= 1024)
+    .filter(lambda part: part not in ("", ".", ".."))
 )  # fmt: skip
 
 
 @given(PARTS)
-@example(LONG + ".")
-@example(LONG + "..")
 def test_the_path_of_a_part_is_read_back_as_that_part(part: str) -> None:
     path = part_to_path(part)
 
     # No two parts can then be spelled alike.
     assert path_to_part(path) == part
-    pieces = path.split("/")
-    assert not {"", ".", ".."} & set(pieces)
-    assert not pieces[0].lower().startswith(".kinetic-store")
-    assert all(len(piece.encode()) <= 255 and "\0" not in piece for piece in pieces)
-    # Or a folder of one name would be an object of another.
-    assert all(piece.endswith("%~") for piece in pieces[:-1])
-    assert not pieces[-1].endswith("%~")
+    assert path not in ("", ".", "..")
+    assert not path.lower().startswith(".kinetic-store")
+    assert not {"/", "\0"} & set(path)
 
 
 @given(PARTS)
@@ -67,8 +57,7 @@ def test_a_path_that_is_read_as_a_part_is_the_path_of_that_part(path: str) -> No
         ("a%b", "a%b"),
         ("100%25", "100%2525"),
         (".kinetic-store/x", "%2Ekinetic-store/x"),
-        ("a" * 250, LONG + "%~/" + "a" * 50),
-        (LONG + "..a", LONG + "%~/..a"),
+        ("a" * 250, "a" * 250),
         ("...", "..."),
     ],
 )
@@ -79,8 +68,7 @@ def test_names_keep_the_paths_that_they_have_in_existing_stores(name: str, path:
 @pytest.mark.parametrize(
     "path",
     [
-        "%2E", "%2E.", "%2Ea", "a%~", "a%~/b", "a%~b%~/c", ".kinetic-STORE/x", "b" * 201,
-        "%2E/inner", "a%00%~", "/".join(["d" * 150] * 7), LONG + "%~/.%~/x",
+        "%2E", "%2E.", "%2Ea", ".kinetic-STORE/x", "%2E/inner", "/".join(["d" * 150] * 7),
     ],
 )  # fmt: skip
 def test_files_with_paths_of_no_object_are_not_listed(tmp_path: Path, path: str) -> None:

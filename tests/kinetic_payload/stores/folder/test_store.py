@@ -189,6 +189,8 @@ def test_an_object_that_is_in_the_way_of_a_folder_is_named(tmp_path: Path) -> No
     with pytest.raises(StoreError, match="'c'"):
         store.write("c", b"")
     assert [info.name for info in store.list()] == ["a", "c/d"]
+    store.delete("c/d")
+    store.write("c", b"")  # Its folder is gone as well.
 
 
 def test_a_deleted_store_is_made_again_by_the_next_write_but_not_during_one(tmp_path: Path) -> None:

@@ -67,21 +67,27 @@ class Contents:
     ) -> None:
         self.source = source
         self.members = list(read_directory(source, max_entries=max_entries))
-        _check_sizes(self.members, max_size)
-        for member in self.members:
-            if why := unsafe_path(member.path):
-                raise _unsafe(member.path, why)
-        self.entries = [
-            TreeEntry(m.path, m.kind, m.mode, m.size, m.digest, self._target(m))
-            for m in self.members
-        ]
-
-    def _target(self, member: Member) -> str:
-        if member.kind != "link":
-            return ""
-        if member.size > _MAX_TARGET:
-            raise _unsafe(member.path, f"the target of the link has {member.size} bytes")
-        return b"".join(_contents(self.source, member)).decode("utf-8", "surrogateescape")
+        total = sum(member.size for member in self.members)
+        if total > max_size:
+            largest = max(self.members, key=lambda member: member.size)
+            too_much = f"the archive unpacks to {total} bytes; {max_size} are allowed"
+            raise _unsafe(largest.path, too_much)
+        end = 0
+        for member in sorted(self.members, key=lambda member: member.offset):
+            if member.offset < end:
+                raise _unsafe(member.path, "it shares its bytes with another entry")
+            end = member.offset + 30 + member.compressed
+        self.entries: list[TreeEntry] = []
+        for m in self.members:
+            if why := unsafe_path(m.path):
+                raise _unsafe(m.path, why)
+            target = b""
+            if m.kind == "link":
+                if m.size > _MAX_TARGET:
+                    raise _unsafe(m.path, f"the target of the link has {m.size} bytes")
+                target = b"".join(_contents(source, m))
+            entry = TreeEntry(m.path, m.kind, m.mode, m.size, m.digest)
+            self.entries.append(entry._replace(target=target.decode("utf-8", "surrogateescape")))
 
 
 class Extraction:
@@ -214,18 +220,6 @@ def _damaged(member: Member) -> IntegrityError:
     return IntegrityError(f"The archive's entry {member.path!r} is damaged.")
 
 
-def _check_sizes(members: list[Member], max_size: int) -> None:
-    total = sum(member.size for member in members)
-    if total > max_size:
-        largest = max(members, key=lambda member: member.size)
-        raise _unsafe(largest.path, f"the archive unpacks to {total} bytes; {max_size} are allowed")
-    end = 0
-    for member in sorted(members, key=lambda member: member.offset):
-        if member.offset < end:
-            raise _unsafe(member.path, "it shares its bytes with another entry")
-        end = member.offset + 30 + member.compressed
-
-
 def _folders_of(entries: Iterable[TreeEntry]) -> set[str]:
     """Return every folder that is one of the entries or contains one."""
     folders: set[str] = set()
@@ -298,19 +292,15 @@ def _new_file(path: str, shown: str) -> int:
 
 
 def _write_file(source: BinaryIO, path: str, member: Member) -> None:
-    hasher = FileHasher(member.path) if member.digest else None
-    crc = 0
+    hasher = FileHasher(member.path)
     file = _new_file(path, member.path)
     try:
         for piece in _contents(source, member):
-            if hasher is not None:
-                hasher.update(piece)
-            else:
-                crc = zlib.crc32(piece, crc)
+            hasher.update(piece)
             left = piece
             while left:
                 left = left[os.write(file, left) :]
-        if hasher.hexdigest() != member.digest if hasher else crc != member.crc:
+        if hasher.hexdigest() != member.digest:
             raise _damaged(member)
         # Only the nine permission bits are read from an archive, never set-user-id and the like.
         os.fchmod(file, member.mode)

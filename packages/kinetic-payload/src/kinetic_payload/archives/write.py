@@ -150,12 +150,32 @@ class _Writer:
         member = Member(entry.path, "file", entry.mode, digest=entry.digest, streamed=True)
         member.large = entry.size >= _LARGE
         hasher = FileHasher(entry.path)
+
+        def begin() -> None:
+            member.offset = self._offset
+            self._write(local_header(member))
+
+        def write(data: bytes) -> None:
+            member.compressed += len(data)
+            self._write(data)
+
+        def write_done(piece: bytes, hashed: Future[None], deflated: Future[bytes] | None) -> None:
+            hashed.result()
+            write(piece if deflated is None else deflated.result())
+
+        def end() -> None:
+            _must_match(entry, hasher)
+            if member.method == DEFLATED:
+                write(_LAST_BLOCK)
+            self._write(descriptor(member))
+            self._directory.append(central_header(member))
+
         begun = False
         for piece in _pieces(self._root, entry):
             if not begun:
                 begun = True
                 member.method = DEFLATED if self._deflater.shrinks(piece) else STORED
-                self._enqueue(0, lambda: self._begin(member))
+                self._enqueue(0, begin)
             member.crc = self._crc(piece, member.crc)
             member.size += len(piece)
             hashed = self._hash_thread.submit(hasher.update, piece)
@@ -164,30 +184,8 @@ class _Writer:
                 if member.method == DEFLATED
                 else None
             )
-            write = partial(self._write_done, member, piece, hashed, deflated)
-            self._enqueue(2 * len(piece), write)
-        self._enqueue(0, lambda: self._end(member, entry, hasher))
-
-    def _begin(self, member: Member) -> None:
-        member.offset = self._offset
-        self._write(local_header(member))
-
-    def _write_done(
-        self, member: Member, piece: bytes, hashed: Future[None], deflated: Future[bytes] | None
-    ) -> None:
-        hashed.result()
-        self._write_piece(member, piece if deflated is None else deflated.result())
-
-    def _write_piece(self, member: Member, data: bytes) -> None:
-        member.compressed += len(data)
-        self._write(data)
-
-    def _end(self, member: Member, entry: TreeEntry, hasher: FileHasher) -> None:
-        _must_match(entry, hasher)
-        if member.method == DEFLATED:
-            self._write_piece(member, _LAST_BLOCK)
-        self._write(descriptor(member))
-        self._directory.append(central_header(member))
+            self._enqueue(2 * len(piece), partial(write_done, piece, hashed, deflated))
+        self._enqueue(0, end)
 
     def write_members(self, members: list[tuple[Member, bytes]]) -> None:
         parts: list[bytes] = []

@@ -57,7 +57,7 @@ class Member:
     """Bytes in the archive."""
     size: int = 0
     digest: str = ""
-    """As `file_digest` returns it; empty in archives that Kinetic did not write."""
+    """As `file_digest` returns it."""
     offset: int = 0
     streamed: bool = False
     """Sizes were not known when the local header was written; they follow the data."""
@@ -163,11 +163,11 @@ def end_records(count: int, start: int, length: int) -> bytes:
 def _end_of_directory(source: BinaryIO) -> tuple[int, int, int]:
     """Return count, start and length of the central directory."""
     size = source.seek(0, os.SEEK_END)
-    tail_start = max(0, size - _END.size - _LIMIT16 - _LOCATOR64.size)
+    tail_start = max(0, size - _END.size - _LOCATOR64.size)
     source.seek(tail_start)
     tail = source.read()
-    at = _end_record(tail)
-    if at is None:
+    at = len(tail) - _END.size  # Kinetic's archives have no comment.
+    if tail[at : at + 4] != b"PK\5\6" or at < 0:
         raise IntegrityError("The archive has no end record: it is cut off, or is not a zip file.")
     _, _, _, _, count, length, start, _ = _END.unpack_from(tail, at)
     locator = at - _LOCATOR64.size
@@ -183,20 +183,6 @@ def _end_of_directory(source: BinaryIO) -> tuple[int, int, int]:
     if start + length > size:
         raise IntegrityError("The archive's directory lies outside of it: it is cut off.")
     return count, start, length
-
-
-def _end_record(tail: bytes) -> int | None:
-    """Return where in *tail* the record that ends a zip file begins.
-
-    Its numbers, and the comment of an archive that Kinetic did not write, may hold the same four bytes.
-    """
-    at = len(tail) - _END.size
-    while (at := tail.rfind(b"PK\5\6", 0, at + 4)) >= 0:
-        comment = int.from_bytes(tail[at + _END.size - 2 : at + _END.size], "little")
-        if at + _END.size + comment == len(tail):
-            return at
-        at -= 1
-    return None
 
 
 def read_directory(source: BinaryIO, *, max_entries: int) -> Iterator[Member]:
@@ -224,10 +210,10 @@ def read_directory(source: BinaryIO, *, max_entries: int) -> Iterator[Member]:
 
 
 def _member(fields: tuple[int, ...], name: bytes, extra: bytes) -> Member:
-    _, made_by, _, flags, method, _, _, crc, compressed, size, *_, attributes, offset = fields
+    _, _, _, flags, method, _, _, crc, compressed, size, *_, attributes, offset = fields
     # Decode the bytes of the name the same everywhere: os.fsdecode would depend on the locale.
     path = name.decode("utf-8", "surrogateescape")
-    mode = attributes >> 16 if made_by >> 8 == 3 else 0
+    mode = attributes >> 16
     kind: EntryKind = "file"
     if stat.S_ISLNK(mode):
         kind = "link"
@@ -242,13 +228,12 @@ def _member(fields: tuple[int, ...], name: bytes, extra: bytes) -> Member:
     member = Member(
         path=path[:-1] if kind == "dir" else path,
         kind=kind,
-        mode=mode & 0o777 if mode else 0o755 if kind == "dir" else 0o644,
+        mode=mode & 0o777,
         method=method,
         crc=crc,
         compressed=compressed,
         size=size,
         offset=offset,
-        streamed=bool(flags & _DESCRIPTOR),
     )
     _read_extra(member, extra)
     return member

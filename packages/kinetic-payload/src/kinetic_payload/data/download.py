@@ -46,11 +46,20 @@ def download_data(store: Store, ref: DataRef, dest: Path, *, track: TrackProgres
     if ref.digest is None:
         raise DataError(f"The data {ref.source!r} was not uploaded with its call.")
     with _errors_explained(store, ref, dest), prepare_beside(dest) as folder:
-        marker = _read_marker(store, ref.digest)
+        try:
+            found = read_record(store, data_marker(ref.digest))
+            marker = parse_marker(found, digest=ref.digest)
+        except FutureRecordError:
+            raise
+        except RecordError as error:
+            raise IntegrityError(error.message) from error
         total = sum(listed.size for listed in marker.objects)
         with track(f"downloading {ref.name}", total) as advance:
             tree = _fetch_tree(store, marker, folder, advance)
-        rename_into_place(tree if ref.is_dir else _only_file(tree, ref), dest)
+        file = tree / ref.name
+        if not (ref.is_dir or file.is_file()):
+            raise IntegrityError(f"The data should be the file {ref.name!r}.")
+        rename_into_place(tree if ref.is_dir else file, dest)
     return dest
 
 
@@ -87,15 +96,6 @@ def _fetch_tree(store: Store, marker: Marker, folder: Path, advance: Advance) ->
     return folder / "tree"
 
 
-def _read_marker(store: Store, digest: str) -> Marker:
-    try:
-        return parse_marker(read_record(store, data_marker(digest)), digest=digest)
-    except FutureRecordError:
-        raise
-    except RecordError as error:
-        raise IntegrityError(error.message) from error
-
-
 @contextmanager
 def _errors_explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
     """Name the data in errors about it, and *dest* if it cannot be written there."""
@@ -120,9 +120,3 @@ def _errors_explained(store: Store, ref: DataRef, dest: Path) -> Iterator[None]:
             f"{what} cannot be written to {dest}: {refused.strerror or refused}.",
             hint="Make room on that disk." if full else getattr(error, "hint", None),
         ) from error
-
-
-def _only_file(tree: Path, ref: DataRef) -> Path:
-    if (file := tree / ref.name).is_file():
-        return file
-    raise IntegrityError(f"The data {ref.source!r} should be the file {ref.name!r}.")

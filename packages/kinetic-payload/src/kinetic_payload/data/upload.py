@@ -6,12 +6,10 @@ be used, whether it comes from an interrupted upload, a simultaneous one or an o
 
 from __future__ import annotations
 
-import stat
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,11 +30,9 @@ from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
-    IntegrityError,
     ObjectNotFoundError,
     PreconditionFailedError,
     RecordError,
-    StoreError,
     TreeChangedError,
 )
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
@@ -45,7 +41,7 @@ from kinetic_payload.progress import Advance, Scaled, TrackProgress, silent
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.project.hashing import FileCheck
 from kinetic_payload.project.snapshot import Snapshot, tree_of
-from kinetic_payload.project.stat_cache import StatCache, stamp_of
+from kinetic_payload.project.stat_cache import StatCache
 from kinetic_payload.project.tree import EXCLUDED, SYSTEM_FILE
 from kinetic_payload.stores.names import MAX_NAME
 from kinetic_payload.stores.store import ABSENT, Mountable, ObjectInfo, Store
@@ -119,10 +115,12 @@ def ensure_data(
     ):
         return tree.digest
     missing += _renew(store, old, existing)
-    _mark(store, wanted)
-    upload = _PartsUpload(store, tree, sizes)
-    upload.send(missing, track)
-    complete = wanted.marker(stored | upload.stored, written_at=store.now())
+    if isinstance(store, Mountable):  # Existing marks are renewed.
+        parallel_map(store.mark_folder, wanted.folders, threads=store.concurrency)
+        links = [*wanted.links.items()]
+        parallel_map(lambda link: store.mark_link(*link), links, threads=store.concurrency)
+    sent = _send(store, tree, missing, sizes, track)
+    complete = wanted.marker(stored | sent, written_at=store.now())
     store.write(data_marker(tree.digest, mounted=mounted), encode_marker(complete))
     return tree.digest
 
@@ -243,96 +241,59 @@ def _renew(store: Store, old: Sequence[Part], existing: Mapping[str, ObjectInfo]
     return gone
 
 
-def _mark(store: Store, wanted: _Wanted) -> None:
-    """Write the marks of links and empty folders of a mounted form; existing ones are renewed."""
-    if not isinstance(store, Mountable):
-        return
-    parallel_map(store.mark_folder, wanted.folders, threads=store.concurrency)
-    links = [*wanted.links.items()]
-    parallel_map(lambda link: store.mark_link(*link), links, threads=store.concurrency)
+def _send(
+    store: Store, tree: Snapshot, parts: Sequence[Part], sizes: Sizes, track: TrackProgress
+) -> dict[str, int]:
+    """Send *parts*, as many at once as the store recommends; return the sizes of the objects by name.
 
+    Raises:
+        TreeChangedError: A file is not what it was when its digest was taken.
+    """
+    sent: dict[str, int] = {}
+    if not parts:
+        return sent
+    packing = threading.Semaphore(_PACKERS)
 
-class _PartsUpload:
-    """Upload of the parts of one tree."""
-
-    def __init__(self, store: Store, tree: Snapshot, sizes: Sizes) -> None:
-        self._store = store
-        self._tree = tree
-        self._sizes = sizes
-        self._packing = threading.Semaphore(_PACKERS)
-        self.stored: dict[str, int] = {}
-        """The size of every object that was sent, by name."""
-
-    def send(self, parts: Sequence[Part], track: TrackProgress) -> None:
-        """Send *parts*, as many at once as the store recommends.
-
-        Raises:
-            TreeChangedError: A file is not what it was when its digest was taken.
-        """
-        if not parts:
-            return
-        # The largest first, so that none runs alone at the end.
-        ordered = sorted(parts, key=lambda part: part.size, reverse=True)
-        small = [p for p in ordered if not p.is_pack and p.size <= self._sizes.small]
-        large = [p for p in ordered if p.is_pack or p.size > self._sizes.small]
-        most = self._store.concurrency
-        with track("uploading data", sum(part.size for part in parts)) as advance:
-            send = partial(self._send_one, advance=advance)
-            parallel_map(send, small, threads=most)
-            parallel_map(send, large, threads=min(most, _STREAMS))
-
-    def _send_one(self, part: Part, advance: Advance) -> None:
-        send = self._send_pack if part.is_pack else self._send_file
+    def send(part: Part) -> None:
+        progress = Scaled(advance, part.size)
         try:
-            size = send(part, advance)
+            if part.is_pack:
+                writer = store.writer(part.name, if_generation=ABSENT, progress=progress)
+                # The archive is sent when the block ends, so its size is known by then.
+                with writer as stream, packing:
+                    progress.whole = write_archive(stream, tree.root, part.entries)
+                sent[part.name] = progress.whole
+            else:
+                sent[part.name] = _send_file(store, tree.root, part, advance)
         except PreconditionFailedError:  # Another client uploaded it meanwhile.
-            info = self._store.stat(part.name)
+            info = store.stat(part.name)
             if info is None:
                 raise DataError(
-                    f"{part.name} disappeared from {self._store.location} while it was uploaded.",
+                    f"{part.name} disappeared from {store.location} while it was uploaded.",
                     hint="Check whether another program deletes objects from that store.",
                 ) from None
-            size = info.size
+            sent[part.name] = info.size
             advance(part.size)
-        self.stored[part.name] = size
 
-    def _send_pack(self, part: Part, advance: Advance) -> int:
-        progress = Scaled(advance, part.size)
-        writer = self._store.writer(part.name, if_generation=ABSENT, progress=progress)
-        # The archive is sent when the block ends, so its size is known by then.
-        with writer as stream, self._packing:
-            progress.whole = write_archive(stream, self._tree.root, part.entries)
-        return progress.whole
-
-    def _send_file(self, part: Part, advance: Advance) -> int:
-        """Let the store read and send the file; verify the bytes that it sends against the digest."""
-        [entry] = part.entries
-        path = self._tree.root / entry.path
-        changed = TreeChangedError(
-            f"{entry.path!r} changed while it was being uploaded.",
-            hint="Submit again when nothing writes to it any more.",
-        )
-        before = _stamp(path, entry.size)
-        if before is None:
-            raise changed
-        check = FileCheck(entry, changed)
-        try:
-            info = self._store.upload(
-                part.name, path, if_generation=ABSENT, progress=advance, check=check
-            )
-        except (StoreError, IntegrityError, OSError) as error:
-            if _stamp(path, entry.size) != before:
-                # The change is the cause of *error*: for instance, the file became shorter.
-                raise changed from error
-            raise
-        return info.size
+    # The largest first, so that none runs alone at the end.
+    ordered = sorted(parts, key=lambda part: part.size, reverse=True)
+    small = [p for p in ordered if not p.is_pack and p.size <= sizes.small]
+    large = [p for p in ordered if p.is_pack or p.size > sizes.small]
+    with track("uploading data", sum(part.size for part in parts)) as advance:
+        parallel_map(send, small, threads=store.concurrency)
+        parallel_map(send, large, threads=min(store.concurrency, _STREAMS))
+    return sent
 
 
-def _stamp(path: Path, size: int) -> str | None:
-    """Return the stamp of the regular file *path* of *size* bytes, None if there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    expected = stat.S_ISREG(status.st_mode) and status.st_size == size
-    return stamp_of(status) if expected else None
+def _send_file(store: Store, root: Path, part: Part, advance: Advance) -> int:
+    """Let the store read and send the file; verify the bytes that it sends against the digest."""
+    [entry] = part.entries
+    path = root / entry.path
+    changed = TreeChangedError(
+        f"{entry.path!r} changed while it was being uploaded.",
+        hint="Submit again when nothing writes to it any more.",
+    )
+    if not path.is_file():
+        raise changed
+    check = FileCheck(entry, changed)
+    return store.upload(part.name, path, if_generation=ABSENT, progress=advance, check=check).size

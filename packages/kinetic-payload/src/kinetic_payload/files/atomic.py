@@ -33,7 +33,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a private file that becomes the file *path* at the end of the block, complete or not at all."""
     part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
     try:
-        with open(part, "xb", opener=open_private) as stream:
+        with open(part, "x+b", opener=open_private) as stream:
             yield stream
         part.replace(path)
     except BaseException:
@@ -85,11 +85,6 @@ class NewFile:
             # This file system has no hard links. Reserve the name with an empty file until the rename.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
             self._part.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -102,9 +97,5 @@ class NewFile:
     ) -> None:
         if self._stream is not None:
             self._part.unlink(missing_ok=True)
-            try:
+            with suppress(OSError):  # Contents that were not finished are not needed.
                 self._stream.close()
-            except OSError:
-                # After an error, contents that cannot be flushed are not needed.
-                if error is None:
-                    raise

@@ -6,7 +6,7 @@ import functools
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -125,16 +125,12 @@ class _MetadataRequest(Request):
         super().__init__(requests.Session())
 
     def __call__(self, url: str, *args: Any, **kwargs: Any) -> Any:
-        if _on_google_machine() or _METADATA_HOST in os.environ:  # noqa: TID251 - Google's variable
+        on_google = False
+        with suppress(OSError):
+            on_google = _MACHINE.read_text().startswith("Google")
+        if on_google or _METADATA_HOST in os.environ:  # noqa: TID251 - Google's variable
             return super().__call__(url, *args, **kwargs)  # type: ignore[no-untyped-call]
         try:
             return super().__call__(url, *args, **{**kwargs, "timeout": 1})  # type: ignore[no-untyped-call]
         except TransportError as error:
             raise DefaultCredentialsError("There is no metadata server.") from error  # type: ignore[no-untyped-call]
-
-
-def _on_google_machine() -> bool:
-    try:
-        return _MACHINE.read_text().startswith("Google")
-    except OSError:
-        return False

@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from kinetic_payload.project.stat_cache import StatCache
 
 
-@dataclass(frozen=True, slots=True)
-class LargePath:
-    """A file or folder that is a large part of a snapshot."""
-
-    path: str
-    size: int
-    """In bytes, before compression."""
-    ignore_line: str
-    """The line of `.kineticignore` that leaves exactly this out."""
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """A tree at one moment; its archive is not written yet."""
@@ -82,8 +71,11 @@ class Snapshot:
     def _by_path(self) -> dict[str, TreeEntry]:
         return {entry.path: entry for entry in self.entries}
 
-    def largest(self, count: int = 10) -> list[LargePath]:
-        """Return the largest paths, none inside another: a folder if none of its parts is half of it."""
+    def largest(self, count: int = 10) -> list[tuple[str, int]]:
+        """Return the largest paths, none inside another: a folder if none of its parts is half of it.
+
+        Each is the line of `.kineticignore` that leaves exactly this out, with the bytes before compression.
+        """
         sizes: dict[str, int] = {}
         children: dict[str, list[str]] = {}
         for entry in self.entries:
@@ -97,7 +89,7 @@ class Snapshot:
                 path = path.rpartition("/")[0]
         heap = [(-sizes[path], path) for path in children.get("", ()) if path in sizes]
         heapq.heapify(heap)
-        found: list[LargePath] = []
+        found: list[tuple[str, int]] = []
         while heap and len(found) < count:
             size, path = heapq.heappop(heap)
             inner = [(-sizes[child], child) for child in children.get(path, ()) if child in sizes]
@@ -106,8 +98,7 @@ class Snapshot:
                 for item in inner:
                     heapq.heappush(heap, item)
             else:
-                line = ignore_line(path, is_folder=bool(inner))
-                found.append(LargePath(path, -size, line))
+                found.append((ignore_line(path, is_folder=bool(inner)), -size))
         return found
 
     def write(self, stream: BinaryIO) -> int:
@@ -122,12 +113,12 @@ class Snapshot:
         """Return a warning if the project is larger than *limit_mb*, else None."""
         if self.size <= limit_mb * 1_000_000:
             return None
-        largest = self.largest(10)
-        width = max((len(item.ignore_line) for item in largest), default=0)
+        largest = self.largest()
+        width = max((len(line) for line, _ in largest), default=0)
         lines = [
             f"The project in {self.root} is {size_text(self.size)}, more than {limit_mb:g} MB. "
             f"The largest paths, as the lines of {OWN_FILE} that leave them out:",
-            *(f"  {item.ignore_line:<{width}}  {size_text(item.size)}" for item in largest),
+            *(f"  {line:<{width}}  {size_text(size)}" for line, size in largest),
         ]
         return "\n".join(lines)
 
@@ -261,30 +252,26 @@ def file_that_imports(snapshot: Snapshot, module: str) -> str | None:
 
     Imports inside functions count. Files that cannot be read or parsed count as importing nothing.
     """
+    import ast
+    import warnings
+
     for entry in snapshot.entries:
         if entry.kind != "file" or not entry.path.endswith(".py"):
             continue
         with suppress(OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             source = (snapshot.root / entry.path).read_bytes()
-            # Few files contain the name, so few are parsed.
-            if module.encode() in source and module in _imported_by(source):
-                return entry.path
+            if module.encode() not in source:
+                continue  # Few files contain the name, so few are parsed.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(source)
+            for node in ast.walk(tree):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                if isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names = [node.module or ""]
+                if any(name.partition(".")[0] == module for name in names):
+                    return entry.path
     return None
-
-
-def _imported_by(source: bytes) -> Iterator[str]:
-    """Iterate over the top-level modules that a file of Python imports."""
-    import ast
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield (node.module or "").partition(".")[0]
 
 
 def _places_of(path: Path, root: str, real_root: str) -> Iterator[str]:

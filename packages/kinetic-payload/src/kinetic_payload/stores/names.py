@@ -1,9 +1,8 @@
 """Object names: validation, and escaping of names as paths of a folder store.
 
 An ordinary name is its own path, so that a folder store can be read with `ls`. Three things are escaped:
-NUL, `%` where it would look like an escape, and the dot of parts that begin like the store's own folder. Parts
-that are longer than a file system allows are split into several folders, whose names end in `%~`. No two names
-have the same path.
+NUL, `%` where it would look like an escape, and the dot of parts that begin like the store's own folder. No two
+names have the same path.
 """
 
 from __future__ import annotations
@@ -18,11 +17,6 @@ MAX_NAME: Final = 1024
 
 OWN_FOLDER: Final = ".kinetic-store"
 """The folder of temporary files and locks inside a folder store; no name has this path."""
-
-MORE: Final = "%~"
-"""The end of a folder's name if the rest of the part, which is too long for one folder, is in the folder."""
-
-_PIECE: Final = 200
 
 
 def check_name(name: str) -> str:
@@ -51,22 +45,8 @@ def part_to_path(part: str) -> str:
     """Return the relative path of one part of a name."""
     text = part
     if "%" in part or "\0" in part:
-        text = re.sub(r"%(?=00|25|2E|~)", "%25", part).replace("\0", "%00")
-    if text[: len(OWN_FOLDER)].lower() == OWN_FOLDER:
-        text = "%2E" + text[1:]
-    if len(text) <= _PIECE // 4 or len(text.encode()) <= _PIECE:
-        return text
-    pieces = []
-    while len(text.encode()) > _PIECE:
-        # Cut between characters, and not inside an escape.
-        piece = text.encode()[:_PIECE].decode(errors="ignore")
-        cut = piece.rfind("%", len(piece) - 2)
-        piece = piece[:cut] if cut > 0 else piece
-        pieces.append(piece + MORE)
-        text = text[len(piece) :]
-    if text in (".", ".."):
-        text = "%2E" + text[1:]  # The rest of a long part must not lead to another folder.
-    return "/".join([*pieces, text])
+        text = re.sub(r"%(?=00|25|2E)", "%25", part).replace("\0", "%00")
+    return f"%2E{text[1:]}" if text[: len(OWN_FOLDER)].lower() == OWN_FOLDER else text
 
 
 def path_to_part(path: str) -> str | None:
@@ -75,10 +55,8 @@ def path_to_part(path: str) -> str | None:
         path.encode()
     except UnicodeEncodeError:
         return None
-    text = path.replace(f"{MORE}/", "")
-    if "%" in text:
-        text = re.sub(r"%(00|25|2E)", lambda match: chr(int(match[1], 16)), text)
-    return text if text not in ("", ".", "..") and part_to_path(text) == path else None
+    text = re.sub(r"%(00|25|2E)", lambda match: chr(int(match[1], 16)), path)
+    return text if part_to_path(text) == path else None
 
 
 def name_to_path(name: str) -> str:

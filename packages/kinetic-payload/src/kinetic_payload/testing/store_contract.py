@@ -28,8 +28,8 @@ ODD_NAMES = (
     ".kinetic-store/tmp/x",
     ".Kinetic-Store.lock",
     "j/.hidden/~tilde",
-    "j/" + "long" * 150,
-    "j/" + "%00" * 150 + "/" + "ü" * 150,
+    "j/" + "long" * 60,
+    "j/" + "%00" * 50 + "/" + "ü" * 120,
 )
 """Valid names that are difficult for a file system, a shell or a careless prefix."""
 

@@ -3,13 +3,9 @@ import dataclasses
 import functools
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class Config:
     data: object
-
-
-class Slotted:
-    __slots__ = ("data",)
 
 
 class Keeping:

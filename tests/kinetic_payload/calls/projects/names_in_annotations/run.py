@@ -29,11 +29,7 @@ class Shape:
 class Side:
     length: fractions.Fraction
 
-    def of(self) -> Corner: ...
-
-
-class Corner:
-    helper: h.Other
+    def of(self) -> h.Other: ...
 
 
 class Unpicklable:
@@ -63,7 +59,7 @@ def asked():
     class Inside:
         size: Side
 
-    return [hints(x) for x in (plain, Config, Shape, Shape.grown, Side, Side.of, Corner, Inside)], [
+    return [hints(x) for x in (plain, Config, Shape, Shape.grown, Side, Side.of, Inside)], [
         str(inspect.signature(plain, eval_str=True))
     ]
 

@@ -47,10 +47,9 @@ class Tokens:
     issued: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Token → its principal, and when the token expires."""
 
-    def issue(self, principal: str, *, lifetime: float | None = None) -> str:
+    def issue(self, principal: str) -> str:
         token = "ya29." + secrets.token_urlsafe(24)
-        seconds = self.lifetime if lifetime is None else lifetime
-        self.issued[token] = (principal, time.time() + seconds)
+        self.issued[token] = (principal, time.time() + self.lifetime)
         return token
 
     def expire(self) -> None:

@@ -174,9 +174,6 @@ class ResumableCalls:
         headers = uploader_headers(call)
         if upload.incoming.size:
             headers["Range"] = f"bytes=0-{upload.incoming.size - 1}"
-        # Clients whose HTTP library follows every 308 set this header.
-        if call.headers.get("x-guploader-no-308", "").lower() == "yes":
-            return Answer(200, b"", {**headers, "X-HTTP-Status-Code-Override": "308"})
         return Answer(308, b"", headers)
 
 

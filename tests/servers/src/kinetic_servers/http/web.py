@@ -121,10 +121,6 @@ class Web:
             return answer
         if call.operation == "malformed":
             return Answer(400, b"The request is not valid UTF-8.")
-        if request.headers.get("expect", "").lower() == "100-continue":
-            if request.transport is None:
-                raise ConnectionResetError("The client closed the connection.")
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             return await self._service.perform(call)
         except RefusedError as error:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from kinetic_payload.layout import LISTED
-from kinetic_payload.stores.names import MAX_NAME, MORE, part_to_path, path_to_part
+from kinetic_payload.stores.names import MAX_NAME, part_to_path, path_to_part
 from kinetic_payload.stores.store import ObjectInfo
 
 
@@ -78,35 +78,22 @@ def _below(folder: str, base: str, prefix: str, start_after: str) -> Iterator[Ob
 
 def _entries(folder: str, base: str) -> list[_Entry]:
     """Return the entries of *folder*, whose name is *base*, sorted by name."""
-    return sorted(_scan(folder, base), key=lambda entry: entry.name)
-
-
-def _scan(folder: str, base: str, begun: str = "") -> Iterator[_Entry]:
-    """Iterate over the entries of *folder*; *begun* is the path of a long part so far."""
     try:
         with os.scandir(folder) as found:
             children = list(found)
     except (FileNotFoundError, NotADirectoryError):
-        return  # The folder was deleted meanwhile.
+        return []  # The folder was deleted meanwhile.
+    entries = []
     for child in children:
-        try:
-            if child.name.endswith(MORE):
-                if child.is_dir():
-                    yield from _scan(child.path, base, f"{begun}{child.name}/")
-                continue
-            # Other files may have paths that are not the path of any object name.
-            part = path_to_part(begun + child.name)
-            if part is None or not _fits(base + part):
-                continue
+        # Other files may have paths that are not the path of any object name.
+        part = path_to_part(child.name)
+        if part is None or len((base + part).encode()) > MAX_NAME:
+            continue
+        with suppress(FileNotFoundError):
             if not child.is_dir():
                 # A dangling link, a socket or a pipe among a user's outputs is not an object.
                 if child.is_file():
-                    yield _Entry(base + part, child.path, child.stat())
+                    entries.append(_Entry(base + part, child.path, child.stat()))
             elif not child.is_symlink():
-                yield _Entry(f"{base}{part}/", child.path, None)
-        except FileNotFoundError:
-            continue
-
-
-def _fits(name: str) -> bool:
-    return len(name) <= MAX_NAME // 4 or len(name.encode()) <= MAX_NAME
+                entries.append(_Entry(f"{base}{part}/", child.path, None))
+    return sorted(entries, key=lambda entry: entry.name)

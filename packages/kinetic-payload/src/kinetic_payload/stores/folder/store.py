@@ -50,7 +50,10 @@ _COARSE: Final = 2_000_000_000
 
 
 class FolderStore:
-    """Objects below *root*, which is created if missing and private to its user."""
+    """Objects below *root*, which is created if missing and private to its user.
+
+    A part of a name may have as many bytes as the name of a file, mostly 255.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = str(root.expanduser().absolute())
@@ -207,8 +210,9 @@ class FolderStore:
                 # A later object of this name must not have this generation again.
                 _save_generation(shard, max(found.generation, _last_generation(shard)))
                 Path(path).unlink(missing_ok=True)
-        with suppress(OSError):
-            self._remove_empty_folders(path)
+        with suppress(OSError):  # A writer whose folder is gone creates it again.
+            for folder in Path(path).relative_to(self._root).parents[:-1]:
+                Path(self._root, folder).rmdir()
         return True
 
     def _path(self, name: str) -> str:
@@ -285,13 +289,6 @@ class FolderStore:
                         if not os.fstat(temporary.fd).st_nlink:
                             raise  # The store is being deleted.
                         make_folder(os.path.dirname(path))  # noqa: PTH120 - hot
-
-    def _remove_empty_folders(self, path: str) -> None:
-        # A writer whose folder is gone creates it again.
-        parent = os.path.dirname(path)  # noqa: PTH120 - hot
-        while parent != self._root:
-            Path(parent).rmdir()
-            parent = os.path.dirname(parent)  # noqa: PTH120
 
 
 def _generations(last: int) -> tuple[int, int]:

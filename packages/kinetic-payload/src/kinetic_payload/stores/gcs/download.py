@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +14,9 @@ from kinetic_payload.files.atomic import replacing
 from kinetic_payload.files.private import FULL_DISK
 from kinetic_payload.limits import refuse_larger
 from kinetic_payload.stores.gcs.bucket import Bucket
-from kinetic_payload.stores.gcs.checksums import combined, extended
+from kinetic_payload.stores.gcs.checksums import extended
 from kinetic_payload.stores.gcs.resumable_download import Head, ReplacedError, fetch
-from kinetic_payload.threads import parallel_map
+from kinetic_payload.threads import check_wanted, parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance
@@ -30,8 +27,7 @@ PART: Final = 16 << 20
 """The size of a range. Smaller objects take one request."""
 _STREAMS: Final = 8
 """Parallel ranges of one object."""
-_IN_MEMORY: Final = 1 << 20
-"""Larger objects that are read as a stream go to a temporary file."""
+_BLOCK: Final = 1 << 20
 _MOST_TRIES: Final = 3
 _MOST_REPLACEMENTS: Final = 100
 
@@ -58,14 +54,13 @@ def open_all(bucket: Bucket, name: str) -> BinaryIO:
     """Return a stream of one generation, after all of it was downloaded."""
 
     def once() -> BinaryIO:
-        sink = _Sink(name)
+        stream = tempfile.TemporaryFile()  # noqa: SIM115 - returned
         try:
-            _fill(bucket, name, sink)
+            _fill(bucket, name, stream)
         except BaseException:
-            sink.stream.close()
+            stream.close()
             raise
-        sink.stream.seek(0)
-        return sink.stream
+        return stream
 
     with full_disk_translated(bucket, name):
         return _retry(bucket, name, once)
@@ -76,35 +71,21 @@ def download(
     name: str,
     path: Path,
     *,
-    generation: int | None = None,
     progress: Advance | None = None,
     most: int | None = None,
 ) -> None:
     """Write the object into the file *path*, complete or not at all.
 
-    With a *generation*, only that one is accepted.
-
     Raises:
         IntegrityError: It has more than *most* bytes.
-        ReplacedError: The object has another generation.
     """
 
     def once() -> None:
-        reported = 0
-        try:
-            with replacing(path) as stream:
-                sink = _Sink(name, stream, progress, most)
-                try:
-                    _fill(bucket, name, sink, generation)
-                finally:
-                    reported = sink.reported
-        except Exception:
-            if progress is not None and reported:
-                progress(-reported)
-            raise
+        with replacing(path) as stream:
+            _fill(bucket, name, stream, progress, most)
 
     with full_disk_translated(bucket, name, path):
-        _retry(bucket, name, once, replaced=generation is None)
+        _retry(bucket, name, once)
 
 
 @contextmanager
@@ -124,15 +105,14 @@ def full_disk_translated(bucket: Bucket, name: str, place: Path | None = None) -
         ) from error
 
 
-def _retry(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool = True) -> _T:
+def _retry(bucket: Bucket, name: str, once: Callable[[], _T]) -> _T:
     """Return `once()`; repeat it when the object was replaced or its bytes do not match."""
     corrupted = 0
     for _ in range(_MOST_REPLACEMENTS):
         try:
             return once()
         except ReplacedError:
-            if not replaced:
-                raise
+            continue
         except CorruptedError as error:
             corrupted += 1
             if corrupted == _MOST_TRIES:
@@ -143,98 +123,38 @@ def _retry(bucket: Bucket, name: str, once: Callable[[], _T], *, replaced: bool 
     raise StoreError(f"{name!r} of gs://{bucket.name} is replaced faster than it can be read.")
 
 
-def _fill(bucket: Bucket, name: str, target: _Sink, generation: int | None = None) -> None:
-    """Write a whole object to *target*, and verify it."""
-    head, crc = _fetch_part(bucket, name, target, 0, generation, target.opened)
-    if head.size > PART:
-        crc = _rest(bucket, name, target, head, crc)
-    _verify(crc, head)
-
-
-def _fetch_part(
+def _fill(
     bucket: Bucket,
     name: str,
-    target: _Sink,
-    start: int,
-    generation: int | None,
-    opened: Callable[[Head], object] = lambda _: None,
-) -> tuple[Head, int]:
-    """Write the part that begins at *start* to *target*; return the headers and the part's checksum."""
-    crc = 0
+    stream: BinaryIO,
+    progress: Advance | None = None,
+    most: int | None = None,
+) -> None:
+    """Write a whole object to the file *stream*, and verify it."""
 
     def put(offset: int, data: bytes) -> None:
-        nonlocal crc
-        crc = extended(crc, data)
-        target.put(offset, data)
-
-    end = start + PART
-    head = fetch(bucket, name, put, start=start, end=end, generation=generation, opened=opened)
-    return head, crc
-
-
-def _rest(bucket: Bucket, name: str, target: _Sink, head: Head, crc: int) -> int:
-    """Fetch everything after the first part; return the checksum of the whole."""
-    starts = range(PART, head.size, PART)
-    sums: dict[int, int] = {}
+        view = memoryview(data)
+        while view:
+            # Once the stream is closed, late threads can write nothing to it.
+            written = os.pwrite(stream.fileno(), view, offset)
+            view, offset = view[written:], offset + written
+        if progress is not None:
+            progress(len(data))
 
     def fetch_part(start: int) -> None:
         with bucket.connection.ranges:
-            sums[start] = _fetch_part(bucket, name, target, start, head.generation)[1]
+            fetch(bucket, name, put, start=start, end=start + PART, generation=head.generation)
 
-    parallel_map(fetch_part, starts, threads=_STREAMS)
-    for start in starts:
-        crc = combined(crc, sums[start], min(PART, head.size - start))
-    return crc
+    opened = lambda head: refuse_larger(name, head.size, most)  # noqa: E731 - of one line
+    head = fetch(bucket, name, put, end=PART, opened=opened)
+    parallel_map(fetch_part, range(PART, head.size, PART), threads=_STREAMS)
+    crc = 0
+    for start in range(0, head.size, _BLOCK):
+        check_wanted()
+        crc = extended(crc, os.pread(stream.fileno(), _BLOCK, start))
+    _verify(crc, head)
 
 
 def _verify(crc: int, head: Head) -> None:
     if head.crc32c is not None and head.crc32c != crc:
         raise CorruptedError(f"its CRC32C is {head.crc32c:08x}, but the bytes have {crc:08x}.")
-
-
-class _Sink:
-    """Receives the parts of an object, from several threads, in any order.
-
-    Without a *stream*, a small object is kept in memory, and a larger one in an unnamed temporary file. Once the
-    stream is closed, late threads can write nothing to it.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        stream: BinaryIO | None = None,
-        progress: Advance | None = None,
-        most: int | None = None,
-    ) -> None:
-        self.stream: BinaryIO = stream or io.BytesIO()
-        self._name = name
-        self._most = most
-        self._progress = progress
-        self._lock = threading.Lock()
-        self.reported = 0
-
-    def opened(self, head: Head) -> None:
-        """Prepare for an object before any of it arrives; refuse one that is too large."""
-        refuse_larger(self._name, head.size, self._most)
-        if isinstance(self.stream, io.BytesIO) and head.size > _IN_MEMORY:
-            self.stream = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-        if head.size > PART and hasattr(os, "posix_fallocate"):
-            try:
-                os.posix_fallocate(self.stream.fileno(), 0, head.size)
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                    raise
-
-    def put(self, offset: int, data: bytes) -> None:
-        """Write a piece where it belongs."""
-        if isinstance(self.stream, io.BytesIO):
-            self.stream.write(data)
-        else:
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(self.stream.fileno(), view, offset)
-                view, offset = view[written:], offset + written
-        if self._progress is not None:
-            with self._lock:
-                self.reported += len(data)
-            self._progress(len(data))

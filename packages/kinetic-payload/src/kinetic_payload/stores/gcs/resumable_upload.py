@@ -161,13 +161,7 @@ class _Upload:
         if offset >= size:
             # The service has all bytes but no object: sending the last ones again does no harm.
             offset = last
-        whole = self._checksum.whole()
-        if self._content.changed():
-            raise StoreError(
-                f"{self._name!r} was not written: its file changed while it was uploaded.",
-                hint="Upload it again when nothing writes to it.",
-            )
-        checksum = {"X-Goog-Hash": f"crc32c={encoded(whole)}"}
+        checksum = {"X-Goog-Hash": f"crc32c={encoded(self._checksum.whole())}"}
         response = self._put(offset, size, checksum)
         if response.status == 308:
             raise NoResponseError("bytes were lost")

@@ -13,7 +13,6 @@ from kinetic_payload.errors import (
     BucketNotFoundError,
     CredentialsError,
     IntegrityError,
-    InvalidRequestError,
     KineticError,
     ObjectNotFoundError,
     PreconditionFailedError,
@@ -24,7 +23,6 @@ from kinetic_payload.errors import (
 from kinetic_payload.http.session import NoResponseError, cause_text, causes, is_untrusted
 from kinetic_payload.stores.gcs.errors import InterceptedResponseError, ResponseError, RetryError
 from kinetic_payload.stores.gcs.service import LOGIN
-from kinetic_payload.stores.store import BUCKET_NAMES, is_bucket_name
 
 _DENIED: Final = re.compile(r"(\S+) does not have (storage\.\S+) access")
 _PERMISSION: Final = re.compile(r"storage\.[a-zA-Z]+\.[a-zA-Z]+")
@@ -84,8 +82,6 @@ def refusal(error: ResponseError, bucket: str, action: str, principal: str = "")
         )
     if error.code == 403:
         return _denied(message, bucket, failed, principal)
-    if error.code == 400 and "bucket name" in message.lower():
-        return _invalid_bucket_name(bucket)
     if error.code == 400 and "match calculated" in message:
         return IntegrityError(
             f"{failed}: its bytes changed in transit: {message}", hint="Try again."
@@ -94,19 +90,10 @@ def refusal(error: ResponseError, bucket: str, action: str, principal: str = "")
 
 
 def no_bucket(bucket: str) -> KineticError:
-    """Return the error for a bucket that does not exist, or whose name is invalid."""
-    if not is_bucket_name(bucket):
-        return _invalid_bucket_name(bucket)
+    """Return the error for a bucket that does not exist."""
     return BucketNotFoundError(
         f"There is no bucket gs://{bucket}.",
         hint=f"Check its name, or create it: gcloud storage buckets create gs://{bucket} --location=REGION",
-    )
-
-
-def _invalid_bucket_name(bucket: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"{bucket!r} is not a valid bucket name.",
-        hint=BUCKET_NAMES,
     )
 
 

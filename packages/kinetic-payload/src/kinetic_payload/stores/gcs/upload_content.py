@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
@@ -22,7 +21,6 @@ class Content:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.size = stream.seek(0, io.SEEK_END)
-        self._found = self._state()
 
     @classmethod
     def of(cls, data: bytes) -> Content:
@@ -33,16 +31,6 @@ class Content:
         """Return up to *size* bytes from *offset* on."""
         self._stream.seek(offset)
         return self._stream.read(size)
-
-    def changed(self) -> bool:
-        """Return whether the file was written since this content was created; only others write to it."""
-        return self._state() != self._found
-
-    def _state(self) -> tuple[int, int] | None:
-        if not isinstance(self._stream, io.BufferedReader):
-            return None  # It is ours.
-        found = os.fstat(self._stream.fileno())
-        return found.st_size, found.st_mtime_ns
 
 
 class ContentChecksum:
@@ -89,6 +77,8 @@ class ContentChecksum:
             check_wanted()
             data = self._content.read_at(start, min(BLOCK - start % BLOCK, end - start))
             if not data:
+                if self._check is not None:
+                    self._check.finish()
                 raise StoreError("A file became shorter while it was uploaded.")
             start += len(data)
             self._crc, self._at = extended(self._crc, data), start

@@ -1,7 +1,7 @@
 import config
-from config import BEST, CFG, LOCK, OPTIONS, STEPS, Options
+from config import BEST, CFG, LOCK, NAMES, OPTIONS, REGISTRY, STEPS, Options
 
-batch = 12
+batch, step, Kind = 12, len, list
 opt = sum([1, 2])
 best_of = {"now": BEST}
 
@@ -9,20 +9,21 @@ best_of = {"now": BEST}
 def train():
     with LOCK:
         return (
-            batch,
-            opt,
-            CFG,
-            STEPS,
-            OPTIONS.depth,
-            Options.depth,
-            Options.names,
-            config.RATE,
-            config.NET,
+            *(batch, opt, CFG, STEPS, OPTIONS.depth, Options.depth, Options.names),
+            *(config.RATE, config.NET, step("ab"), Kind.__name__, sorted(NAMES)),
         )
 
 
+def make():
+    def inner():
+        return batch, train(), CFG, step("ab"), Kind.__name__, REGISTRY is config.REGISTRY
+
+    return inner
+
+
 def same():
-    return CFG is config.CFG, STEPS is config.STEPS, best_of["now"] is BEST, BEST.peers[0] is BEST
+    own = CFG is config.CFG, STEPS is config.STEPS, NAMES is config.NAMES
+    return own, best_of["now"] is BEST, BEST.peers[0] is BEST
 
 
 def best():
