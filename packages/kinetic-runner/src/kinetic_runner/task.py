@@ -22,6 +22,10 @@ class Given:
     start: int
     end: int
     digest: str
+    data: list[str]
+    """The keys of the `Data` in it."""
+    call_data: int
+    """How many references of the call belong to every input."""
     output_dir: str
 
 

@@ -51,6 +51,8 @@ class BatchSpec(WorkloadSpec):
     """Their numbers; each index of the Job is the place of one."""
     at_once: int
     """How many workers run at the same time."""
+    per_worker: int
+    """How many inputs each has."""
 
 
 def batch_manifest(job: BatchSpec) -> Manifest:
@@ -67,16 +69,18 @@ def batch_manifest(job: BatchSpec) -> Manifest:
         del own[Env.BATCH_WORKERS]
     template = pod_template(replace(job.pod, field_variables=fields, environment=own))
     spec = indexed_job(template, len(job.workers), rules=rules) | lifetime_of(job)
+    # An input that kills its worker three times fails by itself.
+    lost = _LOST_WORKERS + 3 * job.per_worker
     del spec["backoffLimit"]  # The limit of each index counts instead.
     spec |= {
         "parallelism": min(job.at_once, len(job.workers)),
-        "backoffLimitPerIndex": _LOST_WORKERS,
+        "backoffLimitPerIndex": lost,
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
 
 
 _LOST_WORKERS: Final = 10
-"""How many times a worker may be lost without a disruption: an input that kills it three times fails by itself."""
+"""How many times a worker may be lost without a disruption, besides those that its inputs explain."""
 
 
 def job_manifest(job: JobSpec) -> Manifest:

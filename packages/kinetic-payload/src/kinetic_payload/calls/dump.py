@@ -63,7 +63,7 @@ class DumpedCall:
         header: CallHeader,
         sizes: Callable[[], Iterator[tuple[str, int]]],
         warnings: Sequence[str],
-        dump_input: Callable[[str, tuple[Any, ...], dict[str, Any]], bytes],
+        dump_input: Callable[[str, tuple[Any, ...], dict[str, Any]], tuple[bytes, tuple[str, ...]]],
         data: list[FoundData],
         late_paths: Sequence[str],
     ) -> None:
@@ -73,7 +73,8 @@ class DumpedCall:
         self._data = data
         self._late_paths = late_paths
         self.dump_input = dump_input
-        """Pickles further arguments of the call, of an input with this name; `load_input` reads them."""
+        """Pickles further arguments of the call, of an input with this name, for `load_call`; returns the keys of the
+        `Data` in them, too."""
         self.warnings = tuple(warnings)
         """About values in modules that the program set, and that do not travel."""
         self.size = stream.seek(0, 2)
@@ -173,17 +174,19 @@ def dump_call(
     try:
         call = function, tuple(args), dict(kwargs)
         with _explained(title, [(title, function), *arguments(args, kwargs)], prober_of, function):
-            warnings = _dump(call, stream, new_pickler, found, sent, changed=True)
+            warnings, _ = _dump(call, stream, new_pickler, found, sent, changed=True)
     except BaseException:
         stream.close()
         raise
 
-    def dump_input(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    def dump_input(
+        name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bytes, tuple[str, ...]]:
         own = io.BytesIO()
         with _explained(f"{name} of {title}", arguments(args, kwargs), prober_of):
             # What the call has set in modules is set before an input is loaded.
-            _dump((args, kwargs), own, new_pickler, found, set(sent), changed=False)
-        return own.getvalue()
+            _, keys = _dump((args, kwargs), own, new_pickler, found, set(sent), changed=False)
+        return own.getvalue(), keys
 
     spec = main.get("__spec__")
     header = CallHeader(
@@ -224,10 +227,10 @@ def _dump(
     sent: set[tuple[str, str]],
     *,
     changed: bool,
-) -> list[str]:
+) -> tuple[list[str], tuple[str, ...]]:
     """Pickle *call*; add to *data* what it contains, and to *sent* the globals whose values travel with it.
 
-    With *changed*, the globals that the program set travel, whoever reads them.
+    Return warnings, and the keys of the `Data` in it. With *changed*, the globals that the program set travel, whoever reads them.
     """
     names: frozenset[str] = frozenset()
     while True:
@@ -247,7 +250,7 @@ def _dump(
                 pickle.dump(found, stream, pickle.HIGHEST_PROTOCOL)
             data[:] = collector.found
             sent |= pickler.sent
-            return pickler.warnings
+            return pickler.warnings, tuple(collector.used)
         # From a module outside the project, ship only the names that the code uses. They are known only
         # after everything was pickled, so pickle again.
         names |= pickler.wanted
@@ -260,6 +263,7 @@ class _Collector:
 
     def __init__(self, found: Sequence[FoundData]) -> None:
         self.found = list(found)
+        self.used: dict[str, None] = {}
         self._keys = {id(one.value): one.key for one in found if one.mount is None}
 
     def __call__(self, data: object) -> str:
@@ -267,6 +271,7 @@ class _Collector:
         if key is None:
             key = self._keys[id(data)] = f"d{len(self.found)}"
             self.found.append(FoundData(key, data))
+        self.used[key] = None
         return key
 
 

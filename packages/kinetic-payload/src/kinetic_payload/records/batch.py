@@ -40,6 +40,8 @@ class GroupManifest:
     members: str = ""
     """The beginning of their ids; a dash and the index follow."""
     inputs: tuple[InputPack, ...] = ()
+    call_data: int = 0
+    """How many references in the header of the call belong to all inputs; further ones belong to some."""
     failed: dict[str, str] = field(default_factory=dict)
     """By index, inputs that could not be submitted, and why."""
     max_concurrent: int = 64

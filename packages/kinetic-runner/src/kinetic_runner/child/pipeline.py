@@ -274,7 +274,13 @@ class _Host:
         for skew in self.skews:
             if not skew.silent:
                 self.warn(skew.text)
-        decided = inputs.plan(header.data, space, private_mounts=task.private_mounts)
+        given = task.given
+        refs = [
+            ref
+            for number, ref in enumerate(header.data)
+            if given is None or number < given.call_data or ref.key in given.data
+        ]
+        decided = inputs.plan(refs, space, private_mounts=task.private_mounts)
         references.place(dict(decided.paths))
         cwd = space.within_project(header.cwd)
         # An ignored folder is not in the snapshot, but the function may run in it.

@@ -148,9 +148,16 @@ class Reporter:
                     f"{tally.failures} attempts failed; retries={retries} allows {retries + 1}. The last one "
                     "left no report: its container was killed, possibly because it ran out of memory."
                 )
+        if self.is_member and last > 0:
+            ends = self._earlier(read_host_ends, last)
+            if ends and ends[0].succeeded:
+                # Its worker was lost before it could write the outcome, or somebody has overwritten that.
+                self._write_final("succeeded", last, ends[0])
+                return last, f"Attempt {last} had succeeded."
         if self.is_member and last >= MOST_LOST:
             lost = sum(not self._earlier(read_host_ends, number) for number in range(1, attempt))
-            if lost >= MOST_LOST:
+            # The attempt that is refused leaves no report either: a retry by the user begins to count again.
+            if lost % (MOST_LOST + 1) == MOST_LOST:
                 return last, (
                     f"{lost} workers ended while they ran this input, without a report: they were killed, "
                     "possibly because they ran out of memory."

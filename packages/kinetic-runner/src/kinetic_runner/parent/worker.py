@@ -6,14 +6,21 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import time
 from typing import Final
 
-from kinetic_payload.errors import InvalidRequestError, KineticError, RecordError
+from kinetic_payload.errors import (
+    InvalidRequestError,
+    KineticError,
+    ObjectNotFoundError,
+    RecordError,
+)
 from kinetic_payload.layout import (
+    EXIT_BAD_NODE,
+    EXIT_NOT_PREPARED,
     EXIT_SUCCESS,
     EXIT_TERMINATED,
     Env,
@@ -52,20 +59,31 @@ def run_worker(
         KineticError: The batch or an input cannot be read, or an attempt cannot be claimed.
     """
     worker = _Worker(arguments, environment, signals)
-    waiting = [child]
+    waiting: list[Child] = [child]
 
     def start_next() -> None:
-        waiting[0] = spawn()
+        waiting.clear()
+        # Then it is started when it is needed, and the input that has ended is reported all the same.
+        with suppress(OSError):
+            waiting.append(spawn())
 
     try:
-        for index in worker.indexes():
-            ended = False
-            while not ended and not worker.batch_has_ended():
-                ended = worker.run(index, waiting[0], start_next)
+        indexes = list(worker.indexes())
+        for index in indexes:
+            while not worker.batch_has_ended():
+                if not waiting:
+                    waiting.append(spawn())
+                following = start_next if index != indexes[-1] else waiting.clear
+                code, ended = worker.run(index, waiting[0], following)
                 if signals.terminated or worker.orphaned:
                     return EXIT_TERMINATED
+                if code == EXIT_BAD_NODE and not ended:
+                    return code  # Another node may do better.
+                if ended:
+                    break
     finally:
-        waiting[0].kill()
+        for left in waiting:
+            left.kill()
     return EXIT_SUCCESS
 
 
@@ -81,8 +99,8 @@ class _Worker:
         self._store, self._manifest = self._read_manifest()
         self.orphaned = False
         """Whether an attempt was ended by nothing that this process was asked for."""
-        self._heads: dict[int, list[tuple[int, str]]] = {}
-        """By the first index of a pack: the size and the digest of each input."""
+        self._heads: dict[int, list[tuple[int, str, list[str]]]] = {}
+        """By the first index of a pack: the size and the digest of each input, and the keys of its `Data`."""
 
     def _read_manifest(self) -> tuple[Store, GroupManifest]:
         store, record, data = read_job(self._arguments, pause=self._signals.wait)
@@ -110,25 +128,23 @@ class _Worker:
 
     def _read_outcome(self, job: JobObjects) -> bytes | None:
         """Return the outcome of *job*; None if the job has not written one."""
-        if self._store.stat(job.outcome) is None:
-            return None
         return read_verified(self._store, self._signer, job.outcome)
 
     def _retry(self, action: Callable[[], bytes | None]) -> bytes | None:
         seconds = self._arguments.report_seconds
         return retry(action, seconds=seconds, pause=self._signals.wait)
 
-    def run(self, index: int, child: Child, on_end: Callable[[], object]) -> bool:
-        """Make one attempt at the input *index* in *child*; return whether it is the last one.
+    def run(self, index: int, child: Child, on_end: Callable[[], object]) -> tuple[int, bool]:
+        """Make one attempt at the input *index* in *child*; return its exit code, and whether it is the last one.
 
         *on_end* is called once the child has ended; it is not if the input has an outcome already.
         """
         record = self._manifest.member(index)
         try:
             given = self._given(index)
-        except RecordError as error:
+        except (RecordError, ObjectNotFoundError) as error:
             self._write_failure(self._job(index), error.message)
-            return True
+            return EXIT_NOT_PREPARED, True
         with self._watched(index):
             attempt = Attempt(
                 replace(self._arguments, job=record.job_id),
@@ -144,7 +160,7 @@ class _Worker:
             self.orphaned = code == EXIT_TERMINATED and not self._signals.stop_requested
         if ended and code not in (EXIT_SUCCESS, EXIT_TERMINATED):
             self._after_failure(index)
-        return ended
+        return code, ended
 
     def _given(self, index: int) -> Given:
         """Return where the input is in the store.
@@ -162,8 +178,8 @@ class _Worker:
         if pack.first not in self._heads:
             self._heads[pack.first] = self._read_head(name, pack)
         head = self._heads[pack.first]
-        start = pack.head + sum(size for size, _ in head[: index - pack.first])
-        size, digest = head[index - pack.first]
+        start = pack.head + sum(size for size, *_ in head[: index - pack.first])
+        size, digest, data = head[index - pack.first]
         output = manifest.member(index).output_dir
         return Given(
             index=index,
@@ -172,17 +188,19 @@ class _Worker:
             start=start,
             end=start + size,
             digest=digest,
+            data=data,
+            call_data=manifest.call_data,
             output_dir=output or f"{self._arguments.store}/{self._job(index).outputs.rstrip('/')}",
         )
 
-    def _read_head(self, name: str, pack: InputPack) -> list[tuple[int, str]]:
+    def _read_head(self, name: str, pack: InputPack) -> list[tuple[int, str, list[str]]]:
         data = self._retry(partial(self._store.read, name, end=pack.head)) or b""
         if hashlib.sha256(data).hexdigest() != pack.digest:
             raise RecordError(
                 f"{self._store.location}/{name} does not have the inputs that were submitted.",
                 hint="It was changed in the store. Find out who can write there.",
             )
-        return [(int(size), str(digest)) for size, digest in json.loads(data)]
+        return [(int(size), str(digest), list(keys)) for size, digest, keys in json.loads(data)]
 
     def _after_failure(self, index: int) -> None:
         """End the batch if this failure is one too many: then no further input is started."""
@@ -190,11 +208,12 @@ class _Worker:
         most = 0 if manifest.fail_fast else manifest.max_failures
         if most is None:
             return
-        failed = len(manifest.failed) + sum(
-            fields_of(data if data is not None else self._store.read(info.name)).get("status")
-            == "failed"
-            for info, data in self._store.records(self._group.members)
-        )
+        failed = len(manifest.failed)
+        for info, _ in self._store.records(self._group.members):
+            data = self._retry(partial(read_verified, self._store, self._signer, info.name))
+            failed += data is not None and fields_of(data).get("status") == "failed"
+            if failed > most:
+                break
         if failed > most:
             limit = "fail_fast=True" if manifest.fail_fast else f"max_failures={most}"
             why = f"Input {index} failed, and with {limit} no further input was started."
@@ -222,7 +241,8 @@ class _Worker:
                     ended = self._read_outcome(self._job(index)) is not None
                 except KineticError:
                     continue  # The store may be away for long; the attempt itself reports that.
-                self._signals.cancelled = ended or not goes_on
+                if not over.is_set():
+                    self._signals.cancelled = ended or not goes_on
 
         thread = threading.Thread(target=look, name="wanted", daemon=True)
         thread.start()

@@ -145,6 +145,9 @@ class Batch:
         whole = not here and (count <= _PODS or self.request.accelerator.kind != "cpu")
         if per_worker is None:
             per_worker = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
+        longest = min(
+            1000, (2 << 20) // max(1, len(self.inputs.failed))
+        )  # A manifest is read at once.
         created = "".join(digit for digit in record.created_at[:19] if digit.isdigit())
         suffix = f"{self.group_id.removeprefix('grp-')}-{count}"
         # The room for the largest index is known only now.
@@ -161,8 +164,9 @@ class Batch:
             job=record,
             members=members.rpartition("-")[0],
             inputs=tuple(self.inputs.packs),
+            call_data=self.inputs.call_data,
             failed={
-                str(index): f"{type(error).__name__}: {error}"[:1000]
+                str(index): f"{type(error).__name__}: {error}"[:longest]
                 for index, error in self.inputs.failed.items()
             },
             max_concurrent=at_once,

@@ -33,7 +33,7 @@ from kinetic.quantities import parse_wait
 from kinetic.user_warnings import warn_caller
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.backoff import Backoff
-from kinetic_payload.errors import SignatureError
+from kinetic_payload.errors import ObjectNotFoundError, SignatureError
 from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.outcome import Outcome
@@ -87,6 +87,8 @@ class BatchHandle:
         self._states = States(manifest, services)
         self._jobs: list[JobHandle | None] | None = None
         self._failures: list[JobHandle] | None = None
+        self._collected: dict[int, Any] | None = None
+        """The values of a batch that was cleaned up, by index in the order in which they ended."""
 
     @property
     def group_id(self) -> str:
@@ -195,7 +197,9 @@ class BatchHandle:
         """
         found: dict[int, Any] = {}
         failed: dict[int, BaseException] = {}
-        for index, value, error in self._values(timeout):
+        if self._collected is not None:
+            found = self._collected
+        for index, value, error in () if found else self._values(timeout):
             found[index] = value
             if error is not None:
                 failed[index] = error
@@ -204,7 +208,8 @@ class BatchHandle:
         self._failures = [self._job(index) for index in sorted(failed) if index not in self._errors]
         if failed and not return_exceptions:
             raise self._error(failed, values)
-        if cleanup and not failed:
+        if cleanup and not failed and self._collected is None:
+            self._collected = found
             self._clean_up_after_success()
         return values if ordered else list(found.values())
 
@@ -298,6 +303,8 @@ class BatchHandle:
                 if look.ended:
                     progress.hide()
                 for index, outcome in look.ended:
+                    if index in done:
+                        continue  # Somebody runs it again.
                     done.add(index)
                     pauses.reset()
                     yield index, outcome
@@ -348,6 +355,8 @@ class BatchHandle:
                 if deadline.passed:
                     raise self._timed_out(len(self)) from None
                 sleep(deadline.at_most(1.0))
+            except ObjectNotFoundError:
+                return False  # It was cleaned up.
             except KineticError as error:
                 warn_caller(
                     f"{self.group_id} lost its workers, and they cannot be started again: {error}"
@@ -377,38 +386,53 @@ class BatchHandle:
         self._start_again(failed=True)
 
     def _start_again(self, *, failed: bool) -> None:
-        from kinetic.batches.resume import lease, start_workers
+        from kinetic.batches.resume import lease, relaunch, start_workers
 
         services, names = self._services, JobObjects(self.group_id)
-        stored = self._stored or read_record(services.store, names.handle)
-        services.refuse_without_key(stored, names.handle)
-        look = self._states.look()
-        if not look.over:
-            if not failed:
-                return
-            raise JobError(
-                f"{self.group_id} still runs.",
-                hint="Wait for its end, or cancel it.",
-                job_id=self.group_id,
-            )
+        stored = self._refuse_without_key()
+        if not failed and not self._states.look().over:
+            return
         with lease(self.group_id, services):
-            again = look.left
-            if failed:
-                self._failures = None
-                ended = [
-                    index
-                    for index, status in look.statuses.items()
-                    if status is JobStatus.FAILED and index not in look.left
-                ]
-                outcomes = [JobObjects(self._manifest.member(i).job_id).outcome for i in ended]
-                parallel_map(services.store.delete, outcomes, threads=services.store.concurrency)
-                again = [*again, *ended]
-                services.store.delete(names.outcome)
-            elif self._states.was_stopped():
+            # Within the lease: another process may have started them a moment ago.
+            self._states = States(self._manifest, services)
+            look = self._states.look()
+            if not look.over:
+                if not failed:
+                    return
+                raise JobError(
+                    f"{self.group_id} still runs.",
+                    hint="Wait for its end, or cancel it.",
+                    job_id=self.group_id,
+                )
+            if not failed and self._states.was_stopped():
                 return  # On purpose: `retry_failed` starts what is left.
-            if again:
-                start_workers(self._manifest, stored, services, again)
+            left = set(look.left)
+            ended = [
+                index
+                for index, status in look.statuses.items()
+                if failed and status is JobStatus.FAILED and index not in left
+            ]
+            if not (left or ended):
+                return
+            launch = relaunch(self._manifest, stored, services, [*left, *ended])
+            self._failures = None
+            outcomes = [JobObjects(self._manifest.member(i).job_id).outcome for i in ended]
+            parallel_map(services.store.delete, outcomes, threads=services.store.concurrency)
+            if failed:
+                services.store.delete(names.outcome)
+            start_workers(launch, services)
         self._states = States(self._manifest, services)
+
+    def _refuse_without_key(self) -> bytes:
+        """Return the stored manifest, which is signed with our key.
+
+        Raises:
+            SignatureError: It is not.
+        """
+        name = JobObjects(self.group_id).handle
+        stored = self._stored or read_record(self._services.store, name)
+        self._services.refuse_without_key(stored, name)
+        return stored
 
     def cancel(self) -> None:
         """Stop the batch: what runs is stopped, and nothing else is started. Values that are there stay.
@@ -417,12 +441,13 @@ class BatchHandle:
             SignatureError: It was submitted with another key than yours.
             JobError: A worker still runs after three minutes.
         """
+        store, names = self._services.store, JobObjects(self.group_id)
+        if store.stat(names.handle) is None:
+            return  # It was cleaned up.
+        self._refuse_without_key()
         look = self._states.look()
-        if look.over and not look.left:
+        if look.over and (not look.left or store.stat(names.payload) is None):
             return
-        if self._stored is not None:
-            name = JobObjects(self.group_id).handle
-            self._services.refuse_without_key(self._stored, name)
         outcome = Outcome(
             job_id=self.group_id,
             status="cancelled",
@@ -465,6 +490,7 @@ class BatchHandle:
 
     def _clean_up_after_success(self) -> None:
         try:
+            self._refuse_without_key()
             self._stop(remove=True)
             self._remove_objects(keep=JobObjects(self.group_id).handle)
         except KineticError as error:
@@ -479,6 +505,8 @@ class BatchHandle:
             for info in store.list(names.prefix)
             if is_job_object(info.name, self.group_id) and info.name not in (keep, names.handle)
         ]
+        # First what every worker needs: a clean-up that is interrupted must not be continued as a batch.
+        store.delete(names.payload)
         parallel_map(store.delete, found, threads=store.concurrency)
         if not keep:
             store.delete(names.handle)

@@ -55,6 +55,8 @@ class Inputs:
         self.failed: dict[int, Exception] = {}
         """By index, those that cannot be submitted. An iterator cannot be read again, so the others are."""
         self.packs: list[InputPack] = []
+        self.call_data = 0
+        """How many `Data` the call itself has; those of inputs come after them."""
         self._files: list[IO[bytes]] = []
         self._closing = ExitStack()
         self._inputs = inputs
@@ -73,14 +75,15 @@ class Inputs:
             PayloadError: One of a sequence cannot be pickled; the message has its index.
         """
         strict = isinstance(self._inputs, Sized)
-        heads: list[tuple[int, str]] = []
-        for pickled in self._pickles(call, strict=strict):
+        heads: list[tuple[int, str, tuple[str, ...]]] = []
+        self.call_data = len(call.data)
+        for pickled, keys in self._pickles(call, strict=strict):
             if not heads:
                 # In memory while it is small; the disk takes the rest.
                 spool: Any = SpooledTemporaryFile(_PACK_SIZE)  # noqa: SIM115 - `close` closes it
                 self._files.append(self._closing.enter_context(spool))
             self._files[-1].write(pickled)
-            heads.append((len(pickled), sha256(pickled).hexdigest()))
+            heads.append((len(pickled), sha256(pickled).hexdigest(), keys))
             self.count += 1
             if self.count > MOST_INPUTS:
                 raise InvalidRequestError(
@@ -97,7 +100,9 @@ class Inputs:
                 iter(self.failed.values()), InvalidRequestError("The iterator gave no input.")
             )
 
-    def _pickles(self, call: DumpedCall, *, strict: bool) -> Iterator[bytes]:
+    def _pickles(
+        self, call: DumpedCall, *, strict: bool
+    ) -> Iterator[tuple[bytes, tuple[str, ...]]]:
         iterator = iter(self._inputs)
         index = 0
         while True:
@@ -107,7 +112,7 @@ class Inputs:
                 return
             except Exception as error:  # noqa: BLE001 - user code; the inputs before it are good
                 self._fail(index, error)
-                yield b""
+                yield b"", ()
                 return  # A generator that raised has ended.
             try:
                 args, kwargs = arguments_of(given, self._mode)
@@ -117,14 +122,14 @@ class Inputs:
                 if strict:
                     raise _named(error, index) from error
                 self._fail(index, error)
-                pickled = b""
+                pickled = b"", ()
             yield pickled
             index += 1
 
     def _fail(self, index: int, error: Exception) -> None:
         self.failed[index] = error
 
-    def _finish(self, heads: list[tuple[int, str]]) -> None:
+    def _finish(self, heads: list[tuple[int, str, tuple[str, ...]]]) -> None:
         """Complete the last object: put the sizes and digests of its pickles before them."""
         line = json.dumps(heads, separators=(",", ":")).encode() + b"\n"
         first = self.count - len(heads)

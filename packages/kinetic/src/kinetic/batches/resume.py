@@ -7,8 +7,8 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from hashlib import file_digest, sha256
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinetic.backends.backend import Launch
 from kinetic.errors import InvalidRequestError, JobError
@@ -16,7 +16,12 @@ from kinetic.settings.settings import Settings, environment, working_folder
 from kinetic.submit.options import check_options
 from kinetic.submit.request import JobRequest, request_of
 from kinetic_payload.calls.call import read_header
-from kinetic_payload.errors import ObjectNotFoundError, PreconditionFailedError, RecordError
+from kinetic_payload.errors import (
+    IntegrityError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RecordError,
+)
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.claim import Lease
@@ -34,40 +39,50 @@ _LEASE_SECONDS: Final = 300.0
 """Seconds after which another process may start the workers, if the one that began to do so was killed."""
 
 
-def start_workers(
+def relaunch(
     manifest: GroupManifest, stored: bytes, services: Services, indexes: Sequence[int]
-) -> None:
-    """Start the workers of the inputs *indexes* again; those that have an outcome are skipped.
+) -> Launch:
+    """Prepare to start the workers of the inputs *indexes* again; those that have an outcome are skipped.
 
     Captured variables are not stored: those of this process are passed on. *stored* are the verified bytes of the
-    manifest.
+    manifest. Nothing is changed.
 
     Raises:
         InvalidRequestError: A captured variable is not set here.
-        SubmitError: The workers could not be started.
+        ObjectNotFoundError: The batch was cleaned up.
+        IntegrityError: Its call was changed in the store.
+        SubmitError: They cannot be started from here.
     """
     record = manifest.job
     assert record is not None
-    request = _request_of(manifest, record)
-    made = services.backend.environment_of(record, request)
     with services.store.reader(JobObjects(manifest.group_id).payload) as stream:
+        if file_digest(cast("Any", stream), "sha256").hexdigest() != record.payload_digest:
+            raise IntegrityError(f"The call of {manifest.group_id} was changed in the store.")
+        stream.seek(0)
         data = read_header(stream).data
-    workers = sorted({index // manifest.per_worker for index in indexes})
+    request = _request_of(manifest, record)
+    return Launch(
+        record=record,
+        record_digest=sha256(stored).hexdigest(),
+        request=request,
+        environment=services.backend.environment_of(record, request),
+        data=data,
+        signing_key=None if services.key_signer is None else services.key_signer.key,
+        batch=manifest,
+        workers=tuple(sorted({index // manifest.per_worker for index in indexes})),
+    )
+
+
+def start_workers(launch: Launch, services: Services) -> None:
+    """Start the workers of *launch* in place of those that were lost.
+
+    Raises:
+        SubmitError: They could not be started.
+    """
     # What is left of the lost workers has the names of the new ones.
-    services.backend.stop(record, timeout=60.0, poll_interval=0.2, remove=True)
-    with services.backend.announced(record):
-        services.backend.start(
-            Launch(
-                record=record,
-                record_digest=sha256(stored).hexdigest(),
-                request=request,
-                environment=made,
-                data=data,
-                signing_key=None if services.key_signer is None else services.key_signer.key,
-                batch=manifest,
-                workers=tuple(workers),
-            )
-        )
+    services.backend.stop(launch.record, timeout=60.0, poll_interval=0.2, remove=True)
+    with services.backend.announced(launch.record):
+        services.backend.start(launch)
 
 
 def _request_of(manifest: GroupManifest, record: JobRecord) -> JobRequest:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from kinetic_payload.records.batch import GroupManifest
     from kinetic_payload.records.outcome import Outcome
 
+_MOST_WARNINGS: Final = 50
 MOST: Final = 2000
 """The most outcomes of one look, each with a small value: memory is independent of the size of a batch."""
 
@@ -73,8 +74,8 @@ class States:
             index for index in range(manifest.total_expected) if str(index) not in manifest.failed
         ]
         self._ended: dict[int, JobStatus] = {}
-        self._refused: set[int] = set()
-        """Inputs whose outcome was refused: somebody else wrote it, or damaged it."""
+        self._refused: dict[int, int] = {}
+        """Inputs whose outcome was refused, and its generation: somebody else wrote it, or damaged it."""
         self.last: Look | None = None
 
     def look(self, *, skip: Container[int] = (), most: int | None = None) -> Look:
@@ -107,20 +108,26 @@ class States:
     ) -> tuple[list[tuple[int, Outcome]], bool]:
         """Return the outcomes that a list shows, and whether there are more than *most*."""
         own = re.compile(rf"{re.escape(self._group.members)}([0-9]{{6,}})/outcome\.json")
-        found: list[tuple[int, bytes | None]] = []
+        found: list[tuple[int, int, bytes | None]] = []
         known, more = dict[int, JobStatus](), False
         for info, data in self._services.store.records(self._group.members):
             parts = own.fullmatch(info.name)
             if parts is None or int(parts[1]) >= self._manifest.total_expected:
                 continue
             index = int(parts[1])
-            if index in skip and index in self._ended:
+            if (len(parts[1]) > 6 and parts[1][0] == "0") or self._refused.get(
+                index
+            ) == info.generation:
+                continue
+            # A failed input may have been run again; a success stays.
+            certain = self._ended.get(index) is JobStatus.SUCCEEDED and most is None
+            if certain or (index in skip and index in self._ended):
                 known[index] = self._ended[index]
             elif len(found) == most:
                 more = True
                 break
             else:
-                found.append((index, data))
+                found.append((index, info.generation, data))
         threads = self._services.store.concurrency
         read = parallel_map(lambda one: (one[0], self._outcome(*one)), found, threads=threads)
         ended = [(index, outcome) for index, outcome in read if outcome is not None]
@@ -129,7 +136,7 @@ class States:
         self._ended = {**self._ended, **known} if more else known
         return ended, more
 
-    def _outcome(self, index: int, data: bytes | None) -> Outcome | None:
+    def _outcome(self, index: int, generation: int, data: bytes | None) -> Outcome | None:
         """Return the outcome of an input; None if it is gone, or not the job's own."""
         store, job_id = self._services.store, self._manifest.member(index).job_id
         try:
@@ -139,9 +146,9 @@ class States:
         except ObjectNotFoundError:
             return None  # A clean-up removed it meanwhile.
         except (RecordError, SignatureError) as error:
-            if index not in self._refused:
-                self._refused.add(index)
+            if len(self._refused) < _MOST_WARNINGS:
                 warn_caller(f"The outcome of input {index} is ignored: {error.message}")
+            self._refused[index] = generation
             return None
 
     def _running(self, left: list[int]) -> set[int]:

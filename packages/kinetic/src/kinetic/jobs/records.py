@@ -168,7 +168,10 @@ def find_manifest(store: Store, group_id: str) -> StoredRecord[GroupManifest] | 
     if (
         None in numbers
         or not 0 < manifest.total_expected <= MOST_INPUTS
-        or (manifest.job is not None and not is_job_id(f"{manifest.members}-0"))
+        or manifest.job is None
+        or manifest.job.job_id != group_id
+        or not is_job_id(f"{manifest.members}-0")
+        or group_of(f"{manifest.members}-0") != (group_id, 0)
         or manifest.per_worker < 1
     ):
         raise RecordError(f"{store.location}/{name} is not the manifest of a batch.")

@@ -39,7 +39,7 @@ https://docs.cloud.google.com/storage/docs/reference/rpc/google.storage.v1
 _PLAIN_BYTES: Final = bytes(code for code in range(0x20, 0x7F) if code != ord("%"))
 _IN_MEMORY: Final = 1 << 20
 _RECORDS: Final = f"*/{{{','.join(LISTED)}}}"
-_LARGE: Final = ("data/", "logs/", "outputs/")
+_LARGE: Final = ("data/", "groups/", "logs/", "outputs/")
 """Folders with any number of objects, which a search for records skips; in order."""
 LINK_TARGET: Final = "gcsfuse_symlink_target"
 """The key of the metadata by which gcsfuse recognises a symbolic link."""

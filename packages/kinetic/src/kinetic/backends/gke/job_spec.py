@@ -93,7 +93,12 @@ def workload_spec(
             return JobSpec(**values)
         case "batch":
             assert launch.batch is not None
-            return BatchSpec(**values, workers=launch.workers, at_once=launch.batch.max_concurrent)
+            return BatchSpec(
+                **values,
+                workers=launch.workers,
+                at_once=launch.batch.max_concurrent,
+                per_worker=launch.batch.per_worker,
+            )
         case "indexed-job":
             return IndexedJobSpec(**values)
         case "jobset":

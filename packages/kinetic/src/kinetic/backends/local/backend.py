@@ -180,6 +180,11 @@ class LocalBackend:
         from kinetic.backends.local.supervisor.power import awake_command
         from kinetic.jobs.runner import runner_bundle
 
+        if record.keeper is not None and record.keeper.home != self._home.path:
+            raise SubmitError(
+                f"The workers of {record.job_id} belong to {record.keeper.home} on {record.keeper.machine}.",
+                hint="Start them there, with that KINETIC_HOME.",
+            )
         kind, _, name = record.image_uri.partition(":")
         folder = Path(self._home.environment(name), "bin", "python")
         python = name if kind == "python" else str(folder)

@@ -20,7 +20,7 @@ from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import poll_interval, sleep
-from kinetic_payload.layout import JobObjects
+from kinetic_payload.layout import JobObjects, is_group_id
 from kinetic_payload.records.job import JobRecord, Keeper
 from kinetic_payload.stores.store import Store
 
@@ -54,6 +54,9 @@ class OtherHome:
                 "replaced since.",
                 ending=Ending.LOST,
             )
+        if is_group_id(record.job_id) and self._has_ended(record, self.store):
+            # Its supervisor stops the workers; nothing shows when it has.
+            return Observation(JobStatus.FAILED, "The batch was stopped.", ending=Ending.LOST)
         begun = self.store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
         return Observation(
             JobStatus.RUNNING if begun else JobStatus.PENDING,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from kinetic.backends.local.supervisor.attempt import REPORT_SECONDS, Verdict, hold_fifo
 from kinetic.backends.local.supervisor.runners import Runner, reap, start_runner
@@ -83,8 +84,9 @@ class Pool:
         """Handle what happened since the last call: start workers in place of those that ended."""
         reap(self.runners)
         for worker, limit in self._limits.items():
-            if limit.exceeded():
-                self.over_memory.add(worker)
+            with suppress(OSError):  # A cgroup that cannot be read: the batch itself goes on.
+                if limit.exceeded():
+                    self.over_memory.add(worker)
         for runner in [runner for runner in self.runners if runner.status is not None]:
             self.runners.remove(runner)
             runner.close()
@@ -129,9 +131,10 @@ class Pool:
                 coordinator="",
                 limit=self._limits.get(worker),
             )
-        except OSError as error:
+        except OSError:
             self._slots.append(slot)
-            self.problem = f"A worker could not be started: {error}."
+            if worker in self._limits:
+                self._limits.pop(worker).close()
             self._start_again(worker)
             return
         self._slot_of[worker] = slot
