@@ -165,7 +165,7 @@ def test_a_manifest_that_is_damaged_or_newer_is_reported_and_nothing_is_deleted(
         "written in format 2": {"version": 2, "inputs": "?"},
         "not a valid GroupManifest": {"total_expected": "3"},
         "record of another job": {"group_id": "grp-00000000"},
-        "without members": {"job": None},
+        "not the manifest of a batch": {"job": None},
     }
     for message, fields in lies.items():
         attacker.write(name, json.dumps({**record, **fields}).encode())

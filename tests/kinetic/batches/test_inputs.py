@@ -48,9 +48,13 @@ def test_an_input_that_does_not_fit_its_mode_is_refused(mode: Any, given: Any) -
 class Call:
     """Pickles inputs as a packaged call does."""
 
-    def dump_input(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    data = ()
+
+    def dump_input(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[bytes, tuple[str, ...]]:
         try:
-            return pickle.dumps((args, kwargs))
+            return pickle.dumps((args, kwargs)), ()
         except Exception as error:
             raise PayloadError(f"Cannot pickle {name}.") from error
 
@@ -110,7 +114,7 @@ def unpacked(inputs: Inputs) -> dict[int, Any]:
         place = pack.head
         heads = json.loads(data[:place])
         assert len(heads) == pack.count
-        for index, (size, digest) in enumerate(heads, first):
+        for index, (size, digest, _) in enumerate(heads, first):
             part = data[place : place + size]
             assert sha256(part).hexdigest() == digest
             if index not in inputs.failed:

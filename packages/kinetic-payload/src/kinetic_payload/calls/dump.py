@@ -188,21 +188,7 @@ def dump_call(
             _, keys = _dump((args, kwargs), own, new_pickler, found, set(sent), changed=False)
         return own.getvalue(), keys
 
-    spec = main.get("__spec__")
-    header = CallHeader(
-        python=python_version(),
-        cloudpickle=cloudpickle.__version__,
-        kinetic="",
-        function=title,
-        module=getattr(_innermost(function), "__module__", None) or "",
-        context_digest=None,
-        paths=tuple(plan.paths),
-        cwd=plan.cwd,
-        main=plan.main,
-        main_kind=plan.kind,
-        main_name=spec.name if plan.kind == "module" and spec is not None else None,
-        platform=platform_name(),
-    )
+    header = _header_of(function, title, main, plan)
 
     def sizes() -> Iterator[tuple[str, int]]:
         prober = prober_of()
@@ -217,6 +203,24 @@ def dump_call(
             yield f"argument {name!r}", prober.measure(value)
 
     return DumpedCall(stream, header, sizes, warnings, dump_input, found, where.late_paths)
+
+
+def _header_of(function: Any, title: str, main: Mapping[str, Any], plan: ProjectPlan) -> CallHeader:
+    spec = main.get("__spec__")
+    return CallHeader(
+        python=python_version(),
+        cloudpickle=cloudpickle.__version__,
+        kinetic="",
+        function=title,
+        module=getattr(_innermost(function), "__module__", None) or "",
+        context_digest=None,
+        paths=tuple(plan.paths),
+        cwd=plan.cwd,
+        main=plan.main,
+        main_kind=plan.kind,
+        main_name=spec.name if plan.kind == "module" and spec is not None else None,
+        platform=platform_name(),
+    )
 
 
 def _dump(

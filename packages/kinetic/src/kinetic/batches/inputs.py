@@ -25,6 +25,8 @@ MODES: Final = ("auto", "single", "args", "kwargs")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 _PACK_SIZE: Final = 8 << 20
 """Bytes of pickles after which an object is full."""
+_IN_MEMORY: Final = 256 << 10
+"""Bytes of an object up to which it is kept in memory until it is uploaded."""
 _PACK_COUNT: Final = 2000
 """Inputs after which an object is full: each worker reads the sizes and digests of all of them."""
 
@@ -80,7 +82,7 @@ class Inputs:
         for pickled, keys in self._pickles(call, strict=strict):
             if not heads:
                 # In memory while it is small; the disk takes the rest.
-                spool: Any = SpooledTemporaryFile(_PACK_SIZE)  # noqa: SIM115 - `close` closes it
+                spool: Any = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `close` closes it
                 self._files.append(self._closing.enter_context(spool))
             self._files[-1].write(pickled)
             heads.append((len(pickled), sha256(pickled).hexdigest(), keys))
@@ -137,7 +139,7 @@ class Inputs:
         self.packs.append(InputPack(first=first, count=len(heads), head=len(line), digest=digest))
         bodies = self._files[-1]
         bodies.seek(0)
-        whole: Any = SpooledTemporaryFile(_PACK_SIZE)  # noqa: SIM115 - `close` closes it
+        whole: Any = SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - `close` closes it
         self._files[-1] = self._closing.enter_context(whole)
         whole.write(line)
         while chunk := bodies.read(1 << 20):
