@@ -16,6 +16,7 @@ from kinetic.names import job_id_of
 from kinetic.quantities import parse_count
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.batch import GroupManifest
+from kinetic_payload.records.encode import encode
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
@@ -27,6 +28,7 @@ _PODS: Final = 1000
 """The most inputs for which each has a pod of its own."""
 _RECORDED: Final = ("volumes", "timeout", "output_dir", "project", "zone", "cluster", "namespace")
 """Arguments of `kinetic.run` that the record of a batch has, or the header of its call."""
+_MOST_MANIFEST: Final = 6 << 20
 _RANGES: Final = 8
 """How many ranges of inputs each worker of a large batch runs, one after another: the last ones end together."""
 
@@ -178,6 +180,12 @@ class Batch:
                 {name: value for name, value in self.request.given.items() if name not in _RECORDED}
             ),
         )
+        if len(encode(self.manifest)) > _MOST_MANIFEST:
+            raise InvalidRequestError(
+                f"The name, the tags and the other options of {self.group_id} have more than "
+                f"{_MOST_MANIFEST >> 20} MiB.",
+                hint="Put large values into `common`, and short ones into name and tags.",
+            )
         return self.manifest
 
 

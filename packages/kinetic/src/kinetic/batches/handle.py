@@ -253,16 +253,19 @@ class BatchHandle:
     def _in_order(self, timeout: float | None) -> Iterator[tuple[int, Any, BaseException | None]]:
         first, ended = 0, set(self._errors)
         early: dict[int, Outcome | None] = {}
-        """Outcomes whose turn has not come; of the rest, each is read again."""
+        """By index, outcomes whose turn has not come, None for inputs without one; of the rest, each is read again."""
         for index, outcome in self._ends(timeout=timeout):
             ended.add(index)
-            if len(early) < MOST:
+            if len(early) < MOST or outcome is None:
                 early[index] = outcome
             while first in ended:
-                yield self._value(first, early.pop(first, None))
+                known = first in self._errors or first in early
+                outcome = early.pop(first, None)
+                if not known:
+                    read = partial(self._states.outcome_of, first)
+                    outcome = patiently(read, _outages(self.group_id, reached=True))
+                yield self._value(first, outcome)
                 first += 1
-        for index in range(first, len(self)):
-            yield self._value(index, early.pop(index, None))
 
     def _values(self, timeout: float | None) -> Iterator[tuple[int, Any, BaseException | None]]:
         """Iterate over index, value and exception of each input, as they end."""
@@ -275,12 +278,12 @@ class BatchHandle:
         if index in self._errors:
             return index, None, self._errors[index]
         try:
-            outcome = outcome or self._states.outcome_of(index)
             if outcome is None:
                 raise self._states.why_not(index)
             view = View(status_of(outcome), outcome, outcome.message)
             found = patiently(
-                partial(fetch, outcome.job_id, view, self._services), _outages(self.group_id)
+                partial(fetch, outcome.job_id, view, self._services),
+                _outages(self.group_id, reached=True),
             )
         except KineticError as error:
             return index, None, error
@@ -316,7 +319,10 @@ class BatchHandle:
                     continue
                 left = [index for index in look.left if index not in done]
                 if look.over and not (
-                    left and len(done) != resumed_with and self._continue(deadline)
+                    left
+                    and not look.elsewhere
+                    and len(done) != resumed_with
+                    and self._continue(deadline)
                 ):
                     for index in left:
                         yield index, None
@@ -403,6 +409,11 @@ class BatchHandle:
                     f"{self.group_id} still runs.",
                     hint="Wait for its end, or cancel it.",
                     job_id=self.group_id,
+                )
+            if look.elsewhere:
+                raise SubmitError(
+                    f"The workers of {self.group_id} cannot be started from here. {look.reason}".rstrip(),
+                    hint="Start them on the machine on which it was submitted, with the same KINETIC_HOME.",
                 )
             if not failed and self._states.was_stopped():
                 return  # On purpose: `retry_failed` starts what is left.
@@ -538,13 +549,15 @@ class Results:
             yield cast("tuple[int, Any]", found)
 
 
-def _outages(group_id: str) -> Outages:
-    """Return the outages that a wait for a batch outlasts."""
-    return Outages(
+def _outages(group_id: str, *, reached: bool = False) -> Outages:
+    """Return the outages that a wait for a batch outlasts; *reached*: its store has responded before."""
+    outages = Outages(
         f"The wait for batch {group_id} goes on.",
         lambda error, reached: reached and isinstance(error, PASSING),
         warn=warn_caller,
     )
+    outages.reached = reached
+    return outages
 
 
 def attach_batch(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.backend import Ending
 from kinetic.errors import (
     JobCancelledError,
     JobError,
@@ -52,6 +53,8 @@ class Look:
 
     left: list[int]
     """The inputs that wait or run; of a batch that is over, those that never had an outcome."""
+    elsewhere: bool
+    """Whether workers can only be started where the batch was submitted: from here it is not known whether they run."""
 
     @property
     def status(self) -> JobStatus:
@@ -90,7 +93,9 @@ class States:
         # In this order: what a resource has written that is gone is in the list.
         ended, more = self._list(skip, most)
         left = [index for index in self._submitted if index not in self._ended]
-        over = not more and (not left or not seen.active)
+        # Of a batch whose home cannot be read from here, only outcomes show anything.
+        goes_on = seen.active or seen.ending is Ending.UNREACHABLE
+        over = not more and not (left and goes_on)
         # The resource of a stopped batch may be removed; without its outcome, all of it was.
         removed = seen.status is JobStatus.NOT_FOUND and bool(left) and self._read_stop() is None
         rest = JobStatus.NOT_FOUND if removed else JobStatus.FAILED
@@ -100,7 +105,8 @@ class States:
             or (rest if over else JobStatus.RUNNING if index in running else JobStatus.PENDING)
             for index in self._submitted
         }
-        self.last = Look(ended, more, statuses, over, seen.reason, left)
+        elsewhere = seen.ending in (Ending.LOST, Ending.UNREACHABLE)
+        self.last = Look(ended, more, statuses, over, seen.reason, left, elsewhere)
         return self.last
 
     def _list(
