@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import kinetic.errors
-from kinetic.errors import DataNotFoundError, JobError, KineticError
+from kinetic.errors import BatchError, DataNotFoundError, JobError, KineticError
 
 EVERY = sorted(
     (
@@ -23,9 +23,12 @@ def test_an_error_can_be_copied_and_pickled(kind: type[KineticError]) -> None:
     more = {"filename": "digits.csv"} if kind is DataNotFoundError else {}
     if issubclass(kind, JobError):
         more = {"job_id": "cpu-train-1"}
-    error = kind("What failed.", hint="The next step.", **more)
+    if kind is BatchError:
+        error: KineticError = BatchError("grp-0a1b2c3d", [], [1, None], total=2)
+    else:
+        error = kind("What failed.", hint="The next step.", **more)
 
     for found in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(found) is kind
-        assert str(found) == "What failed.\nThe next step."
+        assert str(found) == str(error)
         assert vars(found) == vars(error)

@@ -8,6 +8,7 @@ from kinetic_payload.layout import (
     data_large,
     data_marker,
     end_marker,
+    group_of,
     group_prefix,
     is_context,
     is_digest,
@@ -51,7 +52,13 @@ def test_all_names_that_the_layout_builds_for_a_job_are_known(job: str) -> None:
     ]  # fmt: skip
 
     assert is_job_id(job)
-    assert [name for name in own if not is_job_object(name, job)] == []
+    shared_by_members = {names.handle, names.payload} if job == MEMBER else set()
+    assert {name for name in own if not is_job_object(name, job)} == shared_by_members
+    group, index = group_of(job)
+    if group is not None:
+        assert (index, names.handle) == (17, JobObjects(group).handle)
+        parts = (*own, JobObjects(group).inputs(3))
+        assert all(is_job_object(name, group) for name in parts)
     assert not any(is_job_object(name, "another") for name in own)
     tops = (*own, names.log_chunk(1, 0, 0), names.outputs, group_prefix("grp-01234567"))
     shared = (context_object(DIGEST), data_large(DIGEST, 1), data_marker(DIGEST, mounted=True))
