@@ -96,7 +96,7 @@ def test_records_are_found_without_pages_of_other_objects(
     GcsStore("bucket/teams", service=Service(gcs.endpoint, anonymous=True)).write(NAME, b"")
     for number in range(others):
         store.write(f"{number % 3}job-{number}/payload.pkl", b"")
-    for folder in ("data/x/files/f", "logs/a/1", "zzz/y"):
+    for folder in ("data/x/files/f", "groups/grp-0a1b2c3d/jobs/000001", "logs/a/1", "zzz/y"):
         store.write(f"{folder}/handle.json", b"")
     store.write("job/handle.json", b"record")
     gcs.limit_pages(20)
@@ -106,5 +106,5 @@ def test_records_are_found_without_pages_of_other_objects(
         ("job/handle.json", b"record")
     ]
     # A list for each part of the bucket that may hold jobs.
-    assert gcs.requests.count() == gcs.requests.count(operation="objects.list") == 4
+    assert gcs.requests.count() == gcs.requests.count(operation="objects.list") == 5
     assert sum(logged.bytes_out for logged in gcs.requests) < 3000

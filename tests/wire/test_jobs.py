@@ -183,7 +183,7 @@ def test_a_list_costs_its_pages_and_requests_for_unfinished_and_old_jobs(desk, j
     found = kinetic.list_jobs()
     # Two pages, one more for each of the other parts of the bucket that may hold jobs, and what is not shown.
     asked = Counter(request.operation for request in desk.server.requests)
-    assert asked == {"objects.list": 5, "objects.get.media": 1}
+    assert asked == {"objects.list": 6, "objects.get.media": 1}
     desk.server.requests.clear()
     statuses = dict(zip([job.job_id for job in found], statuses_of(found), strict=True))
 

@@ -485,7 +485,9 @@ def test_without_a_console_warnings_of_all_threads_name_the_line_of_the_caller(
 
     building = replace(services, backend=Building(services.store))
     with pytest.warns(UserWarning, match="GONE") as caught:
-        user.submit(building, request=user.request(capture_env_vars=["GONE"]))
+        user.submit(
+            building, request=user.request(capture_env_vars=["GONE"], container_image="bundled")
+        )
 
     given = [warning for warning in caught if warning.category is UserWarning]
     assert [warning.filename for warning in given] == [__file__] * 3

@@ -294,6 +294,12 @@ def is_job_object(name: str, job_id: str) -> bool:
     return name.startswith(own) and re.fullmatch(pattern, name[len(own) :]) is not None
 
 
+def is_listed(name: str) -> bool:
+    """Tell whether *name* is a record of a job, or of a member of a batch, that a list needs."""
+    within = re.sub(rf"{GROUPS}{_GROUP}/jobs/", "", name, count=1)
+    return within.partition("/")[2] in LISTED
+
+
 def is_context(name: str) -> bool:
     """Tell whether *name* is that of a snapshot."""
     return re.fullmatch(_CONTEXT, name) is not None

@@ -233,7 +233,7 @@ def test_values_that_an_import_computes_from_the_machine_are_those_of_the_job(pr
         ("from json import *\ny = 1", Kind.UNKNOWN),
         ("from os import getpid as pid\nx = pid()", Kind.MACHINE),
         ("from pathlib import Path\nx = Path.home()", Kind.MACHINE),
-        ("from sysconfig import _PREFIX as x", Kind.MACHINE),
+        ("from site import PREFIXES as x", Kind.MACHINE),
         ("class jax:\n device_count = int\nx = jax.device_count()", Kind.MACHINE),
     ],
 )

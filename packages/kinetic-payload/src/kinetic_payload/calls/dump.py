@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -173,7 +174,8 @@ def dump_call(
     stream: Any = SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 - closed by `DumpedCall.close`
     try:
         call = function, tuple(args), dict(kwargs)
-        with _explained(title, [(title, function), *arguments(args, kwargs)], prober_of, function):
+        parts = chain([(title, function)], arguments(args, kwargs))  # Lazy: it reads annotations.
+        with _explained(title, parts, prober_of, function):
             warnings, _ = _dump(call, stream, new_pickler, found, sent, changed=True)
     except BaseException:
         stream.close()
@@ -299,7 +301,11 @@ def _parameter(function: Any, index: int) -> str:
 
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
+    except (
+        TypeError,
+        ValueError,
+        NameError,
+    ):  # From Python 3.14 on, a name in an annotation may be undefined.
         return f"args[{index}]"
     for position, parameter in enumerate(parameters):
         if parameter.kind is parameter.VAR_POSITIONAL:

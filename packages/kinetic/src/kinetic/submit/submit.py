@@ -144,7 +144,9 @@ def _submit(
         def prepare() -> Environment:
             slow = threading.Timer(5.0, warn, [_BUILDING])
             slow.daemon = True
-            slow.start()
+            # A local job in this interpreter has no image to wait for, only a busy machine.
+            if request.image.mode != "default" or not request.on_this_machine:
+                slow.start()
             try:
                 with _translate_home_errors(home):
                     prepared = backend.environment(request, packaging)

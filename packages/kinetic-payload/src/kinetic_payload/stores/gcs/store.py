@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self, cast
 from urllib.parse import quote, unquote_to_bytes
 
 from kinetic_payload.errors import InvalidRequestError
-from kinetic_payload.layout import LISTED
+from kinetic_payload.layout import LISTED, is_listed
 from kinetic_payload.stores.gcs.bucket import Bucket, BucketObject
 from kinetic_payload.stores.gcs.checksums import extended
 from kinetic_payload.stores.gcs.connection import CONCURRENCY
@@ -109,7 +109,7 @@ class GcsStore:
 
     def write(self, name: str, data: bytes, *, if_generation: int | None = None) -> ObjectInfo:
         """Write *data* as *name*."""
-        metadata = metadata_of(data) if name.rpartition("/")[2] in LISTED else {}
+        metadata = metadata_of(data) if is_listed(name) else {}
         return self._put(self._full_name(name), Content.of(data), if_generation, metadata=metadata)
 
     @contextmanager
