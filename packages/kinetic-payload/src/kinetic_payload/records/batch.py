@@ -36,7 +36,7 @@ class GroupManifest:
     accelerator: str
     func_name: str
     job: JobRecord | None = None
-    """The record that its members share, with the id of the group; None in manifests from before this field."""
+    """See `job_record`. A reader refuses a manifest without it."""
     members: str = ""
     """The beginning of their ids; a dash and the index follow."""
     inputs: tuple[InputPack, ...] = ()
@@ -56,16 +56,21 @@ class GroupManifest:
     version: int = WIRE_VERSION
 
     @property
+    def job_record(self) -> JobRecord:
+        """The record that its members share, with the id of the group."""
+        assert self.job is not None
+        return self.job
+
+    @property
     def workers(self) -> int:
         """The number of workers, one after another or at the same time."""
         return -(-self.total_expected // self.per_worker)
 
     def member(self, index: int) -> JobRecord:
         """Return the record of the member that has the input *index*."""
-        assert self.job is not None
-        folder = self.job.output_dir
+        folder = self.job_record.output_dir
         return replace(
-            self.job,
+            self.job_record,
             job_id=f"{self.members}-{index}",
             group_id=self.group_id,
             group_kind="map",

@@ -6,23 +6,20 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from kinetic.batches.inputs import MODES, InputMode, Inputs
+from kinetic.batches.inputs import InputMode, Inputs
 from kinetic.errors import InvalidRequestError
 from kinetic.names import job_id_of
 from kinetic.quantities import parse_count
-from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
-    from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.records.job import JobRecord
-    from kinetic_payload.stores.store import Store
 
 _PODS: Final = 1000
 """The most inputs for which each has a pod of its own."""
@@ -67,9 +64,9 @@ def check_batch_options(
     Raises:
         InvalidRequestError: One is invalid; the hint says what to write instead.
     """
-    if input_mode not in MODES:
+    if input_mode not in (modes := get_args(InputMode)):
         raise InvalidRequestError(
-            f"input_mode={input_mode!r} is not known.", hint=f"Write one of {', '.join(MODES)}."
+            f"input_mode={input_mode!r} is not known.", hint=f"Write one of {', '.join(modes)}."
         )
     for title, value in (
         ("max_concurrent", max_concurrent),
@@ -102,7 +99,7 @@ def check_batch_options(
 
 
 class Batch:
-    """The inputs and the options of a batch whose call is being submitted. `close` it at the end."""
+    """The inputs and the options of a batch whose call is being submitted. Close its inputs at the end."""
 
     def __init__(
         self,
@@ -124,37 +121,25 @@ class Batch:
         """Known once the batch is recorded."""
         self._options = options
 
-    def close(self) -> None:
-        """Remove temporary files."""
-        self.inputs.close()
-
-    def pack(self, call: DumpedCall) -> None:
-        """Consume the inputs and pickle them; see `Inputs.pack`."""
-        self.inputs.pack(call)
-
-    def upload(self, store: Store, writing: Callable[[str], AbstractContextManager[None]]) -> None:
-        """Write the objects of the inputs; *writing* notes each name."""
-        self.inputs.upload(store, JobObjects(self.group_id), writing)
-
     def manifest_of(self, record: JobRecord) -> GroupManifest:
         """Return the manifest of the batch, whose members share *record*."""
         options, count = self._options, self.inputs.count
         at_once, per_worker = options.max_concurrent, options.inputs_per_pod
         here = self.request.on_this_machine
         if here:
-            at_once = min(at_once, int(self.request.settings.local_jobs.value) or _cores())
+            most = int(self.request.settings.local_jobs.value) or os.cpu_count() or 1
+            at_once = min(at_once, most)
         # An accelerator takes longer to get than most inputs take, and pods show what each input costs.
         whole = not here and (count <= _PODS or self.request.accelerator.kind != "cpu")
         if per_worker is None:
             per_worker = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
-        longest = min(
-            1000, (2 << 20) // max(1, len(self.inputs.failed))
-        )  # A manifest is read at once.
-        created = "".join(digit for digit in record.created_at[:19] if digit.isdigit())
+        # A manifest is read at once: all reasons together have at most 2 MiB.
+        longest = min(1000, (2 << 20) // max(1, len(self.inputs.failed)))
+        created = datetime.fromisoformat(record.created_at)
         suffix = f"{self.group_id.removeprefix('grp-')}-{count}"
         # The room for the largest index is known only now.
         slug = self.request.accelerator.slug
-        members = job_id_of(slug, self.request.function_name, _time(created), suffix)
+        members = job_id_of(slug, self.request.function_name, created, suffix)
         self.manifest = GroupManifest(
             group_id=self.group_id,
             name=options.name,
@@ -202,13 +187,3 @@ def _refuse(request: JobRequest) -> None:
             "debug=True waits for a debugger, and a batch has many members.",
             hint="Debug one input with run_async.",
         )
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1
-
-
-def _time(digits: str) -> Any:
-    from datetime import datetime
-
-    return datetime.strptime(digits, "%Y%m%d%H%M%S")  # noqa: DTZ007 - only its digits are used

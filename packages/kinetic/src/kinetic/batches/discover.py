@@ -46,7 +46,8 @@ def _batches_of(backend: str, settings: Settings) -> list[BatchHandle]:
     connected = cache(partial(connect, location=location, settings=settings))
     handles = []
     for stored in found:
-        if stored is not None and (job := stored.record.job) is not None:
+        if stored is not None:
+            job = stored.record.job_record
             try:
                 services = connected(job.backend, Target.of(job))
                 handles.append(BatchHandle(stored.record, services, stored=stored.data))

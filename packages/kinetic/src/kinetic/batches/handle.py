@@ -15,7 +15,6 @@ from kinetic.batches.states import MOST, Look, States
 from kinetic.errors import (
     BatchError,
     JobError,
-    JobFailedError,
     KineticError,
     ResultTimeoutError,
     SubmitError,
@@ -42,7 +41,6 @@ from kinetic_payload.threads import parallel_map
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_payload.records.batch import GroupManifest
-    from kinetic_payload.records.job import JobRecord
 
 _FIRST_PAUSE: Final = 0.05
 _POLL_SECONDS: Final = 5.0
@@ -54,8 +52,8 @@ _NAMED: Final = 5
 class BatchHandle:
     """A batch: many calls of one function. Any process on any machine may have a handle of it.
 
-    `run_async_map` and `attach_batch` make it. Looking at it never starts anything. Who waits for it, by `wait`,
-    `as_completed` or `results`, starts its workers again if they were lost, as after `resume`.
+    `run_async_map` and `attach_batch` make it. Looking at it never starts anything. A wait for it (`wait`,
+    `as_completed`, `results`, `iter_results`) starts its workers again if they were lost, as `resume` does.
     """
 
     def __init__(
@@ -111,13 +109,12 @@ class BatchHandle:
         if self._jobs is None:
             shared = member_services(self._services, self._manifest.member(0))
             self._jobs = [
-                None if index in self._errors else self._handle(index, shared)
+                None
+                if index in self._errors
+                else handle_of(self._manifest.member(index), shared, stored=self._stored)
                 for index in range(len(self))
             ]
         return self._jobs
-
-    def _handle(self, index: int, services: Services) -> JobHandle:
-        return handle_of(self._manifest.member(index), services, stored=self._stored)
 
     def _job(self, index: int) -> JobHandle:
         return cast("JobHandle", self.jobs[index])
@@ -195,11 +192,10 @@ class BatchHandle:
             BatchError: Inputs failed, were never started, or could not be submitted.
             TimeoutError: *timeout* seconds have passed; the batch continues.
         """
-        found: dict[int, Any] = {}
+        collected = self._collected
+        found: dict[int, Any] = {} if collected is None else collected
         failed: dict[int, BaseException] = {}
-        if self._collected is not None:
-            found = self._collected
-        for index, value, error in () if found else self._values(timeout):
+        for index, value, error in self._values(timeout) if collected is None else ():
             found[index] = value
             if error is not None:
                 failed[index] = error
@@ -208,7 +204,7 @@ class BatchHandle:
         self._failures = [self._job(index) for index in sorted(failed) if index not in self._errors]
         if failed and not return_exceptions:
             raise self._error(failed, values)
-        if cleanup and not failed and self._collected is None:
+        if cleanup and not failed and collected is None:
             self._collected = found
             self._clean_up_after_success()
         return values if ordered else list(found.values())
@@ -318,18 +314,14 @@ class BatchHandle:
                 if look.more:
                     continue
                 left = [index for index in look.left if index not in done]
-                if look.over and not (
-                    left
-                    and not look.elsewhere
-                    and len(done) != resumed_with
-                    and self._continue(deadline)
-                ):
+                if look.over:
+                    lost = left and not look.elsewhere and len(done) != resumed_with
+                    if lost and self._continue(deadline):
+                        resumed_with = len(done)
+                        continue
                     for index in left:
                         yield index, None
                     return
-                if look.over:
-                    resumed_with = len(done)
-                    continue
                 if deadline.passed:
                     raise self._timed_out(len(left))
                 sleep(deadline.at_most(pauses.next()))
@@ -368,7 +360,7 @@ class BatchHandle:
                     f"{self.group_id} lost its workers, and they cannot be started again: {error}"
                 )
                 return False
-        return not self._states.was_stopped()
+        return self._states.find_stop() is None
 
     def resume(self) -> None:
         """Start the workers again of a batch that lost them, for instance because its machine was switched off.
@@ -415,7 +407,7 @@ class BatchHandle:
                     f"The workers of {self.group_id} cannot be started from here. {look.reason}".rstrip(),
                     hint="Start them on the machine on which it was submitted, with the same KINETIC_HOME.",
                 )
-            if not failed and self._states.was_stopped():
+            if not failed and self._states.find_stop() is not None:
                 return  # On purpose: `retry_failed` starts what is left.
             left = set(look.left)
             ended = [
@@ -470,14 +462,10 @@ class BatchHandle:
         self._stop()
 
     def _stop(self, *, remove: bool = False) -> None:
-        record = self._record
+        record = self._manifest.job_record
         self._services.backend.stop(
             record, timeout=_CLEANUP_SECONDS, poll_interval=0.5, remove=remove
         )
-
-    @property
-    def _record(self) -> JobRecord:
-        return cast("JobRecord", self._manifest.job)
 
     def cleanup(self, *, k8s: bool = True, gcs: bool = True) -> None:
         """Remove the resource of the batch (*k8s*), and its objects with its manifest (*gcs*).
@@ -503,23 +491,23 @@ class BatchHandle:
         try:
             self._refuse_without_key()
             self._stop(remove=True)
-            self._remove_objects(keep=JobObjects(self.group_id).handle)
+            self._remove_objects(with_manifest=False)
         except KineticError as error:
             warn_caller(
                 f"The results of {self.group_id} were collected, but its clean-up failed: {error}"
             )
 
-    def _remove_objects(self, keep: str = "") -> None:
+    def _remove_objects(self, *, with_manifest: bool = True) -> None:
         store, names = self._services.store, JobObjects(self.group_id)
         found = [
             info.name
             for info in store.list(names.prefix)
-            if is_job_object(info.name, self.group_id) and info.name not in (keep, names.handle)
+            if is_job_object(info.name, self.group_id) and info.name != names.handle
         ]
         # First what every worker needs: a clean-up that is interrupted must not be continued as a batch.
         store.delete(names.payload)
         parallel_map(store.delete, found, threads=store.concurrency)
-        if not keep:
+        if with_manifest:
             store.delete(names.handle)
 
     def __repr__(self) -> str:
@@ -592,8 +580,6 @@ def batch_in(group_id: str, settings: Settings) -> BatchHandle:
     from kinetic.target import Target
 
     store, found = find_batch(group_id, settings)
-    record = found.record.job
-    if record is None:
-        raise JobFailedError(f"The manifest of {group_id} is of a version without members.")
+    record = found.record.job_record
     services = connect(record.backend, Target.of(record), store.location, settings)
     return BatchHandle(found.record, services, stored=found.data)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from kinetic_payload.calls.dump import DumpedCall
 
 InputMode = Literal["auto", "single", "args", "kwargs"]
-MODES: Final = ("auto", "single", "args", "kwargs")
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 _PACK_SIZE: Final = 8 << 20
 """Bytes of pickles after which an object is full."""
@@ -113,7 +112,7 @@ class Inputs:
             except StopIteration:
                 return
             except Exception as error:  # noqa: BLE001 - user code; the inputs before it are good
-                self._fail(index, error)
+                self.failed[index] = error
                 yield b"", ()
                 return  # A generator that raised has ended.
             try:
@@ -123,13 +122,10 @@ class Inputs:
             except Exception as error:
                 if strict:
                     raise _named(error, index) from error
-                self._fail(index, error)
+                self.failed[index] = error
                 pickled = b"", ()
             yield pickled
             index += 1
-
-    def _fail(self, index: int, error: Exception) -> None:
-        self.failed[index] = error
 
     def _finish(self, heads: list[tuple[int, str, tuple[str, ...]]]) -> None:
         """Complete the last object: put the sizes and digests of its pickles before them."""

@@ -53,8 +53,7 @@ def relaunch(
         IntegrityError: Its call was changed in the store.
         SubmitError: They cannot be started from here.
     """
-    record = manifest.job
-    assert record is not None
+    record = manifest.job_record
     with services.store.reader(JobObjects(manifest.group_id).payload) as stream:
         if file_digest(cast("Any", stream), "sha256").hexdigest() != record.payload_digest:
             raise IntegrityError(f"The call of {manifest.group_id} was changed in the store.")

@@ -50,7 +50,6 @@ class Look:
     """Whether nothing waits or runs any more."""
     reason: str
     """How the resource of the batch is, in one sentence; often empty."""
-
     left: list[int]
     """The inputs that wait or run; of a batch that is over, those that never had an outcome."""
     elsewhere: bool
@@ -87,9 +86,9 @@ class States:
         Raises:
             KineticError: The store or the backend cannot be reached, or does not permit to look.
         """
-        assert self._manifest.job is not None
-        with asking(self._manifest.job):
-            seen = self._services.backend.observe(self._manifest.job)
+        record = self._manifest.job_record
+        with asking(record):
+            seen = self._services.backend.observe(record)
         # In this order: what a resource has written that is gone is in the list.
         ended, more = self._list(skip, most)
         left = [index for index in self._submitted if index not in self._ended]
@@ -97,7 +96,7 @@ class States:
         goes_on = seen.active or seen.ending is Ending.UNREACHABLE
         over = not more and not (left and goes_on)
         # The resource of a stopped batch may be removed; without its outcome, all of it was.
-        removed = seen.status is JobStatus.NOT_FOUND and bool(left) and self._read_stop() is None
+        removed = seen.status is JobStatus.NOT_FOUND and bool(left) and self.find_stop() is None
         rest = JobStatus.NOT_FOUND if removed else JobStatus.FAILED
         running = set() if over or seen.status is JobStatus.PENDING else self._running(left)
         statuses = {
@@ -175,11 +174,7 @@ class States:
         limited = manifest.fail_fast or manifest.max_failures is not None
         if look.over or not limited or JobStatus.FAILED not in look.statuses.values():
             return False
-        return self._read_stop() is not None and self._list_begun().isdisjoint(look.left)
-
-    def was_stopped(self) -> bool:
-        """Tell whether the batch was cancelled, or stopped after failures."""
-        return self._read_stop() is not None
+        return self.find_stop() is not None and self._list_begun().isdisjoint(look.left)
 
     def outcome_of(self, index: int) -> Outcome | None:
         """Return the outcome of the input *index*, read from the store; None if it has none."""
@@ -210,11 +205,11 @@ class States:
 
     @cached_property
     def stopped(self) -> Outcome | None:
-        """Why the batch was stopped; None if nothing stopped it. It is read once."""
-        return self._read_stop()
+        """What `find_stop` returns, read once."""
+        return self.find_stop()
 
-    def _read_stop(self) -> Outcome | None:
-        """Return the outcome of the batch; None if nothing has stopped it."""
+    def find_stop(self) -> Outcome | None:
+        """Return the outcome of a batch that was cancelled, or stopped after failures; None of any other."""
         store, verify = self._services.store, self._services.verify
         found = find_outcome(store, self._group.job_id, verify=verify)
         return None if found is None else found.record

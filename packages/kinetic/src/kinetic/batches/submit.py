@@ -32,7 +32,8 @@ def submit_batch(
         KineticError: The batch could not be packaged or started; nothing of it is left.
     """
     check = checker_of(function, first, options.common)
-    with closing(Batch(request, options, inputs, check)) as batch:
+    batch = Batch(request, options, inputs, check)
+    with closing(batch.inputs):
         job = submit(batch.request, function, first, options.common, services=services, batch=batch)
         assert batch.manifest is not None
         return BatchHandle(

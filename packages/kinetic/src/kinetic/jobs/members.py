@@ -19,7 +19,7 @@ from kinetic.backends.backend import (
 )
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
-from kinetic.jobs.attempts import Verify, attempts_of, unreported_attempts
+from kinetic.jobs.attempts import Verify, attempts_of
 from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.services import Services
@@ -144,10 +144,8 @@ class MemberBackend:
         """
         deadline = Deadline(timeout)
         while not dry_run and self.backend.observe(self.record).active:
-            reported = attempts_of(self.store, record, self.verify).ends
-            known = [number for number, ends in reported.items() if ends]
-            if not unreported_attempts(self.store, record, self.verify, known):
-                return
+            if all(attempts_of(self.store, record, self.verify).ends.values()):
+                return  # Each attempt that began has reported its end.
             if deadline.passed:
                 raise JobError(
                     f"{record.job_id} still runs {timeout:g} s after the request to stop.",

@@ -138,11 +138,11 @@ def find_record(
     group, index = group_of(job_id)
     if group is not None:
         found = find_manifest(store, group)
-        manifest, job = (None, None) if found is None else (found.record, found.record.job)
-        if found is None or manifest is None or job is None:
+        if found is None:
             return None
+        manifest = found.record
         if index is None:
-            return StoredRecord(job, found.data)
+            return StoredRecord(manifest.job_record, found.data)
         member = manifest.member(index)
         known = member.job_id == job_id and index < manifest.total_expected
         return StoredRecord(member, found.data) if known else None

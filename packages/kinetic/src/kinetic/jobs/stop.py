@@ -245,7 +245,6 @@ def remove_objects(
         store.delete(names.handle)
     rest = [name for name in found if name not in (names.handle, names.outcome)]
     parallel_map(store.delete, rest, threads=store.concurrency)
-    if (
-        group_of(job_id)[1] is None
-    ):  # A worker that is started again would run a member without an outcome.
+    # A worker that is started again would run a member without an outcome.
+    if group_of(job_id)[1] is None:
         store.delete(names.outcome)

@@ -159,7 +159,7 @@ def _submit(
         with executor.stopped_by(environment):
             data = call.pack(check)
             if batch is not None:
-                data = call.pack_inputs(batch.pack, check)
+                data = call.pack_inputs(batch.inputs.pack, check)
         packaging.snapshot.set_result(call.snapshot)
         packaging.reads_buckets.set_result(any(each.is_gcs for each in data))
         if call.plan.root is None:
@@ -204,7 +204,7 @@ def _start(
     job_id = job_id_of(request.accelerator.slug, request.function_name, now, suffix)
     if batch is not None:
         job_id = batch.group_id
-        suffix = job_id[-8:-1]
+        suffix = job_id[-8:-1]  # A name in Kubernetes has room for seven of its digits.
     rollback = Rollback(job_id, limited, request.settings.store_timeout.value, clock)
     store, began = limited.store, clock()
     try:
@@ -212,7 +212,7 @@ def _start(
             packaging.checked.result()
             call.upload(job_id, rollback.writing)
             if batch is not None:
-                batch.upload(store, rollback.writing)
+                batch.inputs.upload(store, JobObjects(job_id), rollback.writing)
         prepared = environment.result()
         rollback.record = record_of(
             request,

@@ -17,7 +17,7 @@ def command(app: App, group_id: str) -> None:
     batch = app.attach_batch(group_id)
     look = batch._states.look()
     # Of a batch that lost its workers, a wait would start the rest again.
-    if look.over and (not look.left or batch._states.was_stopped()):
+    if look.over and (not look.left or batch._states.find_stop()):
         app.output.line(f"{group_id} had ended already.")
         return
     batch.cancel()

@@ -72,5 +72,11 @@ def facts_of(app: App, batch: BatchHandle, look: Look | None) -> dict[str, Any]:
         "created_at": manifest.created_at,
         "function": manifest.func_name,
         "accelerator": manifest.accelerator,
-        "backend": batch._record.backend,
+        "backend": manifest.job_record.backend,
     }
+
+
+def counts_line(batch: BatchHandle) -> str:
+    """Return how many inputs of *batch* have each status."""
+    counts = ", ".join(f"{count} {status}" for status, count in batch.status_counts().items())
+    return f"{batch.group_id}: {counts}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kinetic_cli.app import App
+from kinetic_cli.commands.batches.list import counts_line
 from kinetic_cli.options import target_options
 
 
@@ -16,5 +17,4 @@ def command(app: App, group_id: str) -> None:
     """Start the workers of a batch again that were lost, as a wait for its results does."""
     batch = app.attach_batch(group_id)
     batch.resume()
-    counts = ", ".join(f"{count} {status}" for status, count in batch.status_counts().items())
-    app.output.line(f"{group_id}: {counts}.")
+    app.output.line(counts_line(batch))

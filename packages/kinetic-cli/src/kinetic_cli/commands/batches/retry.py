@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kinetic_cli.app import App
+from kinetic_cli.commands.batches.list import counts_line
 from kinetic_cli.options import target_options
 
 
@@ -16,5 +17,4 @@ def command(app: App, group_id: str) -> None:
     """Run the inputs of a batch again that failed or were never started."""
     batch = app.attach_batch(group_id)
     batch.retry_failed()
-    counts = ", ".join(f"{count} {status}" for status, count in batch.status_counts().items())
-    app.output.line(f"{group_id}: {counts}.")
+    app.output.line(counts_line(batch))

@@ -270,10 +270,16 @@ class ClusterBackend:
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Yield the completed record. While it is new, a job without a workload is reported as pending."""
         where = self._cluster.identity
-        accelerator = parse_accelerator(record.accelerator)
-        form = form_on(self._cluster, accelerator, semantics_of(record))
-        kind = KIND_OF_FORM["batch" if is_group_id(record.job_id) else form]
-        yield replace(record, workload=kind, namespace=where.namespace, kube_context=where.context)
+        form: Form = "batch"
+        if not is_group_id(record.job_id):
+            accelerator = parse_accelerator(record.accelerator)
+            form = form_on(self._cluster, accelerator, semantics_of(record))
+        yield replace(
+            record,
+            workload=KIND_OF_FORM[form],
+            namespace=where.namespace,
+            kube_context=where.context,
+        )
 
     def start(self, launch: Launch) -> None:
         """Create the workload, and the objects that it needs.

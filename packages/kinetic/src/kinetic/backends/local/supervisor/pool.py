@@ -31,8 +31,6 @@ class Pool:
 
     def __init__(self, spec: SupervisorSpec, folder: JobFolder) -> None:
         self.runners: list[Runner] = []
-        self.first_failed: set[int] = set()
-        self.over_memory: set[int] = set()
         self.problem = ""
         self.lifelines: list[int] = []
         self._spec = spec
@@ -83,10 +81,9 @@ class Pool:
     def advance(self) -> None:
         """Handle what happened since the last call: start workers in place of those that ended."""
         reap(self.runners)
-        for worker, limit in self._limits.items():
+        for limit in self._limits.values():
             with suppress(OSError):  # A cgroup that cannot be read: the batch itself goes on.
-                if limit.exceeded():
-                    self.over_memory.add(worker)
+                limit.exceeded()  # Kills what is too large, where the kernel does not.
         for runner in [runner for runner in self.runners if runner.status is not None]:
             self.runners.remove(runner)
             runner.close()
