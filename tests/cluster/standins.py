@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 from images import Registry
+
+from kinetic_k8s.manifests.jobset import EXCLUSIVE
 
 SCRATCH = "gs://scratch/pathways"
 _COMMON = f"""
@@ -98,3 +101,27 @@ def push(address: str, name: str, program: str) -> str:
     config["config"] = {**config["config"], "Entrypoint": ["sh", "-c", run, program]}
     tag = hashlib.sha256(json.dumps(config).encode()).hexdigest()[:12]
     return registry.store(f"kinetic-tests/{name}", tag, base, config)
+
+
+WORKERS = """
+import socket, time
+
+def workers():
+    'Return how many workers the proxy knows, once both are there.'
+    while True:
+        try:
+            with socket.create_connection(("localhost", 29000), 60) as connection:
+                connection.sendall(b"devices\\n")
+                if (found := connection.makefile().readline().strip()) == "2":
+                    return found
+        except OSError:
+            pass
+        time.sleep(0.2)
+"""
+
+
+def share_the_node_pool(created: Any) -> None:
+    """Let workers run beside their head: the test cluster has one node, so one node pool."""
+    if created["kind"] == "JobSet":
+        for job in created["spec"]["replicatedJobs"]:
+            job["template"]["metadata"].get("annotations", {}).pop(EXCLUSIVE, None)

@@ -1,9 +1,13 @@
-"""Batches on a real cluster: one Indexed Job, whose pods are evicted while they run inputs."""
+"""Batches on a real cluster, whose pods are evicted while they run inputs."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+from standins import WORKERS, share_the_node_pool
+
+from kinetic_k8s.reading.attempts import PodView
 
 SCRIPT = """
 import os, signal, sys
@@ -95,3 +99,95 @@ print(json.dumps(batch.results()))
     assert kinds.split() == ["JobCancelledError", *["NotLaunchedError"] * 3]
     assert json.loads(values) == [[1, 2], [25, 1], [36, 1], [49, 1]]
     assert not project.objects("job,pod", group)
+
+
+SLICES = """
+import os, signal, time
+import kinetic
+from gates import gate
+from pods import small
+
+@kinetic.run(
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small(), retries=1,
+    backend="gke", capture_env_vars=["JAX_*"],
+)
+def add(x):
+    host, attempt = os.environ["KINETIC_HOST_INDEX"], int(os.environ["KINETIC_ATTEMPT"])
+    print(f"input {x}, attempt {attempt}, host {host}", flush=True)
+    if x == 0 and attempt == 1:
+        gate(f"batch-{host}")
+    if x == 1 and attempt == 1:
+        if host == "0":
+            time.sleep(3600)
+        raise ValueError("only the first time")
+    if x == 3 and host == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x + 10, attempt, host
+
+if __name__ == "__main__":
+    print(add.run_async_map(range(5), max_concurrent=2).group_id)
+"""
+
+
+def test_each_input_runs_on_all_hosts_of_a_slice_which_goes_on_after_failures_and_an_eviction(
+    on_slice: Any, relay: Any, look: Any
+) -> None:
+    project = on_slice
+    project.variables["KUBECONFIG"] = relay.kubeconfig(project.root.parent)
+    relay.change = share_the_node_pool
+
+    group = project.script(SLICES).split()[-1]
+    for host in (0, 1):
+        project.await_gate(f"batch-{host}")
+    workloads = project.objects("jobset", group)
+    pods = [PodView(pod) for pod in project.objects("pod", group)]
+    (one,) = (pod for pod in pods if "-0-worker-0-1-" in pod.name)
+    look.evict(one.name, grace=2)
+    (project.root / "collect.py").write_text(COLLECT)
+    done = project.run("collect.py", group)
+    assert done.returncode == 0, done.stdout + done.stderr
+    values, logs, counts = map(json.loads, done.stdout.splitlines()[-3:])
+
+    assert len(workloads) == 2, "one for each worker"
+    assert values[:3] == [[10, 2, "0"], [11, 2, "0"], [12, 1, "0"]]
+    assert "SIGKILL" in values[3]
+    assert values[4] == [14, 1, "0"]
+    assert all(f"input 4, attempt 1, host {host}" in logs[4] for host in (0, 1))
+    assert counts == {"NOT_FOUND": 5}
+    assert not project.objects("jobset,job,pod,secret", group)
+    assert not project.kept(f"groups/{group}")
+
+
+def test_under_pathways_a_head_runs_one_input_after_another_with_the_same_workers(
+    on_slice: Any, components: dict[str, str], relay: Any
+) -> None:
+    project = on_slice
+    project.variables |= {**components, "KINETIC_BACKEND": ""}
+    project.variables["KUBECONFIG"] = relay.kubeconfig(project.root.parent)
+    del project.variables["JAX_PLATFORMS"]
+    (project.root / "workers.py").write_text(WORKERS)
+    relay.change = share_the_node_pool
+
+    out = project.script(
+        """
+import json, os
+import kinetic
+from pods import small
+from workers import workers
+
+@kinetic.run(
+    os.environ["SLICE"], container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small(),
+)
+def function(x):
+    return x, workers(), os.environ["KINETIC_PATHWAYS"], os.environ["HOSTNAME"]
+
+if __name__ == "__main__":
+    batch = function.run_async_map(range(2), max_concurrent=1)
+    print(json.dumps(batch.results(timeout=300)))
+"""
+    )
+    values = json.loads(out.splitlines()[-1])
+
+    tag = components["KINETIC_PATHWAYS_SERVER_IMAGE"].rpartition(":")[2]
+    assert [value[:3] for value in values] == [[0, "2", tag], [1, "2", tag]]
+    assert values[0][3] == values[1][3], "the same pod"

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import Any
 
-from kinetic_k8s.manifests.jobset import EXCLUSIVE
+from standins import WORKERS, share_the_node_pool
 
 MAIN = """
 import os
@@ -28,28 +28,6 @@ if __name__ == "__main__":
     job = function.run_async(os.environ["GATE"])
     print(job.job_id, job.backend)
 """
-WORKERS = """
-import socket, time
-
-def workers():
-    'Return how many workers the proxy knows, once both are there.'
-    while True:
-        try:
-            with socket.create_connection(("localhost", 29000), 60) as connection:
-                connection.sendall(b"devices\\n")
-                if (found := connection.makefile().readline().strip()) == "2":
-                    return found
-        except OSError:
-            pass
-        time.sleep(0.2)
-"""
-
-
-def share_the_node_pool(created: Any) -> None:
-    """Let workers run beside their head: the test cluster has one node, so one node pool."""
-    if created["kind"] == "JobSet":
-        for job in created["spec"]["replicatedJobs"]:
-            job["template"]["metadata"].get("annotations", {}).pop(EXCLUSIVE, None)
 
 
 def test_the_function_runs_on_the_head_sees_the_whole_slice_and_outlives_a_preemption(

@@ -254,6 +254,18 @@ def test_the_form_of_a_job_fits_its_hosts_and_its_cluster(
     assert form_of(parse_accelerator(accelerator), semantics, served) == form
 
 
+def test_a_batch_is_one_workload_unless_its_inputs_need_jobsets() -> None:
+    def form(accelerator: str, semantics: Any, *served: str) -> str:
+        return form_of(parse_accelerator(accelerator), semantics, {*served}, batch=True)
+
+    assert form("v6e-8", "gke", "JobSet") == form("v6e-8", "gke") == "batch"
+    assert form("v6e-16", "gke", "JobSet") == "jobset"
+    assert form("v6e-8", "pathways", "JobSet") == "pathways"
+    for accelerator, semantics in (("v6e-16", "gke"), ("v6e-8", "pathways")):
+        with pytest.raises(UnsupportedWorkloadError, match=r"A batch on .* needs JobSets"):
+            form(accelerator, semantics, "LeaderWorkerSet")
+
+
 @pytest.mark.parametrize(
     ("accelerator", "served", "why"),
     [

@@ -31,3 +31,10 @@ def k8s_name_of(function: str, suffix: str) -> str:
     a label, so the name may have at most 22 characters. Names of pods begin with it, and with a letter.
     """
     return f"kn-{slug(function)[:11].strip('-')}-{suffix}"
+
+
+def worker_name(k8s_name: str, worker: int) -> str:
+    """Return the name of the workload of one worker of a batch, with at most 22 characters as well."""
+    head, _, suffix = k8s_name.rpartition("-")
+    tail = f"-{suffix}-{worker}"
+    return head[: 22 - len(tail)].strip("-") + tail

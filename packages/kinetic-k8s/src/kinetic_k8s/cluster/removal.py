@@ -19,6 +19,7 @@ from kinetic_k8s.errors import (
     StillThereError,
 )
 from kinetic_k8s.reading.attempts import PodView, views
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer, Propagation
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kinetic")
 
 _LOOK_AGAIN = 5.0
+_PARALLEL = 8
 _UNSTARTED_GRACE = 1
 """The grace period, in seconds, of a pod that has nothing to save yet."""
 
@@ -33,22 +35,21 @@ _UNSTARTED_GRACE = 1
 def remove_workload(
     cluster: ApiServer,
     kind: str,
-    name: str,
-    *,
+    *names: str,
     pods: str,
     timeout: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Delete a workload and wait until it and its pods are gone; do nothing if it does not exist.
+    """Delete the workloads of a job and wait until they and their pods are gone; ignore those that do not exist.
 
     The pods get SIGTERM and their grace period, except for pods that have not started. Objects that it owns
     are deleted with it.
 
     Args:
-        cluster: The workload's cluster and namespace.
-        kind: Its kind, such as `Job`.
-        name: Its name.
-        pods: The label selector of its pods.
+        cluster: Their cluster and namespace.
+        kind: Their kind, such as `Job`.
+        names: Their names.
+        pods: The label selector of their pods.
         timeout: The time limit in seconds.
         clock: Returns the current time in seconds.
 
@@ -59,20 +60,27 @@ def remove_workload(
     deadline = clock() + timeout
     propagation = _propagation(kind)
     at_once = propagation == "Background"
-    cluster.delete(kind, name, propagation=propagation)
+
+    def delete(name: str) -> None:
+        cluster.delete(kind, name, propagation=propagation)
+
+    def is_there(name: str) -> bool:
+        return cluster.get(kind, name, brief=True) is not None
+
+    parallel_map(delete, names, threads=_PARALLEL)
     watched = [Watched(kind=each, labels=pods) for each in ("Pod", *(() if at_once else (kind,)))]
     with Watch(cluster, watched) as watch:
         while True:
-            there = not at_once and cluster.get(kind, name, brief=True) is not None
+            there = not at_once and any(map(is_there, names))
             left = views(cluster.list("Pod", labels=pods))
             if not there and not left:
                 return
             # While a workload is there, a pod that was deleted by us might be replaced.
             _delete(cluster, [pod for pod in left if pod.leaving] if there else left)
             if clock() >= deadline:
-                names = ", ".join(pod.name for pod in left) or f"none, only {kind} {name}"
+                found = ", ".join(pod.name for pod in left) or f"none, only {kind} {names[0]}"
                 raise StillThereError(
-                    f"After {timeout:g} s, these pods in {cluster.identity} have not ended: {names}.",
+                    f"After {timeout:g} s, these pods in {cluster.identity} have not ended: {found}.",
                     hint="Each got SIGTERM and is killed after its grace period. Check again later.",
                 )
             watch.wait(min(_LOOK_AGAIN, max(deadline - clock(), 0.0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import with_hosts
@@ -69,18 +69,20 @@ def batch_manifest(job: BatchSpec) -> Manifest:
         del own[Env.BATCH_WORKERS]
     template = pod_template(replace(job.pod, field_variables=fields, environment=own))
     spec = indexed_job(template, len(job.workers), rules=rules) | lifetime_of(job)
-    # An input that kills its worker three times fails by itself.
-    lost = _LOST_WORKERS + 3 * job.per_worker
     del spec["backoffLimit"]  # The limit of each index counts instead.
     spec |= {
         "parallelism": min(job.at_once, len(job.workers)),
-        "backoffLimitPerIndex": lost,
+        "backoffLimitPerIndex": most_lost(job.per_worker),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
 
 
-_LOST_WORKERS: Final = 10
-"""How many times a worker may be lost without a disruption, besides those that its inputs explain."""
+def most_lost(inputs: int) -> int:
+    """Return how many times a worker of so many *inputs* may be lost without a disruption.
+
+    An input that kills its worker three times fails by itself.
+    """
+    return 10 + 3 * inputs
 
 
 def job_manifest(job: JobSpec) -> Manifest:

@@ -42,19 +42,34 @@ KIND_OF_FORM: Final[dict[Form, Kind]] = {
 
 
 def form_of(
-    accelerator: Accelerator, semantics: Literal["gke", "pathways"], served: Set[str]
+    accelerator: Accelerator,
+    semantics: Literal["gke", "pathways"],
+    served: Set[str],
+    *,
+    batch: bool = False,
 ) -> Form:
-    """Return the form of a job on *accelerator*.
+    """Return the form of a job on *accelerator*, or that of a batch.
 
     Args:
-        accelerator: The job's accelerator.
+        accelerator: The job's accelerator, or that of each input.
         semantics: Under `gke`, every host runs the function; under `pathways`, one process sees all chips.
         served: Which of the kinds `JobSet` and `LeaderWorkerSet` the cluster serves.
+        batch: Whether the function runs for many inputs. `batch` is then one workload for all of them; of any other
+            form, each worker has its own.
 
     Raises:
         UnsupportedWorkloadError: Pathways does not support the accelerator, or the cluster serves no kind
             that can run it.
     """
+    one_pod = semantics == "gke" and not accelerator.multi_host
+    if batch and (one_pod or "JobSet" not in served):
+        if one_pod:
+            return "batch"
+        raise UnsupportedWorkloadError(
+            f"A batch on {describe(accelerator)} needs JobSets, and the cluster does not serve them.",
+            hint="Ask the cluster's administrator to install JobSet (https://jobset.sigs.k8s.io), or submit the "
+            "inputs one by one with run_async.",
+        )
     if semantics == "gke":
         if "JobSet" in served:
             return "jobset"

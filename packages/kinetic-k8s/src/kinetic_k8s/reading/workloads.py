@@ -141,6 +141,14 @@ class WorkloadView:
         return {"reason": "Failed"} if failed else {}
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a pod of a Job or a JobSet is known to have started."""
+        counts = ("ready", "succeeded", "failed")
+        found = [self._status, *(self._status.get("replicatedJobsStatus") or ())]
+        ended = self._status.get("terminating") or self.restarts
+        return bool(ended) or any(each.get(count) for each in found for count in counts)
+
+    @property
     def failed_component(self) -> str:
         """The child Job by which a JobSet failed, if its pods do not run the function; otherwise empty."""
         failed = _FIRST_FAILED.search(str(self.failure.get("message") or ""))

@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 
 def encode(record: Record) -> bytes:
     """Return *record* as readable JSON: one line, with sorted keys."""
-    values = {key: value for key, value in asdict(record).items() if value is not None}
+    values = _without_none(asdict(record))
+    if "job" in values:
+        values["job"] = _without_none(values["job"])
     return json.dumps(values, sort_keys=True, ensure_ascii=False).encode(errors="backslashreplace")
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def fields_of(data: bytes) -> dict[str, Any]:

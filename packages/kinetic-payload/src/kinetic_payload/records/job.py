@@ -65,6 +65,8 @@ class JobRecord:
     spot: bool | None = None
     workload: str | None = None
     """The kind of its resource on a cluster, such as `Job`; None for a local job."""
+    pathways_tag: str | None = None
+    """The tag of Pathways' components that fits the image, if it is known."""
     keeper: Keeper | None = None
     """Which home knows whether a local job runs; None in records from before this field."""
     signature: str | None = None

@@ -20,9 +20,11 @@ from kinetic_payload.layout import (
 )
 from kinetic_payload.records.attempt_result import (
     HostEnd,
+    deciding,
     is_error_of_connection,
     other_failures,
     parse_host_end,
+    result_of,
 )
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
@@ -150,12 +152,12 @@ class Reporter:
                 )
         if self.is_member and last > 0:
             ends = self._earlier(read_host_ends, last)
-            if ends and ends[0].succeeded:
+            if result_of(ends, self.host.count) == "succeeded":
                 # Its worker was lost before it could write the outcome, or somebody has overwritten that.
-                self._write_final("succeeded", last, ends[0])
+                self._write_final("succeeded", last, deciding(ends))
                 return last, f"Attempt {last} had succeeded."
         if self.is_member and last >= MOST_LOST:
-            lost = sum(not self._earlier(read_host_ends, number) for number in range(1, attempt))
+            lost = sum(map(self._was_lost, range(1, attempt)))
             # The attempt that is refused leaves no report either: a retry by the user begins to count again.
             if lost % (MOST_LOST + 1) == MOST_LOST:
                 return last, (
@@ -171,6 +173,12 @@ class Reporter:
                     "the cluster replaces single hosts only."
                 )
         return last, ""
+
+    def _was_lost(self, attempt: int) -> bool:
+        """Return whether a host has left no report of an *attempt* that has begun."""
+        ends = self._earlier(read_host_ends, attempt)
+        began = all(end.began for end in ends if end.host == 0)
+        return began and len(ends) < self.host.count
 
     def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
         """Return *outcome* of a bad node; as a failure that is not repeated, once too many nodes were bad."""
@@ -293,9 +301,11 @@ class Reporter:
         message: str = "",
         others: tuple[int, ...] = (),
     ) -> None:
-        report = (
-            self._own if self.is_member and self._own and attempt == self._own.attempt else None
-        )
+        report = self._own if self.is_member else None
+        if report is not None and (
+            chosen is None or (attempt, chosen.host) != (report.attempt, report.host)
+        ):
+            report = None
         if report is not None and len(encode(report)) > MOST_REPORT:
             report = None  # It is an object of its own.
         outcome = Outcome(

@@ -73,12 +73,15 @@ def run_worker(
             while not worker.batch_has_ended():
                 if not waiting:
                     waiting.append(spawn())
+                child = waiting[0]
                 following = start_next if index != indexes[-1] else waiting.clear
-                code, ended = worker.run(index, waiting[0], following)
+                code, ended = worker.run(index, child, following)
                 if signals.terminated or worker.orphaned:
                     return EXIT_TERMINATED
                 if code == EXIT_BAD_NODE and not ended:
                     return code  # Another node may do better.
+                if code != EXIT_SUCCESS and child not in waiting and worker.hosts > 1:
+                    return EXIT_TERMINATED  # Another host may wait for this one: all of them start again.
                 if ended:
                     break
     finally:
@@ -97,6 +100,8 @@ class _Worker:
         self._signer = Signer(signing_key(environment))
         self._group = JobObjects(arguments.job)
         self._store, self._manifest = self._read_manifest()
+        self.hosts = self._manifest.job_record.hosts
+        """The number of hosts, which run the same inputs together."""
         self.orphaned = False
         """Whether an attempt was ended by nothing that this process was asked for."""
         self._heads: dict[int, list[tuple[int, str, list[str]]]] = {}

@@ -39,6 +39,8 @@ class Environment:
     """Recorded as `image_uri`: an image, or an interpreter on this machine."""
     packages: str | None = field(default=None, kw_only=True)
     """The digest of packages that the runner installs; None: it installs none."""
+    pathways_tag: str | None = field(default=None, kw_only=True)
+    """The tag of Pathways' components, unless a setting names it; None: the default."""
 
 
 @dataclass(frozen=True, kw_only=True)

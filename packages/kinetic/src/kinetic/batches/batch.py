@@ -115,7 +115,8 @@ class Batch:
         """
         _refuse(request)
         self.group_id = f"grp-{secrets.token_hex(4)}"
-        self.request = replace(request, retries=options.retries) if options.retries else request
+        retries = options.retries or request.retries
+        self.request = replace(request, retries=retries, batch=True)
         self.inputs = Inputs(inputs, options.input_mode, check)
         self.manifest: GroupManifest | None = None
         """Known once the batch is recorded."""
@@ -133,6 +134,11 @@ class Batch:
         whole = not here and (count <= _PODS or self.request.accelerator.kind != "cpu")
         if per_worker is None:
             per_worker = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
+        if not here and (
+            self.request.accelerator.hosts > 1 or self.request.semantics == "pathways"
+        ):
+            # The workers have a workload each, and all of them start at once.
+            per_worker = max(per_worker, -(-count // at_once))
         # A manifest is read at once: all reasons together have at most 2 MiB.
         longest = min(1000, (2 << 20) // max(1, len(self.inputs.failed)))
         created = datetime.fromisoformat(record.created_at)
@@ -175,11 +181,10 @@ class Batch:
 
 
 def _refuse(request: JobRequest) -> None:
-    if request.accelerator.hosts > 1 and not (
-        request.on_this_machine and request.semantics == "pathways"
-    ):
+    hosts = request.accelerator.hosts
+    if hosts > 1 and request.on_this_machine and request.semantics == "gke":
         raise InvalidRequestError(
-            f"{request.accelerator} has {request.accelerator.hosts} hosts, and a batch runs each input on one.",
+            f"{request.accelerator} has {hosts} hosts, and on this machine a batch runs each input in one process.",
             hint="Choose an accelerator with one host, or submit the inputs one by one with run_async.",
         )
     if request.debug:

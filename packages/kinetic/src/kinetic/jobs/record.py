@@ -61,6 +61,7 @@ def record_of(
         payload_digest=payload_digest,
         context_digest=context_digest,
         environment_digest=environment.packages,
+        pathways_tag=environment.pathways_tag,
         # Under Pathways one process controls all devices.
         hosts=request.accelerator.hosts if request.semantics == "gke" else 1,
         retries=request.retries,

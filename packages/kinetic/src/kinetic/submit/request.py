@@ -40,6 +40,8 @@ class JobRequest(RunOptions):
     settings: Settings
     notes: tuple[str, ...] = ()
     """Warnings for the user."""
+    batch: bool = False
+    """Whether the function runs for many inputs."""
 
     @property
     def on_this_machine(self) -> bool:

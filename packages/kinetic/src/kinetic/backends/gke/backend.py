@@ -56,7 +56,6 @@ from kinetic.backends.gke.observation import (
     IDLE_KIND,
     JobObservation,
     Observer,
-    belongs_to,
     explanation_of,
     job_of,
     observation_of,
@@ -92,6 +91,7 @@ from kinetic_payload.layout import RUNNER_NAME, is_group_id
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.signing import UNSIGNED
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.data import Data
@@ -111,6 +111,8 @@ log = logging.getLogger("kinetic")
 _LONGEST: Final = 60.0
 """Timeout of a request to the cluster in seconds, unless the limit of an operation is shorter."""
 _PENDING: Final = "status.phase=Pending"
+_PARALLEL: Final = 8
+"""Workloads of a batch that are created at the same time."""
 _LEFT_EVERY: Final = 600.0
 """Seconds between two checks whether the submit of a pending job was killed; each check costs requests."""
 
@@ -187,7 +189,7 @@ class ClusterBackend:
         images.check(request)
         image = images.expected(request)
         check_environment(request.captured_env)
-        form = form_on(self._cluster, request.accelerator, request.semantics)
+        form = form_on(self._cluster, request.accelerator, request.semantics, batch=request.batch)
         record = _draft(request, self._store.location, image)
         draft = Launch(
             record=record,
@@ -197,7 +199,9 @@ class ClusterBackend:
         )
         warnings: list[str] = []
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
-        spec = self._spec(draft, form, request.settings.service_account.value)
+        account = request.settings.service_account.value
+        # The pods of a batch are those of a job.
+        spec = self._spec(draft, "job" if form == "batch" else form, account)
         check_workload(
             self._cluster,
             spec,
@@ -244,7 +248,10 @@ class ClusterBackend:
     def environment_of(self, record: JobRecord, request: JobRequest) -> ClusterEnvironment:  # noqa: ARG002
         """Return the image of the batch that has *record*, and the runner to mount into it."""
         return ClusterEnvironment(
-            record.image_uri, packages=record.environment_digest, runner=self._runner()
+            record.image_uri,
+            packages=record.environment_digest,
+            runner=self._runner(),
+            pathways_tag=record.pathways_tag,
         )
 
     def _runner(self) -> Runner:
@@ -270,10 +277,8 @@ class ClusterBackend:
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:
         """Yield the completed record. While it is new, a job without a workload is reported as pending."""
         where = self._cluster.identity
-        form: Form = "batch"
-        if not is_group_id(record.job_id):
-            accelerator = parse_accelerator(record.accelerator)
-            form = form_on(self._cluster, accelerator, semantics_of(record))
+        accelerator, batch = parse_accelerator(record.accelerator), is_group_id(record.job_id)
+        form = form_on(self._cluster, accelerator, semantics_of(record), batch=batch)
         yield replace(
             record,
             workload=KIND_OF_FORM[form],
@@ -282,24 +287,28 @@ class ClusterBackend:
         )
 
     def start(self, launch: Launch) -> None:
-        """Create the workload, and the objects that it needs.
+        """Create the workload, or those of the workers of a batch, and the objects that it needs.
 
         Raises:
             SubmitError: The workload exists already, or the cluster refuses it.
         """
         assert isinstance(launch.environment, ClusterEnvironment)
-        runner = launch.environment.runner
+        runner, form = launch.environment.runner, form_in(launch.record)
         try:
             account = service_account_of(
                 self._cluster, launch.request.settings.service_account.value
             )
-            spec = self._spec(launch, form_in(launch.record), account.name)
-            create_workload(
-                self._cluster,
-                spec,
-                environment=secret_variables(launch),
-                runner=runner,
-            )
+
+            def create(worker: int | None) -> None:
+                create_workload(
+                    self._cluster,
+                    self._spec(launch, form, account.name, worker),
+                    environment=secret_variables(launch),
+                    runner=runner,
+                )
+
+            single = launch.batch is None or form == "batch"
+            parallel_map(create, [None] if single else launch.workers, threads=_PARALLEL)
         except AlreadyExistsError as error:
             raise SubmitError(
                 f"Job {launch.record.job_id} was started before: {error.message}"
@@ -307,13 +316,16 @@ class ClusterBackend:
         except ClusterError as error:
             raise SubmitError(error.message, hint=error.hint) from error
 
-    def _spec(self, launch: Launch, form: Form, service_account: str | None) -> WorkloadSpec:
+    def _spec(
+        self, launch: Launch, form: Form, service_account: str | None, worker: int | None = None
+    ) -> WorkloadSpec:
         return workload_spec(
             launch,
             form,
             self._store.location,
             variables=storage_variables(self._environment),
             service_account=service_account,
+            worker=worker,
         )
 
     def observe(self, record: JobRecord) -> Observation:
@@ -406,25 +418,24 @@ class ClusterBackend:
         remove: bool = False,  # noqa: ARG002
         dry_run: bool = False,
     ) -> None:
-        """Delete the workload with its Secret, and return when none of its pods is left.
+        """Delete the job's workloads with their Secrets, and return when none of their pods is left.
 
-        With *dry_run*, let the cluster check whether the workload may be deleted.
+        With *dry_run*, let the cluster check whether they may be deleted.
 
         Raises:
             JobError: A pod is still there after *timeout* seconds.
             ClusterError: The workload cannot be deleted; its pods keep running.
         """
         cluster, kind = self._cluster, workload_of(record)
-        found = None
+        found: Sequence[Manifest] = ()
         try:
-            found = cluster.get(kind, record.k8s_name)
-            if found is not None and not belongs_to(found, record.job_id):
-                return
-            if dry_run and found is not None:
-                check_removal(cluster, kind, record.k8s_name, uid=found["metadata"]["uid"])
-            elif not dry_run:
-                pods = of_job(record.job_id)
-                remove_workload(cluster, kind, record.k8s_name, pods=pods, timeout=timeout)
+            found = self._observer.workloads(record)
+            for each in found if dry_run else ():
+                metadata = each["metadata"]
+                check_removal(cluster, kind, metadata["name"], uid=metadata["uid"])
+            if not dry_run:
+                names = [each["metadata"]["name"] for each in found]
+                remove_workload(cluster, kind, *names, pods=of_job(record.job_id), timeout=timeout)
         except StillThereError as error:
             raise JobError(
                 f"Job {record.job_id} is still there: {error.message}",
@@ -492,11 +503,11 @@ class ClusterBackend:
             log.info("What a killed submit left could not be removed: %s", error.message)
 
 
-def _name_the_cost(error: ClusterError, record: JobRecord, workload: Manifest | None) -> None:
+def _name_the_cost(error: ClusterError, record: JobRecord, workloads: Sequence[Manifest]) -> None:
     """Add to an *error* of a stop what the accelerator costs from now on."""
-    if workload is not None and observation_of(workload, ()).status.terminal:
+    if workloads and all(observation_of(each, ()).status.terminal for each in workloads):
         return
-    runs = "keeps running" if workload is not None else "may keep running"
+    runs = "keeps running" if workloads else "may keep running"
     error.message += f" The job {runs}, and {record.accelerator} is still billed."
     error.args = (error.message,)
 

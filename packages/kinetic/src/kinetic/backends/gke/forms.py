@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from kinetic_payload.records.job import JobRecord
 
 
-def form_on(cluster: ApiServer, accelerator: Accelerator, semantics: Semantics) -> Form:
-    """Return the form of a job on *cluster*, which is asked for what it serves.
+def form_on(
+    cluster: ApiServer, accelerator: Accelerator, semantics: Semantics, *, batch: bool = False
+) -> Form:
+    """Return the form of a job, or of a *batch*, on *cluster*, which is asked for what it serves.
 
     Raises:
         UnsupportedWorkloadError: Pathways does not support the accelerator, or the cluster serves no kind
@@ -26,7 +28,7 @@ def form_on(cluster: ApiServer, accelerator: Accelerator, semantics: Semantics) 
         ClusterError: The cluster cannot be queried.
     """
     served = {kind for kind in ("JobSet", "LeaderWorkerSet") if cluster.serves(kind)}
-    return form_of(accelerator, semantics, served)
+    return form_of(accelerator, semantics, served, batch=batch)
 
 
 def form_in(record: JobRecord) -> Form:
@@ -35,10 +37,8 @@ def form_in(record: JobRecord) -> Form:
     Raises:
         UnsupportedWorkloadError: No job on its accelerator runs as that kind.
     """
-    if is_group_id(record.job_id):
-        return "batch"
-    accelerator = parse_accelerator(record.accelerator)
-    return form_of(accelerator, semantics_of(record), {workload_of(record)})
+    accelerator, batch = parse_accelerator(record.accelerator), is_group_id(record.job_id)
+    return form_of(accelerator, semantics_of(record), {workload_of(record)}, batch=batch)
 
 
 def workload_of(record: JobRecord) -> Kind:

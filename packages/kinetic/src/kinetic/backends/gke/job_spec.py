@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kinetic.backends.backend import Environment, Launch
 from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.jobs.runner import runner_command, runner_environment
+from kinetic.names import worker_name
 from kinetic_k8s.cluster.creation import Runner
-from kinetic_k8s.manifests.job import BatchSpec, IndexedJobSpec, JobSpec
+from kinetic_k8s.manifests.job import BatchSpec, IndexedJobSpec, JobSpec, most_lost
 from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
 from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
@@ -54,8 +55,6 @@ class ClusterEnvironment(Environment):
     """Credentials for the indexes of the packages. Secret."""
     jax: str | None = field(default=None, kw_only=True)
     """The version of JAX that the job imports; None: it is not known."""
-    pathways_tag: str | None = field(default=None, kw_only=True)
-    """The tag of Pathways' components, unless a setting names it; None: the default."""
 
 
 def workload_spec(
@@ -65,6 +64,7 @@ def workload_spec(
     *,
     variables: Mapping[str, str],
     service_account: str | None = None,
+    worker: int | None = None,
 ) -> WorkloadSpec:
     """Return the spec of the workload that runs the job of *launch*, whose objects are at *store*.
 
@@ -77,6 +77,7 @@ def workload_spec(
         store: Where the job's objects are.
         variables: Variables that name the bucket service for pods.
         service_account: The pod's; None: the namespace's default.
+        worker: The number of the worker that the workload is, if each worker of the batch has its own.
 
     Raises:
         InvalidRequestError: Kubernetes does not accept the amount of a resource.
@@ -85,9 +86,17 @@ def workload_spec(
     record = launch.record
     values: dict[str, Any] = {
         "name": record.k8s_name,
-        "pod": _pod(launch, form, store, variables, service_account),
         "retries": record.retries,
     }
+    if worker is not None:
+        assert launch.batch is not None
+        # A worker repeats its inputs itself.
+        values = {
+            "name": worker_name(record.k8s_name, worker),
+            "retries": most_lost(launch.batch.per_worker),
+        }
+        variables = {**variables, Env.BATCH_WORKER: str(worker)}
+    values["pod"] = _pod(launch, form, store, variables, service_account, values["name"])
     match form:
         case "job":
             return JobSpec(**values)
@@ -110,8 +119,7 @@ def workload_spec(
 
 
 def _components(launch: Launch, store: Location) -> PathwaysComponents:
-    environment = launch.environment
-    tag = environment.pathways_tag if isinstance(environment, ClusterEnvironment) else None
+    tag = launch.environment.pathways_tag
     return components_of(launch.request.settings, store, tag)
 
 
@@ -121,6 +129,7 @@ def _pod(
     store: Location,
     variables: Mapping[str, str],
     service_account: str | None,
+    name: str,
 ) -> PodSpec:
     record, request, environment = launch.record, launch.request, launch.environment
     cache = _package_cache(request)
@@ -149,9 +158,7 @@ def _pod(
         image=environment.image,
         command=(*command, *idle),
         environment={**_accelerator_variables(launch, store), **own},
-        environment_secret=environment_secret_name(record.k8s_name)
-        if secret_variables(launch)
-        else None,
+        environment_secret=environment_secret_name(name) if secret_variables(launch) else None,
         field_variables={Env.NODE_NAME: "spec.nodeName", Env.POD_NAME: "metadata.name"},
         secret_variables=(
             SecretVariable(variable=Env.SIGNING_KEY, secret=KEY_SECRET, key=KEY_IN_SECRET),

@@ -83,16 +83,21 @@ def _failure_of(condition: Mapping[str, Any]) -> str:
     return str(condition.get("message") or condition.get("reason") or "")
 
 
-def batch_observation(job: Manifest | None) -> JobObservation:
-    """Decide the observation of the Indexed Job of a batch, which may have thousands of pods, by itself."""
-    if job is None:
+def batch_observation(workloads: Sequence[Manifest]) -> JobObservation:
+    """Decide the observation of a batch, which may have thousands of pods, from its workloads alone."""
+    if not workloads:
         return JobObservation(JobStatus.NOT_FOUND)
-    view, status = WorkloadView(job), job.get("status") or {}
-    if view.succeeded or view.failure:
-        ended = JobStatus.SUCCEEDED if view.succeeded else JobStatus.FAILED
-        return JobObservation(ended, _failure_of(view.failure), ending=Ending.VANISHED, job=job)
-    begun = any(status.get(count) for count in ("ready", "succeeded", "failed", "terminating"))
-    return JobObservation(JobStatus.RUNNING if begun else JobStatus.PENDING, job=job)
+    views = [WorkloadView(each) for each in workloads]
+    left = [each for each in views if not (each.succeeded or each.failure)]
+    if not left:
+        failed = [each for each in views if each.failure]
+        status = JobStatus.FAILED if failed else JobStatus.SUCCEEDED
+        reason = _failure_of(failed[0].failure) if failed else ""
+        return JobObservation(status, reason, ending=Ending.VANISHED, job=workloads[0])
+    begun = len(left) < len(views) or any(each.has_begun for each in left)
+    status = JobStatus.RUNNING if begun else JobStatus.PENDING
+    waiting = [each for each in left if not each.has_begun] or left
+    return JobObservation(status, job=waiting[0].manifest)
 
 
 def _attempts(job: Manifest, pods: Sequence[Manifest]) -> tuple[AttemptView, ...]:
@@ -212,6 +217,14 @@ class Observer:
         """Return the job's pods."""
         return self.cluster.within(LOOK).list("Pod", labels=of_job(record.job_id))
 
+    def workloads(self, record: JobRecord) -> Sequence[Manifest]:
+        """Return the workload of the job, or those of the workers of a batch; none if it has none."""
+        cluster, kind = self.cluster.within(LOOK), workload_of(record)
+        if is_group_id(record.job_id) and kind != "Job":
+            return cluster.list(kind, labels=of_job(record.job_id))
+        found = cluster.get(kind, record.k8s_name)
+        return [found] if found is not None and belongs_to(found, record.job_id) else []
+
     def claimed_by(self, job_id: str, attempt: int, host: int) -> str | None:
         """Return the pod that has claimed *attempt* on *host*, or None."""
         name = JobObjects(job_id).claim(attempt, host)
@@ -219,12 +232,10 @@ class Observer:
         return None if claim is None else str(fields_of(claim).get("hostname", ""))
 
     def _look(self, record: JobRecord) -> JobObservation:
-        kind = workload_of(record)
-        job = self.cluster.within(LOOK).get(kind, record.k8s_name)
-        if job is not None and not belongs_to(job, record.job_id):
-            job = None
+        found = self.workloads(record)
         if is_group_id(record.job_id):
-            return batch_observation(job)
+            return batch_observation(found)
+        job = next(iter(found), None)
         # Read after the workload, so that the pods that ended it are listed.
         pods = self.pods(record)
         seen = observation_of(job, pods, begun=record.job_id in self.begun)
