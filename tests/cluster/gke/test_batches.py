@@ -78,29 +78,6 @@ def test_a_batch_gives_each_value_although_a_pod_is_evicted_and_an_input_kills_i
     assert not project.kept(f"groups/{group}")
 
 
-def test_a_cancelled_batch_stops_its_pods_and_gives_all_values_once_it_is_retried(
-    project: Any,
-) -> None:
-    one = BATCH.replace("range(6)", "[1, 5, 6, 7]").replace("max_concurrent=3", "max_concurrent=1")
-    group = project.script(one, GATE="stays").split()[-1]
-    project.await_gate("stays")
-    kinds, values = project.script(
-        f"""
-import json, kinetic
-batch = kinetic.attach_batch({group!r})
-batch.cancel()
-print(*(type(error).__name__ for error in batch.results(return_exceptions=True)), flush=True)
-batch.retry_failed()
-print(json.dumps(batch.results()))
-""",
-        GATE="stays",
-    ).splitlines()
-
-    assert kinds.split() == ["JobCancelledError", *["NotLaunchedError"] * 3]
-    assert json.loads(values) == [[1, 2], [25, 1], [36, 1], [49, 1]]
-    assert not project.objects("job,pod", group)
-
-
 SLICES = """
 import os, signal, time
 import kinetic

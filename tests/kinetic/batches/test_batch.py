@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+from contextlib import closing, nullcontext
 from typing import Any
 
 import pytest
 
-from kinetic.batches.batch import BatchOptions, check_batch_options
-from kinetic.errors import InvalidRequestError
+from kinetic.batches.batch import Batch, BatchOptions, check_batch_options
+from kinetic.errors import InvalidRequestError, SubmitError
+from kinetic_servers.fakes import a_request
 
 
 def checked(**given: Any) -> BatchOptions:
@@ -41,3 +45,35 @@ def test_a_wrong_option_is_refused_by_its_name(option: str, values: list[Any]) -
 def test_stopping_what_runs_includes_starting_nothing_more() -> None:
     assert not checked().fail_fast
     assert checked(cancel_running_on_fail=True).fail_fast
+
+
+class Call:
+    data = ()
+
+    def dump_input(self, name: str, *arguments: Any) -> tuple[bytes, tuple[str, ...]]:
+        return pickle.dumps(arguments), ()
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "count", "pods"),
+    [("cpu", 1001, ""), ("v6e-8", 1000, ""), ("v6e-8", 1001, "1,001"), ("v6e-16", 1001, "252")],
+)
+def test_many_inputs_on_accelerators_ask_on_a_terminal_with_the_number_of_their_pods(
+    accelerator: str, count: int, pods: str
+) -> None:
+    request = a_request(accelerator=accelerator, backend="gke", project="p")
+    batch = Batch(request, checked(), range(count), lambda args, kwargs: None)
+    controller, terminal = os.openpty()
+    with closing(batch.inputs), open(terminal) as stdin, open(os.dup(terminal), "w") as stderr:
+        batch.inputs.pack(Call())  # type: ignore[arg-type]
+        os.write(controller, b"y\nno\n")
+        batch.confirm(stdin, stderr)
+        with pytest.raises(SubmitError, match="was not started") if pods else nullcontext():
+            batch.confirm(stdin, stderr)
+        stderr.write("the end")
+        stderr.flush()
+        shown = b""
+        while b"the end" not in shown:
+            shown += os.read(controller, 4096)
+    os.close(controller)
+    assert (f"need {pods} pods" in shown.decode()) is bool(pods)

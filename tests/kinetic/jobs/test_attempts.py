@@ -204,6 +204,8 @@ def test_a_job_without_a_resource_is_starting_for_a_minute_unless_it_has_begun()
         found = starting_or_gone(job.store, job.record, KEY.verify)
         return found.status, found.reason
 
+    assert seen()[0] is JobStatus.NOT_FOUND, "its values were collected"
+    job.store.write(job.names.payload, b"")
     assert seen()[0] is JobStatus.PENDING
     job.claims(1, by=UNSIGNED)
     assert seen()[0] is JobStatus.PENDING

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
 
 from kinetic.batches.inputs import InputMode, Inputs
-from kinetic.errors import InvalidRequestError
+from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic.names import job_id_of
 from kinetic.quantities import parse_count
 from kinetic_payload.records.batch import GroupManifest
@@ -19,6 +20,7 @@ from kinetic_payload.records.encode import encode
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
+    from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.records.job import JobRecord
 
 _PODS: Final = 1000
@@ -122,23 +124,64 @@ class Batch:
         """Known once the batch is recorded."""
         self._options = options
 
+    @property
+    def _at_once(self) -> int:
+        """How many workers run at the same time."""
+        request, at_once = self.request, self._options.max_concurrent
+        if not request.on_this_machine:
+            return at_once
+        return min(at_once, int(request.settings.local_jobs.value) or os.cpu_count() or 1)
+
+    @property
+    def _per_worker(self) -> int:
+        """How many inputs a worker runs, one after another."""
+        request, count, at_once = self.request, self.inputs.count, self._at_once
+        # An accelerator takes longer to get than most inputs take, and pods show what each input costs.
+        whole = not request.on_this_machine and (
+            count <= _PODS or request.accelerator.kind != "cpu"
+        )
+        default = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
+        per_worker = self._options.inputs_per_pod or default
+        several = request.accelerator.hosts > 1 or request.semantics == "pathways"
+        if several and not request.on_this_machine:
+            # The workers have a workload each, and all of them start at once.
+            per_worker = max(per_worker, -(-count // at_once))
+        return per_worker
+
+    def pack(self, call: DumpedCall) -> None:
+        """Pickle the inputs as further arguments of *call*, and ask whether to start them if they are very many."""
+        self.inputs.pack(call)
+        self.confirm()
+
+    def confirm(self, stdin: TextIO | None = None, stderr: TextIO | None = None) -> None:
+        """Ask on a terminal whether to start more than a thousand inputs on accelerators.
+
+        Raises:
+            SubmitError: The answer is no.
+        """
+        request, count = self.request, self.inputs.count
+        stdin, stderr = stdin or sys.stdin, stderr or sys.stderr
+        small = count <= _PODS or request.accelerator.kind == "cpu" or request.on_this_machine
+        if small or request.settings.assume_yes.value or stdin is None or stderr is None:
+            return
+        if not (stdin.isatty() and stderr.isatty()):
+            return
+        pods = -(-count // self._per_worker) * request.accelerator.hosts
+        stderr.write(
+            f"{count:,} inputs on {request.accelerator} need {pods:,} pods, for up to {self._at_once:,} workers at the "
+            "same time. Start them? [y/N] "
+        )
+        stderr.flush()
+        if stdin.readline().strip().lower() not in ("y", "yes"):
+            raise SubmitError(
+                "The batch was not started.",
+                hint="Answer y, or set KINETIC_ASSUME_YES=1 so that it is not asked.",
+            )
+
     def manifest_of(self, record: JobRecord) -> GroupManifest:
         """Return the manifest of the batch, whose members share *record*."""
         options, count = self._options, self.inputs.count
-        at_once, per_worker = options.max_concurrent, options.inputs_per_pod
-        here = self.request.on_this_machine
-        if here:
-            most = int(self.request.settings.local_jobs.value) or os.cpu_count() or 1
-            at_once = min(at_once, most)
-        # An accelerator takes longer to get than most inputs take, and pods show what each input costs.
-        whole = not here and (count <= _PODS or self.request.accelerator.kind != "cpu")
-        if per_worker is None:
-            per_worker = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
-        if not here and (
-            self.request.accelerator.hosts > 1 or self.request.semantics == "pathways"
-        ):
-            # The workers have a workload each, and all of them start at once.
-            per_worker = max(per_worker, -(-count // at_once))
+        at_once, per_worker = self._at_once, self._per_worker
         # A manifest is read at once: all reasons together have at most 2 MiB.
         longest = min(1000, (2 << 20) // max(1, len(self.inputs.failed)))
         created = datetime.fromisoformat(record.created_at)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -294,7 +294,7 @@ class BatchHandle:
         # How many inputs had ended when lost workers were started again: once more only after progress.
         resumed_with: int | None = None
         outages, pauses = _outages(self.group_id), Backoff(_FIRST_PAUSE, poll_interval, jitter=0)
-        with Progress(self._manifest) as progress:
+        with Progress(self._manifest) as progress, self._note_if_interrupted():
             while True:
                 look: Look = patiently(
                     partial(self._states.look, skip=done, most=MOST), outages, deadline=deadline
@@ -334,10 +334,22 @@ class BatchHandle:
             error.add_note(f"Input {index}: {type(one).__name__}: {one}")
         return error
 
+    @contextmanager
+    def _note_if_interrupted(self) -> Iterator[None]:
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            error.add_note(f"The batch continues. {self._come_back}")
+            raise
+
+    @property
+    def _come_back(self) -> str:
+        return f"Come back with kinetic.attach_batch({self.group_id!r})."
+
     def _timed_out(self, left: int) -> ResultTimeoutError:
         return ResultTimeoutError(
             f"{left} of {len(self)} inputs of {self.group_id} have not ended; the batch continues.",
-            hint=f"Come back with kinetic.attach_batch({self.group_id!r}).",
+            hint=self._come_back,
             job_id=self.group_id,
         )
 

@@ -236,12 +236,15 @@ def starting_or_gone(
     This is for backends that cannot announce a job before its resource exists. The job has begun if it
     has a claim or a report that *verify* accepts.
     """
-    handle = store.stat(JobObjects(record.job_id).handle)
+    names = JobObjects(record.job_id)
+    handle = store.stat(names.handle)
     if handle is None:
         return Observation(JobStatus.NOT_FOUND)
     attempts = attempts_of(store, record, verify)
     begun = attempts.latest > 0
-    if not begun and store.now() - handle.updated < starting:
+    young = not begun and store.now() - handle.updated < starting
+    # A batch keeps its manifest when its values were collected, and has an outcome when it was stopped.
+    if young and store.stat(names.payload) is not None and store.stat(names.outcome) is None:
         return Observation(JobStatus.PENDING, "It was submitted, and is about to start.")
     reason = "It never started: its submit was interrupted."
     if begun:

@@ -26,7 +26,14 @@ DEFAULT_CLUSTER = "kinetic-cluster"
 DEFAULT_NAMESPACE = "default"
 _DEFAULTS = {"zone": DEFAULT_ZONE, "cluster": DEFAULT_CLUSTER, "namespace": DEFAULT_NAMESPACE}
 """The settings that have a default, if they are text."""
-_FLAGS = ("no_default_excludes", "trust_bucket", "rebuild", "allow_sleep", "no_tty_debug")
+_FLAGS = (
+    "no_default_excludes",
+    "trust_bucket",
+    "rebuild",
+    "allow_sleep",
+    "no_tty_debug",
+    "assume_yes",
+)
 _NUMBERS = {
     "context_size_warn_mb": (100.0, 0.0, math.inf, "a number of megabytes"),
     "payload_size_warn_mb": (50.0, 0.0, math.inf, "a number of megabytes"),
@@ -122,6 +129,8 @@ class Settings:
     allow_sleep: Setting[bool]
     no_tty_debug: Setting[bool]
     """Whether a blocking call waits for a debugger although there is no terminal."""
+    assume_yes: Setting[bool]
+    """Whether to start very many inputs on accelerators without asking."""
     no_color: Setting[bool]
 
     @classmethod

@@ -159,7 +159,7 @@ def _submit(
         with executor.stopped_by(environment):
             data = call.pack(check)
             if batch is not None:
-                data = call.pack_inputs(batch.inputs.pack, check)
+                data = call.pack_inputs(batch.pack, check)
         packaging.snapshot.set_result(call.snapshot)
         packaging.reads_buckets.set_result(any(each.is_gcs for each in data))
         if call.plan.root is None:

@@ -21,6 +21,7 @@ from kinetic.testing.clients import (
 from kinetic.testing.contract import (
     BackendAttempts,
     BackendBasics,
+    BackendBatches,
     BackendContract,
     BackendHosts,
     BackendLife,
@@ -35,6 +36,7 @@ from kinetic.testing.protocol import BackendProtocol
 __all__ = [
     "BackendAttempts",
     "BackendBasics",
+    "BackendBatches",
     "BackendContract",
     "BackendHosts",
     "BackendLife",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,9 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 import kinetic
+from kinetic.batches.batch import check_batch_options
+from kinetic.batches.handle import BatchHandle
+from kinetic.batches.submit import submit_batch
 from kinetic.errors import JobNotFoundError, KineticError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in
@@ -24,7 +27,7 @@ from kinetic.jobs.records import find_record
 from kinetic.jobs.services import Services, connect, jobs_location
 from kinetic.settings.settings import Settings, environment
 from kinetic.submit.options import check_options
-from kinetic.submit.request import request_of
+from kinetic.submit.request import JobRequest, request_of
 from kinetic.submit.submit import submit
 from kinetic.target import Target
 from kinetic.testing import functions
@@ -82,6 +85,7 @@ class Client(ABC):
 
     def __init__(self) -> None:
         self._submitted: list[JobHandle] = []
+        self._batches: list[BatchHandle] = []
 
     def submit(
         self,
@@ -95,10 +99,23 @@ class Client(ABC):
         self._submitted.append(handle)
         return handle
 
+    def submit_batch(
+        self, function: Callable[..., Any], inputs: Iterable[Any], **options: Any
+    ) -> BatchHandle:
+        """Start *function* for each of *inputs* with the arguments of `run_async_map` that are in *options*."""
+        handle = self._start_batch(function, inputs, options)
+        self._batches.append(handle)
+        return handle
+
     @property
     @abstractmethod
     def services(self) -> Services:
         """The jobs' store and backend."""
+
+    @abstractmethod
+    def _start_batch(
+        self, function: Callable[..., Any], inputs: Iterable[Any], options: Mapping[str, Any]
+    ) -> BatchHandle: ...
 
     @abstractmethod
     def _start(
@@ -143,7 +160,10 @@ class Client(ABC):
         return {job.job_id for job in self.services.backend.list()}
 
     def close(self) -> None:
-        """Clean up every submitted job that still exists."""
+        """Clean up every submitted job and batch that still exists."""
+        for batch in self._batches:
+            with suppress(KineticError):
+                batch.cleanup()
         for handle in self._submitted:
             with suppress(KineticError):
                 if handle.status() is not JobStatus.NOT_FOUND:
@@ -177,6 +197,11 @@ class RegisteredClient(Client):
         options: Mapping[str, Any],
     ) -> JobHandle:
         return kinetic.run(**{**self._options, **options})(function).run_async(*args, **kwargs)
+
+    def _start_batch(
+        self, function: Callable[..., Any], inputs: Iterable[Any], options: Mapping[str, Any]
+    ) -> BatchHandle:
+        return kinetic.run(**self._options)(function).run_async_map(inputs, **options)
 
     def attach(self, job_id: str) -> JobHandle:
         """Call `kinetic.attach`."""
@@ -228,11 +253,21 @@ class ServicesClient(Client):
         kwargs: Mapping[str, Any],
         options: Mapping[str, Any],
     ) -> JobHandle:
+        request = self._request(function, options)
+        return submit(request, function, args, kwargs, services=self._services)
+
+    def _start_batch(
+        self, function: Callable[..., Any], inputs: Iterable[Any], options: Mapping[str, Any]
+    ) -> BatchHandle:
+        checked = check_batch_options(**options)
+        request = self._request(function, {})
+        return submit_batch(request, function, (), inputs, checked, services=self._services)
+
+    def _request(self, function: Callable[..., Any], options: Mapping[str, Any]) -> JobRequest:
         checked = check_options(**{**self._options, **options})
         settings = Settings.from_environment(**checked.overrides)
         cwd = Path(str(self.functions.__file__)).parent
-        request = request_of(checked, function, settings, environ=environment(), cwd=cwd)
-        return submit(request, function, args, kwargs, services=self._services)
+        return request_of(checked, function, settings, environ=environment(), cwd=cwd)
 
     def attach(self, job_id: str) -> JobHandle:
         """Read the job's record."""

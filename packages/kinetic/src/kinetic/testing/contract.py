@@ -21,11 +21,13 @@ from typing import Any, Final
 
 from kinetic.backends.backend import Forward
 from kinetic.errors import (
+    BatchError,
     InvalidRequestError,
     JobCancelledError,
     JobFailedError,
     JobNotFoundError,
     KineticError,
+    NotLaunchedError,
     ResultTimeoutError,
     SignatureError,
     SubmitError,
@@ -398,7 +400,54 @@ class BackendTrust(WithClient):
             assert len(client.outputs(job, "begun")) == 1
 
 
-class BackendContract(BackendBasics, BackendLife, BackendLogs, BackendAttempts, BackendPorts):
+class BackendBatches(WithClient):
+    """Many inputs of one function under one handle."""
+
+    def test_each_input_of_a_batch_has_its_own_end_and_what_failed_runs_again(
+        self, tmp_path: Path
+    ) -> None:
+        with self.at_work(tmp_path) as client:
+            batch = client.submit_batch(client.functions.fail_until, [1, 2, 1], name="three")
+            error = _raised(batch.results, BatchError)
+            [failed] = error.failures
+            again = client.attach(failed.job_id)
+
+            assert error.partial_results == [1, None, 1]
+            assert isinstance(error.exceptions[1], ValueError)
+            assert again.status() is JobStatus.FAILED
+            assert "attempt 1 at work" in _log(again)
+            assert client.list() == [], "inputs are listed by their batch alone"
+
+            batch.retry_failed()
+
+            assert batch.results() == [1, 2, 1]
+            assert batch.status_counts() == {"NOT_FOUND": 3}
+            assert batch.group_id not in client.resources()
+
+    def test_a_cancelled_batch_tells_what_was_stopped_from_what_never_began_and_continues_if_asked(
+        self, tmp_path: Path
+    ) -> None:
+        with self.at_work(tmp_path) as client:
+            batch = client.submit_batch(client.functions.wait, [1, "two"], max_concurrent=1)
+            first, second = batch.jobs
+            assert first is not None
+            assert second is not None
+            eventually(lambda: client.outputs(first, "begun"), every=_EVERY)
+
+            batch.cancel()
+
+            ends = batch.results(return_exceptions=True)
+            assert [type(end) for end in ends] == [JobCancelledError, NotLaunchedError]
+            for job in (first, second):
+                client.put(job, "go")
+            batch.retry_failed()
+            assert batch.results() == [1, "two"]
+            assert len(client.outputs(first, "begun")) == 2
+
+
+class BackendContract(
+    BackendBasics, BackendLife, BackendLogs, BackendAttempts, BackendPorts, BackendBatches
+):
     """The tests that every backend passes, on one host, over any store.
 
     `BackendQueue`, `BackendHosts` and `BackendTrust` (over a bucket) are added where they apply.
