@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import pytest
 
+import kinetic
 from kinetic_payload.errors import DataError
 from kinetic_runner.data import huggingface
 from kinetic_servers.http.messages import Answer, Call, Service, json_answer
@@ -328,3 +330,29 @@ def test_a_function_loads_the_rows_of_a_set_from_the_hub(
     log = done.stdout + done.stderr
     assert "loaded hf://org/gated?split=train: 2 rows, " in log
     assert TOKEN not in log
+
+
+ROWS = """
+import kinetic
+
+@kinetic.run(accelerator="cpu", backend="local", capture_env_vars=["HF_*"])
+def rows(x, data):
+    import datasets
+
+    return x + len(datasets.load_from_disk(data))
+"""
+
+
+def test_one_worker_of_a_batch_loads_a_set_for_all(hub: Hub, desk: Any) -> None:
+    desk.set(KINETIC_LOCAL_JOBS="2")
+    rows = desk.module("rows", ROWS).rows
+    data = kinetic.Data("hf://org/digits?split=train")
+
+    batch = rows.run_async_map(range(5), common={"data": data}, inputs_per_pod=2)
+    values = batch.results(cleanup=False, timeout=300)
+    loading = [index for index, job in enumerate(batch.jobs) if "loading hf://" in job.logs()]
+
+    assert values == [3, 4, 5, 6, 7]
+    assert loading == [0]
+    batch.cleanup()
+    assert desk.of_jobs() == []

@@ -9,18 +9,9 @@ from typing import Any
 
 import pytest
 
-from kinetic.batches.batch import Batch, BatchOptions, check_batch_options
+from kinetic.batches.batch import Batch, check_batch_options
 from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic_servers.fakes import a_request
-
-
-def checked(**given: Any) -> BatchOptions:
-    plain: dict[str, Any] = {
-        "input_mode": "auto", "max_concurrent": 64, "retries": 0, "fail_fast": False,
-        "cancel_running_on_fail": False, "max_failures": None, "name": None, "tags": None,
-        "common": None, "inputs_per_pod": None,
-    }  # fmt: skip
-    return check_batch_options(**{**plain, **given})
 
 
 @pytest.mark.parametrize(
@@ -39,12 +30,12 @@ def checked(**given: Any) -> BatchOptions:
 def test_a_wrong_option_is_refused_by_its_name(option: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(InvalidRequestError, match=option.removesuffix("s")):
-            checked(**{option: value})
+            check_batch_options(**{option: value})
 
 
 def test_stopping_what_runs_includes_starting_nothing_more() -> None:
-    assert not checked().fail_fast
-    assert checked(cancel_running_on_fail=True).fail_fast
+    assert not check_batch_options().fail_fast
+    assert check_batch_options(cancel_running_on_fail=True).fail_fast
 
 
 class Call:
@@ -62,7 +53,7 @@ def test_many_inputs_on_accelerators_ask_on_a_terminal_with_the_number_of_their_
     accelerator: str, count: int, pods: str
 ) -> None:
     request = a_request(accelerator=accelerator, backend="gke", project="p")
-    batch = Batch(request, checked(), range(count), lambda args, kwargs: None)
+    batch = Batch(request, check_batch_options(), range(count), lambda args, kwargs: None)
     controller, terminal = os.openpty()
     with closing(batch.inputs), open(terminal) as stdin, open(os.dup(terminal), "w") as stderr:
         batch.inputs.pack(Call())  # type: ignore[arg-type]

@@ -342,6 +342,40 @@ def test_a_host_that_lost_a_silent_peer_exits_after_a_while(store):
     assert final(store) is None  # Nobody knows whether the other was preempted.
 
 
+def test_of_an_input_whose_other_host_stays_silent_the_host_that_is_left_decides(store):
+    ending = waiting(store, Time(), 1, retries=0, linger=40.0, is_member=True)
+
+    assert ending.report(lost(1)) == 134
+
+    assert final(store)["status"] == "failed"  # Nothing else would count the failure.
+
+
+def test_an_input_that_succeeded_on_all_hosts_runs_no_more_whatever_began_since(store):
+    hosts = [waiting(store, Time(), host, retries=0, is_member=True) for host in (0, 1)]
+    for host in (1, 0):
+        hosts[host].report(ended(host))
+    store.delete(JOB.outcome)
+    hosts[0].report(failed(attempt=2, phase="claim", **PREEMPTED))
+
+    refused = [host.refuse(3, preemptions=None, replaced_alone=False) for host in hosts]
+
+    assert refused == ["Attempt 1 had succeeded."] * 2
+    assert (final(store)["status"], final(store)["attempt"]) == ("succeeded", 1)
+
+
+def test_an_input_that_kills_the_process_of_one_host_three_times_has_failed(store):
+    leader = waiting(store, Time(), retries=5, is_member=True)
+    for attempt in (1, 2, 3):
+        assert leader.refuse(attempt, preemptions=None, replaced_alone=False) == ""
+        leader.report(failed(attempt=attempt, stopped_at=500.0, **PREEMPTED))
+        # What the process says that was started in the place of the killed one.
+        other = waiting(store, Time(), 1, retries=5, is_member=True)
+        other.report(failed(1, attempt=attempt, **PREEMPTED))
+
+    assert "3 workers ended" in leader.refuse(4, preemptions=None, replaced_alone=False)
+    assert final(store)["status"] == "failed"
+
+
 @pytest.mark.parametrize(
     ("other", "decides"),
     [

@@ -69,6 +69,10 @@ class JobObjects:
         """The prefix of the members of a batch."""
         return f"{self.prefix}jobs/"
 
+    def loaded(self, key: str) -> str:
+        """Which data in the store a worker of a batch has loaded from the Hub, for the `Data` with this key."""
+        return f"{self.prefix}loaded/{key}.json"
+
     def inputs(self, number: int) -> str:
         """An object with inputs of a batch: their sizes and digests as a line of JSON, then their pickles."""
         return f"{self.prefix}inputs/{number:05d}"
@@ -224,7 +228,7 @@ _JOB_OBJECT: Final = (
     rf"|attempts/{_NUMBER}/(?:host-{_NUMBER}\.(?:claim|joining|json|pkl)|gathered\.json))"
 )
 _GROUP: Final = r"grp-[0-9a-f]{8}"
-_GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease)\.json|payload\.pkl|inputs/[0-9]{{5,}}|jobs/[0-9]{{6,}}/{_JOB_OBJECT})"
+_GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease|loaded/d[0-9]+)\.json|payload\.pkl|inputs/[0-9]{{5,}}|jobs/[0-9]{{6,}}/{_JOB_OBJECT})"
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
 _ENTRY: Final = "|".join(
     (

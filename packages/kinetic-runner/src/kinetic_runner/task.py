@@ -27,6 +27,10 @@ class Given:
     call_data: int
     """How many references of the call belong to every input."""
     output_dir: str
+    loaded: dict[str, str]
+    """Digests of data of the Hub that a worker of the batch has put into the store, by key."""
+    shares: list[str]
+    """The keys of data of the Hub that this worker is to put there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,4 +110,5 @@ class Task:
 #   {"devices": "tpu:4"}                what JAX found, when user code has initialised it
 #   {"parting": "together" | "last"}    all work is done; the process only waits for the other hosts
 #   {"warning": "…"}                    something the user should read; the parent logs it
+#   {"loaded": ["d0", "…digest…"]}      data of the Hub are in the store, for the other workers of the batch
 #   {"outcome": {…HostOutcome…}}        the last message; the child's output is flushed before it

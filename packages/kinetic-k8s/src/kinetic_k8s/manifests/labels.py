@@ -21,6 +21,8 @@ ROLE: Final = f"{PREFIX}role"
 HOST_ROLE: Final = "host"
 HELD: Final = f"{PREFIX}held"
 """Annotation of a workload that was created suspended, and that its submit resumes at the end."""
+JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+"""The label of a pod with the name of its JobSet."""
 NODE_POOL: Final = "cloud.google.com/gke-nodepool"
 """The label of nodes with the name of their node pool, which is one slice if it has several hosts."""
 

@@ -42,6 +42,8 @@ class GroupManifest:
     inputs: tuple[InputPack, ...] = ()
     call_data: int = 0
     """How many references in the header of the call belong to all inputs; further ones belong to some."""
+    hub_data: tuple[str, ...] = ()
+    """The keys of data of the Hub that belong to all inputs: one worker loads them for all."""
     failed: dict[str, str] = field(default_factory=dict)
     """By index, inputs that could not be submitted, and why."""
     max_concurrent: int = 64
@@ -84,4 +86,5 @@ def manifest_from(values: Mapping[str, Any], record: JobRecord) -> GroupManifest
     known = {each.name for each in fields(GroupManifest)}
     packs = tuple(InputPack(**pack) for pack in values["inputs"])
     own = {name: value for name, value in values.items() if name in known}
-    return GroupManifest(**{**own, "job": record, "inputs": packs})
+    hub_data = tuple(values.get("hub_data", ()))
+    return GroupManifest(**{**own, "job": record, "inputs": packs, "hub_data": hub_data})

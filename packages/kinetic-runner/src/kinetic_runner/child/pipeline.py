@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -203,11 +203,21 @@ class _Host:
         """Provide the data, and wait for the debugger if there is one."""
         with self.during("data"):
             inputs.provide(decided, store, self.earlier)
+            if self.task.given and self.task.host == 0:
+                self.share(self.task.given.shares, decided, store)
             self.earlier.remove()
             if self.is_debugged:
                 from kinetic_runner.child import debugger
 
                 debugger.wait_for_client(lambda: self.stopping.stop_requested)
+
+    def share(self, keys: Sequence[str], decided: inputs.Plan, store: Store) -> None:
+        """Put loaded data of the Hub into the store, for the other workers of the batch."""
+        for key in keys:
+            from kinetic_payload.data.upload import ensure_data
+
+            digest = ensure_data(store, Path(decided.paths[key]))
+            self.send({"loaded": [key, digest]})
 
     def put_aside(self) -> None:
         make_folder(self.space.root)
@@ -275,8 +285,9 @@ class _Host:
             if not skew.silent:
                 self.warn(skew.text)
         given = task.given
+        loaded = {} if given is None else given.loaded
         refs = [
-            ref
+            replace(ref, kind="local", digest=loaded[ref.key]) if ref.key in loaded else ref
             for number, ref in enumerate(header.data)
             if given is None or number < given.call_data or ref.key in given.data
         ]

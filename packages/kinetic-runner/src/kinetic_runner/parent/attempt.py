@@ -117,10 +117,14 @@ class Attempt:
         *,
         member: tuple[JobRecord, Given] | None = None,
         on_end: Callable[[], object] = lambda: None,
+        on_loaded: Callable[[str, str], object] | None = None,
     ) -> None:
-        """*member* is the record of a member of a batch, and its input. *on_end* is called once the child has ended."""
+        """*member* is the record of a member of a batch, and its input. *on_end* is called once the child has ended,
+        and *on_loaded* with key and digest of data of the Hub that it has put into the store.
+        """
         self._member = member
         self._on_end = on_end
+        self._on_loaded = on_loaded
         self._started, self._began = time(), monotonic()
         self._arguments = arguments
         self._environment = environment
@@ -132,6 +136,8 @@ class Attempt:
         self._job = JobObjects(arguments.job)
         self._in_pod = arguments.lifeline is None
         """Whether there is no supervisor."""
+        self.has_begun = False
+        """Whether it is claimed, on all hosts."""
 
     def run(self) -> tuple[int, bool]:
         """Run it as `run_attempt` does; return the exit code, and whether the job has a final outcome."""
@@ -154,6 +160,7 @@ class Attempt:
             return EXIT_TERMINATED, False
         if number is None:
             return EXIT_TERMINATED, False
+        self.has_begun = True
         # A plain Indexed Job replaces single hosts: the others go on, so it makes one attempt alone.
         alone = record.workload == "Job" and host.count > 1
         reporter = self._reporter(record, host, alone=alone)
@@ -345,6 +352,7 @@ class Attempt:
             lifeline=self._arguments.lifeline,
             report_file=task.report_file,
             stop_file=task.stop_file,
+            on_loaded=self._on_loaded,
         )
         return watch, log
 

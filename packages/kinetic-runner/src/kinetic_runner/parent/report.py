@@ -152,6 +152,9 @@ class Reporter:
                 )
         if self.is_member and last > 0:
             ends = self._earlier(read_host_ends, last)
+            while last > 1 and any(end.host == 0 and not end.began for end in ends):
+                last -= 1  # The leader was lost while it waited for the other hosts.
+                ends = self._earlier(read_host_ends, last)
             if result_of(ends, self.host.count) == "succeeded":
                 # Its worker was lost before it could write the outcome, or somebody has overwritten that.
                 self._write_final("succeeded", last, deciding(ends))
@@ -175,10 +178,12 @@ class Reporter:
         return last, ""
 
     def _was_lost(self, attempt: int) -> bool:
-        """Return whether a host has left no report of an *attempt* that has begun."""
+        """Return whether a host has left no report of its own of an *attempt* that has begun."""
         ends = self._earlier(read_host_ends, attempt)
         began = all(end.began for end in ends if end.host == 0)
-        return began and len(ends) < self.host.count
+        # The process that replaces a lost one says that it was stopped, but not when.
+        own = [end for end in ends if end.reason != "terminated" or end.stopped_at]
+        return began and len(own) < self.host.count
 
     def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
         """Return *outcome* of a bad node; as a failure that is not repeated, once too many nodes were bad."""
@@ -265,7 +270,12 @@ class Reporter:
     def _fail(self, ends: HostEnds, *, prepared: bool = True) -> None:
         """Write that the job has failed, if the attempt has failed and no other attempt can follow."""
         chosen, attempt = ends.chosen, ends.attempt
-        if ends.result != "failed" or (prepared and self._another_follows(attempt, chosen)):
+        result = ends.result
+        if self.is_member and result == "unknown":
+            # Nothing else counts its failures. By now, the other hosts had time to report.
+            known = list(ends.by_host.values())
+            result = result_of(known, len(known))
+        if result != "failed" or (prepared and self._another_follows(attempt, chosen)):
             return
         self._write_final(
             "failed",

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, time
@@ -66,6 +67,7 @@ class Watch:
         lifeline: int | None = None,
         report_file: str = os.devnull,
         stop_file: str = os.devnull,
+        on_loaded: Callable[[str, str], object] | None = None,
     ) -> None:
         self.tee = tee
         self._child = child
@@ -75,6 +77,7 @@ class Watch:
         self._lifeline = lifeline
         self._report_file = report_file
         self._stop_file = stop_file
+        self._on_loaded = on_loaded
         self._report_read = 0
         self._phase: Phase = "fetch"
         self._phase_began = monotonic()
@@ -383,6 +386,9 @@ class Watch:
             self._begin_phase(message["phase"])
         if "devices" in message:
             self._devices_seen = str(message["devices"])
+        if "loaded" in message and self._on_loaded is not None:
+            key, digest = message["loaded"]
+            self._on_loaded(key, digest)
         if "warning" in message:
             self._warnings.append(str(message["warning"]))
             self._drain(self._child.output)  # This output came before the warning.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from time import time
+from time import monotonic, time
 from typing import Final
 
 from kinetic_payload.errors import (
@@ -39,6 +39,9 @@ from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.store_retries import retry
 from kinetic_runner.task import Given
 
+_LOADING_SECONDS: Final = 600.0
+"""Seconds for which a worker waits for the one that loads data of the Hub for all."""
+_LOADING_LOOK: Final = 2.0
 _LOOK_EVERY: Final = 5.0
 """Seconds between two looks whether a running input is still wanted."""
 
@@ -80,7 +83,11 @@ def run_worker(
                     return EXIT_TERMINATED
                 if code == EXIT_BAD_NODE and not ended:
                     return code  # Another node may do better.
-                if code != EXIT_SUCCESS and child not in waiting and worker.hosts > 1:
+                ran = child not in waiting
+                if worker.hosts > 1 and (
+                    (code != EXIT_SUCCESS and ran)
+                    or (code == EXIT_TERMINATED and worker.batch_has_ended())
+                ):
                     return EXIT_TERMINATED  # Another host may wait for this one: all of them start again.
                 if ended:
                     break
@@ -104,6 +111,9 @@ class _Worker:
         """The number of hosts, which run the same inputs together."""
         self.orphaned = False
         """Whether an attempt was ended by nothing that this process was asked for."""
+        self._loaded: dict[str, str] = {}
+        """Digests of data of the Hub that are in the store, by key."""
+        self._waits_for_data = True
         self._heads: dict[int, list[tuple[int, str, list[str]]]] = {}
         """By the first index of a pack: the size and the digest of each input, and the keys of its `Data`."""
 
@@ -111,18 +121,59 @@ class _Worker:
         store, record, data = read_job(self._arguments, pause=self._signals.wait)
         return store, manifest_from(fields_of(data), record)
 
-    def indexes(self) -> Iterator[int]:
-        """Iterate over the inputs of this worker that were submitted."""
-        manifest = self._manifest
+    @property
+    def _numbers(self) -> tuple[int, int]:
+        """The number of this worker, and that of the first one that was started with it."""
         text = self._environment.get(Env.BATCH_WORKER, "")
         if not text.isdigit():
             raise InvalidRequestError(f"{Env.BATCH_WORKER} is {text!r}; a number was expected.")
         numbers = self._environment.get(Env.BATCH_WORKERS)
-        worker = int(numbers.split(",")[int(text)] if numbers else text)
+        if not numbers:
+            return int(text), 0
+        all_numbers = numbers.split(",")
+        return int(all_numbers[int(text)]), int(all_numbers[0])
+
+    def indexes(self) -> Iterator[int]:
+        """Iterate over the inputs of this worker that were submitted."""
+        return self._inputs_of(self._numbers[0])
+
+    def _inputs_of(self, worker: int) -> Iterator[int]:
+        manifest = self._manifest
         first = worker * manifest.per_worker
         for index in range(first, min(first + manifest.per_worker, manifest.total_expected)):
             if str(index) not in manifest.failed:
                 yield index
+
+    def _find_loaded(self) -> None:
+        """Look which data of the Hub are in the store; wait for the first worker, which loads them for all.
+
+        Not longer than that worker runs its first input, nor than `_LOADING_SECONDS`.
+        """
+        own, first = self._numbers
+        first_index = next(self._inputs_of(first), None)
+        until = monotonic() + (_LOADING_SECONDS if own != first and self._waits_for_data else 0.0)
+        self._waits_for_data = False
+        while len(self._loaded) < len(self._manifest.hub_data):
+            over = (
+                first_index is None
+                or monotonic() >= until
+                or bool(self._retry(partial(self._read_outcome, self._job(first_index))))
+            )
+            for key in self._manifest.hub_data:
+                name = self._group.loaded(key)
+                data = self._retry(partial(read_verified, self._store, self._signer, name))
+                if data is not None:
+                    self._loaded[key] = str(fields_of(data)["digest"])
+            if over or self.batch_has_ended() or self._signals.wait(_LOADING_LOOK):
+                return
+
+    def _note_loaded(self, key: str, digest: str) -> None:
+        if key in self._manifest.hub_data:
+            data = json.dumps({"digest": digest}).encode()
+            with suppress(KineticError):  # Then each worker loads them.
+                self._retry(
+                    lambda: write_once(self._store, self._signer, self._group.loaded(key), data)
+                )
 
     def batch_has_ended(self) -> bool:
         """Return whether the batch was stopped: then no further input is started."""
@@ -150,16 +201,17 @@ class _Worker:
         except (RecordError, ObjectNotFoundError) as error:
             self._write_failure(self._job(index), error.message)
             return EXIT_NOT_PREPARED, True
-        with self._watched(index):
-            attempt = Attempt(
-                replace(self._arguments, job=record.job_id),
-                self._environment,
-                child,
-                self._signals,
-                None,
-                member=(record, given),
-                on_end=on_end,
-            )
+        attempt = Attempt(
+            replace(self._arguments, job=record.job_id),
+            self._environment,
+            child,
+            self._signals,
+            None,
+            member=(record, given),
+            on_end=on_end,
+            on_loaded=self._note_loaded,
+        )
+        with self._watched(index, attempt):
             code, ended = attempt.run()
             # The supervisor is gone: each further attempt would end at once.
             self.orphaned = code == EXIT_TERMINATED and not self._signals.stop_requested
@@ -186,6 +238,9 @@ class _Worker:
         start = pack.head + sum(size for size, *_ in head[: index - pack.first])
         size, digest, data = head[index - pack.first]
         output = manifest.member(index).output_dir
+        self._find_loaded()
+        own, first = self._numbers
+        missing = [key for key in manifest.hub_data if key not in self._loaded]
         return Given(
             index=index,
             of=manifest.total_expected,
@@ -196,6 +251,8 @@ class _Worker:
             data=data,
             call_data=manifest.call_data,
             output_dir=output or f"{self._arguments.store}/{self._job(index).outputs.rstrip('/')}",
+            loaded=self._loaded,
+            shares=missing if own == first else [],
         )
 
     def _read_head(self, name: str, pack: InputPack) -> list[tuple[int, str, list[str]]]:
@@ -231,7 +288,7 @@ class _Worker:
         self._retry(lambda: write_once(self._store, self._signer, job.outcome, data))
 
     @contextmanager
-    def _watched(self, index: int) -> Iterator[None]:
+    def _watched(self, index: int, attempt: Attempt) -> Iterator[None]:
         """Look, from time to time, whether the input or the batch was cancelled; then stop the input."""
         over = threading.Event()
 
@@ -239,9 +296,12 @@ class _Worker:
             while not over.wait(_LOOK_EVERY):
                 try:
                     batch = self._read_outcome(self._group)
+                    # A host that waits for others does not run yet, and they may have left.
+                    begun = self.hosts == 1 or attempt.has_begun
                     goes_on = batch is None or (
                         fields_of(batch).get("status") == "failed"
                         and not self._manifest.cancel_running_on_fail
+                        and begun
                     )
                     ended = self._read_outcome(self._job(index)) is not None
                 except KineticError:

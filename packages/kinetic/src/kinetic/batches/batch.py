@@ -7,11 +7,13 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
 
 from kinetic.batches.inputs import InputMode, Inputs
+from kinetic.batches.resume import lease
 from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic.names import job_id_of
 from kinetic.quantities import parse_count
@@ -19,6 +21,8 @@ from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 
 if TYPE_CHECKING:
+    from kinetic.backends.backend import Launch
+    from kinetic.jobs.services import Services
     from kinetic.submit.request import JobRequest
     from kinetic_payload.calls.dump import DumpedCall
     from kinetic_payload.records.job import JobRecord
@@ -50,16 +54,16 @@ class BatchOptions:
 
 def check_batch_options(
     *,
-    input_mode: str,
-    max_concurrent: int,
-    retries: int,
-    fail_fast: bool,
-    cancel_running_on_fail: bool,
-    max_failures: int | None,
-    name: str | None,
-    tags: Mapping[str, str] | None,
-    common: Mapping[str, Any] | None,
-    inputs_per_pod: int | None,
+    input_mode: str = "auto",
+    max_concurrent: int = 64,
+    retries: int = 0,
+    fail_fast: bool = False,
+    cancel_running_on_fail: bool = False,
+    max_failures: int | None = None,
+    name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    common: Mapping[str, Any] | None = None,
+    inputs_per_pod: int | None = None,
 ) -> BatchOptions:
     """Check the arguments of `run_async_map`.
 
@@ -142,11 +146,23 @@ class Batch:
         )
         default = 1 if whole else max(1, -(-count // (_RANGES * at_once)))
         per_worker = self._options.inputs_per_pod or default
-        several = request.accelerator.hosts > 1 or request.semantics == "pathways"
-        if several and not request.on_this_machine:
-            # The workers have a workload each, and all of them start at once.
+        if self._has_several_workloads:
+            # All of them start at once.
             per_worker = max(per_worker, -(-count // at_once))
         return per_worker
+
+    @property
+    def _has_several_workloads(self) -> bool:
+        """Whether each worker has a workload of its own."""
+        request = self.request
+        several = request.accelerator.hosts > 1 or request.semantics == "pathways"
+        return several and not request.on_this_machine
+
+    def start(self, services: Services, launch: Launch) -> None:
+        """Start the workers; nobody takes the first ones for all of them meanwhile."""
+        starting = self._has_several_workloads
+        with lease(self.group_id, services) if starting else nullcontext():
+            services.backend.start(launch)
 
     def pack(self, call: DumpedCall) -> None:
         """Pickle the inputs as further arguments of *call*, and ask whether to start them if they are very many."""
@@ -201,6 +217,7 @@ class Batch:
             members=members.rpartition("-")[0],
             inputs=tuple(self.inputs.packs),
             call_data=self.inputs.call_data,
+            hub_data=self.inputs.hub_data,
             failed={
                 str(index): f"{type(error).__name__}: {error}"[:longest]
                 for index, error in self.inputs.failed.items()

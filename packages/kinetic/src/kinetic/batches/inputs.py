@@ -58,6 +58,8 @@ class Inputs:
         self.packs: list[InputPack] = []
         self.call_data = 0
         """How many `Data` the call itself has; those of inputs come after them."""
+        self.hub_data: tuple[str, ...] = ()
+        """The keys of those of the Hub among them."""
         self._files: list[IO[bytes]] = []
         self._closing = ExitStack()
         self._inputs = inputs
@@ -78,6 +80,7 @@ class Inputs:
         strict = isinstance(self._inputs, Sized)
         heads: list[tuple[int, str, tuple[str, ...]]] = []
         self.call_data = len(call.data)
+        self.hub_data = tuple(found.key for found in call.data if found.value.is_hf)
         for pickled, keys in self._pickles(call, strict=strict):
             if not heads:
                 # In memory while it is small; the disk takes the rest.

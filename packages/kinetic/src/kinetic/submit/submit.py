@@ -250,7 +250,10 @@ def _start(
             handle._session.project = Project(
                 call.plan.root, call.plan.cwd, left_out, request.image.uri
             )
-            limited.backend.start(launch)
+            if batch is None:
+                limited.backend.start(launch)
+            else:
+                batch.start(limited, launch)
             # Check after the start, because clean-up removes the record before it looks for a resource.
             # If the job was cancelled instead, its runner finds the outcome and does not call the function.
             if rollback.record_is_gone:

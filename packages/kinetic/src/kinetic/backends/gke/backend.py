@@ -308,7 +308,9 @@ class ClusterBackend:
                 )
 
             single = launch.batch is None or form == "batch"
-            parallel_map(create, [None] if single else launch.workers, threads=_PARALLEL)
+            # After Ctrl-C, a request under way must end before the rollback looks for what it has created.
+            workers = [None] if single else launch.workers
+            parallel_map(create, workers, threads=_PARALLEL, grace=_LONGEST)
         except AlreadyExistsError as error:
             raise SubmitError(
                 f"Job {launch.record.job_id} was started before: {error.message}"
@@ -429,7 +431,7 @@ class ClusterBackend:
         cluster, kind = self._cluster, workload_of(record)
         found: Sequence[Manifest] = ()
         try:
-            found = self._observer.workloads(record)
+            found = self._observer.workloads(record, cluster)
             for each in found if dry_run else ():
                 metadata = each["metadata"]
                 check_removal(cluster, kind, metadata["name"], uid=metadata["uid"])

@@ -29,7 +29,7 @@ from kinetic_k8s.errors import (
     NotPermittedError,
 )
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import JOB_ID, of_jobs
+from kinetic_k8s.manifests.labels import JOB_ID, JOBSET_NAME, of_jobs
 from kinetic_k8s.manifests.names import (
     CONTAINER,
     environment_secret_name,
@@ -135,11 +135,14 @@ class Workloads:
     def _not_started(self, workloads: Sequence[Manifest]) -> list[Manifest]:
         """Return those of *workloads* that have neither ended nor a pod that has started."""
         pods = views(self._cluster.within(LOOK).list("Pod", labels=of_jobs(())))
-        started = {pod.manifest["metadata"]["labels"].get(JOB_ID) for pod in pods if pod.started}
+        labels = (pod.manifest["metadata"]["labels"] for pod in pods if pod.started)
+        # The workers of a batch may have a JobSet each.
+        started = {each.get(JOBSET_NAME) or each.get(JOB_ID) for each in labels}
         found = []
         for each in workloads:
             view = WorkloadView(each)
-            if job_of(each) not in started and not (view.succeeded or view.failure):
+            key = view.name if view.kind == "JobSet" else job_of(each)
+            if key not in started and not (view.succeeded or view.failure):
                 found.append(each)
         return found
 

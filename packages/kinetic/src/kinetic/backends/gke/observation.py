@@ -217,9 +217,9 @@ class Observer:
         """Return the job's pods."""
         return self.cluster.within(LOOK).list("Pod", labels=of_job(record.job_id))
 
-    def workloads(self, record: JobRecord) -> Sequence[Manifest]:
+    def workloads(self, record: JobRecord, cluster: ApiServer | None = None) -> Sequence[Manifest]:
         """Return the workload of the job, or those of the workers of a batch; none if it has none."""
-        cluster, kind = self.cluster.within(LOOK), workload_of(record)
+        cluster, kind = cluster or self.cluster.within(LOOK), workload_of(record)
         if is_group_id(record.job_id) and kind != "Job":
             return cluster.list(kind, labels=of_job(record.job_id))
         found = cluster.get(kind, record.k8s_name)
@@ -263,8 +263,8 @@ class Observer:
         seen = self._look(record)
         if seen.status is not JobStatus.NOT_FOUND:
             return seen
-        kind = workload_of(record)
-        where = f"There is no {kind} {record.k8s_name} in {self.cluster.identity}."
+        name = f"of {record.job_id}" if is_group_id(record.job_id) else record.k8s_name
+        where = f"There is no {workload_of(record)} {name} in {self.cluster.identity}."
         return replace(found, reason=f"{found.reason} {where}")
 
     def _is_recorded_here(self, record: JobRecord) -> bool:
