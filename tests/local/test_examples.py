@@ -13,11 +13,18 @@ from kinetic_servers.gcs import GcsServer
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run(name: str, home: Path, *arguments: str, **environment: str) -> str:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251
+def environment_of_a_user(home: Path) -> dict[str, str]:
+    # Without bytecode, every job would compile the libraries that it imports.
+    own = ("KINETIC_", "PYTHONDONTWRITEBYTECODE")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(own)}  # noqa: TID251
+    return {**kept, "KINETIC_HOME": str(home)}
+
+
+def run(name: str, home: Path, *arguments: str, cwd: Path | None = None, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *arguments],
-        env={**kept, "KINETIC_HOME": str(home), **environment},
+        env={**environment_of_a_user(home), **environment},
+        cwd=cwd,
         capture_output=True,
         text=True,
         check=False,
@@ -47,12 +54,25 @@ def test_a_killed_training_resumes_from_its_last_checkpoint_in_a_bucket(tmp_path
     assert [name for name in saved if name] == ["000050.npz", "000060.npz"]
 
 
-def test_a_sweep_prints_its_settings_the_best_ones_first(tmp_path: Path) -> None:
-    lines = run("sweep.py", tmp_path / "home").splitlines()
+def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLES / "sweep.py")],
+        env=environment_of_a_user(tmp_path / "home"),
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
+    ) as submitter:
+        assert submitter.stdout is not None
+        group = submitter.stdout.readline().split()[-1]
+        submitter.kill()
 
-    errors = [float(line.split()[3]) for line in lines[2:]]
-    assert len(errors) == 20
-    assert errors == sorted(errors)
+    rows = run("sweep.py", tmp_path / "home", group, cwd=tmp_path).splitlines()[1:-1]
+
+    scores = [float(row.split()[-1]) for row in rows]
+    assert len(scores) == 20
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] > 0.97
+    assert (tmp_path / "sweep.svg").read_text().count("<rect") == 20
 
 
 def test_a_training_on_one_host_is_continued_on_two(tmp_path: Path) -> None:

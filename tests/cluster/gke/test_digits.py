@@ -19,6 +19,31 @@ pytestmark = pytest.mark.skipif(
 EXAMPLE = Path(__file__).parents[3] / "examples" / "digits"
 
 
+SWEEP = Path(__file__).parents[3] / "examples" / "sweep.py"
+
+
+def test_a_sweep_whose_submitter_is_killed_is_collected_by_another_process(
+    project: Any, image_with_jax: str
+) -> None:
+    project.variables["IMAGE"] = image_with_jax
+    plain, here = '@kinetic.run(accelerator="cpu")', "from pods import small\n\n@kinetic.run("
+    image = "container_image=os.environ['IMAGE'], memory='512Mi', pod_overrides=small())"
+    text = SWEEP.read_text().replace(plain, f"{here}'cpu', {image}")
+    (project.root / "sweep.py").write_text(text)
+    submitter = project.start("sweep.py")
+    group = submitter.stdout.readline().split()[-1]
+    submitter.kill()
+    submitter.communicate()
+
+    done = project.run("sweep.py", group)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    scores = [float(row.split()[-1]) for row in done.stdout.splitlines()[1:-1]]
+    assert len(scores) == 20
+    assert scores[0] == max(scores) > 0.97
+    assert not project.objects("job,pod", group)
+
+
 @pytest.fixture
 def digits(project: Any, image_with_jax: str) -> Any:
     """A project with the files of the example."""
