@@ -136,6 +136,7 @@ RECORDS: dict[str, Record] = {
         job=replace(HANDLE, job_id="grp-0a1b2c3d"),
         members="tpu-v5litepod-4-train-20260417-153012-0a1b2c3d",
         inputs=(InputPack(first=0, count=100, head=7002, digest=DIGEST),),
+        hub_data=("d0",),
         failed={"7": "TypeError: train() takes 1 argument"},
         max_concurrent=16,
         per_worker=2,
