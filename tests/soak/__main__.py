@@ -1,6 +1,6 @@
 """Kill processes of jobs, evict their pods, or let their bucket fail, many times.
 
-    python -m tests.soak kills|faults|evictions
+    python -m tests.soak kills|faults|evictions|batches
 
 From the root of the repository. Ends with 1 if a value was lost or wrong, or anything was left behind.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.soak import evictions, kills, windows
+from tests.soak import batches, evictions, kills, windows
 
 
 def main() -> int:
@@ -39,6 +39,9 @@ def main() -> int:
         mode.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing after")
         if at_once > 1:
             mode.add_argument("--at-once", type=int, default=at_once, help="so many run together")
+    batch = modes.add_parser("batches", help="evict pods of one batch on the test bed")
+    batch.set_defaults(run=batches.run)
+    batches.add_arguments(batch)
     given = parser.parse_args()
     return int(given.run(given))
 

@@ -446,13 +446,13 @@ class Ground:
 
 
 @contextmanager
-def prepared(folder: Path) -> Iterator[Ground]:
-    """Start the test bed unless it runs, and prepare a namespace, an image and a bucket for pods."""
+def prepared(folder: Path, script: Path = SCRIPT) -> Iterator[Ground]:
+    """Start the test bed unless it runs, and prepare a namespace, an image and a bucket for pods of *script*."""
     bed = start()
     image = image_of(bed, folder / "image", REQUIREMENTS)
     host = bed.environment["KUBE_BED_HOST"]
     with (
-        Place(folder / "place", "bucket", script=SCRIPT, host=host) as place,
+        Place(folder / "place", "bucket", script=script, host=host) as place,
         bed.new_namespace() as name,
     ):
         assert place.server is not None
