@@ -61,10 +61,9 @@ def form_of(
         UnsupportedWorkloadError: Pathways does not support the accelerator, or the cluster serves no kind
             that can run it.
     """
-    one_pod = semantics == "gke" and not accelerator.multi_host
-    if batch and (one_pod or "JobSet" not in served):
-        if one_pod:
-            return "batch"
+    if batch and semantics == "gke" and not accelerator.multi_host:
+        return "batch"
+    if batch and "JobSet" not in served:
         raise UnsupportedWorkloadError(
             f"A batch on {describe(accelerator)} needs JobSets, and the cluster does not serve them.",
             hint="Ask the cluster's administrator to install JobSet (https://jobset.sigs.k8s.io), or submit the "

@@ -386,9 +386,10 @@ class Watch:
             self._begin_phase(message["phase"])
         if "devices" in message:
             self._devices_seen = str(message["devices"])
-        if "loaded" in message and self._on_loaded is not None:
-            key, digest = message["loaded"]
-            self._on_loaded(key, digest)
+        loaded = message.get("loaded")
+        # User code may write to this pipe, too.
+        if self._on_loaded is not None and isinstance(loaded, list) and len(loaded) == 2:
+            self._on_loaded(*map(str, loaded))
         if "warning" in message:
             self._warnings.append(str(message["warning"]))
             self._drain(self._child.output)  # This output came before the warning.
