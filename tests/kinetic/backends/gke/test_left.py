@@ -19,7 +19,7 @@ from kinetic.backends.gke.leftovers import (
 )
 from kinetic.backends.gke.observation import Observer, observation_of
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import HELD, JOB_ID
+from kinetic_k8s.manifests.labels import HELD, JOB_ID, JOBSET_NAME
 from kinetic_k8s.reading.causes import QUEUE
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.claim import Claim
@@ -52,6 +52,15 @@ def a_workload(**metadata: Any) -> Manifest:
 
 SECRET = {"kind": "Secret", "metadata": {"name": "job-env"}}
 RUNNER = {"kind": "ConfigMap", "metadata": {"name": "kn-runner-1"}}
+POD = {
+    "kind": "Pod",
+    "metadata": {
+        "name": "pod",
+        "uid": "3",
+        "labels": {JOB_ID: RECORD.job_id, JOBSET_NAME: "job"},
+    },
+    "status": {"containerStatuses": [{"name": "kinetic", "state": {"running": {}}}]},
+}
 Clusters = Callable[..., Any]
 
 
@@ -178,16 +187,22 @@ def test_jobs_that_run_or_have_ended_cost_one_request_together(cluster_with: Clu
     running, ended = a_workload(), a_workload(uid="2")
     ended["metadata"]["labels"] = {JOB_ID: "another"}
     ended["status"] = {"conditions": [{"type": "Completed", "status": "True"}]}
-    pod = {
-        "kind": "Pod",
-        "metadata": {"name": "pod", "uid": "3", "labels": {JOB_ID: RECORD.job_id}},
-        "status": {"containerStatuses": [{"name": "kinetic", "state": {"running": {}}}]},
-    }
-    cluster = cluster_with(running, ended, pod)
+    cluster = cluster_with(running, ended, POD)
 
     remove_left(cluster, [running, ended], created_at(running) + LEFT_AGE + 1)
 
     assert cluster.requests == ["list Pod"]
+
+
+def test_a_worker_of_a_batch_that_its_submit_left_is_removed_although_another_one_runs(
+    cluster_with: Clusters,
+) -> None:
+    running, left = a_workload(), a_workload(name="job-2", uid="2")
+    cluster = cluster_with(running, left, POD)
+
+    remove_left(cluster, [running, left], created_at(running) + LEFT_AGE + 1)
+
+    assert cluster.deleted == ["2"]
 
 
 def test_each_call_examines_another_part_of_many_pending_jobs(cluster_with: Clusters) -> None:
