@@ -30,8 +30,9 @@ OTHER = b"o" * 32
 
 
 def kept(key: bytes | None) -> FakeStore:
-    """Return a store with the job's record, signed with *key*."""
+    """Return a store with the job's call and its record, signed with *key*."""
     store = FakeStore()
+    store.write(NAMES.payload, b"")
     data = encode(RECORD)
     store.write(NAMES.handle, data if key is None else signed(data, key, name=NAMES.handle))
     return store
