@@ -42,7 +42,8 @@ class Changes:
         """The project's folder in a text; None if no files are shipped."""
         self._modules = {
             id(module): module
-            for name, module in list(sys.modules.items())
+            # A copy: other threads may import meanwhile.
+            for name, module in sys.modules.copy().items()
             # Any access to an attribute would import a module that is imported lazily.
             if issubclass(type(module), ModuleType) and type(module).__module__ != "importlib.util"
             if isinstance(file := vars(module).get("__file__"), str)

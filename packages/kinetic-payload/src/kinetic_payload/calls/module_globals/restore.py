@@ -217,7 +217,7 @@ def takes_state(kind: type) -> bool:
 
 def _replace(own: Any, value: Any) -> None:
     """Replace *own* by *value* wherever a module of the project refers to it."""
-    for module in list(sys.modules.values()):
+    for module in sys.modules.copy().values():
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file.startswith(project_paths()):
             for name in [name for name, found in vars(module).items() if found is own]:
