@@ -21,6 +21,7 @@ from kinetic_k8s.manifests.spec import (
     on_exit_codes,
 )
 from kinetic_payload.layout import Env
+from kinetic_payload.records.retry import most_lost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +76,6 @@ def batch_manifest(job: BatchSpec) -> Manifest:
         "backoffLimitPerIndex": most_lost(job.per_worker),
     }
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
-
-
-def most_lost(inputs: int) -> int:
-    """Return how many times a worker of so many *inputs* may be lost without a disruption.
-
-    An input that kills its worker three times fails by itself.
-    """
-    return 10 + 3 * inputs
 
 
 def job_manifest(job: JobSpec) -> Manifest:

@@ -301,11 +301,8 @@ def _parameter(function: Any, index: int) -> str:
 
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (
-        TypeError,
-        ValueError,
-        NameError,
-    ):  # From Python 3.14 on, a name in an annotation may be undefined.
+    except (TypeError, ValueError, NameError):
+        # From Python 3.14 on, a name in an annotation may be undefined.
         return f"args[{index}]"
     for position, parameter in enumerate(parameters):
         if parameter.kind is parameter.VAR_POSITIONAL:

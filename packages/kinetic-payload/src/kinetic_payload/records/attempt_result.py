@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
@@ -232,14 +232,18 @@ def result_of(ends: Sequence[HostEnd], hosts: int) -> Result:
         return "unknown"
     chosen = deciding(ends)
     explained = not (chosen.succeeded or chosen.lost_peer or chosen.reason == "terminated")
-    never_began = any(end.host == 0 and not end.began for end in ends)
-    if len(ends) < hosts and not (explained or never_began):
+    if len(ends) < hosts and not (explained or never_began(ends)):
         return "unknown"
     if chosen.succeeded:
         return "succeeded"
     if chosen.exit_code == EXIT_BAD_NODE:
         return "bad-node"
     return "disrupted" if chosen.reason == "terminated" else "failed"
+
+
+def never_began(ends: Iterable[HostEnd]) -> bool:
+    """Tell whether the leader ended while it waited for the other hosts: then the function has begun on none."""
+    return any(end.host == 0 and not end.began for end in ends)
 
 
 def ended_attempts(ends: Mapping[int, Sequence[HostEnd]], hosts: int) -> dict[int, Result]:

@@ -11,6 +11,16 @@ from kinetic_payload.records.attempt_result import HostEnd, Result
 
 MOST_BAD_NODES: Final = 3
 """How many attempts of a job that met a bad node are followed by another one."""
+MOST_LOST: Final = 3
+"""How many workers of a batch may be lost with one input, without a report, before it fails."""
+
+
+def most_lost(inputs: int) -> int:
+    """Return how many times a worker of so many *inputs* may be lost without a disruption.
+
+    Each input may explain `MOST_LOST` of them.
+    """
+    return 10 + MOST_LOST * inputs
 
 
 @dataclass(frozen=True)

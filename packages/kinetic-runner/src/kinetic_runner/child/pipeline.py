@@ -203,8 +203,9 @@ class _Host:
         """Provide the data, and wait for the debugger if there is one."""
         with self.during("data"):
             inputs.provide(decided, store, self.earlier)
-            if self.task.given and self.task.host == 0:
-                self.share(self.task.given.shares, decided, store)
+            given = self.task.given
+            if given is not None and given.shares and self.task.host == 0:
+                self.share(given.shares, decided, store)
             self.earlier.remove()
             if self.is_debugged:
                 from kinetic_runner.child import debugger
@@ -213,9 +214,9 @@ class _Host:
 
     def share(self, keys: Sequence[str], decided: inputs.Plan, store: Store) -> None:
         """Put loaded data of the Hub into the store, for the other workers of the batch."""
-        for key in keys:
-            from kinetic_payload.data.upload import ensure_data
+        from kinetic_payload.data.upload import ensure_data
 
+        for key in keys:
             digest = ensure_data(store, Path(decided.paths[key]))
             self.send({"loaded": [key, digest]})
 

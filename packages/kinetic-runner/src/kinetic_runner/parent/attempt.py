@@ -205,12 +205,14 @@ class Attempt:
             record = self._member[0]
         else:
             record, _ = _read_record(self._store, self._job, self._arguments.record_digest)
+        is_member = self._member is not None
         # Of a worker with one host, the index that the system sets is its own.
-        single = self._member is not None and record.hosts == 1
-        host = Host() if single else host_of(self._environment, record.hosts)
+        alone = is_member and record.hosts == 1
+        host = Host() if alone else host_of(self._environment, record.hosts)
         # The restarts of a worker are not those of its inputs.
-        several = self._member is not None and host.count > 1
-        restarts = 0 if several else restarts_of(self._environment, host)
+        restarts = restarts_of(self._environment, host)
+        if is_member and host.count > 1:
+            restarts = 0
         hostname = self._environment.get(Env.POD_NAME) or os.uname().nodename
 
         def claim_of(number: int) -> Claim:

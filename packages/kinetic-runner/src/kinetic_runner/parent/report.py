@@ -22,6 +22,7 @@ from kinetic_payload.records.attempt_result import (
     HostEnd,
     deciding,
     is_error_of_connection,
+    never_began,
     other_failures,
     parse_host_end,
     result_of,
@@ -30,7 +31,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import HostOutcome
 from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.pending_uploads import PendingUploads
-from kinetic_payload.records.retry import MOST_BAD_NODES, Tally, another_attempt
+from kinetic_payload.records.retry import MOST_BAD_NODES, MOST_LOST, Tally, another_attempt
 from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.storage import write_once
 from kinetic_payload.records.stored_outcomes import bad_nodes_before, read_host_ends, tally_before
@@ -45,8 +46,6 @@ OTHER_HOSTS_SECONDS: Final = 330.0
 """How long the leader waits for the outcomes of the other hosts after its own success. Longer than a child
 may linger: the hosts leave `jax.distributed` together."""
 
-MOST_LOST: Final = 3
-"""How many workers of a batch may be lost with one input, without a report, before it fails."""
 MOST_REPORT: Final = 192 * 1024
 """The most bytes of a report inside the outcome of a member of a batch."""
 _FAILURE_SECONDS: Final = 2.0
@@ -152,8 +151,8 @@ class Reporter:
                 )
         if self.is_member and last > 0:
             ends = self._earlier(read_host_ends, last)
-            while last > 1 and any(end.host == 0 and not end.began for end in ends):
-                last -= 1  # The leader was lost while it waited for the other hosts.
+            while last > 1 and never_began(ends):
+                last -= 1
                 ends = self._earlier(read_host_ends, last)
             if result_of(ends, self.host.count) == "succeeded":
                 # Its worker was lost before it could write the outcome, or somebody has overwritten that.
@@ -180,10 +179,9 @@ class Reporter:
     def _was_lost(self, attempt: int) -> bool:
         """Return whether a host has left no report of its own of an *attempt* that has begun."""
         ends = self._earlier(read_host_ends, attempt)
-        began = all(end.began for end in ends if end.host == 0)
         # The process that replaces a lost one says that it was stopped, but not when.
         own = [end for end in ends if end.reason != "terminated" or end.stopped_at]
-        return began and len(own) < self.host.count
+        return len(own) < self.host.count and not never_began(ends)
 
     def _limit_bad_nodes(self, outcome: HostOutcome) -> HostOutcome:
         """Return *outcome* of a bad node; as a failure that is not repeated, once too many nodes were bad."""
@@ -311,13 +309,10 @@ class Reporter:
         message: str = "",
         others: tuple[int, ...] = (),
     ) -> None:
-        report = self._own if self.is_member else None
-        if report is not None and (
-            chosen is None or (attempt, chosen.host) != (report.attempt, report.host)
-        ):
-            report = None
-        if report is not None and len(encode(report)) > MOST_REPORT:
-            report = None  # It is an object of its own.
+        own, decides = self._own, (attempt, chosen.host if chosen else None)
+        report = None  # It is an object of its own.
+        if self.is_member and own is not None and decides == (own.attempt, own.host):
+            report = own if len(encode(own)) <= MOST_REPORT else None
         outcome = Outcome(
             job_id=self.job.job_id,
             status=status,

@@ -42,6 +42,7 @@ from kinetic_runner.task import Given
 _LOADING_SECONDS: Final = 600.0
 """Seconds for which a worker waits for the one that loads data of the Hub for all."""
 _LOADING_LOOK: Final = 2.0
+"""Seconds between two looks whether that one has loaded them."""
 _LOOK_EVERY: Final = 5.0
 """Seconds between two looks whether a running input is still wanted."""
 
@@ -97,6 +98,18 @@ def run_worker(
     return EXIT_SUCCESS
 
 
+def _numbers_in(environment: Mapping[str, str]) -> tuple[int, int]:
+    """Return the number of this worker, and that of the first one that was started with it."""
+    text = environment.get(Env.BATCH_WORKER, "")
+    if not text.isdigit():
+        raise InvalidRequestError(f"{Env.BATCH_WORKER} is {text!r}; a number was expected.")
+    numbers = environment.get(Env.BATCH_WORKERS)
+    if not numbers:
+        return int(text), 0
+    started = numbers.split(",")
+    return int(started[int(text)]), int(started[0])
+
+
 class _Worker:
     def __init__(
         self, arguments: Arguments, environment: Mapping[str, str], signals: SelfPipe
@@ -113,7 +126,10 @@ class _Worker:
         """Whether an attempt was ended by nothing that this process was asked for."""
         self._loaded: dict[str, str] = {}
         """Digests of data of the Hub that are in the store, by key."""
-        self._waits_for_data = True
+        self._worker, self._first_worker = _numbers_in(environment)
+        """The number of this worker, and that of the first one that was started with it."""
+        self._load_until = monotonic() + _LOADING_SECONDS
+        """Until when to wait for the first worker to load data of the Hub."""
         self._heads: dict[int, list[tuple[int, str, list[str]]]] = {}
         """By the first index of a pack: the size and the digest of each input, and the keys of its `Data`."""
 
@@ -121,21 +137,9 @@ class _Worker:
         store, record, data = read_job(self._arguments, pause=self._signals.wait)
         return store, manifest_from(fields_of(data), record)
 
-    @property
-    def _numbers(self) -> tuple[int, int]:
-        """The number of this worker, and that of the first one that was started with it."""
-        text = self._environment.get(Env.BATCH_WORKER, "")
-        if not text.isdigit():
-            raise InvalidRequestError(f"{Env.BATCH_WORKER} is {text!r}; a number was expected.")
-        numbers = self._environment.get(Env.BATCH_WORKERS)
-        if not numbers:
-            return int(text), 0
-        all_numbers = numbers.split(",")
-        return int(all_numbers[int(text)]), int(all_numbers[0])
-
     def indexes(self) -> Iterator[int]:
         """Iterate over the inputs of this worker that were submitted."""
-        return self._inputs_of(self._numbers[0])
+        return self._inputs_of(self._worker)
 
     def _inputs_of(self, worker: int) -> Iterator[int]:
         manifest = self._manifest
@@ -149,14 +153,13 @@ class _Worker:
 
         Not longer than that worker runs its first input, nor than `_LOADING_SECONDS`.
         """
-        own, first = self._numbers
-        first_index = next(self._inputs_of(first), None)
-        until = monotonic() + (_LOADING_SECONDS if own != first and self._waits_for_data else 0.0)
-        self._waits_for_data = False
+        first_index = next(self._inputs_of(self._first_worker), None)
         while len(self._loaded) < len(self._manifest.hub_data):
+            # In this order: what that input has loaded is there once it has an outcome.
             over = (
-                first_index is None
-                or monotonic() >= until
+                self._worker == self._first_worker
+                or first_index is None
+                or monotonic() >= self._load_until
                 or bool(self._retry(partial(self._read_outcome, self._job(first_index))))
             )
             for key in self._manifest.hub_data:
@@ -197,6 +200,7 @@ class _Worker:
         """
         record = self._manifest.member(index)
         try:
+            self._find_loaded()
             given = self._given(index)
         except (RecordError, ObjectNotFoundError) as error:
             self._write_failure(self._job(index), error.message)
@@ -238,8 +242,6 @@ class _Worker:
         start = pack.head + sum(size for size, *_ in head[: index - pack.first])
         size, digest, data = head[index - pack.first]
         output = manifest.member(index).output_dir
-        self._find_loaded()
-        own, first = self._numbers
         missing = [key for key in manifest.hub_data if key not in self._loaded]
         return Given(
             index=index,
@@ -252,7 +254,7 @@ class _Worker:
             call_data=manifest.call_data,
             output_dir=output or f"{self._arguments.store}/{self._job(index).outputs.rstrip('/')}",
             loaded=self._loaded,
-            shares=missing if own == first else [],
+            shares=missing if self._worker == self._first_worker else [],
         )
 
     def _read_head(self, name: str, pack: InputPack) -> list[tuple[int, str, list[str]]]:

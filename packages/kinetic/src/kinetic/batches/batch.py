@@ -155,13 +155,13 @@ class Batch:
     def _has_several_workloads(self) -> bool:
         """Whether each worker has a workload of its own."""
         request = self.request
-        several = request.accelerator.hosts > 1 or request.semantics == "pathways"
+        several = request.accelerator.multi_host or request.semantics == "pathways"
         return several and not request.on_this_machine
 
     def start(self, services: Services, launch: Launch) -> None:
-        """Start the workers; nobody takes the first ones for all of them meanwhile."""
-        starting = self._has_several_workloads
-        with lease(self.group_id, services) if starting else nullcontext():
+        """Start the workers. Several workloads need a lease: another process must not take the first ones for all."""
+        several = self._has_several_workloads
+        with lease(self.group_id, services) if several else nullcontext():
             services.backend.start(launch)
 
     def pack(self, call: DumpedCall) -> None:

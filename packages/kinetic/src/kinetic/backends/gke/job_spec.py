@@ -16,7 +16,7 @@ from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.jobs.runner import runner_command, runner_environment
 from kinetic.names import worker_name
 from kinetic_k8s.cluster.creation import Runner
-from kinetic_k8s.manifests.job import BatchSpec, IndexedJobSpec, JobSpec, most_lost
+from kinetic_k8s.manifests.job import BatchSpec, IndexedJobSpec, JobSpec
 from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
 from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
@@ -32,6 +32,7 @@ from kinetic_k8s.manifests.pod import (
 from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.quantity import quantity_of
 from kinetic_payload.layout import GRACE_SECONDS, RUNNER_PATH, Env, Flag
+from kinetic_payload.records.retry import most_lost
 
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
@@ -84,19 +85,17 @@ def workload_spec(
         ConfigurationError: A variable that describes the bucket service or Pathways has an invalid value.
     """
     record = launch.record
-    values: dict[str, Any] = {
-        "name": record.k8s_name,
-        "retries": record.retries,
-    }
+    name, retries = record.k8s_name, record.retries
     if worker is not None:
         assert launch.batch is not None
-        # A worker repeats its inputs itself.
-        values = {
-            "name": worker_name(record.k8s_name, worker),
-            "retries": most_lost(launch.batch.per_worker),
-        }
+        name = worker_name(name, worker)
+        retries = most_lost(launch.batch.per_worker)  # It repeats its inputs itself.
         variables = {**variables, Env.BATCH_WORKER: str(worker)}
-    values["pod"] = _pod(launch, form, store, variables, service_account, values["name"])
+    values: dict[str, Any] = {
+        "name": name,
+        "pod": _pod(launch, form, store, variables, service_account, name),
+        "retries": retries,
+    }
     match form:
         case "job":
             return JobSpec(**values)

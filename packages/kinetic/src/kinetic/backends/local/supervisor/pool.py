@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 _SIGTERM = 15
 _LONGEST_PAUSE = 30.0
-_MOST_LOST = 10
-"""How many times a worker is lost, besides those that its inputs explain, before it is given up."""
-_LOST_BY_INPUT = 3
 
 
 class Pool:
@@ -100,8 +97,10 @@ class Pool:
             self._start(self._waiting.pop()[1])
 
     def _start_again(self, worker: int) -> None:
+        from kinetic_payload.records.retry import most_lost
+
         lost = self._lost[worker] = self._lost.get(worker, 0) + 1
-        if lost > _MOST_LOST + _LOST_BY_INPUT * self._spec.per_worker:
+        if lost > most_lost(self._spec.per_worker):
             log = self._folder.log(self.number, worker)
             self.problem = (
                 f"Worker {worker} ended {lost} times before its inputs were done. Its log: {log}"
