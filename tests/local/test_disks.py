@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 
-def on_a_small_disk(project, where: Path, *args: str, script: str, size: str = "3m") -> str:
+def on_a_small_disk(project, where: Path, *args: str, script: str, size: str = "5m") -> str:
     """Run *script* where a small disk lies at *where*, and return what it printed."""
     where.mkdir(exist_ok=True)
     (project.home / "cache").rename(project.home.with_name("cache"))
     # A home with its cache saves time, where that fits.
-    fill = f'cp -rp {project.home.with_name("cache")} "$KINETIC_HOME"' if size == "3m" else "true"
+    fill = f'cp -rp {project.home.with_name("cache")} "$KINETIC_HOME"' if size == "5m" else "true"
     mount = f'mount -t tmpfs -o size={size},mode=700 none "$0" && {fill} && exec "$@"'
     command = ["unshare", "--mount", "sh", "-c", mount, str(where)]
     if not shutil.which("unshare") or project.execute(*command, "true").returncode:
@@ -64,7 +64,7 @@ def test_a_disk_that_fills_up_under_a_job_is_reported_first_and_no_end_is_lost(
 
     shown = on_a_small_disk(project, where, how, script="full_disk.py")
 
-    first = f"The disk of {where} is full: 0 MiB of 3 MiB are free. Make room there"
+    first = f"The disk of {where} is full: 0 MiB of 5 MiB are free. Make room there"
     assert f"status: {first}" in shown
     assert first in shown.partition("list:")[2].partition("result:")[0]
     assert first in shown.partition("result:")[2]
