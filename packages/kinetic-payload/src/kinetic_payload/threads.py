@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from math import inf
 from operator import length_hint
 from queue import Empty, SimpleQueue
@@ -362,3 +363,16 @@ def parallel_map(
         executor.stop(error)
         raise
     return [results[number] for number in sorted(results)]
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """Iterate over *items*; a thread computes the next one while one is used.
+
+    Raises:
+        BaseException: Computing one of them raised it.
+    """
+    with Executor(2, grace=0.0) as executor:
+        coming = executor.submit(lambda: [*islice(items, 1)])
+        while found := coming.result():
+            coming = executor.submit(lambda: [*islice(items, 1)])
+            yield found[0]

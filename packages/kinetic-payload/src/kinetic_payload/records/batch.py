@@ -68,12 +68,16 @@ class GroupManifest:
         """The number of workers, one after another or at the same time."""
         return -(-self.total_expected // self.per_worker)
 
+    def job_id(self, index: int) -> str:
+        """Return the id of the member that has the input *index*."""
+        return f"{self.members}-{index}"
+
     def member(self, index: int) -> JobRecord:
         """Return the record of the member that has the input *index*."""
         folder = self.job_record.output_dir
         return replace(
             self.job_record,
-            job_id=f"{self.members}-{index}",
+            job_id=self.job_id(index),
             group_id=self.group_id,
             group_kind="map",
             group_index=index,

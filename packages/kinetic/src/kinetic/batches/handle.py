@@ -431,7 +431,7 @@ class BatchHandle:
                 return
             launch = relaunch(self._manifest, stored, services, [*left, *ended])
             self._failures = None
-            outcomes = [JobObjects(self._manifest.member(i).job_id).outcome for i in ended]
+            outcomes = [JobObjects(self._manifest.job_id(i)).outcome for i in ended]
             parallel_map(services.store.delete, outcomes, threads=services.store.concurrency)
             if failed:
                 services.store.delete(names.outcome)

@@ -113,8 +113,15 @@ class States:
     ) -> tuple[list[tuple[int, Outcome]], bool]:
         """Return the outcomes that a list shows, and whether there are more than *most*."""
         own = re.compile(rf"{re.escape(self._group.members)}([0-9]{{6,}})/outcome\.json")
-        found: list[tuple[int, int, bytes | None]] = []
-        known, more = dict[int, JobStatus](), False
+        missing: list[tuple[int, int]] = []
+        ended: list[tuple[int, Outcome]] = []
+        known, more, count = dict[int, JobStatus](), False, 0
+
+        def add(index: int, generation: int, data: bytes | None = None) -> None:
+            outcome = self._outcome(index, generation, data)
+            if outcome is not None:
+                ended.append((index, outcome))
+
         for info, data in self._services.store.records(self._group.members):
             parts = own.fullmatch(info.name)
             if parts is None or int(parts[1]) >= self._manifest.total_expected:
@@ -128,17 +135,17 @@ class States:
             certain = self._ended.get(index) is JobStatus.SUCCEEDED and most is None
             if certain or (index in skip and index in self._ended):
                 known[index] = self._ended[index]
-            elif len(found) == most:
+            elif count == most:
                 more = True
                 break
             else:
-                found.append((index, info.generation, data))
-        # Threads are for requests: to decode in many of them takes three times as long.
-        missing = [one for one in found if one[2] is None]
-        threads = self._services.store.concurrency
-        read = parallel_map(lambda one: (one[0], self._outcome(*one)), missing, threads=threads)
-        read += ((one[0], self._outcome(*one)) for one in found if one[2] is not None)
-        ended = [(index, outcome) for index, outcome in read if outcome is not None]
+                count += 1
+                # Threads are for requests: to decode in many of them takes three times as long.
+                if data is None:
+                    missing.append((index, info.generation))
+                else:
+                    add(index, info.generation, data)
+        parallel_map(lambda one: add(*one), missing, threads=self._services.store.concurrency)
         known |= {index: status_of(outcome) for index, outcome in ended}
         # A clean-up may have removed what was known; a list that was not read to its end does not show that.
         self._ended = {**self._ended, **known} if more else known
@@ -146,7 +153,7 @@ class States:
 
     def _outcome(self, index: int, generation: int, data: bytes | None) -> Outcome | None:
         """Return the outcome of an input; None if it is gone, or not the job's own."""
-        store, job_id = self._services.store, self._manifest.member(index).job_id
+        store, job_id = self._services.store, self._manifest.job_id(index)
         try:
             if data is None:
                 data = read_record(store, JobObjects(job_id).outcome)
@@ -181,13 +188,13 @@ class States:
 
     def outcome_of(self, index: int) -> Outcome | None:
         """Return the outcome of the input *index*, read from the store; None if it has none."""
-        job_id = self._manifest.member(index).job_id
+        job_id = self._manifest.job_id(index)
         found = find_outcome(self._services.store, job_id, verify=self._services.verify)
         return None if found is None else found.record
 
     def why_not(self, index: int) -> JobError:
         """Return the error for an input without an outcome in a batch that is over."""
-        job_id = self._manifest.member(index).job_id
+        job_id = self._manifest.job_id(index)
         stopped = self.stopped
         if stopped is None:
             assert self.last is not None

@@ -149,6 +149,7 @@ class KeySigner:
     def __init__(self, keys: KeySource, *, trusting: Callable[[], bool] = lambda: False) -> None:
         self._keys = keys
         self._trusting = trusting
+        self._known: bytes | None = None
 
     @property
     def key(self) -> bytes:
@@ -171,7 +172,7 @@ class KeySigner:
             SignatureError: It was not, and *trusting* returned False.
         """
         try:
-            key = self._keys.read()
+            key = self._known = self._known or self._keys.read()
             if key is None:
                 raise SignatureError(
                     f"{name} cannot be verified: there is no key in {self._keys.place}.",

@@ -32,6 +32,7 @@ from kinetic_payload.stores.gcs.translation import (
     translated,
 )
 from kinetic_payload.stores.outages import OutageLimit, changed_copy
+from kinetic_payload.threads import ahead
 
 _T = TypeVar("_T")
 
@@ -169,7 +170,9 @@ class Bucket:
         pattern = _SPECIAL.sub("?", prefix) + glob
         within = {"prefix": prefix or None, "startOffset": start or None, "endOffset": end or None}
         fields = f"kind,nextPageToken,items({FIELDS})"
-        for page in self._pages(BucketObject.of, matchGlob=pattern, fields=fields, **within):
+        pages = self._pages(BucketObject.of, matchGlob=pattern, fields=fields, **within)
+        # Their content takes long to verify, and the next page to arrive.
+        for page in ahead(pages):
             yield from page["items"]
 
     def folders(self, prefix: str = "") -> Iterator[str]:
