@@ -234,6 +234,70 @@ def test_an_input_that_ends_its_process_or_raises_fails_alone(
     ]
 
 
+def test_the_process_of_an_input_is_as_fresh_as_that_of_a_job(desk: Any) -> None:
+    module = desk.module("fresh", """
+        import kinetic
+
+        @kinetic.run(accelerator="cpu")
+        def fresh(x):
+            import builtins, os, random, signal, sys, threading
+            number = random.random()
+            runners = "kinetic", "_socket", "array", "select", "socket"
+            seen = {
+                "left": getattr(builtins, "left", os.environ.get("LEFT")),
+                "folder": os.path.basename(os.getcwd()),
+                "path": [os.path.basename(each) for each in sys.path],
+                "modules": [name for name in sorted(sys.modules) if not name.startswith(runners)],
+                "session": os.getsid(0) == os.getpid() == os.getpgrp(),
+                "descriptors": len(os.listdir("/dev/fd")),
+                "input": sys.stdin.read(),
+                "signals": [type(signal.getsignal(each)).__name__ for each in signal.valid_signals()],
+                "blocked": list(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
+                "threads": threading.active_count(),
+                "main": threading.current_thread() is threading.main_thread(),
+                "umask": os.umask(0),
+            }
+            builtins.left = os.environ["LEFT"] = "left"
+            os.chdir("/")
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            return seen, number
+    """)  # fmt: skip
+
+    found = module.fresh.run_async_map(range(4), inputs_per_pod=4).results()
+
+    alone, _ = module.fresh.run_async(0).result()
+    assert [seen for seen, _ in found] == [alone] * 4
+    assert len({number for _, number in found}) == 4
+
+
+@pytest.mark.parametrize("problem", ["killed", "threads"])
+def test_inputs_run_also_where_their_processes_cannot_be_forked(
+    desk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    if problem == "threads":  # A fork of a process with threads can deadlock.
+        script = "from threading import Event, Thread\nThread(target=Event().wait, daemon=True).start()\n"
+        (tmp_path / "sitecustomize.py").write_text(script)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    module = desk.module("forked", """
+        import kinetic, os
+
+        @kinetic.run(accelerator="cpu", capture_env_vars=["PYTHONPATH"])
+        def others(x, kill):
+            import psutil
+            found = [each for each in psutil.Process(os.getppid()).children() if each.pid != os.getpid()]
+            if kill and x == 1:
+                for each in found:
+                    each.kill()
+            return len(found)
+    """)  # fmt: skip
+
+    common = {"kill": problem == "killed"}
+
+    handle = module.others.run_async_map(range(4), common=common, inputs_per_pod=4)
+
+    assert handle.results() == ([1, 1, 0, 0] if problem == "killed" else [0, 0, 0, 0])
+
+
 def test_a_worker_that_is_killed_is_replaced_and_runs_nothing_twice_that_had_ended(
     desk: Any, mapped: Callable[..., Any], marks: Marks
 ) -> None:

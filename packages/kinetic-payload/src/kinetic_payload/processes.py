@@ -169,10 +169,10 @@ def kill_tree(
         pause()
 
 
-def kill_children() -> bool:
-    """Kill the children of this process; return whether none lived."""
-    me = os.getpid()
-    found = [pid for pid, process in living_processes().items() if process.parent == me]
+def kill_children(but: int = 0) -> bool:
+    """Kill the children of this process, except *but*; return whether none lived."""
+    me, living = os.getpid(), living_processes()
+    found = [pid for pid, process in living.items() if process.parent == me and pid != but]
     for pid in found:
         kill(pid)  # An id is not used again before this process reaps the child.
     return not found

@@ -13,7 +13,7 @@ from kinetic_payload.files.private import make_folder, open_private
 from kinetic_payload.layout import EXIT_FUNCTION_FAILED, EXIT_NOT_PREPARED, Env
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo, HostOutcome, Phase
-from kinetic_runner import WARM
+from kinetic_runner import TEMPLATE, WARM
 from kinetic_runner.child.shutdown import RESTARTED, leave_if_forked, shut_down
 from kinetic_runner.child.streams import flush, identity, print_error, write_completely
 from kinetic_runner.hosts import tpu_variables
@@ -57,13 +57,12 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         # The client of buckets takes longer to import than a claim. Later imports report a failure.
         with suppress(Exception):
             from kinetic_payload.stores import gcs  # noqa: F401
+    if TEMPLATE in argv and task is None:
+        from kinetic_runner.child.template import serve
+
+        serve(task_fd, report_fd)
     _raise_file_limit()
-    if task is None:
-        with open(task_fd, encoding="utf-8", closefd=False) as stream:
-            line = stream.readline()
-        if not line.endswith("\n"):
-            os._exit(EXIT_NOT_PREPARED)  # The parent ended, or prints why there is no task.
-        task = Task.decode(line)
+    task = task or _read_task(task_fd)
     gc.freeze()
     gc.enable()
     if task.stop_fd is not None:
@@ -96,6 +95,14 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     finally:
         # Not sys.exit: threads that user code left behind would keep the process alive.
         os._exit(outcome.exit_code)
+
+
+def _read_task(fd: int) -> Task:
+    with open(fd, encoding="utf-8", closefd=False) as stream:
+        line = stream.readline()
+    if not line.endswith("\n"):
+        os._exit(EXIT_NOT_PREPARED)  # The parent ended, or prints why there is no task.
+    return Task.decode(line)
 
 
 def _leave_slice(reports: _Reports, *, succeeded: bool, hold: bool) -> None:

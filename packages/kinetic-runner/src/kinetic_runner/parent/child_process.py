@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kinetic_payload import processes
 
@@ -37,6 +37,8 @@ class Child:
         self.status: int | None = None
         self.adopting = False
         """Whether orphaned descendants become children of this process."""
+        self.template = 0
+        """The id of the process that this one was forked from, which stays; 0 without one."""
         self.supervised = False
         """Whether a supervisor searches all processes for remaining descendants."""
         self._group_left = True
@@ -97,6 +99,7 @@ class Child:
         if self.adopting:
             living = processes.living_processes()
             found = processes.descendants_of([os.getpid()], living)
+            found = [pid for pid in found if pid != self.template]
         elif processes.signal_group(self.pid, 0):
             found = processes.marked(f"{MARK}={self.mark}")
         else:
@@ -119,7 +122,7 @@ class Child:
         if self.adopting:
             if not self._children_left:
                 return True
-            none_left = processes.kill_children()
+            none_left = processes.kill_children(but=self.template)
         else:
             none_left = self.supervised or processes.kill_marked(f"{MARK}={self.mark}")
         self.reap()
@@ -133,27 +136,49 @@ class Child:
 
 def spawn(command: Sequence[str], environment: Mapping[str, str]) -> Child:
     """Start `command TASK_FD REPORT_FD` in a session of its own, without input."""
+
+    def start(fds: Sequence[int], mark: str) -> tuple[int, int]:
+        task, report, output, stop = fds
+        for fd in (task, report, stop):
+            os.set_inheritable(fd, True)
+        null = os.open(os.devnull, os.O_RDONLY)
+        try:
+            pid = processes.spawn(
+                [*command, str(task), str(report)],
+                {**environment, MARK: mark},
+                (null, output, output),
+                makes_session=True,  # `kinetic_runner.child.main` does.
+            )
+        finally:
+            os.close(null)
+        return pid, stop
+
+    return started(start)
+
+
+def started(start: Callable[[Sequence[int], str], tuple[int, int]]) -> Child:
+    """Make the pipes of a child, and return it.
+
+    *start* starts it with its ends of them (task, reports, output, stop requests) and its mark; it returns its id, and
+    the number that the last one has in it.
+    """
     output, output_end = os.pipe()
     report, report_end = os.pipe()
     task_end, task = os.pipe()
     stop_end, stop = os.pipe()
     for fd in (output, report, stop):
         os.set_blocking(fd, False)
-    for fd in (task_end, report_end, stop_end):
-        os.set_inheritable(fd, True)
-    null = os.open(os.devnull, os.O_RDONLY)
     mark = f"{os.getpid()}-{os.urandom(8).hex()}"
     try:
-        pid = processes.spawn(
-            [*command, str(task_end), str(report_end)],
-            {**environment, MARK: mark},
-            (null, output_end, output_end),
-            makes_session=True,  # `kinetic_runner.child.main` does.
-        )
-    finally:
-        for fd in (null, output_end, report_end, task_end, stop_end):
+        pid, stop_fd = start((task_end, report_end, output_end, stop_end), mark)
+    except BaseException:
+        for fd in (output, report, task, stop):
             os.close(fd)
-    return Child(pid, output, report, task, (stop_end, stop), mark)
+        raise
+    finally:
+        for fd in (output_end, report_end, task_end, stop_end):
+            os.close(fd)
+    return Child(pid, output, report, task, (stop_fd, stop), mark)
 
 
 def read_available(fd: int) -> bytes | None:

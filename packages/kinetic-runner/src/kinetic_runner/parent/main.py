@@ -9,7 +9,7 @@ from collections.abc import Sequence
 # The child starts before this process imports anything else, even `typing`: both then import at the same
 # time.
 from kinetic_runner import WARM
-from kinetic_runner.parent.child_process import Child, spawn
+from kinetic_runner.parent.child_process import spawn
 from kinetic_runner.parent.signals import SelfPipe
 
 TYPE_CHECKING = False
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "KINETIC_SIGNING_KEY"
 """`layout.Env.SIGNING_KEY`, whose module takes too long to import here; a test compares them."""
 _BUCKET = "gs://"
+_GROUP = "grp-"
+"""The beginning of the id of a batch, which no other argument has; see `layout.is_group_id`."""
 
 
 def run_parent(argv: Sequence[str], bundle: str) -> NoReturn:
@@ -41,26 +43,28 @@ def run_with(
     child_environment = {name: text for name, text in environment.items() if name != KEY_VARIABLE}
     if any(word.startswith(_BUCKET) for word in argv):
         command = [*command, WARM]
+    is_worker = any(word.startswith(_GROUP) for word in argv)
     code = 2
     try:
         _make_descriptors_uninheritable()
-        child = spawn(command, child_environment)
+        if is_worker:
+            from kinetic_runner.parent.children import Children
+
+            children = Children(command, child_environment)
+        else:
+            child = spawn(command, child_environment)
     except OSError as error:  # Too many files are open, for instance.
         sys.stderr.write(f"[kinetic] The process for the function could not be started: {error}.\n")
         sys.exit(code)
     try:
         # Import the rest while the child starts.
-        from kinetic_payload.layout import is_group_id
         from kinetic_runner.command_line import parse_arguments
 
         arguments = parse_arguments(argv)
-        if is_group_id(arguments.job):
+        if is_worker:
             from kinetic_runner.parent.worker import run_worker
 
-            def again() -> Child:
-                return spawn(command, child_environment)
-
-            code = run_worker(arguments, environment, child, signals, again)
+            code = run_worker(arguments, environment, children, signals)
         else:
             from kinetic_runner.parent.attempt import run_attempt
 
@@ -68,7 +72,10 @@ def run_with(
     except BaseException as error:  # noqa: BLE001  # os._exit would swallow it
         _print_failure(error)
     finally:
-        child.kill()
+        if is_worker:
+            children.close()
+        else:
+            child.kill()
         sys.stdout.flush()
         sys.stderr.flush()
         # Not sys.exit: a thread may still wait for a store that does not answer.

@@ -35,6 +35,7 @@ from kinetic_payload.stores.store import Store
 from kinetic_runner.command_line import Arguments
 from kinetic_runner.parent.attempt import Attempt, read_job, signing_key
 from kinetic_runner.parent.child_process import Child
+from kinetic_runner.parent.children import Children
 from kinetic_runner.parent.signals import SelfPipe
 from kinetic_runner.store_retries import retry
 from kinetic_runner.task import Given
@@ -50,51 +51,37 @@ _LOOK_EVERY: Final = 5.0
 def run_worker(
     arguments: Arguments,
     environment: Mapping[str, str],
-    child: Child,
+    children: Children,
     signals: SelfPipe,
-    spawn: Callable[[], Child],
 ) -> int:
-    """Run the inputs of this worker that have no outcome; return the exit code.
+    """Run the inputs of this worker that have no outcome, each in one of *children*; return the exit code.
 
-    *child* runs the first of them, and *spawn* starts a child for each further one: it imports its modules while the
-    one before it is reported. The function of an input that fails is retried here, at once.
+    The function of an input that fails is retried here, at once.
 
     Raises:
         KineticError: The batch or an input cannot be read, or an attempt cannot be claimed.
     """
     worker = _Worker(arguments, environment, signals)
-    waiting: list[Child] = [child]
-
-    def start_next() -> None:
-        waiting.clear()
-        # Then it is started when it is needed, and the input that has ended is reported all the same.
-        with suppress(OSError):
-            waiting.append(spawn())
-
-    try:
-        indexes = list(worker.indexes())
-        for index in indexes:
-            while not worker.batch_has_ended():
-                if not waiting:
-                    waiting.append(spawn())
-                child = waiting[0]
-                following = start_next if index != indexes[-1] else waiting.clear
-                code, ended = worker.run(index, child, following)
-                if signals.terminated or worker.orphaned:
-                    return EXIT_TERMINATED
-                if code == EXIT_BAD_NODE and not ended:
-                    return code  # Another node may do better.
-                ran = child not in waiting
-                if worker.hosts > 1 and (
-                    (code != EXIT_SUCCESS and ran)
-                    or (code == EXIT_TERMINATED and worker.batch_has_ended())
-                ):
-                    return EXIT_TERMINATED  # Another host may wait for this one: all of them start again.
-                if ended:
-                    break
-    finally:
-        for left in waiting:
-            left.kill()
+    indexes = list(worker.indexes())
+    for index in indexes:
+        on_end = partial(children.used, more=index != indexes[-1])
+        while not worker.batch_has_ended():
+            child = children.next()
+            code, ended = worker.run(index, child, on_end)
+            if signals.terminated or worker.orphaned:
+                return EXIT_TERMINATED
+            if code == EXIT_BAD_NODE and not ended:
+                return code  # Another node may do better.
+            ran = not children.is_waiting(child)
+            if worker.hosts > 1 and (
+                (code != EXIT_SUCCESS and ran)
+                or (code == EXIT_TERMINATED and worker.batch_has_ended())
+            ):
+                return (
+                    EXIT_TERMINATED  # Another host may wait for this one: all of them start again.
+                )
+            if ended:
+                break
     return EXIT_SUCCESS
 
 
@@ -183,7 +170,7 @@ class _Worker:
         return bool(self._retry(partial(self._read_outcome, self._group)))
 
     def _job(self, index: int) -> JobObjects:
-        return JobObjects(self._manifest.member(index).job_id)
+        return JobObjects(self._manifest.job_id(index))
 
     def _read_outcome(self, job: JobObjects) -> bytes | None:
         """Return the outcome of *job*; None if the job has not written one."""

@@ -1,0 +1,117 @@
+"""The children of a worker of a batch: one for each input, forked from a template where that is possible."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from kinetic_payload import processes
+from kinetic_runner import TEMPLATE
+from kinetic_runner.parent.child_process import Child, spawn, started
+
+_ANSWER_SECONDS: Final = 30.0
+"""Seconds that the template has to import its modules and to fork; then children are started without it."""
+
+
+class Children:
+    """Starts children with one *command*.
+
+    Imports are most of a start. So children are forked from a template, a process that has imported the runner's
+    modules and runs nothing of the user's. That needs Linux, where this process can adopt them.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command = command
+        self._environment = environment
+        self._waiting: Child | None = None
+        self._template: _Template | None = None
+        if sys.platform == "linux":
+            with suppress(OSError):
+                self._template = _Template(command, environment)
+        if self._template is None:
+            self._waiting = spawn(command, environment)
+
+    def next(self) -> Child:
+        """Return a child that waits for its task, the same one until it is `used`.
+
+        Raises:
+            OSError: The system starts no further process.
+        """
+        if self._waiting is None and self._template is not None:
+            try:
+                self._waiting = self._template.fork()
+            except (OSError, ValueError):  # It was killed, or cannot fork.
+                self.close()
+        if self._waiting is None:
+            self._waiting = spawn(self._command, self._environment)
+        return self._waiting
+
+    def used(self, *, more: bool) -> None:
+        """Note that the child that waited got its task; start another one ahead if *more* follow and starts take long."""
+        self._waiting = None
+        if more and self._template is None:
+            with suppress(OSError):  # Then it is started when it is needed.
+                self._waiting = spawn(self._command, self._environment)
+
+    def is_waiting(self, child: Child) -> bool:
+        """Tell whether *child* still waits for its task."""
+        return child is self._waiting
+
+    def close(self) -> None:
+        """Let the template end, and kill the child that waits."""
+        if self._template is not None:
+            self._template.close()
+            self._template = None
+        if self._waiting is not None:
+            self._waiting.kill()
+
+
+class _Template:
+    """`kinetic_runner.child.template`, which runs in a process of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair()
+        self._control.settimeout(_ANSWER_SECONDS)
+        self._adopting = False
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            for fd in (theirs.fileno(), null):
+                os.set_inheritable(fd, True)
+            self._pid = processes.spawn(
+                [*command, TEMPLATE, str(theirs.fileno()), str(null)],
+                environment,
+                (null, 1, 2),
+                makes_session=True,
+            )
+        except BaseException:
+            self._control.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(null)
+
+    def fork(self) -> Child:
+        """Return a new child.
+
+        Raises:
+            OSError, ValueError: The template has ended, or cannot fork.
+        """
+        if not self._adopting and not processes.adopt_orphans():
+            raise OSError("this process cannot adopt others")
+        self._adopting = True
+        child = started(self._ask)
+        child.template = self._pid
+        return child
+
+    def _ask(self, fds: Sequence[int], _: str) -> tuple[int, int]:
+        socket.send_fds(self._control, [b"."], fds)
+        pid, stop_fd = self._control.recv(64).split()
+        return int(pid), int(stop_fd)
+
+    def close(self) -> None:
+        """Let it end."""
+        self._control.close()
