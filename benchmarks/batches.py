@@ -19,6 +19,10 @@ def figures(bench: Bench) -> Iterator[Figure]:
         found = bench.client(
             "batches", "bucket", rounds, large, small, endpoint, project=project, variables=bucket
         )
+        fewer, more = (
+            bench.client("batches", "collect", group, CLIENTS, project=project, variables=bucket)
+            for group in found["groups"]
+        )
     where = f"bucket, {LATENCY * 1000:.0f} ms a request"
     for count, limit, requests in ((100, 0.3, 10), (large, 2.0, 25)):
         submitted = found[f"submit {count}"]
@@ -44,6 +48,14 @@ def figures(bench: Bench) -> Iterator[Figure]:
         what=f"statuses() of {large:,} inputs, {where}",
         samples=found["statuses"],
         budgets=(Budget(3.0),),
+    )
+    yield Figure(
+        what=f"peak memory: iter_results() of {large:,} inputs",
+        samples=[more],
+        floor=f"the same for {small:,} inputs",
+        floor_samples=[fewer],
+        unit="MB",
+        budgets=(Budget(1.5, "ratio"),),
     )
     inputs = 40 if bench.quick else 200
     local = bench.client("batches", "local", bench.rounds(3, 1), inputs, CLIENTS, project=project)

@@ -113,12 +113,24 @@ def in_bucket(rounds: int, large: int, small: int, endpoint: str) -> dict[str, l
         collect = partial(kinetic.attach_batch(batch.group_id).results, cleanup=False)
         found.setdefault("results", []).append(seconds(collect))
         found.setdefault("gets", []).append(seconds(lambda: get_all(endpoint, names)))
+    groups = [batch.group_id]
     batch = stopped(large)
     fill(batch)
     for _ in range(rounds):
         again = kinetic.attach_batch(batch.group_id)
         found.setdefault("statuses", []).append(seconds(again.statuses))
+    found["groups"] = [*groups, batch.group_id]
     return found
+
+
+def collect(group: str, clients: str) -> float:
+    """Take all values, one after another; return the most memory that this process has had, in MB."""
+    sys.path.append(clients)
+    from memory import peak
+
+    for _ in kinetic.attach_batch(group).iter_results():
+        pass
+    return peak()
 
 
 def here(rounds: int, inputs: int, clients: str) -> dict[str, list]:
@@ -150,7 +162,9 @@ def here(rounds: int, inputs: int, clients: str) -> dict[str, list]:
 
 if __name__ == "__main__":
     path, action, *rest = sys.argv[1:]
-    if action == "bucket":
+    if action == "collect":
+        measured = collect(*rest)
+    elif action == "bucket":
         measured = in_bucket(*map(int, rest[:3]), rest[3])
     else:
         measured = here(int(rest[0]), int(rest[1]), rest[2])

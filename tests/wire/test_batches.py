@@ -255,6 +255,8 @@ def test_the_process_of_an_input_is_as_fresh_as_that_of_a_job(desk: Any) -> None
                 "blocked": list(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
                 "threads": threading.active_count(),
                 "main": threading.current_thread() is threading.main_thread(),
+                "thread": threading.main_thread().native_id == os.getpid(),
+                "output": [each.seekable() for each in (sys.stdout, sys.stdout.buffer)],
                 "umask": os.umask(0),
             }
             builtins.left = os.environ["LEFT"] = "left"

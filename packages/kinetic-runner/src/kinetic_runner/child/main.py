@@ -35,7 +35,6 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         os.set_inheritable(fd, False)
     if os.getsid(0) != os.getpid():
         os.setsid()  # On systems where `posix_spawn` cannot.
-    write_completely()
     task = Task.decode(argv[argv.index(RESTARTED) + 1]) if RESTARTED in argv else None
     if task is not None:
         from kinetic_runner.child.installer import make_importable
@@ -61,6 +60,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
         from kinetic_runner.child.template import serve
 
         serve(task_fd, report_fd)
+    write_completely()
     _raise_file_limit()
     task = task or _read_task(task_fd)
     gc.freeze()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import threading
+from contextlib import suppress
 from typing import Final
 
 _PIPES: Final = 4
@@ -19,31 +21,32 @@ def serve(control_fd: int, report_fd: int) -> None:
     """
     gc.freeze()  # Children then share the memory of the modules with this process.
     control = socket.socket(fileno=control_fd)
-    # A fork of a process with threads, such as those of a `sitecustomize`, can deadlock.
-    while len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208
-        _, fds, _, _ = socket.recv_fds(control, 1, _PIPES, socket.MSG_CMSG_CLOEXEC)
-        if len(fds) != _PIPES:
-            break
-        answer, answered = os.pipe()
-        between = os.fork()
-        if not between:
-            try:
-                if os.fork():
-                    os._exit(0)  # Its child becomes one of the adopting process.
-                control.detach()
-                _take_over(fds, control_fd, report_fd)
-                os.write(answered, f"{os.getpid()} {fds[-1]}".encode())
-            except OSError:
-                os._exit(1)
+    with suppress(OSError):  # The worker ended, or waits no longer.
+        # A fork of a process with threads, such as those of a `sitecustomize`, can deadlock.
+        while len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208
+            _, fds, _, _ = socket.recv_fds(control, 1, _PIPES, socket.MSG_CMSG_CLOEXEC)
+            if len(fds) != _PIPES:
+                break
+            answer, answered = os.pipe()
+            between = os.fork()
+            if not between:
+                try:
+                    if os.fork():
+                        os._exit(0)  # Its child becomes one of the adopting process.
+                    control.detach()
+                    _take_over(fds, control_fd, report_fd)
+                    os.write(answered, f"{os.getpid()} {fds[-1]}".encode())
+                except OSError:
+                    os._exit(1)
+                os.close(answer)
+                os.close(answered)
+                return
+            for fd in (answered, *fds):
+                os.close(fd)
+            text = os.read(answer, 64)
             os.close(answer)
-            os.close(answered)
-            return
-        for fd in (answered, *fds):
-            os.close(fd)
-        text = os.read(answer, 64)
-        os.close(answer)
-        os.waitpid(between, 0)
-        control.send(text or b"?")
+            os.waitpid(between, 0)
+            control.send(text or b"?")
     os._exit(0)
 
 
@@ -54,3 +57,5 @@ def _take_over(fds: list[int], control_fd: int, report_fd: int) -> None:
         os.dup2(fd, number, inheritable=number in (1, 2))
     for fd in (task, report, output):
         os.close(fd)
+    # As `multiprocessing` does: Python leaves the id of the process that forked.
+    threading.main_thread()._set_native_id()  # type: ignore[attr-defined]  # noqa: SLF001

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Final
 
 from kinetic_payload import processes
 from kinetic_runner import TEMPLATE
 from kinetic_runner.parent.child_process import Child, spawn, started
+from kinetic_runner.parent.signals import SelfPipe
 
 _ANSWER_SECONDS: Final = 30.0
 """Seconds that the template has to import its modules and to fork; then children are started without it."""
@@ -24,14 +26,16 @@ class Children:
     modules and runs nothing of the user's. That needs Linux, where this process can adopt them.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], signals: SelfPipe
+    ) -> None:
         self._command = command
         self._environment = environment
         self._waiting: Child | None = None
         self._template: _Template | None = None
-        if sys.platform == "linux":
+        if processes.adopt_orphans():
             with suppress(OSError):
-                self._template = _Template(command, environment)
+                self._template = _Template(command, environment, signals)
         if self._template is None:
             self._waiting = spawn(command, environment)
 
@@ -44,7 +48,10 @@ class Children:
         if self._waiting is None and self._template is not None:
             try:
                 self._waiting = self._template.fork()
-            except (OSError, ValueError):  # It was killed, or cannot fork.
+            except (
+                OSError,
+                ValueError,
+            ):  # It was killed, or cannot fork; or this process is to stop.
                 self.close()
         if self._waiting is None:
             self._waiting = spawn(self._command, self._environment)
@@ -73,10 +80,11 @@ class Children:
 class _Template:
     """`kinetic_runner.child.template`, which runs in a process of its own."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], signals: SelfPipe
+    ) -> None:
+        self._signals = signals
         self._control, theirs = socket.socketpair()
-        self._control.settimeout(_ANSWER_SECONDS)
-        self._adopting = False
         null = os.open(os.devnull, os.O_RDWR)
         try:
             for fd in (theirs.fileno(), null):
@@ -98,19 +106,24 @@ class _Template:
         """Return a new child.
 
         Raises:
-            OSError, ValueError: The template has ended, or cannot fork.
+            OSError, ValueError: The template has ended, or cannot fork; or a stop is requested.
         """
-        if not self._adopting and not processes.adopt_orphans():
-            raise OSError("this process cannot adopt others")
-        self._adopting = True
         child = started(self._ask)
         child.template = self._pid
         return child
 
     def _ask(self, fds: Sequence[int], _: str) -> tuple[int, int]:
         socket.send_fds(self._control, [b"."], fds)
-        pid, stop_fd = self._control.recv(64).split()
-        return int(pid), int(stop_fd)
+        until = monotonic() + _ANSWER_SECONDS
+        while True:
+            left = max(0.0, until - monotonic())
+            ends = [self._control.fileno(), self._signals.fd]
+            if self._control.fileno() in select.select(ends, [], [], left)[0]:
+                pid, stop_fd = self._control.recv(64).split()
+                return int(pid), int(stop_fd)
+            self._signals.read()
+            if not left or self._signals.stop_requested:
+                raise TimeoutError
 
     def close(self) -> None:
         """Let it end."""

@@ -50,7 +50,7 @@ def run_with(
         if is_worker:
             from kinetic_runner.parent.children import Children
 
-            children = Children(command, child_environment)
+            children = Children(command, child_environment, signals)
         else:
             child = spawn(command, child_environment)
     except OSError as error:  # Too many files are open, for instance.

@@ -307,6 +307,7 @@ class BatchHandle:
                     done.add(index)
                     pauses.reset()
                     yield index, outcome
+                look.ended.clear()  # The next look needs the memory.
                 progress.show(look)
                 if self._states.only_idle_workers_are_left(look):
                     self._stop()
