@@ -67,7 +67,7 @@ def test_a_blocking_call_survives_an_expired_login_and_asks_for_it_once(
     out = process.stdout.read()
     reader.join()
 
-    assert process.wait() == 0, errors
+    assert process.wait() == 0, "".join(errors)
     assert [line for line in out.splitlines() if line] == ["before", "after", "value 42"], errors
     assert "".join(errors).count("sso login") == 1, errors
 
