@@ -1,4 +1,4 @@
-"""(child) A template: a process that has imported the runner's modules, and forks a child for each further input."""
+"""(child) A template: a process that has imported the runner's modules, and forks a child for each input."""
 
 from __future__ import annotations
 

@@ -48,11 +48,8 @@ class Children:
         if self._waiting is None and self._template is not None:
             try:
                 self._waiting = self._template.fork()
-            except (
-                OSError,
-                ValueError,
-            ):  # It was killed, or cannot fork; or this process is to stop.
-                self.close()
+            except (OSError, ValueError):
+                self.close()  # It was killed, or cannot fork; or this process is to stop.
         if self._waiting is None:
             self._waiting = spawn(self._command, self._environment)
         return self._waiting

@@ -77,9 +77,8 @@ def run_worker(
                 (code != EXIT_SUCCESS and ran)
                 or (code == EXIT_TERMINATED and worker.batch_has_ended())
             ):
-                return (
-                    EXIT_TERMINATED  # Another host may wait for this one: all of them start again.
-                )
+                # Another host may wait for this one: all of them start again.
+                return EXIT_TERMINATED
             if ended:
                 break
     return EXIT_SUCCESS

@@ -150,6 +150,7 @@ class KeySigner:
         self._keys = keys
         self._trusting = trusting
         self._known: bytes | None = None
+        """The key, once it was read: one look at a batch verifies thousands of records."""
 
     @property
     def key(self) -> bytes:

@@ -171,8 +171,7 @@ class Bucket:
         within = {"prefix": prefix or None, "startOffset": start or None, "endOffset": end or None}
         fields = f"kind,nextPageToken,items({FIELDS})"
         pages = self._pages(BucketObject.of, matchGlob=pattern, fields=fields, **within)
-        # Their content takes long to verify, and the next page to arrive.
-        for page in ahead(pages):
+        for page in ahead(pages):  # While the caller verifies one page, the next one arrives.
             yield from page["items"]
 
     def folders(self, prefix: str = "") -> Iterator[str]:
