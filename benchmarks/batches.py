@@ -45,6 +45,13 @@ def figures(bench: Bench) -> Iterator[Figure]:
         budgets=(Budget(2.0, "ratio"),),
     )
     yield Figure(
+        what=f"clean-up of {small:,} inputs after results(), {where}",
+        samples=found["clean-up"],
+        floor="a bare DELETE of each outcome",
+        floor_samples=found["deletes"],
+        budgets=(Budget(2.0, "ratio"),),
+    )
+    yield Figure(
         what=f"statuses() of {large:,} inputs, {where}",
         samples=found["statuses"],
         budgets=(Budget(3.0),),

@@ -74,19 +74,21 @@ def fill(batch) -> list[str]:
         return list(pool.map(write, range(len(batch))))
 
 
-def get_all(endpoint: str, names: list[str]) -> None:
-    """Read each outcome by a bare request, over as many connections."""
+def ask_for_all(endpoint: str, names: list[str], method: str, path: str, query: str) -> None:
+    """Make a bare request for each object, over as many connections."""
     local = threading.local()
 
-    def get(name: str) -> bytes:
+    def ask(name: str) -> bool:
         if not hasattr(local, "connection"):
             local.connection = http.client.HTTPConnection(urlsplit(endpoint).netloc)
-        path = f"/download/storage/v1/b/bench-0/o/{quote(name, safe='')}?alt=media"
-        local.connection.request("GET", path)
-        return local.connection.getresponse().read()
+        url = f"{path}/storage/v1/b/bench-0/o/{quote(name, safe='')}{query}"
+        local.connection.request(method, url)
+        with local.connection.getresponse() as response:
+            response.read()
+            return response.status in (200, 204)
 
     with ThreadPoolExecutor(THREADS) as pool:
-        assert all(pool.map(get, names))
+        assert all(pool.map(ask, names))
 
 
 def in_bucket(rounds: int, large: int, small: int, endpoint: str) -> dict[str, list]:
@@ -112,8 +114,19 @@ def in_bucket(rounds: int, large: int, small: int, endpoint: str) -> dict[str, l
     for _ in range(rounds):
         collect = partial(kinetic.attach_batch(batch.group_id).results, cleanup=False)
         found.setdefault("results", []).append(seconds(collect))
-        found.setdefault("gets", []).append(seconds(lambda: get_all(endpoint, names)))
+        get_all = partial(ask_for_all, endpoint, names, "GET", "/download", "?alt=media")
+        found.setdefault("gets", []).append(seconds(get_all))
     groups = [batch.group_id]
+    for _ in range(rounds):
+        batch = stopped(small)
+        fill(batch)
+        batch.results()
+        found.setdefault("clean-up", []).append(seconds(batch.statuses))
+        assert batch.status_counts() == {"NOT_FOUND": small}
+        batch = stopped(small)
+        delete_all = partial(ask_for_all, endpoint, fill(batch), "DELETE", "", "")
+        found.setdefault("deletes", []).append(seconds(delete_all))
+        batch.cleanup()
     batch = stopped(large)
     fill(batch)
     for _ in range(rounds):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -237,5 +238,8 @@ def desk(
     """Return a desk whose jobs are in the strict server's bucket."""
     made = Desk(tmp_path, gcs, monkeypatch, warm)
     yield made
+    for thread in threading.enumerate():
+        if thread.name == "kinetic-clean-up":  # It needs the server.
+            thread.join()
     made.clear()
     end_processes_below(tmp_path)

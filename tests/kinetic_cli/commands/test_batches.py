@@ -20,7 +20,7 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.host_outcome import ErrorInfo
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_servers.fakes import FakeServices, a_record, a_report, report, report_value
-from kinetic_servers.stub_jobs import NOW, run
+from kinetic_servers.stub_jobs import NOW, StubApp, a_job, run
 
 GROUP = "grp-00000001"
 Batches = Callable[..., Result]
@@ -45,7 +45,9 @@ class FakeBatch:
 
     def __init__(self, total: int, group_id: str = GROUP, **fields: Any) -> None:
         self.services = FakeServices.make()
-        job = self.services.job(job_id=group_id)
+        job = self.services.job(
+            job_id=group_id, func_name="train", created_at="2023-11-14T22:08:20+00:00"
+        )
         self.manifest = manifest(total, group_id, job=job, **fields)
         self.services.store.write(JobObjects(group_id).handle, encode(self.manifest))
         self.services.backend.runs(group_id)
@@ -134,7 +136,21 @@ def test_list_skips_a_batch_whose_manifest_cannot_be_read(tmp_path: Path) -> Non
 
     assert [each["group_id"] for each in json.loads(ran.stdout)] == ["grp-00000003", "grp-00000002"]
     assert f"The batch {GROUP} is left out" in ran.stderr
-    assert json.loads(run("jobs", "list", "--json", **where).stdout) == []
+    jobs = run("jobs", "list", "--json", **where)
+    assert [each["job_id"] for each in json.loads(jobs.stdout)] == ["grp-00000003", "grp-00000002"]
+    assert jobs.stderr.count(f"The batch {GROUP} is left out") == 1
+
+
+def test_a_batch_is_one_line_among_jobs(tmp_path: Path, half_done: FakeBatch) -> None:
+    app = StubApp(a_job(), batches=BatchApp(half_done, FakeBatch(2000, "grp-00000002")).batches)
+
+    ran = run("jobs", "list", home=tmp_path, app=app)
+
+    assert [" ".join(line.split()) for line in ran.stdout.splitlines()[1:]] == [
+        "j RUNNING 5m train v5litepod-4 local",
+        f"{GROUP} RUNNING 5m train × 8 cpu fake",
+        "grp-00000002 RUNNING 5m train × 2,000 cpu fake",
+    ]
 
 
 def test_status_shows_counts_pace_grid_failures_and_the_slowest(

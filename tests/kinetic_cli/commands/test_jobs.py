@@ -82,6 +82,8 @@ def test_list_as_json_has_stable_keys(jobs: Jobs) -> None:
             "job_id": "j",
             "status": "RUNNING",
             "cancelled": False,
+            "group_id": None,
+            "inputs": None,
             "age_seconds": 300.0,
             "created_at": "2023-11-14T22:08:20+00:00",
             "function": "train",
@@ -91,7 +93,6 @@ def test_list_as_json_has_stable_keys(jobs: Jobs) -> None:
             "cluster": "kinetic-cluster",
             "zone": "us-central1-a",
             "namespace": "default",
-            "group_id": None,
         }
     ]
 

@@ -56,6 +56,7 @@ def main(plan):
     timed("statuses()", batch.statuses)
     report(values=timed("results(cleanup=False)", lambda: batch.results(cleanup=False)))
     report(again=timed("results()", batch.results))
+    timed("clean-up", batch.statuses)
 
 
 if __name__ == "__main__":

@@ -84,15 +84,16 @@ class App:
         self.print_warnings()
         return find_batches(self.settings())
 
-    def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
-        """Return all jobs; *where* overrides the backend of the settings."""
+    def list_all(self, where: Where | None = None) -> tuple[list[JobHandle], list[BatchHandle]]:
+        """Return all jobs and all batches; *where* overrides the backend of the settings."""
         from kinetic.backends.registry import CLUSTER, LOCAL
-        from kinetic.jobs.discover import find_jobs
+        from kinetic.batches.discover import find_jobs_and_batches
 
         self.print_warnings()
         if where is None:
-            return find_jobs(self.settings())
-        return find_jobs(self.settings(backend=LOCAL if where == "local" else CLUSTER))
+            return find_jobs_and_batches(self.settings())
+        backend = LOCAL if where == "local" else CLUSTER
+        return find_jobs_and_batches(self.settings(backend=backend))
 
     def profiles_path(self) -> Path:
         """Return the path of the profiles file, which may not exist."""

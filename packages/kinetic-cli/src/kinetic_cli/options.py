@@ -169,7 +169,10 @@ def deletion_options(function: F) -> F:
 
 def _complete_jobs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     try:
-        jobs = App().list_jobs("local")
+        from kinetic.backends.registry import LOCAL
+        from kinetic.jobs.discover import find_jobs
+
+        jobs = find_jobs(App().settings(backend=LOCAL))
     except Exception:  # noqa: BLE001 - errors must not appear while a shell completes
         return []
     return [job.job_id for job in jobs if job.job_id.startswith(incomplete)]

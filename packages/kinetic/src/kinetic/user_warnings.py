@@ -147,5 +147,13 @@ def caller_warning() -> Callable[[str], None]:
     return warn
 
 
+def warn_or_log(text: str, warn: Callable[[str], None]) -> None:
+    """Warn; if warnings are errors, log *text* instead, because an exception would lose a value."""
+    try:
+        warn(text)
+    except Warning:
+        logging.getLogger("kinetic").warning(text)
+
+
 def _is_kinetic(module: object) -> bool:
     return isinstance(module, str) and module.partition(".")[0] in ("kinetic", "kinetic_payload")

@@ -18,6 +18,7 @@ from kinetic_cli.app import App, Where
 from kinetic_cli.main import cli
 
 if TYPE_CHECKING:
+    from kinetic.batches.handle import BatchHandle
     from kinetic.jobs.debugging import DebugSession
 
 NOW = 1_700_000_000.0
@@ -140,11 +141,12 @@ def a_job(job_id: str = "j", **more: Any) -> StubJob:
 
 
 class StubApp(App):
-    """An `App` with given jobs."""
+    """An `App` with given jobs and batches."""
 
-    def __init__(self, *jobs: StubJob) -> None:
+    def __init__(self, *jobs: StubJob, batches: Sequence[BatchHandle] = ()) -> None:
         super().__init__(clock=lambda: NOW)
         self.jobs = jobs
+        self.batches = batches
         self.asked: Where | None = None
 
     def attach(self, job_id: str) -> JobHandle:
@@ -155,6 +157,6 @@ class StubApp(App):
             f"There is no job {job_id!r}.", hint="List the jobs there are with: kinetic jobs list"
         )
 
-    def list_jobs(self, where: Where | None = None) -> list[JobHandle]:
+    def list_all(self, where: Where | None = None) -> tuple[list[JobHandle], list[BatchHandle]]:
         self.asked = where
-        return list(self.jobs)
+        return list(self.jobs), list(self.batches)

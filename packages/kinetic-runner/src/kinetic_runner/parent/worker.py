@@ -65,7 +65,9 @@ def run_worker(
     indexes = list(worker.indexes())
     for index in indexes:
         on_end = partial(children.used, more=index != indexes[-1])
-        while not worker.batch_has_ended():
+        while True:
+            if worker.batch_has_ended():
+                return EXIT_SUCCESS
             child = children.next()
             code, ended = worker.run(index, child, on_end)
             if signals.terminated or worker.orphaned:

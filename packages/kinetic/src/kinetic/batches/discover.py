@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from kinetic.batches.handle import BatchHandle
-from kinetic.jobs.discover import of_backends, open_existing
+from kinetic.jobs.discover import find_jobs, of_backends, open_existing
 from kinetic.jobs.records import StoredRecord, find_manifest
 from kinetic.jobs.services import connect, jobs_location, look_limit
 from kinetic.target import Target
@@ -16,6 +16,7 @@ from kinetic_payload.layout import GROUPS, is_group_id
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
+    from kinetic.jobs.handle import JobHandle
     from kinetic.settings.settings import Settings
     from kinetic_payload.records.batch import GroupManifest
     from kinetic_payload.stores.store import Store
@@ -28,7 +29,17 @@ def find_batches(settings: Settings) -> list[BatchHandle]:
 
     A batch whose manifest cannot be read is skipped with a warning.
     """
-    places = of_backends(settings, _batches_of)
+    return _merged(of_backends(settings, _batches_of))
+
+
+def find_jobs_and_batches(settings: Settings) -> tuple[list[JobHandle], list[BatchHandle]]:
+    """Return all jobs and all batches, each newest first; a store that cannot be reached is tried once."""
+    places: list[list[BatchHandle]] = []
+    jobs = find_jobs(settings, also=lambda *where: places.append(_batches_of(*where)))
+    return jobs, _merged(places)
+
+
+def _merged(places: list[list[BatchHandle]]) -> list[BatchHandle]:
     found = {batch.group_id: batch for batches in places for batch in batches}
     return sorted(found.values(), key=lambda batch: batch._manifest.created_at, reverse=True)
 

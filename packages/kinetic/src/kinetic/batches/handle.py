@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -29,14 +30,14 @@ from kinetic.jobs.records import write_outcome
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View
 from kinetic.quantities import parse_wait
-from kinetic.user_warnings import warn_caller
+from kinetic.user_warnings import caller_warning, warn_caller, warn_or_log
 from kinetic.waiting import Deadline, sleep
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import ObjectNotFoundError, SignatureError
 from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.threads import parallel_map
+from kinetic_payload.threads import Future, parallel_map
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -82,11 +83,20 @@ class BatchHandle:
             int(index): SubmitError(f"Input {index} was not submitted: {text}")
             for index, text in manifest.failed.items()
         }
-        self._states = States(manifest, services)
+        self._known = States(manifest, services)
+        self._removal: Future[None] | None = None
+        """The clean-up that `results` has begun."""
         self._jobs: list[JobHandle | None] | None = None
         self._failures: list[JobHandle] | None = None
         self._collected: dict[int, Any] | None = None
         """The values of a batch that was cleaned up, by index in the order in which they ended."""
+
+    @property
+    def _states(self) -> States:
+        """What is known of the inputs; a clean-up that is under way ends first."""
+        if self._removal is not None:
+            self._removal.result()
+        return self._known
 
     @property
     def group_id(self) -> str:
@@ -184,7 +194,8 @@ class BatchHandle:
             timeout: Seconds to wait for all of them.
             ordered: Return the values in the order of the inputs. If not, in the order in which they ended;
                 `iter_results(ordered=False)` also tells to which input each belongs.
-            cleanup: Remove the resource and the objects of the batch once all inputs have succeeded. The manifest
+            cleanup: Remove the resource and the objects of the batch once all inputs have succeeded, in the
+                background: this process ends after that, and further calls of this handle wait for it. The manifest
                 stays. A batch with failures stays until `cleanup`.
             return_exceptions: Return the exception of an input in place of its value, instead of raising.
 
@@ -206,7 +217,7 @@ class BatchHandle:
             raise self._error(failed, values)
         if cleanup and not failed and collected is None:
             self._collected = found
-            self._clean_up_after_success()
+            self._remove_in_background()
         return values if ordered else list(found.values())
 
     def iter_results(
@@ -405,7 +416,7 @@ class BatchHandle:
             return
         with lease(self.group_id, services):
             # Within the lease: another process may have started them a moment ago.
-            self._states = States(self._manifest, services)
+            self._known = States(self._manifest, services)
             look = self._states.look()
             if not look.over:
                 if not failed:
@@ -437,7 +448,7 @@ class BatchHandle:
             if failed:
                 services.store.delete(names.outcome)
             start_workers(launch, services)
-        self._states = States(self._manifest, services)
+        self._known = States(self._manifest, services)
 
     def _refuse_without_key(self) -> bytes:
         """Return the stored manifest, which is signed with our key.
@@ -500,15 +511,20 @@ class BatchHandle:
         if gcs:
             self._remove_objects()
 
-    def _clean_up_after_success(self) -> None:
-        try:
-            self._refuse_without_key()
-            self._stop(remove=True)
-            self._remove_objects(with_manifest=False)
-        except KineticError as error:
-            warn_caller(
-                f"The results of {self.group_id} were collected, but its clean-up failed: {error}"
-            )
+    def _remove_in_background(self) -> None:
+        warn, self._removal = caller_warning(), Future()
+
+        def remove() -> None:
+            try:
+                self._refuse_without_key()
+                self._stop(remove=True)
+                self._remove_objects(with_manifest=False)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the values were fetched
+                text = f"The results of {self.group_id} were collected, but its clean-up failed: {error}"
+                warn_or_log(text, warn)
+
+        # Not a daemon: the interpreter waits for it.
+        threading.Thread(target=self._removal.run, args=(remove,), name="kinetic-clean-up").start()
 
     def _remove_objects(self, *, with_manifest: bool = True) -> None:
         store, names = self._services.store, JobObjects(self.group_id)
@@ -525,7 +541,7 @@ class BatchHandle:
 
     def __repr__(self) -> str:
         """Return one line, as of the last look: this makes no request."""
-        return f"<BatchHandle {self.group_id}: {summary(self._manifest, self._states.last)}>"
+        return f"<BatchHandle {self.group_id}: {summary(self._manifest, self._known.last)}>"
 
     def _repr_html_(self) -> str:
         """Return a grid of the inputs by status, for notebooks."""

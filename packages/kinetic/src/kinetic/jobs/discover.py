@@ -191,7 +191,7 @@ def list_jobs(
     cluster: str | None = None,
     namespace: str | None = None,
 ) -> list[JobHandle]:
-    """Return all jobs, newest first.
+    """Return all jobs, newest first; the inputs of batches are not among them.
 
     If the settings name a backend, only its jobs are returned. Otherwise, the jobs of this machine are
     returned, and those of the cluster if a project or a context is set. If the settings name a namespace, the
@@ -211,27 +211,31 @@ def list_jobs(
     """
     from kinetic.settings.settings import Settings
 
-    return _find_jobs(
+    return find_jobs(
         Settings.from_environment(project=project, zone=zone, cluster=cluster, namespace=namespace)
     )
 
 
-def find_jobs(settings: Settings) -> list[JobHandle]:
-    """Return all jobs, as `list_jobs` does; the handles keep *settings*."""
-    handles = _find_jobs(settings)
-    for handle in handles:
-        handle._session.settings = settings
-    return handles
+def find_jobs(
+    settings: Settings, *, also: Callable[[str, Settings], object] = lambda *_: None
+) -> list[JobHandle]:
+    """Return all jobs, as `list_jobs` does; the handles keep *settings*.
 
+    *also* is called with each backend, after its jobs were found.
+    """
 
-def _find_jobs(settings: Settings) -> list[JobHandle]:
-    here, *others = of_backends(settings, _jobs_of)
-    if not others:
-        return here
+    def find(backend: str, settings: Settings) -> list[JobHandle]:
+        jobs = _jobs_of(backend, settings)
+        also(backend, settings)
+        return jobs
+
+    here, *others = of_backends(settings, find)
     # A store that KINETIC_STORE names may be that of both. Take each job from the list that connected it.
     connected_here = {job.job_id for job in here if job._session.services}
-    found = [job for job in others[0] if job.job_id not in connected_here]
+    found = [job for jobs in others for job in jobs if job.job_id not in connected_here]
     jobs = {job.job_id: job for job in [*here, *found]}
+    for job in jobs.values():
+        job._session.settings = settings
     return sorted(jobs.values(), key=lambda job: job.created_at, reverse=True)
 
 

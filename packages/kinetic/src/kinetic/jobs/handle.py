@@ -372,6 +372,7 @@ class JobHandle:
     ) -> None:
         from kinetic.job_status import JobStatus
         from kinetic.jobs.stop import clean_up
+        from kinetic.user_warnings import warn_or_log
 
         if self._session.cleaned_up:
             return
@@ -389,14 +390,14 @@ class JobHandle:
             )
             self._session.cleaned_up = True
         except Exception as error:  # noqa: BLE001 - whatever it is, the value was fetched
-            _warn_or_log(
+            warn_or_log(
                 f"The result of {self.job_id} was collected, but its clean-up failed: {error}", warn
             )
         except KeyboardInterrupt:
             if not removal_began.is_set():
                 raise
             # The job cannot be collected again: the value would be lost.
-            _warn_or_log(
+            warn_or_log(
                 f"Interrupted while cleaning up {self.job_id}, which has finished: its result is "
                 "returned, and what is left of the job is removed later.",
                 warn,
@@ -495,14 +496,6 @@ def result_keeping(
     return handle._collect(
         timeout=timeout, cleanup=False, on_status_change=on_status_change, keep=keep
     )
-
-
-def _warn_or_log(text: str, warn: Callable[[str], None]) -> None:
-    """Warn; if warnings are errors, log *text* instead, because an exception would lose the value."""
-    try:
-        warn(text)
-    except Warning:
-        log.warning(text)
 
 
 def _print_line(line: LogLine) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def command(app: App, as_json: bool) -> None:
     """List batches, newest first."""
-    batches = [facts_of(app, batch, _look(app, batch)) for batch in app.list_batches()]
+    batches = [facts_of(app, batch, look_at(app, batch)) for batch in app.list_batches()]
     if as_json:
         app.output.json(batches)
     elif not batches:
@@ -46,7 +46,8 @@ def command(app: App, as_json: bool) -> None:
         )
 
 
-def _look(app: App, batch: BatchHandle) -> Look | None:
+def look_at(app: App, batch: BatchHandle) -> Look | None:
+    """Look at *batch*; None, after a note that says why, if it cannot be seen."""
     from kinetic.errors import KineticError
 
     try:

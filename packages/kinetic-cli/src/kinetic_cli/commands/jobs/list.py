@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kinetic_cli.app import App
+from kinetic_cli.commands.batches.list import look_at
 from kinetic_cli.options import json_option, target_options
 from kinetic_cli.output import age_of, age_text
 
 if TYPE_CHECKING:
+    from kinetic.batches.handle import BatchHandle
     from kinetic.errors import KineticError
     from kinetic.job_status import JobStatus
     from kinetic.jobs.handle import JobHandle
     from kinetic_cli.app import Where
+    from kinetic_payload.records.job import JobRecord
 
 
 _UNVERIFIED: Final = "UNVERIFIED"
@@ -35,7 +38,7 @@ _UNVERIFIED: Final = "UNVERIFIED"
 @json_option
 @click.pass_obj
 def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
-    """List jobs with status and age, newest first."""
+    """List jobs with status and age, newest first. A batch is one line."""
     from kinetic.jobs.discover import full_disk_of, statuses_of
 
     if local and cluster is not None:
@@ -43,12 +46,14 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
     if cluster:
         app.target.given["cluster"] = cluster
     where: Where | None = "local" if local else "cluster" if cluster is not None else None
-    handles = app.list_jobs(where)
+    handles, batches = app.list_all(where)
     statuses = statuses_of(handles)
     _note_unverified(app, statuses)
     if full := full_disk_of(handles, app.settings().home.value):
         app.output.note(f"Warning: {full}")
     jobs = [_facts(app, *each) for each in zip(handles, statuses, strict=True)]
+    jobs += [_facts_of_batch(app, batch) for batch in batches]
+    jobs.sort(key=lambda job: job["created_at"], reverse=True)
     if as_json:
         app.output.json(jobs)
     elif not jobs:
@@ -61,7 +66,7 @@ def command(app: App, local: bool, cluster: str | None, as_json: bool) -> None:
                     job["job_id"],
                     "CANCELLED" if job["cancelled"] else job["status"],
                     age_text(job["age_seconds"]),
-                    job["function"],
+                    job["function"] + (f" × {job['inputs']:,}" if job["inputs"] else ""),
                     job["accelerator"],
                     job["backend"],
                 )
@@ -75,6 +80,27 @@ def _facts(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[s
         "job_id": job.job_id,
         "status": _text(app, job, status),
         "cancelled": job._session.cancelled,
+        "group_id": job.group_id,
+        "inputs": None,
+        **_facts_of_record(app, job),
+    }
+
+
+def _facts_of_batch(app: App, batch: BatchHandle) -> dict[str, Any]:
+    look = look_at(app, batch)
+    stop = batch._states.stopped if look and look.over and look.left else None
+    return {
+        "job_id": batch.group_id,
+        "status": look and look.status.value,
+        "cancelled": stop is not None and stop.status == "cancelled",
+        "group_id": batch.group_id,
+        "inputs": len(batch),
+        **_facts_of_record(app, batch._manifest.job_record),
+    }
+
+
+def _facts_of_record(app: App, job: JobHandle | JobRecord) -> dict[str, Any]:
+    return {
         "age_seconds": age_of(job.created_at, app.clock()),
         "created_at": job.created_at,
         "function": job.func_name,
@@ -84,7 +110,6 @@ def _facts(app: App, job: JobHandle, status: JobStatus | KineticError) -> dict[s
         "cluster": job.cluster_name,
         "zone": job.zone,
         "namespace": job.namespace,
-        "group_id": job.group_id,
     }
 
 
