@@ -26,6 +26,24 @@ def test_two_batches_at_once_have_classes_methods_and_data_of_their_script(scrip
     assert data == 2  # Each is stored once, whichever inputs have it.
 
 
+def test_a_thousand_inputs_run_in_ranges_and_each_value_is_right(script: Any) -> None:
+    assert script.json("batches.py", "a_thousand") == [index * index for index in range(1000)]
+
+
+@pytest.mark.parametrize("action", ["manifest.json", "supervisor.log"])
+def test_a_submitter_killed_before_an_action_leaves_a_whole_batch_or_none(
+    script: Any, tmp_path: Path, action: str
+) -> None:
+    (tmp_path / "marks").mkdir()
+
+    submitted = script.run("batches.py", "submit_and_die", str(tmp_path / "marks"), action)
+    found = script.json("batches.py", "all_results")
+
+    assert submitted.returncode == -signal.SIGKILL
+    assert found == ([] if action == "manifest.json" else [list(range(6))])
+    assert len(list((tmp_path / "marks").glob("[0-9]"))) == 6 * len(found)
+
+
 def test_a_batch_whose_submitter_was_killed_is_collected_by_others_while_it_runs_and_after(
     script: Any, tmp_path: Path
 ) -> None:

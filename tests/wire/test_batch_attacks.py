@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,9 @@ def test_a_manifest_that_was_forged_is_read_with_a_warning_and_neither_cancelled
             found = kinetic.attach_batch(handle.group_id)
         assert (repr(found)[-16:], len(found)) == ("theirs, 3 inputs>"[-16:], 3)
         assert 0 in dict(found.statuses())
-        with pytest.raises(SignatureError):
-            found.cancel()
+        for stop in (found.cancel, found.cleanup, partial(found.cleanup, k8s=False)):
+            with pytest.raises(SignatureError):
+                stop()
         assert not attacker.desk.server.names(
             "bucket", f"team/{JobObjects(handle.group_id).outcome}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -192,6 +193,12 @@ def test_the_values_of_a_batch_are_those_of_plain_calls_until_they_are_cleaned_u
     desk.sit("here")
     assert handle.results() == values
     assert handle.statuses() == [(index, JobStatus.NOT_FOUND) for index in range(size)]
+    assert pickle.loads(pickle.dumps(handle)).statuses() == handle.statuses()
+    assert list(handle.iter_results()) == list(enumerate(values))
+    assert handle.jobs[0].status() is JobStatus.NOT_FOUND
+    for again in (handle.retry_failed, kinetic.attach_batch(handle.group_id).jobs[1].result):
+        with pytest.raises(JobNotFoundError, match="cleaned up"):
+            again()
     assert names_in(desk) == [f"groups/{handle.group_id}/manifest.json"]
     handle.cleanup()
     assert names_in(desk) == []
@@ -405,6 +412,28 @@ def test_a_failure_stops_what_runs_if_it_should(mapped: Callable[..., Any], mark
     found = handle.results(return_exceptions=True, timeout=200)
 
     assert [type(each) for each in found] == [JobCancelledError, KeyError, NotLaunchedError]
+
+
+def test_several_wait_at_once_resume_it_once_and_one_that_is_cancelled_ends_at_once(
+    desk: Any, mapped: Callable[..., Any], marks: Marks
+) -> None:
+    handle = mapped([{}, {"until": "go"}, {}], inputs_per_pod=3)
+    [worker] = eventually(lambda: marks.begun(1))
+    psutil.Process(worker).parent().kill()
+    eventually(lambda: handle.jobs[1].status() is not JobStatus.RUNNING)
+
+    with ThreadPoolExecutor(3) as pool:
+        there = kinetic.attach_batch(handle.group_id)
+        waits = [pool.submit(each.results, timeout=200) for each in (handle, handle)]
+        waits.append(pool.submit(there.wait, timeout=200))
+        eventually(lambda: len(marks.begun(1)) == 2)
+        with pytest.raises(TimeoutError):
+            asyncio.run(asyncio.wait_for(gathered(there), 0.5))
+        marks.open("go")
+        found = [each.result() for each in waits]
+
+    assert found == [[0, 1, 2], [0, 1, 2], None]
+    assert [len(marks.begun(index)) for index in range(3)] == [1, 2, 1]
 
 
 def test_an_input_is_retried_at_once_in_its_worker(

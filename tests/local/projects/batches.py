@@ -8,6 +8,8 @@ import sys
 import time
 
 import kinetic
+from kinetic.batches.discover import find_batches
+from kinetic.settings.settings import Settings
 
 
 class Setting:
@@ -61,7 +63,32 @@ def two_at_once():
     return [values, texts.results(), len(os.listdir(f"{os.environ['KINETIC_HOME']}/store/data"))]
 
 
-def submit_and_die(marks):
+@kinetic.run(accelerator="cpu")
+def square(index):
+    return index * index
+
+
+def a_thousand():
+    batch = square.run_async_map(range(1000), max_concurrent=2)
+    return batch.results()
+
+
+def submit_and_die(marks, action=None):
+    """Die once the batch is submitted, or just before an *action* of the submit."""
+    if action is None:
+        return die_submitted(marks)
+    pathlib.Path(marks, "go").touch()
+    sys.addaudithook(
+        lambda event, args: action in f"{event} {args}" and os.kill(os.getpid(), signal.SIGKILL)
+    )
+    count.run_async_map(range(6), common={"marks": marks}, inputs_per_pod=4)
+
+
+def all_results():
+    return [batch.results(timeout=100) for batch in find_batches(Settings.from_environment())]
+
+
+def die_submitted(marks):
     batch = count.run_async_map(range(6), common={"marks": marks}, inputs_per_pod=4)
     print(batch.group_id, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

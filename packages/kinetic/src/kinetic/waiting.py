@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, TypeVar, cast
+
+T = TypeVar("T")
 
 Clock = Callable[[], float]
 """Returns seconds that never decrease."""
@@ -44,6 +48,39 @@ def poll_interval(elapsed: float) -> float:
     A twentieth of the time spent so far: short waits end at once, long ones cost little.
     """
     return min(_POLL_MOST, max(_POLL_LEAST, _POLL_SHARE * elapsed))
+
+
+async def in_thread(call: Callable[[], T], name: str) -> T:
+    """Return what *call* returns in a daemon thread; if the awaiting task is cancelled, that is ignored."""
+    import asyncio  # It takes long, and only those who await need it.
+
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(cast("T", value))
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        value: T | None = None
+        error: BaseException | None = None
+        try:
+            value = call()
+        except StopIteration as problem:
+            # A future cannot hold a StopIteration.
+            error = RuntimeError("The call raised StopIteration.")
+            error.__cause__ = problem
+        except BaseException as problem:  # noqa: BLE001 - raised in the awaiting task
+            error = problem
+        with suppress(RuntimeError):  # The loop may have been closed meanwhile.
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, daemon=True, name=name).start()
+    return await done
 
 
 def sleep(seconds: float) -> None:

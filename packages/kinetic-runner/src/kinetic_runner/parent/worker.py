@@ -17,6 +17,7 @@ from kinetic_payload.errors import (
     KineticError,
     ObjectNotFoundError,
     RecordError,
+    SignatureError,
 )
 from kinetic_payload.layout import (
     EXIT_BAD_NODE,
@@ -260,16 +261,26 @@ class _Worker:
         most = 0 if manifest.fail_fast else manifest.max_failures
         if most is None:
             return
-        failed = len(manifest.failed)
-        for info, _ in self._store.records(self._group.members):
-            data = self._retry(partial(read_verified, self._store, self._signer, info.name))
-            failed += data is not None and fields_of(data).get("status") == "failed"
-            if failed > most:
-                break
+        failed = len(manifest.failed) + 1
+        if failed <= most:
+            failed += sum(self._other_failures(index))
         if failed > most:
             limit = "fail_fast=True" if manifest.fail_fast else f"max_failures={most}"
             why = f"Input {index} failed, and with {limit} no further input was started."
             self._write_failure(self._group, why)
+
+    def _other_failures(self, index: int) -> Iterator[bool]:
+        """Iterate over the inputs that have ended besides *index*: whether each failed."""
+        own = self._job(index).outcome
+        for info, data in self._store.records(self._group.members):
+            if info.name == own or not info.name.endswith("/outcome.json"):
+                continue
+            with suppress(SignatureError, RecordError):
+                if data is None:
+                    data = self._retry(partial(read_verified, self._store, self._signer, info.name))
+                else:
+                    self._signer.verify(data, info.name)
+                yield data is not None and fields_of(data).get("status") == "failed"
 
     def _write_failure(self, job: JobObjects, message: str) -> None:
         now = time()

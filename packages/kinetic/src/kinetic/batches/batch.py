@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
 
 from kinetic.batches.inputs import InputMode, Inputs
 from kinetic.batches.resume import lease
+from kinetic.console import is_terminal
 from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic.names import job_id_of
 from kinetic.quantities import parse_count
@@ -180,7 +181,7 @@ class Batch:
         small = count <= _PODS or request.accelerator.kind == "cpu" or request.on_this_machine
         if small or request.settings.assume_yes.value or stdin is None or stderr is None:
             return
-        if not (stdin.isatty() and stderr.isatty()):
+        if not (is_terminal(stdin) and is_terminal(stderr)):
             return
         pods = -(-count // self._per_worker) * request.accelerator.hosts
         stderr.write(

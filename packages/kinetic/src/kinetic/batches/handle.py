@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinetic.batches.progress import Progress, grid, summary
@@ -16,6 +17,7 @@ from kinetic.batches.states import MOST, Look, States
 from kinetic.errors import (
     BatchError,
     JobError,
+    JobNotFoundError,
     KineticError,
     ResultTimeoutError,
     SubmitError,
@@ -27,17 +29,19 @@ from kinetic.jobs.members import member_services
 from kinetic.jobs.outages import PASSING, Outages, patiently
 from kinetic.jobs.outcome import status_of
 from kinetic.jobs.records import write_outcome
-from kinetic.jobs.services import Services
+from kinetic.jobs.services import Services, connect
 from kinetic.jobs.status import View
 from kinetic.quantities import parse_wait
+from kinetic.target import Target
 from kinetic.user_warnings import caller_warning, warn_caller, warn_or_log
-from kinetic.waiting import Deadline, sleep
+from kinetic.waiting import Deadline, in_thread, sleep
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import ObjectNotFoundError, SignatureError
 from kinetic_payload.layout import JobObjects, is_job_object
 from kinetic_payload.limits import read_record
 from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.threads import Future, parallel_map
+from kinetic_payload.stores.store import parse_location
+from kinetic_payload.threads import Future, check_wanted, parallel_map, stoppable
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -84,9 +88,10 @@ class BatchHandle:
             for index, text in manifest.failed.items()
         }
         self._known = States(manifest, services)
+        self._process = os.getpid()
         self._removal: Future[None] | None = None
-        """The clean-up that `results` has begun."""
-        self._jobs: list[JobHandle | None] | None = None
+        """The clean-up that `results` has begun in that process."""
+        self._handles: list[JobHandle | None] = []
         self._failures: list[JobHandle] | None = None
         self._collected: dict[int, Any] | None = None
         """The values of a batch that was cleaned up, by index in the order in which they ended."""
@@ -94,7 +99,7 @@ class BatchHandle:
     @property
     def _states(self) -> States:
         """What is known of the inputs; a clean-up that is under way ends first."""
-        if self._removal is not None:
+        if self._removal is not None and self._process == os.getpid():
             self._removal.result()
         return self._known
 
@@ -116,18 +121,19 @@ class BatchHandle:
     @property
     def jobs(self) -> list[JobHandle | None]:
         """A handle for each input, in their order; None for one that could not be submitted."""
-        if self._jobs is None:
+        if not self._handles:
             shared = member_services(self._services, self._manifest.member(0))
-            self._jobs = [
+            self._handles = [
                 None
                 if index in self._errors
                 else handle_of(self._manifest.member(index), shared, stored=self._stored)
                 for index in range(len(self))
             ]
-        return self._jobs
+        return [*self._handles]
 
     def _job(self, index: int) -> JobHandle:
-        return cast("JobHandle", self.jobs[index])
+        found = self._handles or self.jobs
+        return cast("JobHandle", found[index])
 
     def __len__(self) -> int:
         """Return the number of inputs, with those that could not be submitted."""
@@ -211,6 +217,10 @@ class BatchHandle:
             if error is not None:
                 failed[index] = error
                 found[index] = error if return_exceptions else None
+        if (
+            failed and self._collected is not None
+        ):  # Another thread has collected them, and cleans up.
+            found, failed, collected = self._collected, {}, self._collected
         values = [found[index] for index in range(len(self))]
         self._failures = [self._job(index) for index in sorted(failed) if index not in self._errors]
         if failed and not return_exceptions:
@@ -246,6 +256,9 @@ class BatchHandle:
         self, *, ordered: bool, timeout: float | None, return_exceptions: bool
     ) -> Iterator[tuple[int, Any]]:
         failed: dict[int, BaseException] = {}
+        if (known := self._collected) is not None:
+            yield from sorted(known.items()) if ordered else known.items()
+            return
         values = self._in_order(timeout) if ordered else self._values(timeout)
         for index, value, error in values:
             if error is None:
@@ -328,7 +341,7 @@ class BatchHandle:
                 left = [index for index in look.left if index not in done]
                 if look.over:
                     lost = left and not look.elsewhere and len(done) != resumed_with
-                    if lost and self._continue(deadline):
+                    if lost and self._continue(deadline, len(left)):
                         resumed_with = len(done)
                         continue
                     for index in left:
@@ -337,6 +350,7 @@ class BatchHandle:
                 if deadline.passed:
                     raise self._timed_out(len(left))
                 sleep(deadline.at_most(pauses.next()))
+                check_wanted()
 
     def _error(self, failed: dict[int, BaseException], values: list[Any]) -> BatchError:
         handles = [self._job(index) for index in sorted(failed) if index not in self._errors]
@@ -365,8 +379,8 @@ class BatchHandle:
             job_id=self.group_id,
         )
 
-    def _continue(self, deadline: Deadline) -> bool:
-        """Start lost workers again; return whether the batch goes on, here or by another process."""
+    def _continue(self, deadline: Deadline, left: int) -> bool:
+        """Start lost workers of the *left* inputs again; return whether the batch goes on, here or by another process."""
         from kinetic.batches.resume import LeaseTakenError
 
         while True:
@@ -375,9 +389,9 @@ class BatchHandle:
                 break
             except LeaseTakenError:  # Another process starts them at this moment.
                 if deadline.passed:
-                    raise self._timed_out(len(self)) from None
+                    raise self._timed_out(left) from None
                 sleep(deadline.at_most(1.0))
-            except ObjectNotFoundError:
+            except JobNotFoundError:
                 return False  # It was cleaned up.
             except KineticError as error:
                 warn_caller(
@@ -441,7 +455,10 @@ class BatchHandle:
             ]
             if not (left or ended):
                 return
-            launch = relaunch(self._manifest, stored, services, [*left, *ended])
+            try:
+                launch = relaunch(self._manifest, stored, services, [*left, *ended])
+            except ObjectNotFoundError as error:
+                raise self._cleaned_up() from error
             self._failures = None
             outcomes = [JobObjects(self._manifest.job_id(i)).outcome for i in ended]
             parallel_map(services.store.delete, outcomes, threads=services.store.concurrency)
@@ -455,11 +472,21 @@ class BatchHandle:
 
         Raises:
             SignatureError: It is not.
+            JobNotFoundError: The batch was cleaned up.
         """
         name = JobObjects(self.group_id).handle
-        stored = self._stored or read_record(self._services.store, name)
+        try:
+            stored = self._stored or read_record(self._services.store, name)
+        except ObjectNotFoundError as error:
+            raise self._cleaned_up() from error
         self._services.refuse_without_key(stored, name)
         return stored
+
+    def _cleaned_up(self) -> JobNotFoundError:
+        return JobNotFoundError(
+            f"{self.group_id} was cleaned up: nothing of it can be started again.",
+            job_id=self.group_id,
+        )
 
     def cancel(self) -> None:
         """Stop the batch: what runs is stopped, and nothing else is started. Values that are there stay.
@@ -497,8 +524,11 @@ class BatchHandle:
         A batch that still runs is cancelled. Logs and everything under `KINETIC_OUTPUT_DIR` stay.
 
         Raises:
+            SignatureError: It was submitted with another key than yours.
             JobError: A worker still runs after three minutes.
         """
+        with suppress(JobNotFoundError):
+            self._refuse_without_key()
         if k8s:
             self.cancel()
             self._stop(remove=True)
@@ -539,6 +569,10 @@ class BatchHandle:
         if with_manifest:
             store.delete(names.handle)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the manifest alone, without connections and collected values."""
+        return _connected, (self._manifest, self._stored)
+
     def __repr__(self) -> str:
         """Return one line, as of the last look: this makes no request."""
         return f"<BatchHandle {self.group_id}: {summary(self._manifest, self._known.last)}>"
@@ -560,10 +594,27 @@ class Results:
         return self._begin()
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, Any]]:
-        iterator = self._begin()
-        over = object()
-        while (found := await asyncio.to_thread(next, iterator, over)) is not over:
-            yield cast("tuple[int, Any]", found)
+        iterator, stop = self._begin(), threading.Event()
+
+        def take() -> list[tuple[int, Any]]:
+            with stoppable(stop.is_set):
+                return [*islice(iterator, 1)]
+
+        try:
+            while found := await in_thread(take, "kinetic-results"):
+                yield found[0]
+        finally:
+            stop.set()
+
+
+def _connected(manifest: GroupManifest, stored: bytes | None) -> BatchHandle:
+    """Return the handle of *manifest* in this process."""
+    from kinetic.settings.settings import Settings
+
+    record, settings = manifest.job_record, Settings.from_environment()
+    place = parse_location(record.bucket_name)
+    services = connect(record.backend, Target.of(record), place, settings)
+    return BatchHandle(manifest, services, stored=stored)
 
 
 def _outages(group_id: str, *, reached: bool = False) -> Outages:
@@ -605,8 +656,6 @@ def attach_batch(
 def batch_in(group_id: str, settings: Settings) -> BatchHandle:
     """Return the handle of a batch in one of the stores of *settings*."""
     from kinetic.jobs.discover import find_batch
-    from kinetic.jobs.services import connect
-    from kinetic.target import Target
 
     store, found = find_batch(group_id, settings)
     record = found.record.job_record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from hashlib import sha256
 from tempfile import SpooledTemporaryFile
@@ -49,7 +49,8 @@ class Inputs:
                 f"The inputs of a batch are a {type(inputs).__name__}; a list of inputs was expected.",
                 hint="Write one input for each call: [0.1, 0.01], or [{'lr': 0.1}, {'lr': 0.01}].",
             )
-        if isinstance(inputs, Sized) and not len(inputs):
+        self._length = _length_of(inputs)
+        if self._length == 0:
             raise InvalidRequestError("A batch needs at least one input, and there is none.")
         self.count = 0
         """The number of inputs that were consumed."""
@@ -77,7 +78,7 @@ class Inputs:
             InvalidRequestError: There are none, or one of a sequence does not fit; the message has its index.
             PayloadError: One of a sequence cannot be pickled; the message has its index.
         """
-        strict = isinstance(self._inputs, Sized)
+        strict = self._length is not None
         heads: list[tuple[int, str, tuple[str, ...]]] = []
         self.call_data = len(call.data)
         self.hub_data = tuple(found.key for found in call.data if found.value.is_hf)
@@ -161,6 +162,14 @@ class Inputs:
                     stream.write(chunk)
 
         parallel_map(send, range(len(self._files)), threads=store.concurrency)
+
+
+def _length_of(inputs: Any) -> int | None:
+    """Return how many *inputs* there are; None if only their end will show it."""
+    try:
+        return len(inputs)
+    except TypeError:  # `tqdm` of a generator has a `__len__` that fails.
+        return None
 
 
 def arguments_of(given: Any, mode: InputMode) -> Call:

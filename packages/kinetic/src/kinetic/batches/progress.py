@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
-import logging
 import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Self
 
+from kinetic.console import is_terminal, write_line
 from kinetic.job_status import JobStatus
+from kinetic_payload.printable import printable_line
 from kinetic_payload.progress import duration_text
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from kinetic.batches.states import Look
     from kinetic_payload.records.batch import GroupManifest
-
-log = logging.getLogger("kinetic")
 
 _EVERY: Final = 60.0
 """Seconds between two lines where there is no terminal."""
@@ -52,7 +51,7 @@ _ROWS: Final = 10
 
 def summary(manifest: GroupManifest, look: Look | None) -> str:
     """Return the counts of the inputs by status, as of *look*."""
-    title = manifest.name or manifest.func_name
+    title = printable_line(manifest.name or manifest.func_name)
     if look is None:
         return f"{title}, {manifest.total_expected} inputs"
     counts = Counter(look.statuses.values())
@@ -102,13 +101,13 @@ def pace(rate: float, left: int) -> str:
 
 
 class Progress:
-    """Shows how far a batch is while it is awaited: on a terminal in one line, else in the log, seldom."""
+    """Shows how far a batch is while it is awaited: on a terminal in one line, elsewhere in one each minute."""
 
     def __init__(self, manifest: GroupManifest) -> None:
         self._manifest = manifest
         self._began = self._shown = time.monotonic()
         self._first: int | None = None
-        self._on_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._on_terminal = is_terminal(sys.stderr)
 
     def __enter__(self) -> Self:
         return self
@@ -142,4 +141,4 @@ class Progress:
             sys.stderr.write(f"\r\x1b[K{text}")
             sys.stderr.flush()
         else:
-            log.info("%s: %s", self._manifest.group_id, text)
+            write_line(sys.stderr, f"{self._manifest.group_id}: {text}")

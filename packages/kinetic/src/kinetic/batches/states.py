@@ -27,6 +27,7 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
+    from kinetic.backends.backend import Observation
     from kinetic.jobs.services import Services
     from kinetic_payload.records.batch import GroupManifest
     from kinetic_payload.records.outcome import Outcome
@@ -96,7 +97,9 @@ class States:
         goes_on = seen.active or seen.ending is Ending.UNREACHABLE
         over = not more and not (left and goes_on)
         # The resource of a stopped batch may be removed; without its outcome, all of it was.
-        removed = seen.status is JobStatus.NOT_FOUND and bool(left) and self.find_stop() is None
+        removed = (
+            (over or seen.status is JobStatus.NOT_FOUND) and bool(left) and self._is_removed(seen)
+        )
         rest = JobStatus.NOT_FOUND if removed else JobStatus.FAILED
         running = set() if over or seen.status is JobStatus.PENDING else self._running(left)
         statuses = {
@@ -107,6 +110,12 @@ class States:
         elsewhere = seen.ending in (Ending.LOST, Ending.UNREACHABLE)
         self.last = Look(ended, more, statuses, over, seen.reason, left, elsewhere)
         return self.last
+
+    def _is_removed(self, seen: Observation) -> bool:
+        if self.find_stop() is not None:
+            return False
+        objects_are_gone = self._services.store.stat(self._group.payload) is None
+        return objects_are_gone or seen.status is JobStatus.NOT_FOUND
 
     def _list(
         self, skip: Container[int], most: int | None

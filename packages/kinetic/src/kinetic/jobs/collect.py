@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from kinetic.jobs.services import LOOK, Services
 from kinetic.jobs.status import nothing_to_verify
 from kinetic.jobs.wait import StatusCallback, not_found, wait_for_outcome
 from kinetic.quantities import parse_wait
-from kinetic.waiting import Deadline
+from kinetic.waiting import Deadline, in_thread
 from kinetic_payload.errors import (
     IntegrityError,
     KineticError,
@@ -139,40 +139,13 @@ async def result_of(handle: JobHandle) -> Any:
 
     If the awaiting task is cancelled, the wait ends; the job continues.
     """
-    import asyncio  # It takes long, and only those who await a handle need it.
-
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
     stop = threading.Event()
     watches: list[Watch] = []
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(value)
-        else:
-            done.set_exception(error)
-
-    def wait() -> None:
-        value: Any = None
-        error: BaseException | None = None
-        try:
-            value = handle._collect(stop=stop, waiting=watches.append)
-        except StopIteration as problem:
-            # A future cannot hold a StopIteration.
-            error = RuntimeError("The job raised StopIteration.")
-            error.__cause__ = problem
-        except BaseException as problem:  # noqa: BLE001 - raised in the awaiting task
-            error = problem
-        if not stop.is_set():
-            # The loop may have been closed meanwhile.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(settle, value, error)
-
-    threading.Thread(target=wait, daemon=True, name=f"kinetic-await-{handle.job_id}").start()
     try:
-        return await done
+        return await in_thread(
+            lambda: handle._collect(stop=stop, waiting=watches.append),
+            f"kinetic-await-{handle.job_id}",
+        )
     finally:
         stop.set()
         for watch in watches:

@@ -25,6 +25,7 @@ from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.services import Services
 from kinetic.jobs.stored_logs import follow_stored, latest_lines
 from kinetic.waiting import Deadline, poll_interval, sleep
+from kinetic_payload.layout import JobObjects
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import Backend
@@ -76,7 +77,10 @@ class MemberBackend:
             status = JobStatus.RUNNING if begun else JobStatus.PENDING
             reason = seen.reason if begun else "It waits for a worker of its batch."
             return Observation(status, reason, attempts.views(running=True))
-        stopped = stored_outcome(self.store, self.record.job_id, self.verify) is not None
+        group = JobObjects(self.record.job_id)
+        if self.store.stat(group.payload) is None:
+            return Observation(JobStatus.NOT_FOUND, "Its batch was cleaned up.")
+        stopped = stored_outcome(self.store, group.job_id, self.verify) is not None
         why = "Its batch was stopped before it ended." if stopped else "Its batch ended without it."
         return Observation(
             JobStatus.FAILED,

@@ -97,7 +97,9 @@ def _look(record: JobRecord, services: Services) -> View:
     # Clean-up removes the record: without a record there is nothing to write an outcome for. With a
     # record, but without a resource, the job vanished.
     stored = record_bytes(services.store, record.job_id)
-    if stored is None and seen.ending is not Ending.LOST:
+    # A member of a batch shares its record with the others: only its batch knows that it was removed.
+    removed = stored is None or record.group_id is not None
+    if removed and seen.ending is not Ending.LOST:
         return View(seen.status, None, seen.reason, removed=True)
     # The processes that a killed supervisor left must not report after the decision.
     services.backend.tidy([record])
