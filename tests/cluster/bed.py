@@ -210,7 +210,11 @@ def start() -> Bed:
     for shares in PODS.glob("cpu.shares"):
         shares.write_text(str(SHARES_OF_PODS))
     _keep_address(BRIDGE)
-    return Bed(folder / "kube", variables)
+    bed = Bed(folder / "kube", variables)
+    # Every cluster on GKE has it.
+    classes = folder / "kube" / "manifests" / "computeclasses.yaml"
+    bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(classes))
+    return bed
 
 
 def _output_of(

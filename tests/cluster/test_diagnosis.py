@@ -29,7 +29,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     # What is wrong with the pod → the cause, a part of its reason, a part of the remedy.
     "no-node": (
         {"accelerator": parse_accelerator("h100"), "resources": Resources()},
-        ("no-node", "didn't match Pod's node affinity/selector", "--accelerator=type=nvidia-h100-80gb,count=1"),
+        ("no-node", "didn't match Pod's node affinity/selector", "kinetic pool add --accelerator h100"),
     ),
     "image-name": ({"image": "Kinetic:1"}, ("image-name", "couldn't parse image name", "Correct the image's name")),
     "secret": (

@@ -96,10 +96,10 @@ def test_a_warm_submit_and_a_status_take_few_requests(
     why = explained(job._record, view, client.services)
     diagnosis = list(relay.requests)
 
-    # The key, the runner, the JobSet, its Secret, and twice again the runner, which it then owns, too.
+    # The pools, the key, the runner, the JobSet, its Secret, and twice again the runner, which it then owns, too.
     # If the API server was slow, the JobSet was created suspended, and one more request resumes it.
     resumed = sum(request.startswith("PATCH /apis/jobset.x-k8s.io/") for request in submit)
-    assert len(submit) - resumed <= 6, submit
+    assert len(submit) - resumed <= 7, submit
     assert len(stored) <= 6, [(one.method, one.path) for one in stored]
     assert view.status is JobStatus.PENDING
     assert len(status) <= 2, status

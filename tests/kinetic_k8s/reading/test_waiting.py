@@ -94,8 +94,8 @@ def test_the_schedulers_cause_is_found(scheduler: str, cause: str) -> None:
 NONE = "3 node(s) didn't match Pod's node affinity/selector"
 CORDONED = "1 node(s) were unschedulable"
 TAINTED = "1 node(s) had untolerated taint {%s: }"
-SEE = "cloud.google.com/gke-tpu-topology=2x2x2. If there are none, add a node pool: gcloud"
-POOL = "add a node pool: gcloud container node-pools create POOL"
+SEE = "cloud.google.com/gke-tpu-topology=2x2x2. If there are none, add a pool: kinetic"
+POOL = "add a pool: kinetic pool add --accelerator v5p-8"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_node_that_is_cordoned_or_tainted_may_be_of_the_kind_that_the_job_requ
 @pytest.mark.parametrize(
     ("pod", "remedy"),
     [
-        ({}, "--max-nodes=2 --machine-type=ct5p-hightpu-4t --tpu-topology=2x2x2"),
+        ({}, "kinetic pool add --accelerator v5p-8"),
         ({"nodeSelector": TPUS | {"team": "a"}}, "requires beside its accelerator (nodeSelector in pod_overrides"),
         # The head of Pathways, whose accelerator the workers have; and one of a later Kinetic.
         ({"nodeSelector": {"pool": "head"}}, "of its queue), or add nodes with them: pool=head"),

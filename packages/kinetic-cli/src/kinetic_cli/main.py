@@ -39,7 +39,16 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.group(
     cls=Root,
     package="kinetic_cli.commands",
-    verbs=("jobs", "batches", "profile", "config", "accelerators", "build-image", "completion"),
+    verbs=(
+        "jobs",
+        "batches",
+        "pool",
+        "profile",
+        "config",
+        "accelerators",
+        "build-image",
+        "completion",
+    ),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @target_options()
@@ -54,7 +63,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Run Python functions on accelerators: manage jobs, batches, profiles and settings."""
+    """Run Python functions on accelerators: manage jobs, batches, pools, profiles and settings."""
     if ctx.obj is None:
         ctx.obj = App(Output())
     ctx.obj.target = TargetOptions.of(ctx)

@@ -32,6 +32,7 @@ class ResourceKind:
 _KINDS: Final = {
     each.kind: each
     for each in (
+        ResourceKind("ComputeClass", "cloud.google.com/v1", "computeclasses", namespaced=False),
         ResourceKind("ConfigMap", "v1", "configmaps"),
         ResourceKind("CSIDriver", "storage.k8s.io/v1", "csidrivers", namespaced=False),
         ResourceKind("Event", "v1", "events"),

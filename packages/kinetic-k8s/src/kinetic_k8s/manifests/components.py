@@ -14,12 +14,13 @@ from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import PATHWAYS_VALUE
 from kinetic_k8s.manifests.overrides import check_places, merged, of_workers
-from kinetic_k8s.manifests.placement import Placement, placement_of
+from kinetic_k8s.manifests.placement import Placement
 from kinetic_k8s.manifests.pod import (
     PodSpec,
     Resources,
     common_fields,
     literal,
+    place_of,
     pod_metadata,
     pod_template,
 )
@@ -140,7 +141,7 @@ def worker_template(
 ) -> Manifest:
     """Render the pod of one host of the slice; *head* has its variables, `PATHWAYS_HEAD` among them."""
     pod = replace(pod, app=PATHWAYS_VALUE)
-    placement = placement_of(pod.accelerator)
+    placement = place_of(pod, exact=True)  # The resource manager is told the type of the slice.
     container = _component(
         WORKER,
         components.server_image,

@@ -42,24 +42,24 @@ def placement_of(accelerator: Accelerator) -> Placement:
             # Without the count, a job with one GPU may occupy a machine with eight.
             placement = Placement(
                 selector={_GPU_TYPE: accelerator.label, _COUNT: str(accelerator.count)},
-                tolerations=[_tolerate(GPU)],
+                tolerations=[tolerate(GPU)],
                 resources={GPU: str(accelerator.count)},
             )
             if accelerator.arm64:
                 placement.selector[_ARCHITECTURE] = "arm64"
-                placement.tolerations.append(_tolerate(_ARCHITECTURE, "arm64"))
+                placement.tolerations.append(tolerate(_ARCHITECTURE, "arm64"))
         case Tpu():
             # Topology and number of chips determine the machine type of a slice on one host: a container
             # must request all chips of its machine.
             placement = Placement(
                 selector={_TPU_TYPE: accelerator.label, _TPU_TOPOLOGY: accelerator.topology},
-                tolerations=[_tolerate(TPU)],
+                tolerations=[tolerate(TPU)],
                 resources={TPU: str(accelerator.chips_per_host)},
             )
     if accelerator.spot:
         # GKE sets the label; the creator of the node pool may add the taint.
         placement.selector[SPOT] = "true"
-        placement.tolerations.append(_tolerate(SPOT, "true"))
+        placement.tolerations.append(tolerate(SPOT, "true"))
     return placement
 
 
@@ -77,7 +77,8 @@ def accelerator_environment(
     return {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": platforms}
 
 
-def _tolerate(key: str, value: str | None = None) -> Manifest:
+def tolerate(key: str, value: str | None = None) -> Manifest:
+    """Render the toleration of the taint *key* that keeps pods away; *value*: only with that value."""
     if value is None:
         return {"key": key, "operator": "Exists", "effect": "NoSchedule"}
     return {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}

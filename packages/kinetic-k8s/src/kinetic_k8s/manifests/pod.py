@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.compute_class import Pool, placement_in
 from kinetic_k8s.manifests.labels import (
     APP_VALUE,
     HOST_ROLE,
@@ -134,6 +135,8 @@ class PodSpec:
     """The value of the label `app`."""
     subdomain: str | None = None
     """The headless Service that gives the pod a name in DNS."""
+    pool: Pool | None = None
+    """The pool whose machines it runs on. None: any that its accelerator names."""
     topology: str | None = None
     """The label of nodes whose value all pods of the job share. None: they run on any nodes."""
     about: Mapping[str, str] = field(default_factory=dict)
@@ -185,7 +188,7 @@ def pod_template(
     Raises:
         InvalidRequestError: An override is not valid.
     """
-    placement = placement or placement_of(pod.accelerator)
+    placement = placement or place_of(pod)
     spec: Manifest = {
         **common_fields(pod, restart),
         "terminationGracePeriodSeconds": int(pod.grace.total_seconds()),
@@ -212,6 +215,13 @@ def pod_template(
     if pod.volumes:
         metadata.setdefault("annotations", {})[ANNOTATION] = "true"
     return merged({"metadata": metadata, "spec": spec}, pod.overrides)
+
+
+def place_of(pod: PodSpec, *, exact: bool = False) -> Placement:
+    """Return the placement of *pod*; *exact*: not on machines that stand in for its accelerator."""
+    if pod.pool is None:
+        return placement_of(pod.accelerator)
+    return placement_in(pod.pool, pod.accelerator, exact=exact)
 
 
 def _container(pod: PodSpec, accelerator: Mapping[str, str]) -> Manifest:

@@ -6,7 +6,7 @@ Only a cluster whose pools are all known, and which adds none by itself, can dec
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from kinetic_k8s.accelerators.types import Accelerator, Cpu, Gpu, Tpu
@@ -61,6 +61,12 @@ def missing(accelerator: Accelerator, pools: Sequence[NodePool]) -> str:
         return ""
     pool, obstacle = obstacles[0]
     return f"There is no such node pool. The pool {pool} does not fit: {obstacle}."
+
+
+def class_command(accelerator: Accelerator) -> str:
+    """Return the command of Kinetic that adds a pool for jobs on *accelerator*."""
+    name = str(replace(accelerator, spot=False))
+    return f"kinetic pool add --accelerator {name}{' --spot' * accelerator.spot}"
 
 
 def pool_command(

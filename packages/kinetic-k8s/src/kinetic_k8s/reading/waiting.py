@@ -10,6 +10,7 @@ from typing import Any, Final
 from kinetic_k8s.accelerators import Cpu, parse_accelerator
 from kinetic_k8s.errors import UnknownAcceleratorError
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS
 from kinetic_k8s.manifests.labels import ACCELERATOR
 from kinetic_k8s.manifests.names import KEY_SECRET, environment_secret_name, is_runner_config_map
 from kinetic_k8s.manifests.placement import SPOT, placement_of
@@ -26,7 +27,7 @@ from kinetic_k8s.reading.causes import (
     explained,
 )
 from kinetic_k8s.reading.ended import exit_of, failed_init
-from kinetic_k8s.reading.preflight import pool_command
+from kinetic_k8s.reading.preflight import class_command
 from kinetic_k8s.reading.workloads import WorkloadView
 
 LONG: Final = 180.0
@@ -183,13 +184,15 @@ def _how_to_add_nodes(pod: PodView) -> str:
     own = placement_of(accelerator).selector
     if not own.items() <= labels.items():  # The head of Pathways runs on other machines.
         own = {}
+    if name := labels.get(COMPUTE_CLASS):
+        return f"wait until GKE makes one. See what it reports: kubectl describe computeclass {name}"
     if others := _selector({key: value for key, value in labels.items() if key not in own}):
         return (
             f"correct the labels that the pod requires{' beside its accelerator' if own else ''} (nodeSelector in "
             "pod_overrides, pathways_head_selector, pathways_worker_selector, or a flavor of its queue), or add nodes "
             f"with them: {others}"
         )
-    return f"add a node pool: {pool_command(accelerator)}" if own else "correct the pod's affinity."
+    return f"add a pool: {class_command(accelerator)}" if own else "correct the pod's affinity."
 
 
 def _requests(pod: PodView, names: Iterable[str]) -> str:

@@ -31,6 +31,7 @@ from kinetic.backends.gke.checks import (
     check_request,
     cluster_region,
     placement_by_user,
+    pool_in,
     region_warning,
     service_account_of,
     storage_variables,
@@ -83,8 +84,9 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
 from kinetic_k8s.manifests.workload import KIND_OF_FORM
-from kinetic_k8s.reading.attempts import views
+from kinetic_k8s.reading.attempts import PodView, views
 from kinetic_k8s.reading.diagnosis import event_fields
+from kinetic_k8s.reading.pools import class_of_pod, waits_for
 from kinetic_k8s.reading.workloads import WorkloadView
 from kinetic_payload.errors import KineticError
 from kinetic_payload.layout import RUNNER_NAME, is_group_id
@@ -98,8 +100,10 @@ if TYPE_CHECKING:
     from kinetic.settings.keys import KeySigner
     from kinetic.submit.package import Packaging
     from kinetic.submit.request import JobRequest
+    from kinetic_k8s.accelerators.types import Accelerator
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.cluster.gke import GkeCluster
+    from kinetic_k8s.manifests.compute_class import Pool
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.records.signing import Signing
@@ -153,6 +157,8 @@ class ClusterBackend:
         self._clock = clock
         self._left_at: dict[str, float] = {}
         """Uid of a pending workload → when to check again whether its submit was killed."""
+        self._pools: dict[Accelerator, Pool | None] = {}
+        """The pools that a check has found, for the start that follows it."""
 
     def limited(self, limit: OutageLimit) -> Self:
         """Return the same backend for the calls of one operation, which share *limit*.
@@ -201,7 +207,8 @@ class ClusterBackend:
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
         account = request.settings.service_account.value
         # The pods of a batch are those of a job.
-        spec = self._spec(draft, "job" if form == "batch" else form, account)
+        pool = self._pools[request.accelerator] = pool_in(self._cluster, request)
+        spec = self._spec(draft, "job" if form == "batch" else form, account, pool)
         check_workload(
             self._cluster,
             spec,
@@ -209,12 +216,12 @@ class ClusterBackend:
             runner=True,
             notify=warnings.append,
         )
-        return [*warnings, *warnings_of(form), *self._warnings(request)]
+        return [*warnings, *warnings_of(form), *self._warnings(request, pool)]
 
-    def _warnings(self, request: JobRequest) -> list[str]:
+    def _warnings(self, request: JobRequest, pool: Pool | None) -> list[str]:
         """Return warnings about what the pods use; refuse what is certainly missing."""
         found = [service_account_of(self._cluster, request.settings.service_account.value).warning]
-        if self._gke is not None:
+        if self._gke is not None and pool is None:
             pathways = request.semantics == "pathways"
             placed_by = placement_by_user(
                 request.pod_overrides, request.labels, request.settings if pathways else None
@@ -298,11 +305,15 @@ class ClusterBackend:
             account = service_account_of(
                 self._cluster, launch.request.settings.service_account.value
             )
+            wanted = launch.request.accelerator
+            if wanted not in self._pools:
+                self._pools[wanted] = pool_in(self._cluster, launch.request)
+            pool = self._pools.pop(wanted)
 
             def create(worker: int | None) -> None:
                 create_workload(
                     self._cluster,
-                    self._spec(launch, form, account.name, worker),
+                    self._spec(launch, form, account.name, pool, worker),
                     environment=secret_variables(launch),
                     runner=runner,
                 )
@@ -319,7 +330,12 @@ class ClusterBackend:
             raise SubmitError(error.message, hint=error.hint) from error
 
     def _spec(
-        self, launch: Launch, form: Form, service_account: str | None, worker: int | None = None
+        self,
+        launch: Launch,
+        form: Form,
+        service_account: str | None,
+        pool: Pool | None,
+        worker: int | None = None,
     ) -> WorkloadSpec:
         return workload_spec(
             launch,
@@ -327,6 +343,7 @@ class ClusterBackend:
             self._store.location,
             variables=storage_variables(self._environment),
             service_account=service_account,
+            pool=pool,
             worker=worker,
         )
 
@@ -364,7 +381,11 @@ class ClusterBackend:
         waits = place is not None and not place.admitted
         events = [] if waits else _events(cluster, workload, seen.pods)
         # The clock of this machine may be wrong by hours.
-        return explanation_of(seen, events, queue=place, now=cluster.now())
+        found = explanation_of(seen, events, queue=place, now=cluster.now())
+        reason, remedy = _about_pool(cluster, views(seen.pods))
+        if not reason:
+            return found
+        return replace(found, reason=f"{found.reason} {reason}", remedy=remedy or found.remedy)
 
     @contextmanager
     def watch(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
@@ -524,6 +545,17 @@ def _events(cluster: ApiServer, job: Manifest, pods: Sequence[Manifest]) -> list
         ]
     except NotPermittedError:
         return []  # Without events, the workload and its pods still explain something.
+
+
+def _about_pool(cluster: ApiServer, pods: Sequence[PodView]) -> tuple[str, str]:
+    """Return what the pool reports that a pod without a node selects, and what would help; else empty texts."""
+    name = next((class_of_pod(pod) for pod in pods if pod.unschedulable), "")
+    if not name:
+        return "", ""
+    try:
+        return waits_for(name, cluster.get("ComputeClass", name))
+    except NotPermittedError:
+        return "", ""
 
 
 def _draft(request: JobRequest, store: Location, image: str) -> JobRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -15,9 +16,10 @@ from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
 from kinetic.jobs.services import LOOK
 from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import NotPermittedError
+from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, POOLS, Pool, pool_for
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 from kinetic_k8s.reading.causes import QUEUE
-from kinetic_k8s.reading.preflight import missing, pool_command
+from kinetic_k8s.reading.preflight import class_command, missing
 from kinetic_payload.errors import BucketNotFoundError
 from kinetic_payload.layout import Env
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Location
 
 K = TypeVar("K")
+log = logging.getLogger("kinetic")
 V = TypeVar("V")
 
 _STORAGE_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
@@ -282,6 +285,29 @@ _PLACEMENT_FIELDS: Final = (
     "schedulerName",
     "runtimeClassName",
 )
+
+
+def pool_in(cluster: ApiServer, request: JobRequest) -> Pool | None:
+    """Return the pool of *cluster* for the accelerator of *request*, unless the user selects a ComputeClass.
+
+    Raises:
+        ClusterError: The cluster cannot be queried.
+    """
+    selected = request.pod_overrides.get("spec", {}).get("nodeSelector") or {}
+    of_workers = request.settings.pathways_worker_selector.value or ""
+    if (
+        COMPUTE_CLASS in selected
+        or COMPUTE_CLASS in of_workers
+        or not cluster.serves("ComputeClass")
+    ):
+        return None
+    try:
+        return pool_for(request.accelerator, cluster.list("ComputeClass", labels=POOLS))
+    except NotPermittedError as error:
+        log.info("The pools of the cluster are unknown: %s", error.message)
+        return None
+
+
 _LOOK_UP_SECONDS: Final = 60.0
 """The limit of a look-up of the cluster."""
 
@@ -312,7 +338,7 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
     raise InvalidRequestError(
         what,
         hint="Choose another accelerator (`kinetic accelerators` lists all), or add such a pool: "
-        f"{pool_command(accelerator, gke.name, gke.location)} --project={gke.project}",
+        f"{class_command(accelerator)}",
     )
 
 

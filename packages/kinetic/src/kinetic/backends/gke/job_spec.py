@@ -6,7 +6,7 @@ import getpass
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +37,7 @@ from kinetic_payload.records.retry import most_lost
 if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.manifests.components import PathwaysComponents
+    from kinetic_k8s.manifests.compute_class import Pool
     from kinetic_k8s.manifests.spec import WorkloadSpec
     from kinetic_k8s.manifests.workload import Form
     from kinetic_payload.stores.store import Location
@@ -65,6 +66,7 @@ def workload_spec(
     *,
     variables: Mapping[str, str],
     service_account: str | None = None,
+    pool: Pool | None = None,
     worker: int | None = None,
 ) -> WorkloadSpec:
     """Return the spec of the workload that runs the job of *launch*, whose objects are at *store*.
@@ -78,6 +80,7 @@ def workload_spec(
         store: Where the job's objects are.
         variables: Variables that name the bucket service for pods.
         service_account: The pod's; None: the namespace's default.
+        pool: The pool whose machines the pods run on; None: any that the accelerator names.
         worker: The number of the worker that the workload is, if each worker of the batch has its own.
 
     Raises:
@@ -93,7 +96,9 @@ def workload_spec(
         variables = {**variables, Env.BATCH_WORKER: str(worker)}
     values: dict[str, Any] = {
         "name": name,
-        "pod": _pod(launch, form, store, variables, service_account, name),
+        "pod": replace(
+            _pod(launch, form, store, variables, name), service_account=service_account, pool=pool
+        ),
         "retries": retries,
     }
     match form:
@@ -127,7 +132,6 @@ def _pod(
     form: Form,
     store: Location,
     variables: Mapping[str, str],
-    service_account: str | None,
     name: str,
 ) -> PodSpec:
     record, request, environment = launch.record, launch.request, launch.environment
@@ -165,7 +169,6 @@ def _pod(
         files=files,
         resources=_resources(request),
         grace=timedelta(seconds=GRACE_SECONDS + _REPORT_SECONDS),
-        service_account=service_account,
         volumes=fuse_volumes(launch.data, store),
         node_folders=() if cache is None else (cache,),
         labels=request.labels,

@@ -1,0 +1,164 @@
+"""What GKE reports of a pool: which of its machines it tries to get, has given up for a while, or has.
+
+The conditions are those of GKE's autoscaler, as its source of 2026 writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, Pool, pool_of
+from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.reading.attempts import PodView
+from kinetic_k8s.reading.preflight import class_command
+
+State = Literal["ready", "provisioning", "constrained", "suspended"]
+_STATES: Final[Mapping[str, State]] = {
+    "ProvisioningSuspended": "suspended",
+    "ProvisioningConstrained": "constrained",
+    "NodeProvisioningInProgress": "provisioning",
+}
+"""Condition → state, the worst first."""
+_UNTIL: Final = re.compile(r"\buntil ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} [A-Z]+)")
+_HEALTH: Final = "Health"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PriorityStatus:
+    """What GKE reports of one priority of a pool."""
+
+    text: str
+    """The priority, as in `v6e-8:spot`."""
+    state: State = "ready"
+    """`suspended`: it could not be had, and is not tried for a while; `constrained`: not in some of the zones."""
+    reason: str = ""
+    """In one word of GKE, such as `OutOfResources` or `QuotaExceeded`."""
+    until: str = ""
+    """When GKE tries it again, such as `2026-11-27 12:00:00 UTC`; empty: it does not say."""
+    since: str = ""
+    """When this state began."""
+    message: str = ""
+
+    def __str__(self) -> str:
+        if self.state == "ready":
+            return self.text
+        if self.state == "provisioning":
+            return f"{self.text} (GKE makes machines)"
+        what = "in cool-down" if self.state == "suspended" else "partly in cool-down"
+        until = f" until {self.until}" if self.until else ""
+        return f"{self.text} ({what}{until}: {self.reason})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolStatus:
+    """A pool, and what its cluster reports of it."""
+
+    pool: Pool
+    priorities: tuple[PriorityStatus, ...]
+    problem: str = ""
+    """Why GKE cannot use the class at all; empty if it can."""
+    nodes: int | None = None
+    """The machines that it has; None: the user may not look."""
+    used_by: tuple[str, ...] = ()
+    """The ids of the jobs that run or wait there."""
+
+
+def pool_status(
+    manifest: Manifest, nodes: Sequence[Manifest] | None = None, pods: Iterable[Manifest] = ()
+) -> PoolStatus | None:
+    """Return the status of the pool that a ComputeClass is; None if Kinetic did not make it.
+
+    *nodes* are those of all classes, *pods* those of all jobs.
+    """
+    pool = pool_of(manifest)
+    if pool is None:
+        return None
+    status = manifest.get("status") or {}
+    found = {
+        str(each.get("identifier")): _true(each.get("conditions"))
+        for each in status.get("priorityStatuses") or ()
+    }
+    counts = Counter(_class_of_node(node) for node in nodes or ())
+    jobs = (
+        pod.labels.get(JOB_ID, "") for pod in map(PodView, pods) if class_of_pod(pod) == pool.name
+    )
+    return PoolStatus(
+        pool=pool,
+        priorities=tuple(
+            _priority(str(priority), found.get(str(number), {}))
+            for number, priority in enumerate(pool.priorities)
+        ),
+        problem=_problem(status),
+        nodes=None if nodes is None else counts[pool.name],
+        used_by=tuple(sorted({*jobs} - {""})),
+    )
+
+
+def _true(conditions: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
+    return {each["type"]: each for each in conditions or () if each.get("status") == "True"}
+
+
+def _priority(text: str, conditions: Mapping[str, Mapping[str, Any]]) -> PriorityStatus:
+    for kind, state in _STATES.items():
+        if (found := conditions.get(kind)) is not None:
+            message = str(found.get("message") or "")
+            until = _UNTIL.search(message)
+            return PriorityStatus(
+                text=text,
+                state=state,
+                reason=str(found.get("reason") or ""),
+                until=until[1] if until else "",
+                since=str(found.get("lastTransitionTime") or ""),
+                message=message,
+            )
+    return PriorityStatus(text=text)
+
+
+def _problem(status: Mapping[str, Any]) -> str:
+    for each in status.get("conditions") or ():
+        if each.get("type") == _HEALTH and each.get("status") == "False":
+            return " ".join(filter(None, (str(each.get("reason") or ""), each.get("message"))))
+    return ""
+
+
+def _class_of_node(node: Manifest) -> str:
+    return str((node["metadata"].get("labels") or {}).get(COMPUTE_CLASS, ""))
+
+
+def class_of_pod(pod: PodView) -> str:
+    """Return the name of the ComputeClass that *pod* selects; empty if it selects none."""
+    return str((pod.spec.get("nodeSelector") or {}).get(COMPUTE_CLASS, ""))
+
+
+def waits_for(name: str, manifest: Manifest | None) -> tuple[str, str]:
+    """Return what a pod without a node waits for, and what would help, if its pool tells; else empty texts.
+
+    *manifest* is the ComputeClass *name*, None if it does not exist.
+    """
+    if manifest is None:
+        return (
+            f"The pool {name!r} does not exist any more.",
+            "Add it again, `kinetic pool add` does that, or cancel the job.",
+        )
+    found = pool_status(manifest)
+    if found is None:
+        return "", ""
+    if found.problem:
+        return (
+            f"GKE cannot use the pool {name!r}: {found.problem}",
+            "Correct it with `kinetic pool add`, or remove it with `kinetic pool remove`.",
+        )
+    if all(each.state == "ready" for each in found.priorities):
+        return "", ""
+    reason = f"Its pool {name!r}: {', '.join(map(str, found.priorities))}."
+    if any(each.state != "suspended" for each in found.priorities):
+        return reason, ""
+    return reason, (
+        "GKE tries again by itself. To let other machines stand in: "
+        f"{class_command(found.pool.accelerator)} --name {name} --fallback ACCELERATOR"
+    )

@@ -1,0 +1,214 @@
+"""Pools of a cluster: add one, list them, remove one. A pool is a ComputeClass, from which GKE makes machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from kinetic.errors import InvalidRequestError
+from kinetic_k8s.errors import ConflictError, NotPermittedError
+from kinetic_k8s.manifests.compute_class import (
+    COMPUTE_CLASS,
+    POOLS,
+    Pool,
+    Priority,
+    check_pool,
+    class_of,
+    parse_priority,
+    pool_for,
+    pool_name,
+    pool_of,
+)
+from kinetic_k8s.manifests.labels import of_jobs
+from kinetic_k8s.reading.pools import PoolStatus, pool_status
+from kinetic_k8s.reading.preflight import pool_command
+
+if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
+    from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.manifests import Manifest
+
+_KIND: Final = "ComputeClass"
+_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolOptions:
+    """What the machines of a pool are; what is None stays as it is, or is the default of a new pool."""
+
+    flex_start: bool | None = None
+    """Wait in Google's queue for machines, which are lent for at most a week. With False, buy them at once."""
+    reservation: str | None = None
+    """Use a reservation: `NAME`, or `PROJECT/NAME`; empty: none."""
+    fallback: Sequence[str] | None = None
+    """What stands in if the first machines are not to be had, in this order: `v5e-8`, `v6e-8:spot`,
+    `v6e-8:flex-start`, `v6e-8:reservation=NAME`."""
+    min_nodes: int | None = None
+    """How many machines are kept, and billed, even if no job needs them."""
+
+
+@dataclass(frozen=True)
+class AddedPool:
+    """A pool, and what `add_pool` did."""
+
+    pool: Pool
+    before: Pool | None
+    """The pool as it was; None: it is new."""
+    manifest: Manifest
+    """The ComputeClass."""
+
+
+def add_pool(
+    settings: Settings,
+    accelerator: str,
+    options: PoolOptions = PoolOptions(),
+    *,
+    name: str | None = None,
+    dry_run: bool = False,
+) -> AddedPool:
+    """Let the cluster of *settings* make machines for jobs on *accelerator*, or change the pool that does.
+
+    Nothing is billed until a job asks for machines, except for `min_nodes`.
+
+    Args:
+        settings: They name the cluster.
+        accelerator: Such as `v6e-8`, or `v6e-8:spot` for spot machines.
+        options: What else the pool is.
+        name: The name of the pool; by default it follows from the accelerator.
+        dry_run: Let the cluster check the change, and make none.
+
+    Raises:
+        InvalidRequestError: The pool is not valid, the accelerator has another pool, the name is taken, or the cluster
+            serves no ComputeClasses.
+        ClusterError: The cluster cannot be reached, or refuses it.
+    """
+    first = parse_priority(accelerator)
+    draft = Pool(name=name or pool_name(first.accelerator), priorities=(first,))
+    check_pool(_changed(draft, first, options))  # Before anything is asked of the cluster.
+    cluster = _cluster(settings, first)
+    found = cluster.get(_KIND, draft.name)
+    before = None if found is None else pool_of(found)
+    if found is not None and (before is None or before.accelerator != first.accelerator):
+        raise InvalidRequestError(
+            f"{cluster.identity} has a ComputeClass {draft.name!r} "
+            f"{'that Kinetic did not make' if before is None else f'for {before.accelerator}'}.",
+            hint="Choose another name with --name.",
+        )
+    other = pool_for(first.accelerator, cluster.list(_KIND, labels=POOLS))
+    if before is None and other is not None and other.accelerator == first.accelerator:
+        raise InvalidRequestError(
+            f"Jobs on {first.accelerator} run in the pool {other.name!r} of {cluster.identity}.",
+            hint=f"Change that one with --name {other.name}, or remove it first.",
+        )
+    pool = _changed(before or draft, first, options)
+    check_pool(pool)
+    manifest = class_of(pool)
+    if found is None:
+        return AddedPool(pool, None, cluster.create(manifest, dry_run=dry_run))
+    if dry_run:
+        return AddedPool(pool, before, manifest)
+    # Fields that Kinetic does not know stay.
+    manifest["spec"].setdefault("minimumCapacity", None)
+    manifest["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
+    written = cluster.patch(_KIND, pool.name, manifest, merge="plain")
+    if written is None:
+        raise ConflictError(
+            f"The pool {pool.name!r} was removed at this moment.", hint="Add it again."
+        )
+    return AddedPool(pool, before, written)
+
+
+def _changed(pool: Pool, first: Priority, options: PoolOptions) -> Pool:
+    """Return *pool* with *first* as its first priority, and with what *options* name."""
+    known = pool.priorities[0]
+    if not (first.flex_start or first.reservation):
+        if options.flex_start is None and options.reservation is None:
+            first = known
+        else:
+            first = replace(
+                first,
+                flex_start=bool(options.flex_start),
+                reservation=options.reservation or None,
+            )
+    others = pool.priorities[1:]
+    if options.fallback is not None:
+        others = tuple(map(parse_priority, options.fallback))
+    least = pool.min_nodes if options.min_nodes is None else options.min_nodes
+    return replace(pool, priorities=(first, *others), min_nodes=least)
+
+
+def list_pools(settings: Settings) -> list[PoolStatus]:
+    """Return the pools of the cluster that *settings* name, by name.
+
+    Raises:
+        InvalidRequestError: The cluster serves no ComputeClasses.
+        ClusterError: The cluster cannot be reached, or refuses to list them.
+    """
+    cluster = _cluster(settings)
+    found = cluster.list(_KIND, labels=POOLS)
+    pods = _pods(cluster)
+    try:
+        nodes = cluster.list("Node", labels=COMPUTE_CLASS)
+    except NotPermittedError:
+        nodes = None
+    statuses = (pool_status(each, nodes, pods) for each in found)
+    return sorted(filter(None, statuses), key=lambda status: status.pool.name)
+
+
+def find_pool(settings: Settings, name: str) -> PoolStatus:
+    """Return the pool *name*.
+
+    Raises:
+        InvalidRequestError: There is none, or Kinetic did not make it; the hint names those that exist.
+        ClusterError: The cluster cannot be reached, or refuses to read it.
+    """
+    pools = {status.pool.name: status for status in list_pools(settings)}
+    if name not in pools:
+        raise InvalidRequestError(
+            f"There is no pool {name!r} of Kinetic in {_cluster(settings).identity}.",
+            hint=f"Its pools are: {', '.join(pools)}." if pools else "It has none.",
+        )
+    return pools[name]
+
+
+def remove_pool(settings: Settings, name: str) -> None:
+    """Remove the pool *name*; GKE removes its machines once nothing runs on them.
+
+    Jobs that wait for its machines wait for ever then; `find_pool` names them.
+
+    Raises:
+        InvalidRequestError: There is none, or Kinetic did not make it.
+        ClusterError: The cluster cannot be reached, or refuses it.
+    """
+    cluster = _cluster(settings)
+    found = cluster.get(_KIND, name)
+    if found is None or pool_of(found) is None:
+        raise InvalidRequestError(f"There is no pool {name!r} of Kinetic in {cluster.identity}.")
+    cluster.delete(_KIND, name, uid=found["metadata"]["uid"])
+
+
+def _pods(cluster: ApiServer) -> list[Manifest]:
+    """Return the pods of jobs that have not ended: of all namespaces, else of the user's own."""
+    labels = of_jobs(())
+    try:
+        return cluster.list("Pod", labels=labels, fields=_UNFINISHED, everywhere=True)
+    except NotPermittedError:
+        return cluster.list("Pod", labels=labels, fields=_UNFINISHED)
+
+
+def _cluster(settings: Settings, priority: Priority | None = None) -> ApiServer:
+    from kinetic.backends.gke.connect import find_cluster
+    from kinetic.settings.settings import environment
+    from kinetic.target import Target
+
+    found = find_cluster(Target.in_settings(settings), settings, environment())
+    if not found.cluster.serves(_KIND):
+        hint = "They exist on GKE from 1.30.3, and there make node pools by themselves from 1.33.3."
+        if priority is not None:
+            where = (found.gke.name, found.gke.location) if found.gke else ()
+            hint += f" Elsewhere, add a node pool: {pool_command(priority.accelerator, *where)}"
+        raise InvalidRequestError(
+            f"{found.cluster.identity} serves no ComputeClasses, which pools are.", hint=hint
+        )
+    return found.cluster

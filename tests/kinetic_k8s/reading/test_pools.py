@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, Pool, class_of, parse_priority
+from kinetic_k8s.reading.pools import pool_status, waits_for
+
+UNTIL = "2026-11-27 12:00:00 UTC"
+
+
+def compute_class(*conditions: tuple[str, str, str] | None, health: str = "True") -> Manifest:
+    """A class whose priorities have these conditions: their types, reasons and messages."""
+    texts = ("v6e-8:spot", "v6e-8:flex-start", "v5litepod-8")[: len(conditions)]
+    pool = Pool(name="p", priorities=tuple(map(parse_priority, texts)))
+    statuses = [
+        {
+            "identifier": str(number),
+            "conditions": [
+                {"type": each[0], "status": "True", "reason": each[1], "message": each[2]}
+            ],
+        }
+        for number, each in enumerate(conditions)
+        if each
+    ]
+    conditions_of_class = [
+        {"type": "Health", "status": health, "reason": "MachineTypeNotFound", "message": "No such."}
+    ]
+    status = {"priorityStatuses": statuses, "conditions": conditions_of_class}
+    return {**class_of(pool), "status": status}
+
+
+SUSPENDED = ("ProvisioningSuspended", "OutOfResources", f"It failed. Backing off until {UNTIL}.")
+PARTLY = ("ProvisioningConstrained", "QuotaExceeded", f"In backoff until {UNTIL}.")
+MAKES = ("NodeProvisioningInProgress", "Provisioning", "")
+
+
+def test_a_pool_shows_what_gke_tries_and_what_it_has_given_up_for_a_while() -> None:
+    nodes: list[Manifest] = [{"metadata": {"labels": {COMPUTE_CLASS: name}}} for name in "ppq"]
+    pods: list[dict[str, Any]] = [
+        {"metadata": {"labels": {"kinetic.dev/job-id": job}}, "spec": {"nodeSelector": selector}}
+        for job, selector in (("a", {COMPUTE_CLASS: "p"}), ("b", {COMPUTE_CLASS: "q"}), ("c", {}))
+    ]
+
+    found = pool_status(compute_class(SUSPENDED, PARTLY, MAKES), nodes, pods)
+
+    assert found is not None
+    assert list(map(str, found.priorities)) == [
+        f"v6e-8:spot (in cool-down until {UNTIL}: OutOfResources)",
+        f"v6e-8:flex-start (partly in cool-down until {UNTIL}: QuotaExceeded)",
+        "v5litepod-8 (GKE makes machines)",
+    ]
+    assert (found.nodes, found.used_by, found.problem) == (2, ("a",), "")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason", "remedy"),
+    [
+        (None, "'p' does not exist any more", "kinetic pool add"),
+        (
+            compute_class(None, health="False"),
+            "MachineTypeNotFound No such.",
+            "kinetic pool remove",
+        ),
+        (compute_class(None), "", ""),
+        (compute_class(SUSPENDED, MAKES), "v6e-8:flex-start (GKE makes machines).", ""),
+        (
+            compute_class(SUSPENDED),
+            f"until {UNTIL}: OutOfResources",
+            "kinetic pool add --accelerator v6e-8 --spot --name p --fallback ACCELERATOR",
+        ),
+    ],
+)
+def test_a_pod_without_a_node_is_explained_by_its_pool(
+    manifest: Manifest | None, reason: str, remedy: str
+) -> None:
+    found = waits_for("p", manifest)
+
+    assert all(part in text for part, text in zip((reason, remedy), found, strict=True))
+    assert [bool(text) for text in found] == [bool(reason), bool(remedy)]
