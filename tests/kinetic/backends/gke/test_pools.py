@@ -40,7 +40,7 @@ def test_a_missing_pool_is_refused_with_the_nearest_one(gke: GkeServer) -> None:
         check(gke, "l4")
 
     assert "The pool gpus (g2-standard-48, 4 × nvidia-l4) does not fit" in str(caught.value)
-    assert "--location=us-central1-a --node-locations=us-central1-a" in str(caught.value)
+    assert "kinetic pool add --accelerator l4" in str(caught.value)
 
 
 def test_a_pool_that_was_added_after_the_cluster_was_found_counts(gke: GkeServer) -> None:

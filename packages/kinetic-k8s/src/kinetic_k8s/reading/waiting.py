@@ -185,7 +185,9 @@ def _how_to_add_nodes(pod: PodView) -> str:
     if not own.items() <= labels.items():  # The head of Pathways runs on other machines.
         own = {}
     if name := labels.get(COMPUTE_CLASS):
-        return f"wait until GKE makes one. See what it reports: kubectl describe computeclass {name}"
+        return (
+            f"wait until GKE makes one. See what it reports: kubectl describe computeclass {name}"
+        )
     if others := _selector({key: value for key, value in labels.items() if key not in own}):
         return (
             f"correct the labels that the pod requires{' beside its accelerator' if own else ''} (nodeSelector in "

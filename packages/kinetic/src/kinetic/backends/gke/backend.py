@@ -207,7 +207,8 @@ class ClusterBackend:
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
         account = request.settings.service_account.value
         # The pods of a batch are those of a job.
-        pool = self._pools[request.accelerator] = pool_in(self._cluster, request)
+        pool = pool_in(self._cluster, request, warnings.append)
+        self._pools[request.accelerator] = pool
         spec = self._spec(draft, "job" if form == "batch" else form, account, pool)
         check_workload(
             self._cluster,

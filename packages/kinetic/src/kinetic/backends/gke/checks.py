@@ -287,8 +287,12 @@ _PLACEMENT_FIELDS: Final = (
 )
 
 
-def pool_in(cluster: ApiServer, request: JobRequest) -> Pool | None:
+def pool_in(
+    cluster: ApiServer, request: JobRequest, warn: Callable[[str], object] = log.info
+) -> Pool | None:
     """Return the pool of *cluster* for the accelerator of *request*, unless the user selects a ComputeClass.
+
+    *warn* is called if the user may not look.
 
     Raises:
         ClusterError: The cluster cannot be queried.
@@ -303,8 +307,12 @@ def pool_in(cluster: ApiServer, request: JobRequest) -> Pool | None:
         return None
     try:
         return pool_for(request.accelerator, cluster.list("ComputeClass", labels=POOLS))
-    except NotPermittedError as error:
-        log.info("The pools of the cluster are unknown: %s", error.message)
+    except NotPermittedError:
+        if request.accelerator.kind != "cpu":
+            warn(
+                f"whether the cluster has a pool for {request.accelerator} could not be checked: you may not list "
+                "computeclasses.cloud.google.com; without it, the job gets a machine of a node pool only"
+            )
         return None
 
 
