@@ -10,9 +10,10 @@ from functools import partial
 from time import monotonic, time
 from typing import Final, TypeVar
 
-from kinetic_payload.errors import RecordError
+from kinetic_payload.errors import KineticError, RecordError
 from kinetic_payload.layout import (
     EXIT_BAD_NODE,
+    EXIT_FUNCTION_FAILED,
     EXIT_NOT_PREPARED,
     EXIT_TERMINATED,
     REPORT_SECONDS,
@@ -20,8 +21,10 @@ from kinetic_payload.layout import (
 )
 from kinetic_payload.records.attempt_result import (
     HostEnd,
+    Result,
     deciding,
     is_error_of_connection,
+    may_have_lost_peer,
     never_began,
     other_failures,
     parse_host_end,
@@ -33,11 +36,10 @@ from kinetic_payload.records.outcome import FinalStatus, Outcome
 from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.records.retry import MOST_BAD_NODES, MOST_LOST, Tally, another_attempt
 from kinetic_payload.records.signing import UNSIGNED, Signer
-from kinetic_payload.records.storage import write_once
+from kinetic_payload.records.storage import read_verified, write_once
 from kinetic_payload.records.stored_outcomes import bad_nodes_before, read_host_ends, tally_before
 from kinetic_payload.stores.store import Store
-from kinetic_runner.hosts import Host
-from kinetic_runner.parent.other_hosts import HostEnds, unreadable
+from kinetic_runner.hosts import FIRST_NOTICE, Host, names_of
 from kinetic_runner.store_retries import WAIT, retry, retry_notice
 
 T = TypeVar("T")
@@ -98,6 +100,10 @@ class Reporter:
     job_ended: bool = field(default=False, init=False)
     """Whether this host has written the final outcome of the job."""
     _own: HostOutcome | None = field(default=None, init=False)
+    _attempt: int = field(default=0, init=False)
+    """The attempt that is reported."""
+    _ends: dict[int, HostEnd] = field(default_factory=dict, init=False)
+    """How its hosts ended, as far as they have reported; this host is the first."""
     _until: float = field(default=0.0, init=False)
     _has_warned: bool = field(default=False, init=False)
 
@@ -201,53 +207,42 @@ class Reporter:
                 self.pending_uploads.remove(name)
         if outcome.succeeded and not self.host.leader:
             return outcome.exit_code
-        ends = self._host_ends(outcome.attempt, written)
+        index = self.host.index
+        try:
+            own = _unreadable(index) if written is None else parse_host_end(index, written)
+        except RecordError:
+            own = _unreadable(index)
+        self._attempt, self._ends = outcome.attempt, {index: own}
         if outcome.succeeded:
-            return self._succeed(ends)
+            return self._succeed()
         lost = outcome.lost_peer or _failed_by_connection(outcome)
-        if lost and self.linger and self._linger(ends):
+        if lost and self.linger and self._linger():
             return EXIT_TERMINATED
         if outcome.reason != "terminated" and self.retries is not None:
             if not lost:
-                ends.gather(_FAILURE_SECONDS)
-            self._fail(ends, prepared=outcome.exit_code != EXIT_NOT_PREPARED)
+                self._gather(_FAILURE_SECONDS)
+            self._fail(prepared=outcome.exit_code != EXIT_NOT_PREPARED)
         return outcome.exit_code
 
-    def _host_ends(self, attempt: int, written: bytes | None) -> HostEnds:
-        index = self.host.index
-        try:
-            own = parse_host_end(index, written) if written is not None else unreadable(index)
-        except RecordError:
-            own = unreadable(index)
-        return HostEnds(
-            store=self.store,
-            job=self.job,
-            host=self.host,
-            attempt=attempt,
-            signer=self.signer,
-            by_host={index: own},
-            pause=self.pause,
-            clock=self.clock,
-            log=self.log,
-        )
-
-    def _succeed(self, ends: HostEnds) -> int:
-        if ends.gather(self.other_hosts_seconds, until_failure=True):
+    def _succeed(self) -> int:
+        if self._gather(self.other_hosts_seconds, until_failure=True):
             return EXIT_TERMINATED
-        if ends.missing and ends.chosen.succeeded:
-            ends.give_up(self.other_hosts_seconds)
-        if ends.result == "succeeded":
-            self._write_final("succeeded", ends.attempt, ends.chosen)
+        if self._missing and self._chosen.succeeded:
+            for host in self._missing:
+                message = f"Host {host} did not report within {self.other_hosts_seconds:g} s."
+                self._ends[host] = _unreported(host, message)
+        if self._result == "succeeded":
+            self._write_final("succeeded", self._attempt, self._chosen)
             return 0
-        if ends.chosen.reason == "terminated":
+        if self._chosen.reason == "terminated":
             # The system stopped a host. Leave the outcome open: the exit of that host decides for the slice.
             self.pause(self.linger)
             return EXIT_TERMINATED
         if self.retries is not None:
-            self._fail(ends)
+            self._fail()
         return _EXIT_UNFINISHED
 
-    def _linger(self, ends: HostEnds) -> bool:
+    def _linger(self) -> bool:
         """Wait to be stopped, so that the host at fault ends the slice; return whether a stop was requested.
 
         If this host exited during the grace of the host at fault, its own exit would count as the failure.
@@ -257,31 +252,84 @@ class Reporter:
             f"Another host may have ended: waiting to be stopped, for up to {self.linger:g} s."
         )
         until = self.clock() + self.linger
-        if ends.gather(self.linger, first_pause=_POLL_SECONDS):
+        if self._gather(self.linger, first_pause=_POLL_SECONDS):
             return True
-        if ends.result == "failed" and (
-            ends.chosen.lost_peer or self.host.index == ends.chosen.host
+        if self._result == "failed" and (
+            self._chosen.lost_peer or self.host.index == self._chosen.host
         ):
             return False
         return self.pause(max(0.0, until - self.clock()))
 
-    def _fail(self, ends: HostEnds, *, prepared: bool = True) -> None:
+    def _fail(self, *, prepared: bool = True) -> None:
         """Write that the job has failed, if the attempt has failed and no other attempt can follow."""
-        chosen, attempt = ends.chosen, ends.attempt
-        result = ends.result
+        chosen, ends, result = self._chosen, list(self._ends.values()), self._result
         if self.is_member and result == "unknown":
             # Nothing else counts its failures. By now, the other hosts had time to report.
-            known = list(ends.by_host.values())
-            result = result_of(known, len(known))
-        if result != "failed" or (prepared and self._another_follows(attempt, chosen)):
+            result = result_of(ends, len(ends))
+        if result != "failed" or (prepared and self._another_follows(self._attempt, chosen)):
             return
-        self._write_final(
-            "failed",
-            attempt,
-            chosen,
-            message=chosen.message,
-            others=other_failures(list(ends.by_host.values()), chosen),
-        )
+        others = other_failures(ends, chosen)
+        self._write_final("failed", self._attempt, chosen, message=chosen.message, others=others)
+
+    @property
+    def _missing(self) -> list[int]:
+        """The hosts that have not reported."""
+        return [host for host in range(self.host.count) if host not in self._ends]
+
+    @property
+    def _result(self) -> Result:
+        """The result of the attempt, as far as hosts have reported."""
+        return result_of(list(self._ends.values()), self.host.count)
+
+    @property
+    def _chosen(self) -> HostEnd:
+        """The end that decides the result, among the known ends."""
+        return deciding(list(self._ends.values()))
+
+    def _gather(
+        self, seconds: float, *, until_failure: bool = False, first_pause: float = 0.01
+    ) -> bool:
+        """Collect reports of other hosts for at most *seconds*; return whether a stop was requested meanwhile.
+
+        With *until_failure*, return as soon as a host reports a failure of its own. A report that the job's
+        key does not verify is ignored: its host replaces it.
+        """
+        began = self.clock()
+        delay, next_notice = first_pause, FIRST_NOTICE
+
+        def has_failed() -> bool:
+            ends = self._ends.values()
+            return any(not end.succeeded and not may_have_lost_peer(end) for end in ends)
+
+        while self._missing and not (until_failure and has_failed()):
+            self._read_new_reports()
+            waited = self.clock() - began
+            if not self._missing or waited >= seconds:
+                break
+            if waited >= next_notice:
+                next_notice = 2 * waited
+                hosts = names_of(self._missing)
+                self.log(f"Still waiting for {hosts} to end, after {waited:.0f} s.")
+            if self.pause(min(delay, seconds - waited)):
+                return True
+            delay = min(delay * 1.5, max(1.0, first_pause))
+        return False
+
+    def _read_new_reports(self) -> None:
+        # The store may be unreachable for a moment, or the job was removed.
+        there: set[str] = set()
+        with suppress(KineticError):
+            there |= {info.name for info in self.store.list(f"{self.job.attempts}{self._attempt}/")}
+        for host in self._missing:
+            name = self.job.host_outcome(self._attempt, host)
+            try:
+                data = read_verified(self.store, self.signer, name) if name in there else None
+                if data is not None:
+                    self._ends[host] = parse_host_end(host, data)
+            except RecordError:
+                self._ends[host] = _unreadable(host)
+            except KineticError:
+                continue
 
     def _another_follows(self, attempt: int, chosen: HostEnd) -> bool:
         def follows(earlier: Tally) -> bool:
@@ -393,3 +441,12 @@ def _failed_by_connection(outcome: HostOutcome) -> bool:
         and outcome.error is not None
         and is_error_of_connection(outcome.error.type)
     )
+
+
+def _unreadable(host: int) -> HostEnd:
+    """Return the end of a host whose report cannot be read."""
+    return _unreported(host, f"The report of host {host} is not valid: the job did not write it.")
+
+
+def _unreported(host: int, message: str) -> HostEnd:
+    return HostEnd(host, False, "unreported", EXIT_FUNCTION_FAILED, message=message)
