@@ -77,22 +77,18 @@ def invoke(
         stopping.only_record()
     try:
         if error is not None:
-            return end_of(error, stopped=stopping.stop_requested and not stopping.came_late)
+            stopped = stopping.stop_requested and not stopping.came_late
+            if stopped or isinstance(error, Terminated):
+                # Even if user code replaced `Terminated` by another exception.
+                return Stopped(error)
+            if isinstance(error, SystemExit):
+                return Returned(None) if error.code in (None, 0) else Exited(error)
+            return Raised(error)
         if hasattr(type(value), "__await__"):
             return Raised(_not_awaited_error(value))
         return Returned(value)
     finally:
         error = None  # Its traceback refers to this frame, and would keep the function's objects.
-
-
-def end_of(error: BaseException, *, stopped: bool) -> CallEnd:
-    """Decide how the function ended, given the *error* that left it."""
-    if stopped or isinstance(error, Terminated):
-        # Even if user code replaced `Terminated` by another exception.
-        return Stopped(error)
-    if isinstance(error, SystemExit):
-        return Returned(None) if error.code in (None, 0) else Exited(error)
-    return Raised(error)
 
 
 def _not_awaited_error(value: Any) -> AwaitableResultError:

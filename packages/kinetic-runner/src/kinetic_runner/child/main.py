@@ -43,7 +43,7 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
             Workspace(task.arguments.workspace).environment,
             lambda line: print_error(f"[kinetic] {line}\n"),
         )
-    failure: BaseException | None = None
+    failure: ImportError | None = None
     if pipeline is None:
         # Before the task arrives: meanwhile the parent claims the attempt.
         try:
@@ -73,9 +73,9 @@ def run_child(argv: Sequence[str], pipeline: Pipeline | None = None) -> NoReturn
     me = os.getpid()
     try:
         if pipeline is None:
-            outcome = _unhandled_failure(task, reports.phase, failure)
-        else:
-            outcome = pipeline(task, reports.send)
+            assert failure is not None
+            raise failure
+        outcome = pipeline(task, reports.send)
     except BaseException as error:  # noqa: BLE001  # every failure is reported
         leave_if_forked(me, error)
         outcome = _unhandled_failure(task, reports.phase, error)
@@ -234,19 +234,19 @@ def _die_with_parent(fd: int) -> None:
         threading.Thread(target=wait_for_end, name="lifeline", daemon=True).start()
 
 
-def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) -> HostOutcome:
+def _unhandled_failure(task: Task, phase: Phase, error: BaseException) -> HostOutcome:
     """Return the outcome of a failure that the pipeline did not handle."""
     import platform
-    import traceback
 
-    message = f"The runner failed in the phase {phase!r}: {type(error).__name__}: {error}"
+    from kinetic_runner.child.tracebacks import message_of, text_of, type_name
+
+    text = message_of(error)
+    message = f"The runner failed in the phase {phase!r}: {type(error).__name__}: {text}"
     if isinstance(error, ModuleNotFoundError) and error.name == "cloudpickle":
         message = (
             f"cloudpickle is not installed for {sys.executable}. "
             "Kinetic needs it to load the call: add cloudpickle to the environment or image."
         )
-    text = "".join(traceback.format_exception(error)) if error is not None else ""
-    name = f"{type(error).__module__}.{type(error).__qualname__}"
     print_error(f"[kinetic] {message}\n")
     called = phase in ("call", "report")
     return HostOutcome(
@@ -258,6 +258,6 @@ def _unhandled_failure(task: Task, phase: Phase, error: BaseException | None) ->
         phase=phase,
         exit_code=EXIT_FUNCTION_FAILED if called else EXIT_NOT_PREPARED,
         message=message,
-        error=ErrorInfo(type=name.removeprefix("builtins."), message=str(error), traceback=text),
+        error=ErrorInfo(type=type_name(error), message=text, traceback=text_of(error)),
         python=platform.python_version(),
     )

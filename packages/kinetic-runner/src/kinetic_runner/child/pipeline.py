@@ -165,7 +165,14 @@ class _Host:
             if context is not None and not reused:
                 self.retry_in_new_pod(lambda: fetch_context(store, context, space.context))
         with self.during("verify"):
-            _verify(space.payload, task.record.payload_digest)
+            with space.payload.open("rb") as stream:
+                found = hashlib.file_digest(stream, "sha256").hexdigest()
+            expected = task.record.payload_digest
+            if found != expected:
+                raise IntegrityError(
+                    f"The payload has the digest {found[:12]}…, the job was submitted with {expected[:12]}….",
+                    hint="It was changed in the store. Submit the job again.",
+                )
         with self.during("extract"):
             if context is not None:
                 self.extract(store, context, reused=reused)
@@ -484,16 +491,6 @@ class _Host:
             python=_here().python,
             hostname=os.uname().nodename,
             warnings=tuple(self.warnings),
-        )
-
-
-def _verify(path: Path, expected: str) -> None:
-    with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != expected:
-        raise IntegrityError(
-            f"The payload has the digest {found[:12]}…, the job was submitted with {expected[:12]}….",
-            hint="It was changed in the store. Submit the job again.",
         )
 
 

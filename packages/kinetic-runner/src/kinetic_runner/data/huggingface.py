@@ -151,7 +151,11 @@ def _load(source: HuggingFaceSource, uri: str, dest: Path, *, trusts: bool) -> d
             "error": f"datasets {version} could not load it: {_words(error)}",
             "hint": _hint(error),
         }
-    return {"words": f"{_rows(loaded)}, {size_text(_size(dest))} on disk"}
+    rows = f"{len(loaded):,} rows"
+    if isinstance(loaded, Mapping):
+        rows = ", ".join(f"{len(part):,} rows in {split}" for split, part in loaded.items())
+    size = sum(path.stat().st_size for path in dest.rglob("*") if path.is_file())
+    return {"words": f"{rows}, {size_text(size)} on disk"}
 
 
 def _full_name(source: HuggingFaceSource, token: Any) -> str:
@@ -220,16 +224,6 @@ def _choose_cache(environment: Any, dest: Path) -> None:
 def _words(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text
-
-
-def _rows(loaded: Any) -> str:
-    if isinstance(loaded, Mapping):
-        return ", ".join(f"{len(rows):,} rows in {split}" for split, rows in loaded.items())
-    return f"{len(loaded):,} rows"
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

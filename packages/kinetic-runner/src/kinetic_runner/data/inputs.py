@@ -139,13 +139,31 @@ def provide(
     """
     for ref in decided.mounted:
         _check_mounted(ref, Path(decided.paths[ref.key]))
-    transfers = TransferProgress("downloading data")
+    progress = TransferProgress("downloading data")
 
     def provide_one(transfer: Transfer) -> None:
-        _provide_one(transfer, store, download or _download, transfers, earlier)
+        ref, path, behind = transfer
+        try:
+            make_folder(path.parent)
+            was_at = path
+            if behind is not None:
+                was_at = behind if ref.is_dir else behind / path.name
+            if earlier is None or not earlier.take_data(ref, path, was_at=was_at):
+                (download or _download)(store, ref, path, progress)
+            if behind is not None:
+                _fill(behind, path, is_dir=ref.is_dir)
+        except Exception as error:
+            words = disk_words(error, path) or getattr(error, "message", None) or str(error)
+            what = f"The data {ref.source!r}"
+            if words.startswith(what):
+                words = f"it{words.removeprefix(what)}"
+            raise DataError(
+                f"{what} could not be downloaded to {ref.mount or path}: {words}",
+                hint=error.hint if isinstance(error, KineticError) else None,
+            ) from error
 
     _in_parallel(provide_one, decided.downloads)
-    transfers.finish()
+    progress.finish()
 
 
 def _download(store: Store, ref: DataRef, dest: Path, track: TrackProgress) -> None:
@@ -193,36 +211,6 @@ def _in_parallel(work: Callable[[Transfer], None], items: Sequence[Transfer]) ->
         error = ends.get()
         if error is not None:
             raise error
-
-
-def _provide_one(
-    transfer: Transfer,
-    store: Store,
-    download: Download,
-    track: TrackProgress,
-    earlier: EarlierFiles | None,
-) -> None:
-    seen_at = transfer.ref.mount or str(transfer.path)
-    try:
-        make_folder(transfer.path.parent)
-        was_at = transfer.path
-        if transfer.behind is not None:
-            was_at = (
-                transfer.behind if transfer.ref.is_dir else transfer.behind / transfer.path.name
-            )
-        if earlier is None or not earlier.take_data(transfer.ref, transfer.path, was_at=was_at):
-            download(store, transfer.ref, transfer.path, track)
-        if transfer.behind is not None:
-            _fill(transfer.behind, transfer.path, is_dir=transfer.ref.is_dir)
-    except Exception as error:
-        words = disk_words(error, transfer.path) or getattr(error, "message", None) or str(error)
-        what = f"The data {transfer.ref.source!r}"
-        if words.startswith(what):
-            words = f"it{words.removeprefix(what)}"
-        raise DataError(
-            f"{what} could not be downloaded to {seen_at}: {words}",
-            hint=error.hint if isinstance(error, KineticError) else None,
-        ) from error
 
 
 def _fill(behind: Path, path: Path, *, is_dir: bool) -> None:

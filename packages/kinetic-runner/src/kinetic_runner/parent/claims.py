@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from kinetic_payload.errors import KineticError, RecordError
@@ -13,6 +12,7 @@ from kinetic_payload.records.signing import UNSIGNED, Signer
 from kinetic_payload.records.storage import read_verified, write_once
 from kinetic_payload.stores.store import Store
 from kinetic_runner.hosts import Host
+from kinetic_runner.parent.report import print_line
 from kinetic_runner.store_retries import REFUSED, retry
 
 
@@ -24,10 +24,6 @@ class AlreadyFinishedError(KineticError):
     """The job has a final outcome, so its function must not run again."""
 
     succeeded: bool = False
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"[kinetic] {text}\n")
 
 
 def claim_attempt(
@@ -80,7 +76,7 @@ def try_claim(
 
 
 def refuse_if_finished(
-    store: Store, job: JobObjects, signer: Signer, *, warn: Callable[[str], object] = _warn
+    store: Store, job: JobObjects, signer: Signer, *, warn: Callable[[str], object] = print_line
 ) -> None:
     """Make sure that the job has no final outcome; *warn* of one that the job did not write.
 

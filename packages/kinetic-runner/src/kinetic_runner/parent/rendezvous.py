@@ -58,8 +58,6 @@ class _Waiting:
     log: Callable[[str], object]
     refused_seconds: float = REPORT_SECONDS
     """For how long to wait on while the store rejects this host, which it accepted before."""
-    now: Callable[[], float] = time
-    clock: Callable[[], float] = monotonic
     own: int = field(default=0, init=False)
     """The attempt that this host has claimed; 0: none."""
 
@@ -101,7 +99,7 @@ class _Waiting:
             except GONE:
                 raise
             except REFUSED as error:
-                now, accepted = self.clock(), accepted or self.own > 0
+                now, accepted = monotonic(), accepted or self.own > 0
                 if refused_at is None and accepted:
                     self.log(f"{error} {retry_notice(self.refused_seconds)}")
                 refused_at = now if refused_at is None else refused_at
@@ -117,7 +115,7 @@ class _Waiting:
             if self.pause(backoff.next()):
                 break
         if self.own:
-            message, now = "SIGTERM came from outside before all hosts were there.", self.now()
+            message, now = "SIGTERM came from outside before all hosts were there.", time()
             ended = self._ended(self.own, "claim", message, stopped_at=now, finished_at=now)
             with suppress(KineticError, OSError):
                 retry(lambda: self._report(ended), seconds=_STOP_SECONDS, pause=WAIT)

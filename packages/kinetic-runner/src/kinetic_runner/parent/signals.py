@@ -26,7 +26,7 @@ class SelfPipe:
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, *_STOP):
             # The handler does nothing, but without one no byte is written.
-            signal.signal(number, _ignore)
+            signal.signal(number, lambda *_: None)
 
     @property
     def stop_requested(self) -> bool:
@@ -52,7 +52,3 @@ class SelfPipe:
             select.select([self.fd], [], [], min(left, _LONGEST))
             self.read()
         return self.stop_requested
-
-
-def _ignore(_number: int, _frame: object) -> None:
-    return

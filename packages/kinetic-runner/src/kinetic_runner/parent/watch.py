@@ -28,6 +28,10 @@ _POLL_SECONDS: Final = 1.0
 """Maximum seconds between two checks of everything, even if nothing wakes the parent."""
 _HELD_BACK: Final = 0.05
 _MAX_REPORT: Final = 16 * 1024 * 1024
+_LAST_PART: Final = 1 / 3
+"""The share of the grace that is left when a stop is requested, after the time to save state."""
+_TRACKER_SECONDS: Final = 2.0
+"""For resource trackers of `multiprocessing` to remove their resources."""
 _REQUESTS_AFTER: Final = (0.1, 1.0)
 """Seconds after SIGTERM at which a stop is requested through the pipe as well. Not at once: where there are
 threads, the thread that takes a second signal also takes the first, and does not wake the main thread."""
@@ -41,14 +45,10 @@ class TimeLimits:
     """For the function, from the start of the phase `call`."""
     grace: float = 30.0
     """Between SIGTERM and SIGKILL."""
-    last_part: float = 1 / 3
-    """The share of the grace that is left when a stop is requested, after the time to save state."""
     linger: float = 10.0
     """Between a reported outcome and the end of the process: for threads and exit handlers."""
     linger_after_failure: float = 10.0
     """The same after a failure, for which other hosts wait."""
-    trackers: float = 2.0
-    """For resource trackers of `multiprocessing` to remove their resources."""
     remains: float = KILL_SECONDS
     """For killed processes to end."""
 
@@ -105,7 +105,8 @@ class Watch:
         self._parting = ""
         self._linger = limits.linger
         self._give_up_at: float | None = None
-        self._open = {child.output: self._read_output, child.report: self._read_report}
+        self._open = {child.output: self._write, child.report: self._handle_lines}
+        """What takes the data of each pipe that has not ended."""
 
     def run(self) -> ChildEnd:
         """Watch the child to its end."""
@@ -164,7 +165,7 @@ class Watch:
             self.tee.write_waiting()
         for fd in ready:
             if fd in self._open:
-                self._open[fd]()
+                self._read(fd)
         if self._signals.fd in ready:
             self._signals.read()
         if self._lifeline in ready:
@@ -266,7 +267,7 @@ class Watch:
             self._sigterm_sent = True
             self._child.signal(signal.SIGTERM)
         self._leaving_time = not now
-        self._request_after(monotonic() if now else self._kill_at - grace * self._limits.last_part)
+        self._request_after(monotonic() if now else self._kill_at - grace * _LAST_PART)
 
     def _request_after(self, start: float) -> None:
         after = (0.0,) if self._sigterm_native else _REQUESTS_AFTER
@@ -291,13 +292,14 @@ class Watch:
 
     # Output.
 
-    def _read_output(self) -> int:
-        data = read_available(self._child.output)
+    def _read(self, fd: int) -> int:
+        """Read what is in a pipe now; return how much it was."""
+        data = read_available(fd)
         if data == b"":
-            del self._open[self._child.output]
+            del self._open[fd]
         if not data:
             return 0
-        self._write(data)
+        self._open[fd](data)
         return len(data)
 
     def _write(self, data: bytes) -> None:
@@ -317,7 +319,7 @@ class Watch:
 
     def _drain(self, fd: int) -> None:
         left = pipe_capacity(fd)
-        while fd in self._open and left > 0 and (size := self._open[fd]()):
+        while fd in self._open and left > 0 and (size := self._read(fd)):
             left -= size
 
     def _kill_remains(self) -> None:
@@ -327,20 +329,11 @@ class Watch:
             self._signals.read()
             self._drain(self._child.output)  # No process must block because its output is not read.
 
-        kill_tree(self._child.kill_all_but_trackers, pause=pause, seconds=self._limits.trackers)
+        kill_tree(self._child.kill_all_but_trackers, pause=pause, seconds=_TRACKER_SECONDS)
         self._child.supervised = self._lifeline is not None
         kill_tree(self._child.kill_descendants, pause=pause, seconds=self._limits.remains)
 
     # Reports.
-
-    def _read_report(self) -> int:
-        data = read_available(self._child.report)
-        if data == b"":
-            del self._open[self._child.report]
-        if not data:
-            return 0
-        self._handle_lines(data)
-        return len(data)
 
     def _read_report_file(self) -> None:
         """Read new lines of the file to which the child reports once user code has closed its pipe."""

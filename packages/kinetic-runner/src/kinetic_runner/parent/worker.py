@@ -32,7 +32,6 @@ from kinetic_payload.records.encode import encode, fields_of
 from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.records.signing import Signer
 from kinetic_payload.records.storage import read_verified, write_once
-from kinetic_payload.stores.store import Store
 from kinetic_runner.command_line import Arguments
 from kinetic_runner.parent.attempt import Attempt, read_job, signing_key
 from kinetic_runner.parent.child_process import Child
@@ -63,7 +62,7 @@ def run_worker(
         KineticError: The batch or an input cannot be read, or an attempt cannot be claimed.
     """
     worker = _Worker(arguments, environment, signals)
-    indexes = list(worker.indexes())
+    indexes = list(worker.inputs_of(worker.number))
     for index in indexes:
         on_end = partial(children.used, more=index != indexes[-1])
         while True:
@@ -108,29 +107,23 @@ class _Worker:
         self._signals = signals
         self._signer = Signer(signing_key(environment))
         self._group = JobObjects(arguments.job)
-        self._store, self._manifest = self._read_manifest()
+        self._store, record, data = read_job(arguments, pause=signals.wait)
+        self._manifest: GroupManifest = manifest_from(fields_of(data), record)
         self.hosts = self._manifest.job_record.hosts
         """The number of hosts, which run the same inputs together."""
         self.orphaned = False
         """Whether an attempt was ended by nothing that this process was asked for."""
         self._loaded: dict[str, str] = {}
         """Digests of data of the Hub that are in the store, by key."""
-        self._worker, self._first_worker = _numbers_in(environment)
+        self.number, self._first_worker = _numbers_in(environment)
         """The number of this worker, and that of the first one that was started with it."""
         self._load_until = monotonic() + _LOADING_SECONDS
         """Until when to wait for the first worker to load data of the Hub."""
         self._heads: dict[int, list[tuple[int, str, list[str]]]] = {}
         """By the first index of a pack: the size and the digest of each input, and the keys of its `Data`."""
 
-    def _read_manifest(self) -> tuple[Store, GroupManifest]:
-        store, record, data = read_job(self._arguments, pause=self._signals.wait)
-        return store, manifest_from(fields_of(data), record)
-
-    def indexes(self) -> Iterator[int]:
-        """Iterate over the inputs of this worker that were submitted."""
-        return self._inputs_of(self._worker)
-
-    def _inputs_of(self, worker: int) -> Iterator[int]:
+    def inputs_of(self, worker: int) -> Iterator[int]:
+        """Iterate over the inputs of a *worker* that were submitted."""
         manifest = self._manifest
         first = worker * manifest.per_worker
         for index in range(first, min(first + manifest.per_worker, manifest.total_expected)):
@@ -142,11 +135,11 @@ class _Worker:
 
         Not longer than that worker runs its first input, nor than `_LOADING_SECONDS`.
         """
-        first_index = next(self._inputs_of(self._first_worker), None)
+        first_index = next(self.inputs_of(self._first_worker), None)
         while len(self._loaded) < len(self._manifest.hub_data):
             # In this order: what that input has loaded is there once it has an outcome.
             over = (
-                self._worker == self._first_worker
+                self.number == self._first_worker
                 or first_index is None
                 or monotonic() >= self._load_until
                 or bool(self._retry(partial(self._read_outcome, self._job(first_index))))
@@ -243,7 +236,7 @@ class _Worker:
             call_data=manifest.call_data,
             output_dir=output or f"{self._arguments.store}/{self._job(index).outputs.rstrip('/')}",
             loaded=self._loaded,
-            shares=missing if self._worker == self._first_worker else [],
+            shares=missing if self.number == self._first_worker else [],
         )
 
     def _read_head(self, name: str, pack: InputPack) -> list[tuple[int, str, list[str]]]:
