@@ -218,16 +218,6 @@ def test_an_exception_of_the_function_is_reported_as_text_and_object(job: Job) -
     assert repr(raised) == "ValueError('bad learning rate')"
 
 
-def test_leaving_with_a_code_is_not_success(job: Job) -> None:
-    job.code = "import sys\ndef train():\n    sys.exit(3)\n"
-
-    run = job.run()
-
-    assert (run.outcome["reason"], run.outcome["exit_code"]) == ("exited", 1)
-    assert "sys.exit(3)" in run.outcome["message"]
-    assert UNDISTURBED in run.reports
-
-
 def spoil_payload(job: Job, _: Task) -> None:
     job.store.write(JobObjects(JOB).payload, b"{}\nspoiled")
 

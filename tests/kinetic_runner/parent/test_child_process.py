@@ -137,17 +137,3 @@ def test_folders_of_joblib_are_removed_if_the_function_exits(runner, tmp_path):
 
     assert done.log.startswith(b"True\n")
     assert os.listdir(folder) == []
-
-
-def test_workers_of_an_executor_that_was_not_shut_down_do_not_delay_the_end(runner):
-    done = runner.run(
-        """
-        import atexit
-        from concurrent.futures import ProcessPoolExecutor
-        atexit.register(print, "handled")
-        sys.kept = pool = ProcessPoolExecutor(1)
-        print(pool.submit(abs, -1).result())
-        """
-    )
-
-    assert (done.code, done.log) == (0, b"1\nhandled\n")

@@ -170,17 +170,6 @@ def test_the_key_signs_the_records_past_forged_ones_and_the_child_does_not_get_i
         verify((runner.store / "job" / name).read_bytes(), key, name=f"job/{name}")
 
 
-def test_an_invalid_key_is_refused_without_being_shown(runner):
-    environment = {**os.environ, Env.SIGNING_KEY: "0x12"}  # noqa: TID251
-    process = runner.start("pass", env=environment, stderr=subprocess.PIPE)
-
-    printed = process.communicate()[1].decode()
-
-    assert process.returncode == 2
-    assert Env.SIGNING_KEY in printed
-    assert "0x12" not in printed
-
-
 # The line that ends a log
 
 
@@ -356,23 +345,6 @@ def test_sigterm_in_any_phase_is_reported_and_does_not_end_the_job(runner, ready
     assert done.final is None
 
 
-@pytest.mark.parametrize("end", ["pass", "raise ValueError"])
-def test_an_end_counts_if_sigterm_arrives_while_it_is_reported(runner, end):
-    done = runner.run(
-        f"""
-        tell({{"phase": "report"}})
-        os.kill(os.getppid(), signal.SIGTERM)
-        time.sleep(0.5)  # A signal that is passed on would kill this process.
-        {end}
-        """,
-    )
-
-    succeeded = end == "pass"
-    assert (done.code, done.outcome["succeeded"]) == (0 if succeeded else 1, succeeded)
-    assert done.outcome["reason"] == ("returned" if succeeded else "exception")
-    assert (done.final is not None) == succeeded
-
-
 def test_sigterm_leaves_exit_handlers_the_grace(runner):
     done = runner.run(
         """
@@ -406,28 +378,6 @@ def test_sigterm_at_any_early_moment_leaves_no_process_and_a_report_of_each_clai
         assert (outcome is None) == (claimed is None)
         written = mark.read_text() if mark.exists() else ""  # Nothing, if it died as it wrote.
         assert not written or not is_alive(int(written.removesuffix(".")))
-
-
-def test_after_sigterm_the_function_can_save_state_and_an_early_return_is_no_success(runner, ready):
-    mark, body = ready
-    process = runner.start(
-        f"""
-        stops = []
-        signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
-        {body}
-        while not stops:
-            time.sleep(0.01)
-        time.sleep(0.3)
-        print("saved")
-        """
-    )
-    runner.wait_for(mark)
-
-    process.terminate()
-    done = runner.finish(process)
-
-    assert (done.code, done.outcome["succeeded"], done.final) == (143, False, None)
-    assert (done.log, "orderly" in done.outcome["message"]) == (b"saved\n", True)
 
 
 # The supervisor
@@ -518,11 +468,3 @@ def test_a_reader_that_does_not_read_does_not_delay_the_time_limit(runner):
         os.close(read_end)
 
     assert (done.code, done.outcome["reason"]) == (1, "timeout")
-
-
-def test_warnings_are_lines_of_their_own_and_noise_on_the_report_pipe_is_ignored(runner):
-    noise = "os.write(int(sys.argv[-1]), b'{\"outcome\": 7}\\nnonsense\\n\\xff\\n[]\\n')"
-    done = runner.run(f"{noise}; sys.stdout.write('half'); tell({{'warning': 'mind'}})")
-
-    assert done.outcome["succeeded"]
-    assert done.log.startswith(b"half\n[kinetic] Warning: mind\n")

@@ -148,13 +148,7 @@ def test_all_hosts_begin_the_next_attempt_however_earlier_pods_ended(pods: Pods,
     assert [each.result(60) for each in started] == [next_attempt] * 4
 
 
-def test_the_wait_for_other_hosts_ends_with_a_stop_and_with_the_job(pods: Pods) -> None:
-    waiting = pods.start(1)
-    pods.stop.set()
-    with pytest.raises(StoppedError):
-        waiting.result(60)
-
-    pods.stop.clear()
+def test_the_wait_for_other_hosts_ends_with_the_job(pods: Pods) -> None:
     waiting = pods.start(1)
     outcome = encode(Outcome(job_id="job", status="cancelled"))
     pods.store.write(JOB.outcome, KEY.sign(outcome, JOB.outcome))

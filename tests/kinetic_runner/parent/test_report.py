@@ -137,16 +137,6 @@ def test_the_reports_of_all_hosts_decide_exit_code_and_outcome(
         assert written["digest"] == hashlib.sha256(report).hexdigest()
 
 
-def test_the_leader_waits_for_the_others_until_it_is_stopped(store):
-    pause = others_report(store, ended(1), hosts=2)
-    assert reporter(store, 0, 2, pause=pause).report(ended()) == 0
-    assert final(store)["status"] == "succeeded"
-
-    store.delete(JOB.outcome)
-    alone = reporter(store, 0, 2, pause=stopped, retries=0)
-    assert (alone.report(ended(attempt=2)), final(store)) == (143, None)
-
-
 def test_a_write_whose_response_was_lost_is_repeated(store):
     class Forgetful:
         """Writes, and then reports a failure, once for each object."""
