@@ -1,14 +1,11 @@
 """Supervisors over a bucket: deaths and outages."""
 
-import json
 import os
 import sys
-import textwrap
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from kinetic.backends.backend import Ending
@@ -16,7 +13,6 @@ from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.bucket_access import client_folders
 from kinetic.backends.local.observation import Unreachable
 from kinetic.backends.local.other_homes import OtherHome
-from kinetic.backends.local.supervisor.report import EndedRunner, report_attempt
 from kinetic.errors import (
     JobError,
     ResultTimeoutError,
@@ -30,71 +26,33 @@ from kinetic.jobs.services import Services
 from kinetic.jobs.wait import wait_for_outcome
 from kinetic.testing import eventually
 from kinetic.waiting import Deadline
-from kinetic_payload.layout import Env, JobObjects
-from kinetic_payload.processes import marked
-from kinetic_payload.records.encode import encode
+from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.job import JobRecord, Keeper
-from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.gcs import GcsStore, RetryPolicy
-from kinetic_payload.stores.store import Location, Store
+from kinetic_payload.stores.store import Location
 from kinetic_payload.testing import MemoryStore
 from kinetic_servers.gcs import GcsServer
-from kinetic_servers.launches import a_launch, await_outcome, job_ids_of, kill_hard, outcome_of
+from kinetic_servers.launches import a_launch, job_ids_of
 
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
+from .conftest import SLEEP, Machine
 
 
-class Machines:
-    """Jobs over one bucket, and the backend that runs them here."""
+class Machines(Machine):
+    """A machine whose jobs are in a bucket."""
 
-    def __init__(self, folder: Path, server: GcsServer, store: Store) -> None:
+    def __init__(self, folder: Path, server: GcsServer) -> None:
+        super().__init__(folder / "home", open_store(Location("gs", "jobs")))
         self.server = server
-        self.store = store
-        self.home = folder / "home"
-        self.here = LocalBackend(self.home, store)
-        self.brief = LocalBackend(self.home, store, report_seconds=0.1)
+        self.brief = LocalBackend(self.home, self.store, report_seconds=0.1)
         """Gives up at once if the bucket refuses a report."""
-        self.records: list[JobRecord] = []
-
-    def start(self, code: str, *, brief: bool = False, **options: object) -> JobRecord:
-        launch = a_launch(self.store, textwrap.dedent(code), **options)  # type: ignore[arg-type]
-        self.records.append(launch.record)
-        (self.brief if brief else self.here).start(launch)
-        return launch.record
-
-    def until_up(self, record: JobRecord) -> None:
-        next(iter(self.here.log_lines(record, follow=True)))
-        eventually(self.state(record).exists)
-
-    def state(self, record: JobRecord) -> Path:
-        return self.home / "jobs" / record.job_id / "state.json"
-
-    def supervisor(self, record: JobRecord) -> psutil.Process:
-        state = json.loads(self.state(record).read_bytes())
-        return psutil.Process(psutil.Process(state["attempts"][-1]["pids"][0]).ppid())
-
-    def processes(self, record: JobRecord) -> list[int]:
-        return marked(f"{Env.JOB_ID}={record.job_id}")
 
 
 @pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
-    with GcsServer() as server:
-        server.create_bucket("jobs")
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        store = open_store(Location("gs", "jobs"))
-        machines = Machines(tmp_path, server, store)
-        yield machines
-        # First the supervisors: without its bucket one would look for it for an hour.
-        ids = {record.job_id for record in machines.records}
-        for process in psutil.process_iter(["cmdline"]):
-            if ids & set(process.info["cmdline"] or ()):
-                kill_hard(process.pid)
-        for record in machines.records:
-            for pid in machines.processes(record):
-                kill_hard(pid)
+def machines(tmp_path: Path, bucket: GcsServer) -> Iterator[Machines]:
+    machines = Machines(tmp_path, bucket)
+    yield machines
+    machines.close()
 
 
 def test_a_forged_outcome_does_not_show_that_a_job_elsewhere_has_ended() -> None:
@@ -110,38 +68,16 @@ def test_a_forged_outcome_does_not_show_that_a_job_elsewhere_has_ended() -> None
         seen.refuse_to_stop(record)
 
 
-def test_no_attempt_follows_once_the_job_was_cancelled() -> None:
-    store, job_id = MemoryStore(), "cpu-f-20260101-000000-abc"
-    names = JobObjects(job_id)
-    store.write(names.outcome, encode(Outcome(job_id=job_id, status="cancelled")))
-    verdict = report_attempt(
-        store, job_id, 1, [EndedRunner(host=0, status=9)], retries=5, started_at=0.0
-    )
-    assert not verdict.retry
-    assert outcome_of(store, job_id).status == "cancelled"  # type: ignore[union-attr]
-
-
-def test_the_supervisor_waits_for_a_bucket_that_is_away_when_the_job_ends(
-    machines: Machines,
-) -> None:
-    record = machines.start(SLEEP)
-    machines.until_up(record)
-    machines.server.faults.add(status=503, seconds=3)
-    machines.supervisor(record).children()[0].kill()
-    outcome = await_outcome(machines.here, machines.store, record)
-    assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
-
-
 def test_a_bucket_that_refuses_the_outcome_is_the_reason_of_the_failure(
     machines: Machines,
 ) -> None:
-    record = machines.start(SLEEP, brief=True)
+    record = machines.start(SLEEP, backend=machines.brief)
     machines.until_up(record)
     machines.server.faults.add(method="POST", name=f"{record.job_id}/*", status=403)
     machines.supervisor(record).children()[0].kill()
     seen = eventually(
         lambda: (
-            found if (found := machines.here.observe(record)).ending is Ending.VANISHED else None
+            found if (found := machines.backend.observe(record)).ending is Ending.VANISHED else None
         )
     )
     assert seen.status is JobStatus.FAILED
@@ -158,7 +94,7 @@ def test_the_output_of_a_runner_that_could_not_begin_is_the_reason_of_the_failur
         b"sys.exit(2)\n"
     )
     record = machines.start("", bundle=bundle, retries=3)
-    outcome = await_outcome(machines.here, machines.store, record)
+    outcome = machines.outcome(record)
     assert outcome.status == "failed"
     assert "exit code 2: gs://jobs is a bucket, and google-cloud-storage is not" in outcome.message
     assert outcome.message.endswith("Install it.")
@@ -167,10 +103,10 @@ def test_the_output_of_a_runner_that_could_not_begin_is_the_reason_of_the_failur
 def test_a_job_whose_runners_cannot_be_spawned_has_failed(machines: Machines) -> None:
     # No system takes so much: the runner's command is refused, and the supervisor's is not.
     record = machines.start("pass", hosts=2, environment={"BIG": "x" * (8 << 20)})
-    outcome = await_outcome(machines.here, machines.store, record)
+    outcome = machines.outcome(record)
     assert (outcome.status, outcome.written_by) == ("failed", "supervisor")
     assert "could not be started" in outcome.message
-    eventually(lambda: machines.here.observe(record).status is JobStatus.FAILED)
+    eventually(lambda: machines.backend.observe(record).status is JobStatus.FAILED)
 
 
 def test_an_interpreter_that_cannot_reach_buckets_is_refused_before_it_starts(
@@ -180,9 +116,9 @@ def test_an_interpreter_that_cannot_reach_buckets_is_refused_before_it_starts(
     python = tmp_path / "bare" / "bin" / "python"
     launch = a_launch(machines.store, SLEEP, interpreter=str(python))
     with pytest.raises(SubmitError, match="no google-cloud-storage") as raised:
-        machines.here.start(launch)
+        machines.backend.start(launch)
     assert "gs://jobs" in raised.value.message
-    assert job_ids_of(machines.here) == []
+    assert job_ids_of(machines.backend) == []
 
 
 def test_a_supervisor_gets_the_variables_that_lead_to_the_bucket_only(
@@ -227,7 +163,7 @@ class Impatient:
         self.now, self.warnings = 0.0, list[str]()
         self._then = then
         retry = RetryPolicy(clock=lambda: self.now, pause=self._pause)
-        self._services = Services(GcsStore("jobs", retry=retry), machines.here)
+        self._services = Services(GcsStore("jobs", retry=retry), machines.backend)
 
     def _pause(self, seconds: float) -> None:
         self.now += seconds

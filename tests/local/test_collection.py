@@ -49,15 +49,6 @@ def age(path: Path | str, when: float = OLD) -> None:
     os.utime(path, (when, when))
 
 
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
-    with GcsServer() as server:
-        server.create_bucket("jobs")
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield server
-
-
 def test_bundle_and_folder_of_a_job_are_kept_as_long_as_its_record(tmp_path: Path) -> None:
     home, store = Home(str(tmp_path)), FolderStore(tmp_path / "store")
     unused, fresh, again = (Path(ensure_bundle(home, name)).parent for name in (b"1", b"2", b"3"))

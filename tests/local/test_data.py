@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 import pytest
 
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import Location
 from kinetic_runner.data.mounts import why_not_private, why_not_read_only
 from kinetic_servers.gcs import GcsServer
 
@@ -19,32 +18,19 @@ volumes = pytest.mark.skipif(why_not_private() is not None, reason="no private m
 views = pytest.mark.skipif(why_not_read_only() is not None, reason="no views here")
 
 
-@pytest.fixture
-def sets(project: Any) -> Iterator[GcsServer]:
-    """Serve a bucket of data; jobs are kept in a folder."""
-    with GcsServer() as server:
-        server.create_bucket("sets")
-        yield server
-
-
-def put(server: GcsServer, name: str, data: bytes) -> None:
-    url = (
-        f"{server.endpoint}/upload/storage/v1/b/sets/o?uploadType=media&name={quote(name, safe='')}"
-    )
-    urlopen(Request(url, data=data, method="POST")).close()
-
-
 @volumes
 def test_folders_and_objects_of_a_bucket_are_provided_in_arguments_and_as_volumes(
-    project: Any, sets: GcsServer
+    project: Any, bucket: GcsServer
 ) -> None:
+    bucket.create_bucket("sets")
+    sets = open_store(Location("gs", "sets"))
     for name in ("digits/train/1", "digits/train/2", "digits/test/3", "models/weights.h5"):
-        put(sets, name, name.encode())
+        sets.write(name, name.encode())
     name = f"/kinetic-test-{os.getpid()}"
 
     project.copy("config_of_buckets.py")
 
-    printed = project.output("config_of_buckets.py", name, **sets.environment)
+    printed = project.output("config_of_buckets.py", name)
 
     assert json.loads(printed) == {
         "train": ["1", "2"],
@@ -54,7 +40,7 @@ def test_folders_and_objects_of_a_bucket_are_provided_in_arguments_and_as_volume
     }
     # Named four times, of which two are one: nothing of it was uploaded, and that one came once.
     assert not (project.home / "store" / "data").exists()
-    assert sets.requests.count(operation="objects.get.media", name="digits/train/1") == 1
+    assert bucket.requests.count(operation="objects.get.media", name="digits/train/1") == 1
 
 
 @views

@@ -86,7 +86,8 @@ def started(
         more = {}
         if store == "bucket":
             request.getfixturevalue("bucket")
-            more = {"KINETIC_STORE": os.environ["KINETIC_STORE"]}  # noqa: TID251
+            more = {"KINETIC_STORE": "gs://jobs"}
+            monkeypatch.setenv("KINETIC_STORE", "gs://jobs")
         jobs.append(Job(project, hosts=hosts, stopping=stopping, more=more))
         return jobs[-1]
 
@@ -94,15 +95,6 @@ def started(
     for job in jobs:
         for pid in (job.supervisor.pid, *job.processes()):
             kill_hard(pid)
-
-
-@pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
-    with GcsServer() as server:
-        server.create_bucket("jobs")
-        for name, value in {**server.environment, "KINETIC_STORE": "gs://jobs"}.items():
-            monkeypatch.setenv(name, value)
-        yield server
 
 
 @contextmanager
@@ -135,21 +127,6 @@ def test_the_value_of_a_function_that_had_ended_counts_however_late_it_is_report
 
     assert job.handle.status() is JobStatus.SUCCEEDED
     eventually(lambda: not job.processes())
-
-
-@pytest.mark.parametrize("held", ["host-0.json", "outcome.json"])
-def test_a_slow_report_is_waited_for(
-    started: Callable[..., Job], bucket: GcsServer, held: str
-) -> None:
-    with holding(bucket, held) as fault:
-        job = started(stopping=False, store="bucket")
-        eventually(lambda: fault.hits)
-        job.supervisor.kill()
-        eventually(lambda: "supervisor died" in job.handle.outcome().message)
-        assert job.handle.status() is JobStatus.RUNNING
-
-    assert job.handle.result(timeout=100, cleanup=False) == 42
-    assert job.handle.outcome().final.written_by == "runner"
 
 
 def test_the_reports_of_all_hosts_count_although_all_processes_were_killed(

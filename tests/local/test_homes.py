@@ -26,6 +26,8 @@ from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord, Keeper
 from kinetic_payload.stores.folder.store import FolderStore
 
+from .conftest import unprivileged
+
 SCRIPT = """
 import kinetic, os, sys, time
 
@@ -104,6 +106,15 @@ class Homes:
         assert done.returncode == 0, done.stderr
         return done.stdout.split()[-1]
 
+    def collected_in_second(self) -> str:
+        """Return what the second home prints that waits for the end of the job."""
+        collecting = self.project.start("collect.py", self.job_id, **self.sharing(self.second))
+        assert collecting.stdout.readline() == "waiting\n"
+        self.gate.touch()
+        value, errors = collecting.communicate()
+        assert errors == ""
+        return value
+
     def end(self) -> None:
         self.gate.touch()
         eventually(lambda: not marked(f"KINETIC_JOB_ID={self.job_id}"))
@@ -116,21 +127,14 @@ def homes(project, tmp_path: Path):
     homes.end()
 
 
-def test_a_job_that_runs_is_running_from_everywhere_and_ends_well(homes: Homes) -> None:
+def test_another_home_on_this_machine_follows_collects_and_cleans_up(homes: Homes) -> None:
     listed = json.loads(homes.command("list", "--json").stdout)
     assert [job["status"] for job in listed] == ["RUNNING"]
     assert homes.status()[0] == "RUNNING"
     assert "up" in homes.command("logs", homes.job_id).stdout
     assert not homes.written()
 
-    assert homes.result_in_first() == "value"
-
-
-def test_another_home_on_this_machine_collects_and_cleans_up(homes: Homes) -> None:
-    collecting = homes.project.start("collect.py", homes.job_id, **homes.sharing(homes.second))
-    assert collecting.stdout.readline() == "waiting\n"
-    homes.gate.touch()
-    assert collecting.communicate() == ("value\n", "")
+    assert homes.collected_in_second() == "value\n"
     assert not (homes.first / "jobs" / homes.job_id).exists()
 
 
@@ -171,19 +175,12 @@ def test_a_job_on_another_machine_is_running_and_only_its_store_is_asked(
         backend.forward(homes.record)
     assert not homes.written()
 
-    collecting = homes.project.start("collect.py", homes.job_id, **homes.sharing(homes.second))
-    assert collecting.stdout.readline() == "waiting\n"
-    homes.gate.touch()
-    assert collecting.communicate() == ("value\n", "")
+    assert homes.collected_in_second() == "value\n"
     assert homes.command("logs", homes.job_id).stdout == "up\n"
 
 
 def test_a_home_that_may_not_be_read_is_left_alone(homes: Homes) -> None:
-    less: tuple[str, ...] = ()
-    if os.getuid() == 0:
-        less = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
-        if not shutil.which("setpriv") or subprocess.run([*less, "true"], check=False).returncode:
-            pytest.skip("root, and no setpriv to be less")
+    less = tuple(unprivileged())
     homes.first.chmod(0)
     try:
         status, why = homes.status(before=less)

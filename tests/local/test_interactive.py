@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -43,50 +39,6 @@ def test_code_of_a_command_or_of_standard_input_runs_with_the_projects_modules(
     done = project.execute(sys.executable, *arguments, text=code)
 
     assert lines(done) == ["((1, 'near'), '__main__')"]
-
-
-def test_functions_typed_at_a_prompt_may_be_defined_again(project) -> None:
-    shown = at_a_prompt(
-        project,
-        "import kinetic",
-        "class Point:\n    def __init__(self, x): self.x = x\n",
-        "@kinetic.run(accelerator='cpu')\ndef work(point): return Point(helper(point.x))\n",
-        "def helper(x): return x + 1\n",
-        "point = work(Point(1))",
-        "print('val' 'ue', point.x, type(point) is Point)",
-        "def helper(x): return x + 100\n",
-        "print('val' 'ue', work(Point(1)).x)",
-        until="value 101",
-    )
-
-    assert "value 2 True" in shown
-
-
-def at_a_prompt(project, *typed: str, until: str) -> str:
-    """Type lines at `python -i` on a terminal, end it, and return what the terminal showed."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-i", "-q"],
-        cwd=project.root,
-        env={**project.environment, "TERM": "dumb"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        os.write(ours, "".join(f"{line}\n" for line in typed).encode())
-        give_up = time.monotonic() + 300
-        while until.encode() not in shown and time.monotonic() < give_up:
-            if select.select([ours], [], [], 0.1)[0]:
-                shown += os.read(ours, 65536)
-        return shown.decode().replace("\r\n", "\n")
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
 
 
 AT_HOME = """

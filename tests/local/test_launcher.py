@@ -1,26 +1,10 @@
-"""The runner's bundle in `KINETIC_HOME`, which a launch writes or replaces."""
+"""The runner's bundle in `KINETIC_HOME`, which a launch writes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-
-from kinetic.backends.local.launch import ensure_bundle
-from kinetic.home.paths import Home
-
-BUNDLE = b"a runner" * 10_000
-
-
-def test_a_whole_bundle_is_kept(tmp_path: Path) -> None:
-    home = Home(str(tmp_path))
-    path = Path(ensure_bundle(home, BUNDLE))
-    before = path.stat()
-
-    ensure_bundle(home, BUNDLE)
-
-    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-
 
 _FULL = """
 import resource, signal, sys

@@ -1,4 +1,4 @@
-"""The life of local jobs as a user sees it: scripts, processes of their own, nothing patched."""
+"""Local jobs of a script as a user sees them: processes of their own, nothing patched."""
 
 from __future__ import annotations
 
@@ -48,52 +48,3 @@ def test_calls_of_a_script_return_values_print_logs_and_raise_its_own_exceptions
     assert len(list(folder.rglob("trace"))) == 1
     assert len(list(folder.rglob("one.txt"))) == 1
     assert (folder / "attempt-1" / "host-0.log").exists()
-
-
-def test_a_detached_job_outlives_its_submitter_and_is_collected_by_another_process(
-    project: Any,
-) -> None:
-    gate = str(project.home / "gate")
-    job_id = project.script(
-        """
-        import kinetic, os, sys, time
-
-        @kinetic.run(accelerator="cpu")
-        def work(gate):
-            while not os.path.exists(gate):
-                time.sleep(0.02)
-            print("done")
-            return {"answer": 42}
-
-        print(work.run_async(sys.argv[1]).job_id)
-    """,
-        gate,
-    ).strip()
-
-    printed = project.script(
-        """
-        import kinetic, sys
-        job = kinetic.attach(sys.argv[1])
-        print(job.status().value)
-        open(sys.argv[2], "w").close()
-        print(job.result(cleanup=False))
-        print(job.status().value)
-        print(repr(job.tail(1)))
-        print(job.result())
-        print(job.status().value)
-        print(job.result())
-        """,
-        job_id,
-        gate,
-    )
-
-    first, *rest = printed.splitlines()
-    assert first in ("PENDING", "RUNNING")
-    assert rest == [
-        "{'answer': 42}",
-        "SUCCEEDED",
-        "'done'",
-        "{'answer': 42}",
-        "NOT_FOUND",
-        "{'answer': 42}",
-    ]

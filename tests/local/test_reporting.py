@@ -96,6 +96,13 @@ def test_the_first_outcome_stays_and_only_a_valid_success_is_one(there: bytes) -
     assert store.read(JobObjects(JOB).outcome) == there
 
 
+def test_no_attempt_follows_once_the_job_was_cancelled() -> None:
+    store = MemoryStore()
+    store.write(JobObjects(JOB).outcome, CANCELLED)
+
+    assert not settled(store, KILLED, retries=5).retry
+
+
 @pytest.mark.parametrize("forged", ["nothing", "report", "cancelled", "succeeded"])
 def test_with_a_key_a_supervisor_overwrites_forged_records_with_signed_ones(forged: str) -> None:
     store, name = MemoryStore(), JobObjects(JOB).outcome

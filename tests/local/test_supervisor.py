@@ -1,6 +1,5 @@
 """Local jobs as real processes over a fake runner: deaths, races, retries and limits."""
 
-import json
 import os
 import signal
 import stat
@@ -15,8 +14,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kinetic.backends.backend import Ending
-from kinetic.backends.local.backend import LocalBackend
 from kinetic.backends.local.launch import ensure_bundle, spec_of
 from kinetic.backends.local.supervisor.attempt import Attempt
 from kinetic.backends.local.supervisor.descendants import Descendants
@@ -27,20 +24,16 @@ from kinetic.errors import JobError, SubmitError
 from kinetic.home.paths import Home, JobFolder
 from kinetic.job_status import JobStatus
 from kinetic.testing import eventually
-from kinetic_payload.processes import marked
 from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_servers.launches import (
     a_launch,
-    await_outcome,
     fake_runner_source,
     job_ids_of,
-    kill_hard,
-    outcome_of,
 )
 
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
+from .conftest import SLEEP
+from .conftest import Machine as Shared
 
 
 def wait_for(gate: Path) -> str:
@@ -48,20 +41,11 @@ def wait_for(gate: Path) -> str:
     return f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
 
 
-class Machine:
-    """A home with a store, and a backend over both."""
+class Machine(Shared):
+    """A machine with a store in its home."""
 
     def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
-        self.store = FolderStore(self.home / "store")
-        self.backend = LocalBackend(self.home, self.store)
-        self.records: list[JobRecord] = []
-
-    def start(self, code: str, **options: object) -> JobRecord:
-        launch = a_launch(self.store, textwrap.dedent(code), **options)  # type: ignore[arg-type]
-        self.records.append(launch.record)
-        self.backend.start(launch)
-        return launch.record
+        super().__init__(folder / "home", FolderStore(folder / "home" / "store"))
 
     def prepared(self, code: str, **options: object) -> tuple[SupervisorSpec, JobFolder]:
         """Return the start-up spec of a supervisor of a job, and the folder of the job."""
@@ -73,30 +57,6 @@ class Machine:
         Path(folder.path).mkdir(parents=True)
         return spec, folder
 
-    def folder(self, record: JobRecord) -> Path:
-        return self.home / "jobs" / record.job_id
-
-    def state(self, record: JobRecord) -> dict:  # type: ignore[type-arg]
-        path = self.folder(record) / "state.json"
-        return json.loads(path.read_text()) if path.exists() else {}
-
-    def until_up(self, record: JobRecord) -> None:
-        next(iter(self.backend.log_lines(record, follow=True)))
-        eventually(lambda: self.state(record))
-
-    def supervisor(self, record: JobRecord) -> psutil.Process:
-        [runner, *_] = self.state(record)["attempts"][-1]["pids"]
-        return psutil.Process(psutil.Process(runner).ppid())
-
-    def outcome(self, record: JobRecord) -> Outcome:
-        return await_outcome(self.backend, self.store, record)
-
-    def processes(self, record: JobRecord) -> list[int]:
-        return marked(f"KINETIC_JOB_ID={record.job_id}")
-
-    def ended(self, record: JobRecord) -> bool:
-        return self.backend.observe(record).status.terminal
-
     def texts(self, record: JobRecord) -> list[str]:
         return [line.text for line in self.backend.log_lines(record, follow=True)]
 
@@ -105,23 +65,7 @@ class Machine:
 def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(tmp_path)
     yield machine
-    for record in machine.records:
-        for pid in machine.processes(record):
-            kill_hard(pid)
-
-
-def test_a_killed_supervisor_is_a_failed_job_of_which_no_process_is_left(machine: Machine) -> None:
-    record = machine.start(SLEEP, hosts=2)
-    machine.until_up(record)
-    machine.supervisor(record).kill()
-    eventually(lambda: machine.backend.observe(record).ending is Ending.VANISHED)
-    seen = machine.backend.observe(record)
-    assert seen.status is JobStatus.FAILED
-    assert "supervisor died" in seen.reason
-    outcome = machine.outcome(record)
-    assert (outcome.status, outcome.written_by) == ("failed", "client")
-    assert "supervisor died" in outcome.message
-    eventually(lambda: not machine.processes(record))
+    machine.close()
 
 
 def test_a_job_outlives_its_submitter_and_its_terminal(tmp_path: Path) -> None:
@@ -158,19 +102,7 @@ import signal, time
 signal.signal(signal.SIGTERM, lambda *_: print("saving", flush=True))
 print("up", flush=True)
 """
-BRIEF = -4.7
 """A grace: the fake takes no time to report, so it is 0.3 s in all."""
-
-
-def test_a_function_that_ignores_sigterm_is_killed_after_its_grace(machine: Machine) -> None:
-    record = machine.start(STUBBORN + "while True: time.sleep(1)", grace=BRIEF)
-    machine.until_up(record)
-    machine.backend.stop(record, timeout=60, poll_interval=0.05)
-    outcome = outcome_of(machine.store, record.job_id)
-    assert outcome is not None
-    assert outcome.status == "cancelled"
-    assert not machine.processes(record)
-    assert machine.texts(record) == ["up", "saving"]
 
 
 NO_GRACE = -5.0
