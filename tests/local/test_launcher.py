@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+from kinetic.backends.local.launch import ensure_bundle
+from kinetic.home.paths import Home
+
+
+def test_a_whole_bundle_is_kept(tmp_path: Path) -> None:
+    first, again = (os.stat(ensure_bundle(Home(str(tmp_path)), b"runner")) for _ in range(2))
+
+    assert (again.st_ino, again.st_mtime_ns) == (first.st_ino, first.st_mtime_ns)
+
 
 _FULL = """
 import resource, signal, sys

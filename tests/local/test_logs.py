@@ -186,19 +186,6 @@ def test_a_log_reads_alike_live_and_stored_wherever_it_is_cut(tmp_path: Path) ->
         assert tail == texts(stored_lines(store, "j", 1, tail=count)) == live[len(live) - count :]
 
 
-def test_a_line_written_just_before_the_end_is_delivered(tmp_path: Path) -> None:
-    folder = a_folder(tmp_path, b"first\n")
-
-    def ended() -> bool:
-        with open(folder.log(1, 0), "ab") as stream:
-            stream.write(b"final words\n")
-        return True
-
-    lines = follow_lines(folder, 1, tail=None, ended=ended, pause=lambda _: None)
-    assert next(lines).text == "first"
-    assert next(lines).text == "final words"
-
-
 def test_an_attempt_that_begins_and_ends_while_a_follower_looks_is_not_missed(
     tmp_path: Path,
 ) -> None:
