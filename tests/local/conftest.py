@@ -14,19 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-
-from kinetic.backends.local.backend import LocalBackend
-from kinetic.testing import eventually
-from kinetic_payload.processes import marked
-from kinetic_payload.records.job import JobRecord
-from kinetic_payload.records.outcome import Outcome
-from kinetic_payload.stores.store import Store
-from kinetic_servers.gcs import GcsServer
-from kinetic_servers.launches import a_launch, await_outcome, kill_hard
-
-SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)"
 
 
 @dataclass
@@ -112,58 +100,12 @@ class Project:
         return done.stdout
 
 
-class Machine:
-    """A home, a store, and the local backend over both."""
-
-    def __init__(self, home: Path, store: Store) -> None:
-        self.home = home
-        self.store = store
-        self.backend = LocalBackend(home, store)
-        self.records: list[JobRecord] = []
-
-    def start(
-        self, code: str, *, backend: LocalBackend | None = None, **options: object
-    ) -> JobRecord:
-        launch = a_launch(self.store, textwrap.dedent(code), **options)  # type: ignore[arg-type]
-        self.records.append(launch.record)
-        (backend or self.backend).start(launch)
-        return launch.record
-
-    def folder(self, record: JobRecord) -> Path:
-        return self.home / "jobs" / record.job_id
-
-    def state(self, record: JobRecord) -> dict[str, Any]:
-        path = self.folder(record) / "state.json"
-        return json.loads(path.read_text()) if path.exists() else {}
-
-    def until_up(self, record: JobRecord) -> None:
-        next(iter(self.backend.log_lines(record, follow=True)))
-        eventually(lambda: self.state(record))
-
-    def supervisor(self, record: JobRecord) -> psutil.Process:
-        [runner, *_] = self.state(record)["attempts"][-1]["pids"]
-        return psutil.Process(psutil.Process(runner).ppid())
-
-    def outcome(self, record: JobRecord) -> Outcome:
-        return await_outcome(self.backend, self.store, record)
-
-    def processes(self, record: JobRecord) -> list[int]:
-        return marked(f"KINETIC_JOB_ID={record.job_id}")
-
-    def close(self) -> None:
-        """Kill what is left: first the supervisors, for without its bucket one would look for it for an hour."""
-        ids = {record.job_id for record in self.records}
-        for process in psutil.process_iter(["cmdline"]):
-            if ids & set(process.info["cmdline"] or ()):
-                kill_hard(process.pid)
-        for record in self.records:
-            for pid in self.processes(record):
-                kill_hard(pid)
-
-
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[GcsServer]:
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A server with the bucket `jobs`, which this process and those that it starts use."""
+    # Not where `test_life.py` runs alone, with the packages only.
+    from kinetic_servers.gcs import GcsServer
+
     with GcsServer() as server:
         server.create_bucket("jobs")
         for name, value in server.environment.items():

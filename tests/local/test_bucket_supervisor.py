@@ -35,7 +35,7 @@ from kinetic_payload.testing import MemoryStore
 from kinetic_servers.gcs import GcsServer
 from kinetic_servers.launches import a_launch, job_ids_of
 
-from .conftest import SLEEP, Machine
+from .machine import SLEEP, Machine
 
 
 class Machines(Machine):

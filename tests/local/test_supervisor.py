@@ -32,8 +32,8 @@ from kinetic_servers.launches import (
     job_ids_of,
 )
 
-from .conftest import SLEEP
-from .conftest import Machine as Shared
+from .machine import SLEEP
+from .machine import Machine as Shared
 
 
 def wait_for(gate: Path) -> str:
