@@ -76,7 +76,7 @@ def test_a_time_limit_stops_a_function_whatever_was_done_to_the_pipe(runner, num
 
 
 def test_a_preempted_function_has_most_of_the_grace_and_is_stopped_before_its_end(runner):
-    process = runner.start(taken(runner, BOTH), "--grace", "4", phase="data")
+    process = runner.start(taken(runner, BOTH), "--grace", "6", phase="data")
     runner.wait_for(runner.folder / "there")
 
     process.terminate()
