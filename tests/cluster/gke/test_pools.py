@@ -28,8 +28,10 @@ def machines(bed: Any) -> Iterator[Callable[..., None]]:
     """Return what makes the node a machine of the pool; no other test uses GPUs."""
 
     def make(kind: str) -> None:
-        label = f"cloud.google.com/compute-class={POOL}"
-        bed.run("accel", "gpu", "--count", "1", "--type", kind, "--label", label)
+        google = "cloud.google.com"
+        labels = (f"{google}/compute-class={POOL}", f"{google}/gke-accelerator-count=1")
+        given = [part for label in labels for part in ("--label", label)]
+        bed.run("accel", "gpu", "--count", "1", "--type", kind, *given)
 
     yield make
     bed.kubectl("label", "node", "--all", "cloud.google.com/compute-class-")
