@@ -9,7 +9,7 @@ from typing import Any
 from kinetic_k8s.accelerators import parse_accelerator
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.watch import Watch, Watched
-from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.manifests.pod import MountedFile, Resources
 from kinetic_k8s.manifests.spec import WorkloadSpec
@@ -71,7 +71,7 @@ def test_each_cause_is_reported_with_the_message_of_the_cluster_and_a_remedy(
     specs = {}
     for name, (wrong, _) in CAUSES.items():
         specs[name] = a_job("pass", **{"grace": timedelta(seconds=1), **wrong})
-        cluster.create(job_manifest(specs[name]))
+        cluster.create(specs[name].manifest())
     found: dict[str, Diagnosis | None] = {}
     missing = set(CAUSES)
 

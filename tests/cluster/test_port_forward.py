@@ -23,7 +23,7 @@ from kinetic_k8s.errors import (
     ObjectGoneError,
     PortRefusedError,
 )
-from kinetic_k8s.manifests.job import JobSpec, job_manifest
+from kinetic_k8s.manifests.job import JobSpec
 from kinetic_k8s.manifests.labels import of_job
 from kinetic_k8s.reading.attempts import PodView, views
 
@@ -79,7 +79,7 @@ class Forwarded:
 def served(a_job: Callable[..., JobSpec], cluster: ApiServer, look: Any) -> Iterator[JobSpec]:
     """A job that echoes what it gets on its loopback interface."""
     spec = a_job(SERVER)
-    cluster.create(job_manifest(spec))
+    cluster.create(spec.manifest())
     (pod,) = eventually(lambda: [pod for pod in pods_of(cluster, spec) if pod.started], every=0.2)
     eventually(lambda: printed(cluster, pod, "ready"), every=0.2)
     yield spec

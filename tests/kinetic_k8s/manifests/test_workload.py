@@ -31,7 +31,6 @@ from kinetic_k8s.manifests.volumes import fuse_volumes
 from kinetic_k8s.manifests.workload import (
     checked_job,
     form_of,
-    workload_manifest,
 )
 from kinetic_payload.data.references import DataRef
 from kinetic_payload.errors import InvalidRequestError
@@ -130,7 +129,7 @@ SPECS: dict[str, WorkloadSpec] = {
 
 
 def rendered() -> dict[str, Manifest]:
-    return {name: workload_manifest(each) for name, each in {"small job": SMALL, **SPECS}.items()}
+    return {name: each.manifest() for name, each in {"small job": SMALL, **SPECS}.items()}
 
 
 def core_parts(manifest: Manifest) -> Iterator[Manifest]:
@@ -231,7 +230,7 @@ RESTART = "RestartJobSetAndIgnoreMaxRestarts"
 def test_disruptions_are_not_counted_and_failures_of_preparation_are_not_retried(
     form: str, disrupted: str, failed: str, not_prepared: str, bad_node: str
 ) -> None:
-    manifest = workload_manifest(SPECS[form])
+    manifest = SPECS[form].manifest()
 
     assert after(manifest, 143, disrupted=True) == disrupted
     assert [after(manifest, code) for code in (1, 2, 4)] == [failed, not_prepared, bad_node]
@@ -302,7 +301,7 @@ def test_the_components_of_pathways_are_not_overridden(form: str) -> None:
     spec = replace(SPECS[form], pod=replace(POD, overrides=overrides))
 
     with pytest.raises(InvalidRequestError, match=r"spec.initContainers\[pathways-rm\] belongs"):
-        workload_manifest(spec)
+        spec.manifest()
 
 
 @pytest.mark.parametrize(
@@ -318,7 +317,7 @@ def test_fields_that_select_nodes_are_refused_under_pathways(
     pod = replace(POD, overrides={"spec": overrides})
 
     with pytest.raises(InvalidRequestError, match="the head or the workers") as caught:
-        workload_manifest(PathwaysSpec(name=NAME, pod=pod, components=COMPONENTS))
+        PathwaysSpec(name=NAME, pod=pod, components=COMPONENTS).manifest()
 
     assert setting in (caught.value.hint or "")
 
@@ -328,10 +327,9 @@ def test_more_shared_memory_than_the_default_of_pathways_names_that_default() ->
     spec = PathwaysSpec(name=NAME, pod=pod, components=COMPONENTS)
 
     with pytest.raises(InvalidRequestError, match="more than memory='100G'"):
-        workload_manifest(spec)
-    workload_manifest(
-        replace(spec, pod=replace(pod, resources=Resources(memory="130Gi", shared_memory="120Gi")))
-    )
+        spec.manifest()
+    enough = Resources(memory="130Gi", shared_memory="120Gi")
+    replace(spec, pod=replace(pod, resources=enough)).manifest()
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -357,7 +355,7 @@ def test_the_hosts_of_an_indexed_job_share_a_node_pool_beside_the_users_own_affi
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [mine]}}
     pod = replace(POD, overrides={"spec": {"affinity": affinity}})
 
-    (template,) = pod_templates(workload_manifest(IndexedJobSpec(name=NAME, pod=pod)))
+    (template,) = pod_templates(IndexedJobSpec(name=NAME, pod=pod).manifest())
 
     terms = template["spec"]["affinity"]["podAffinity"]
     (own, added) = terms["requiredDuringSchedulingIgnoredDuringExecution"]

@@ -14,7 +14,7 @@ from kinetic.backends.gke.job_spec import workload_spec
 from kinetic.settings.settings import resolve
 from kinetic.submit.options import check_options
 from kinetic.submit.request import request_of
-from kinetic_k8s.manifests.workload import KIND_OF_FORM, Form, workload_manifest
+from kinetic_k8s.manifests.workload import SPEC_OF_FORM, Form
 from kinetic_payload.layout import GRACE_SECONDS
 from kinetic_payload.stores.store import Location
 from kinetic_servers.fakes import a_record
@@ -58,7 +58,7 @@ def test_a_job_pins_what_it_runs_and_names_its_secrets(spec_of: Callable[..., An
     spec = spec_of(
         "job", {"TOKEN": "hunter2"}, accelerator="cpu", cpu=0.5, memory="2Gi", retries=3
     )  # fmt: skip
-    manifest = workload_manifest(spec)
+    manifest = spec.manifest()
 
     command = " ".join(spec.pod.command)
     template = manifest["spec"]["template"]["spec"]
@@ -83,11 +83,11 @@ def test_each_form_renders_its_kind_and_passes_the_devices_to_the_runner(
 ) -> None:
     for form in ("indexed-job", "jobset"):
         spec = spec_of(form, retries=3)
-        assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
+        assert SPEC_OF_FORM[form].kind == spec.manifest()["kind"]
         assert spec.pod.environment["KINETIC_DEVICES"] == "tpu:4"
     for form in ("pathways", "pathways-lws"):
         spec = spec_of(form, backend="pathways")
-        assert KIND_OF_FORM[form] == workload_manifest(spec)["kind"]
+        assert SPEC_OF_FORM[form].kind == spec.manifest()["kind"]
         assert spec.pod.environment["KINETIC_PATHWAYS"] == "jax-0.10.0"
         assert ("--idle-after-report" in spec.pod.command) is (form == "pathways-lws")
 
@@ -111,7 +111,7 @@ def test_captured_variables_replace_those_of_the_accelerator(
     captured: dict[str, str],
     expected: dict[str, str],
 ) -> None:
-    manifest = workload_manifest(spec_of(form, captured, **options))
+    manifest = spec_of(form, captured, **options).manifest()
 
     (container,) = [each for each in containers_of(manifest) if each["name"] == "kinetic"]
     given = {each["name"]: each.get("value") for each in container["env"]}

@@ -26,7 +26,7 @@ from kinetic_k8s.manifests.secrets import (
     runner_config_map,
 )
 from kinetic_k8s.manifests.spec import WorkloadSpec
-from kinetic_k8s.manifests.workload import checked_job, workload_manifest
+from kinetic_k8s.manifests.workload import checked_job
 from kinetic_k8s.reading.causes import QUEUE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def check_workload(
         ClusterError: The cluster does not accept it.
         InvalidRequestError: It cannot be rendered.
     """
-    manifest = workload_manifest(spec)
+    manifest = spec.manifest()
     needed = {
         "Service": isinstance(spec, IndexedJobSpec),
         "Secret": environment,
@@ -216,7 +216,7 @@ def _create(
     server = cluster.identity.server
 
     def create(spec: WorkloadSpec) -> Manifest:
-        manifest = workload_manifest(spec)
+        manifest = spec.manifest()
         if held:
             manifest["metadata"].setdefault("annotations", {})[HELD] = "true"
         return cluster.create(manifest, dry_run=dry_run)

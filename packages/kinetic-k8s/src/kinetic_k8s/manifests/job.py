@@ -30,6 +30,28 @@ class JobSpec(WorkloadSpec):
 
     kind: ClassVar[Kind] = "Job"
 
+    def manifest(self) -> Manifest:
+        """Render a Job that runs until it succeeds or has used up its retries."""
+        rules = [
+            IGNORE_DISRUPTIONS,
+            *on_exit_codes("FailJob", self.fatal_exit_codes),
+            *on_exit_codes("Ignore", self.uncounted_exit_codes),
+        ]
+        spec = {
+            "backoffLimit": self.retries,
+            "podFailurePolicy": {"rules": rules},
+            # There are never two live pods: they would write to the same places.
+            "podReplacementPolicy": "Failed",
+            **lifetime_of(self),
+            "template": pod_template(self.pod),
+        }
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata_of(self),
+            "spec": spec,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class IndexedJobSpec(WorkloadSpec):
@@ -41,6 +63,25 @@ class IndexedJobSpec(WorkloadSpec):
     """
 
     kind: ClassVar[Kind] = "Job"
+
+    def manifest(self) -> Manifest:
+        """Render an Indexed Job whose pods are the hosts.
+
+        The hosts find each other by the names of `host_service`, which must be created with it."""
+        hosts = self.pod.accelerator.hosts
+        names = tuple(f"{self.name}-{index}.{self.name}" for index in range(hosts))
+        # There is only one attempt, and all hosts must know its number.
+        pod = with_hosts(self.pod, names, variables={Env.RESTART_ATTEMPT: "0"})
+        # On GKE, a node pool of several hosts is one slice.
+        template = pod_template(replace(pod, subdomain=self.name, topology=NODE_POOL))
+        final = on_exit_codes("FailJob", {*self.fatal_exit_codes, *self.uncounted_exit_codes})
+        spec = indexed_job(template, hosts, rules=[FAIL_ON_DISRUPTIONS, *final]) | lifetime_of(self)
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata_of(self),
+            "spec": spec,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,60 +96,31 @@ class BatchSpec(WorkloadSpec):
     per_worker: int
     """How many inputs each has."""
 
-
-def batch_manifest(job: BatchSpec) -> Manifest:
-    """Render *job* as an Indexed Job whose indexes are the workers; a lost worker is started again."""
-    rules = [
-        IGNORE_DISRUPTIONS,
-        *on_exit_codes("FailIndex", job.fatal_exit_codes),
-        *on_exit_codes("Ignore", job.uncounted_exit_codes),
-    ]
-    variable = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
-    fields = {**job.pod.field_variables, Env.BATCH_WORKER: variable}
-    own = {**job.pod.environment, Env.BATCH_WORKERS: ",".join(map(str, job.workers))}
-    if job.workers == tuple(range(len(job.workers))):
-        del own[Env.BATCH_WORKERS]
-    template = pod_template(replace(job.pod, field_variables=fields, environment=own))
-    spec = indexed_job(template, len(job.workers), rules=rules) | lifetime_of(job)
-    del spec["backoffLimit"]  # The limit of each index counts instead.
-    spec |= {
-        "parallelism": min(job.at_once, len(job.workers)),
-        "backoffLimitPerIndex": most_lost(job.per_worker),
-    }
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
-
-
-def job_manifest(job: JobSpec) -> Manifest:
-    """Render *job* as a Job that runs until it succeeds or has used up its retries."""
-    rules = [
-        IGNORE_DISRUPTIONS,
-        *on_exit_codes("FailJob", job.fatal_exit_codes),
-        *on_exit_codes("Ignore", job.uncounted_exit_codes),
-    ]
-    spec = {
-        "backoffLimit": job.retries,
-        "podFailurePolicy": {"rules": rules},
-        # There are never two live pods: they would write to the same places.
-        "podReplacementPolicy": "Failed",
-        **lifetime_of(job),
-        "template": pod_template(job.pod),
-    }
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
-
-
-def indexed_job_manifest(job: IndexedJobSpec) -> Manifest:
-    """Render *job* as an Indexed Job whose pods are the hosts.
-
-    The hosts find each other by the names of `host_service`, which must be created with it."""
-    hosts = job.pod.accelerator.hosts
-    names = tuple(f"{job.name}-{index}.{job.name}" for index in range(hosts))
-    # There is only one attempt, and all hosts must know its number.
-    pod = with_hosts(job.pod, names, variables={Env.RESTART_ATTEMPT: "0"})
-    # On GKE, a node pool of several hosts is one slice.
-    template = pod_template(replace(pod, subdomain=job.name, topology=NODE_POOL))
-    final = on_exit_codes("FailJob", {*job.fatal_exit_codes, *job.uncounted_exit_codes})
-    spec = indexed_job(template, hosts, rules=[FAIL_ON_DISRUPTIONS, *final]) | lifetime_of(job)
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata_of(job), "spec": spec}
+    def manifest(self) -> Manifest:
+        """Render an Indexed Job whose indexes are the workers; a lost worker is started again."""
+        rules = [
+            IGNORE_DISRUPTIONS,
+            *on_exit_codes("FailIndex", self.fatal_exit_codes),
+            *on_exit_codes("Ignore", self.uncounted_exit_codes),
+        ]
+        variable = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+        fields = {**self.pod.field_variables, Env.BATCH_WORKER: variable}
+        own = {**self.pod.environment, Env.BATCH_WORKERS: ",".join(map(str, self.workers))}
+        if self.workers == tuple(range(len(self.workers))):
+            del own[Env.BATCH_WORKERS]
+        template = pod_template(replace(self.pod, field_variables=fields, environment=own))
+        spec = indexed_job(template, len(self.workers), rules=rules) | lifetime_of(self)
+        del spec["backoffLimit"]  # The limit of each index counts instead.
+        spec |= {
+            "parallelism": min(self.at_once, len(self.workers)),
+            "backoffLimitPerIndex": most_lost(self.per_worker),
+        }
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata_of(self),
+            "spec": spec,
+        }
 
 
 def host_service(job: Manifest) -> Manifest:

@@ -43,19 +43,18 @@ class JobSetSpec(WorkloadSpec):
     topology: str | None = NODE_POOL
     """The label of nodes whose value all hosts share, with no other JobSet. None: the hosts run on any nodes."""
 
-
-def jobset_manifest(spec: JobSetSpec) -> Manifest:
-    """Render *spec* as a JobSet with one Indexed Job, whose pods are the hosts."""
-    hosts = spec.pod.accelerator.hosts
-    names = tuple(f"{spec.name}-{HOSTS}-0-{index}.{spec.name}" for index in range(hosts))
-    pod, metadata = spec.pod, metadata_of(spec)
-    if hosts > 1:
-        pod = with_hosts(pod, names, fields={Env.RESTART_ATTEMPT: RESTARTS})
-        # On GKE, a node pool of several hosts is one slice.
-        if spec.topology is not None:
-            metadata.setdefault("annotations", {})[EXCLUSIVE] = spec.topology
-    job = indexed_job(pod_template(pod), hosts, rules=host_rules(spec))
-    return jobset(spec, metadata, [replicated_job(HOSTS, metadata["labels"], job)])
+    def manifest(self) -> Manifest:
+        """Render a JobSet with one Indexed Job, whose pods are the hosts."""
+        hosts = self.pod.accelerator.hosts
+        names = tuple(f"{self.name}-{HOSTS}-0-{index}.{self.name}" for index in range(hosts))
+        pod, metadata = self.pod, metadata_of(self)
+        if hosts > 1:
+            pod = with_hosts(pod, names, fields={Env.RESTART_ATTEMPT: RESTARTS})
+            # On GKE, a node pool of several hosts is one slice.
+            if self.topology is not None:
+                metadata.setdefault("annotations", {})[EXCLUSIVE] = self.topology
+        job = indexed_job(pod_template(pod), hosts, rules=host_rules(self))
+        return jobset(self, metadata, [replicated_job(HOSTS, metadata["labels"], job)])
 
 
 def jobset(

@@ -37,6 +37,49 @@ class PathwaysSpec(JobSetSpec):
 
     components: PathwaysComponents
 
+    def manifest(self) -> Manifest:
+        """Render a JobSet of head and workers, in the form that Google documents.
+
+        The job ends with the head. A disruption of the head or of a worker restarts all of it without using up a
+        retry; for that, workers are never restarted in place, as they are in Google's form.
+
+        Raises:
+            UnsupportedWorkloadError: Pathways does not support the accelerator.
+        """
+        hosts = self.pod.accelerator.hosts
+        metadata = metadata_of(self)
+        labels = metadata["labels"]
+        labels[APP] = PATHWAYS_VALUE
+        coordinator = _field("coordinator")
+        variables = _variables(
+            coordinator, slices=_field("replicatedjob-replicas"), slice_id=_field("job-index")
+        )
+        head = head_template(self.pod, self.components, coordinator)
+        worker = worker_template(self.pod, self.components, variables)
+        crashes = hosts * _CRASHES_PER_WORKER
+        jobs = [
+            replicated_job(
+                HEAD,
+                labels,
+                indexed_job(head, 1, rules=host_rules(self)),
+                self.components.head_topology,
+            ),
+            replicated_job(
+                HOSTS,
+                labels,
+                indexed_job(worker, hosts, rules=[FAIL_ON_DISRUPTIONS], backoff=crashes),
+                # A slice on one host takes all chips of its machine anyway.
+                self.topology if hosts > 1 else None,
+            ),
+        ]
+        return jobset(
+            self,
+            metadata,
+            jobs,
+            coordinator={"replicatedJob": HEAD},
+            startupPolicy={"startupPolicyOrder": "InOrder"},
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderWorkerSetSpec(WorkloadSpec):
@@ -53,83 +96,40 @@ class LeaderWorkerSetSpec(WorkloadSpec):
     topology: str | None = NODE_POOL
     """The label of nodes whose value all workers share, with no other group. None: they run on any nodes."""
 
+    def manifest(self) -> Manifest:
+        """Render a LeaderWorkerSet with one group. If it is suspended, it has no group yet.
 
-def pathways_manifest(spec: PathwaysSpec) -> Manifest:
-    """Render *spec* as a JobSet of head and workers, in the form that Google documents.
-
-    The job ends with the head. A disruption of the head or of a worker restarts all of it without using up a
-    retry; for that, workers are never restarted in place, as they are in Google's form.
-
-    Raises:
-        UnsupportedWorkloadError: Pathways does not support the accelerator.
-    """
-    hosts = spec.pod.accelerator.hosts
-    metadata = metadata_of(spec)
-    labels = metadata["labels"]
-    labels[APP] = PATHWAYS_VALUE
-    coordinator = _field("coordinator")
-    variables = _variables(
-        coordinator, slices=_field("replicatedjob-replicas"), slice_id=_field("job-index")
-    )
-    head = head_template(spec.pod, spec.components, coordinator)
-    worker = worker_template(spec.pod, spec.components, variables)
-    crashes = hosts * _CRASHES_PER_WORKER
-    jobs = [
-        replicated_job(
-            HEAD,
-            labels,
-            indexed_job(head, 1, rules=host_rules(spec)),
-            spec.components.head_topology,
-        ),
-        replicated_job(
-            HOSTS,
-            labels,
-            indexed_job(worker, hosts, rules=[FAIL_ON_DISRUPTIONS], backoff=crashes),
-            # A slice on one host takes all chips of its machine anyway.
-            spec.topology if hosts > 1 else None,
-        ),
-    ]
-    return jobset(
-        spec,
-        metadata,
-        jobs,
-        coordinator={"replicatedJob": HEAD},
-        startupPolicy={"startupPolicyOrder": "InOrder"},
-    )
-
-
-def leaderworkerset_manifest(spec: LeaderWorkerSetSpec) -> Manifest:
-    """Render *spec* as a LeaderWorkerSet with one group. If it is suspended, it has no group yet.
-
-    Raises:
-        UnsupportedWorkloadError: Pathways does not support the accelerator.
-    """
-    metadata = metadata_of(spec)
-    metadata["labels"][APP] = PATHWAYS_VALUE
-    hosts = spec.pod.accelerator.hosts
-    # A slice on one host takes all chips of its machine anyway.
-    exclusive = hosts > 1 and spec.topology is not None
-    if exclusive:
-        metadata.setdefault("annotations", {})[_EXCLUSIVE] = spec.topology
-    leader = {"value": f"{spec.name}-0.{spec.name}"}
-    variables = _variables(leader, slices={"value": "1"}, slice_id={"value": "0"})
-    return {
-        "apiVersion": LWS_API,
-        "kind": "LeaderWorkerSet",
-        "metadata": metadata,
-        "spec": {
-            "replicas": 0 if spec.suspended else 1,
-            # The workers start when the leader is ready, as they do in the form of a JobSet.
-            "startupPolicy": "LeaderReady",
-            "leaderWorkerTemplate": {
-                "size": 1 + hosts,
-                **({"subGroupPolicy": _WORKERS | {"subGroupSize": hosts}} if exclusive else {}),
-                "restartPolicy": "RecreateGroupOnPodRestart",
-                "leaderTemplate": head_template(spec.pod, spec.components, leader, "Always"),
-                "workerTemplate": worker_template(spec.pod, spec.components, variables, "Always"),
+        Raises:
+            UnsupportedWorkloadError: Pathways does not support the accelerator.
+        """
+        metadata = metadata_of(self)
+        metadata["labels"][APP] = PATHWAYS_VALUE
+        hosts = self.pod.accelerator.hosts
+        # A slice on one host takes all chips of its machine anyway.
+        exclusive = hosts > 1 and self.topology is not None
+        if exclusive:
+            metadata.setdefault("annotations", {})[_EXCLUSIVE] = self.topology
+        leader = {"value": f"{self.name}-0.{self.name}"}
+        variables = _variables(leader, slices={"value": "1"}, slice_id={"value": "0"})
+        return {
+            "apiVersion": LWS_API,
+            "kind": "LeaderWorkerSet",
+            "metadata": metadata,
+            "spec": {
+                "replicas": 0 if self.suspended else 1,
+                # The workers start when the leader is ready, as they do in the form of a JobSet.
+                "startupPolicy": "LeaderReady",
+                "leaderWorkerTemplate": {
+                    "size": 1 + hosts,
+                    **({"subGroupPolicy": _WORKERS | {"subGroupSize": hosts}} if exclusive else {}),
+                    "restartPolicy": "RecreateGroupOnPodRestart",
+                    "leaderTemplate": head_template(self.pod, self.components, leader, "Always"),
+                    "workerTemplate": worker_template(
+                        self.pod, self.components, variables, "Always"
+                    ),
+                },
             },
-        },
-    }
+        }
 
 
 def _variables(head: Manifest, *, slices: Manifest, slice_id: Manifest) -> list[Manifest]:

@@ -41,6 +41,14 @@ class WorkloadSpec:
     suspended: bool = False
     """Start no pod until `spec.suspend` is set to false."""
 
+    def manifest(self) -> Manifest:
+        """Render the workload of this class.
+
+        Raises:
+            UnsupportedWorkloadError: Pathways does not support the accelerator.
+        """
+        raise NotImplementedError
+
 
 def metadata_of(spec: WorkloadSpec) -> Manifest:
     """Return the metadata of the workload. It names no namespace: the cluster that creates it adds its own."""

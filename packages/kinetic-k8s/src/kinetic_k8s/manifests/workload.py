@@ -1,4 +1,4 @@
-"""The kind of workload that runs a job, and its manifest."""
+"""The kind of workload that runs a job."""
 
 from __future__ import annotations
 
@@ -9,21 +9,9 @@ from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import UnsupportedWorkloadError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.components import instance_type
-from kinetic_k8s.manifests.job import (
-    BatchSpec,
-    IndexedJobSpec,
-    JobSpec,
-    batch_manifest,
-    indexed_job_manifest,
-    job_manifest,
-)
-from kinetic_k8s.manifests.jobset import JobSetSpec, jobset_manifest
-from kinetic_k8s.manifests.pathways import (
-    LeaderWorkerSetSpec,
-    PathwaysSpec,
-    leaderworkerset_manifest,
-    pathways_manifest,
-)
+from kinetic_k8s.manifests.job import BatchSpec, IndexedJobSpec, JobSpec
+from kinetic_k8s.manifests.jobset import JobSetSpec
+from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
 from kinetic_k8s.manifests.spec import Kind, WorkloadSpec
 
 Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws", "batch"]
@@ -31,13 +19,13 @@ Form = Literal["job", "indexed-job", "jobset", "pathways", "pathways-lws", "batc
 
 KINDS: tuple[Kind, ...] = ("Job", "JobSet", "LeaderWorkerSet")
 """The kinds of Kubernetes objects that can run a job."""
-KIND_OF_FORM: Final[dict[Form, Kind]] = {
-    "job": "Job",
-    "indexed-job": "Job",
-    "jobset": "JobSet",
-    "pathways": "JobSet",
-    "pathways-lws": "LeaderWorkerSet",
-    "batch": "Job",
+SPEC_OF_FORM: Final[dict[Form, type[WorkloadSpec]]] = {
+    "job": JobSpec,
+    "indexed-job": IndexedJobSpec,
+    "jobset": JobSetSpec,
+    "pathways": PathwaysSpec,
+    "pathways-lws": LeaderWorkerSetSpec,
+    "batch": BatchSpec,
 }
 
 
@@ -83,28 +71,6 @@ def form_of(
         hint="Ask the cluster's administrator to install JobSet (https://jobset.sigs.k8s.io), or use "
         "backend='gke'.",
     )
-
-
-def workload_manifest(spec: WorkloadSpec) -> Manifest:
-    """Render *spec* as the workload of its class.
-
-    Raises:
-        UnsupportedWorkloadError: Pathways does not support the accelerator.
-    """
-    match spec:
-        case JobSpec():
-            return job_manifest(spec)
-        case BatchSpec():
-            return batch_manifest(spec)
-        case IndexedJobSpec():
-            return indexed_job_manifest(spec)
-        case PathwaysSpec():  # It is also a `JobSetSpec`.
-            return pathways_manifest(spec)
-        case JobSetSpec():
-            return jobset_manifest(spec)
-        case LeaderWorkerSetSpec():
-            return leaderworkerset_manifest(spec)
-    raise TypeError(f"There is no workload for {type(spec).__name__}.")
 
 
 def checked_job(workload: Manifest) -> Manifest | None:

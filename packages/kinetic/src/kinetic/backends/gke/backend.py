@@ -83,7 +83,7 @@ from kinetic_k8s.errors import (
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
-from kinetic_k8s.manifests.workload import KIND_OF_FORM
+from kinetic_k8s.manifests.workload import SPEC_OF_FORM
 from kinetic_k8s.reading.attempts import PodView, views
 from kinetic_k8s.reading.diagnosis import event_fields
 from kinetic_k8s.reading.pools import class_of_pod, waits_for
@@ -289,7 +289,7 @@ class ClusterBackend:
         form = form_on(self._cluster, accelerator, semantics_of(record), batch=batch)
         yield replace(
             record,
-            workload=KIND_OF_FORM[form],
+            workload=SPEC_OF_FORM[form].kind,
             namespace=where.namespace,
             kube_context=where.context,
         )

@@ -16,10 +16,7 @@ from kinetic.backends.gke.pathways_components import components_of, tag_of
 from kinetic.jobs.runner import runner_command, runner_environment
 from kinetic.names import worker_name
 from kinetic_k8s.cluster.creation import Runner
-from kinetic_k8s.manifests.job import BatchSpec, IndexedJobSpec, JobSpec
-from kinetic_k8s.manifests.jobset import JobSetSpec
 from kinetic_k8s.manifests.names import KEY_IN_SECRET, KEY_SECRET, environment_secret_name
-from kinetic_k8s.manifests.pathways import LeaderWorkerSetSpec, PathwaysSpec
 from kinetic_k8s.manifests.placement import accelerator_environment
 from kinetic_k8s.manifests.pod import (
     WORKSPACE,
@@ -30,6 +27,7 @@ from kinetic_k8s.manifests.pod import (
     SecretVariable,
 )
 from kinetic_k8s.manifests.volumes import fuse_volumes
+from kinetic_k8s.manifests.workload import SPEC_OF_FORM
 from kinetic_k8s.quantity import quantity_of
 from kinetic_payload.layout import GRACE_SECONDS, RUNNER_PATH, Env, Flag
 from kinetic_payload.records.retry import most_lost
@@ -101,25 +99,16 @@ def workload_spec(
         ),
         "retries": retries,
     }
-    match form:
-        case "job":
-            return JobSpec(**values)
-        case "batch":
-            assert launch.batch is not None
-            return BatchSpec(
-                **values,
-                workers=launch.workers,
-                at_once=launch.batch.max_concurrent,
-                per_worker=launch.batch.per_worker,
-            )
-        case "indexed-job":
-            return IndexedJobSpec(**values)
-        case "jobset":
-            return JobSetSpec(**values)
-        case "pathways":
-            return PathwaysSpec(**values, components=_components(launch, store))
-        case "pathways-lws":
-            return LeaderWorkerSetSpec(**values, components=_components(launch, store))
+    if form == "batch":
+        assert launch.batch is not None
+        values |= {
+            "workers": launch.workers,
+            "at_once": launch.batch.max_concurrent,
+            "per_worker": launch.batch.per_worker,
+        }
+    elif form in ("pathways", "pathways-lws"):
+        values["components"] = _components(launch, store)
+    return SPEC_OF_FORM[form](**values)
 
 
 def _components(launch: Launch, store: Location) -> PathwaysComponents:
