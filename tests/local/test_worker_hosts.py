@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from kinetic.backends.backend import Launch
-from kinetic.batches.batch import check_batch_options
-from kinetic.batches.submit import submit_batch
+from kinetic.batches.batch import BatchOptions, submit_batch
 from kinetic.jobs.runner import runner_bundle, runner_environment
 from kinetic.jobs.services import Services
 from kinetic.testing import eventually
@@ -96,7 +95,7 @@ def slices(tmp_path: Path) -> Iterator[Callable[..., list[Slice]]]:
         backend = Recording(store)
         request = a_request(accelerator="v5p-8", backend="gke", project="p")
         options = {"max_concurrent": 2, **options}
-        checked = check_batch_options(**options)
+        checked = BatchOptions(**options)
         submit_batch(
             request, function, (), range(count), checked, services=Services(store, backend)
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kinetic.batches.batch import Batch, check_batch_options
+from kinetic.batches.batch import Batch, BatchOptions
 from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic_servers.fakes import a_request
 
@@ -30,12 +30,12 @@ from kinetic_servers.fakes import a_request
 def test_a_wrong_option_is_refused_by_its_name(option: str, values: list[Any]) -> None:
     for value in values:
         with pytest.raises(InvalidRequestError, match=option.removesuffix("s")):
-            check_batch_options(**{option: value})
+            BatchOptions(**{option: value})
 
 
 def test_stopping_what_runs_includes_starting_nothing_more() -> None:
-    assert not check_batch_options().fail_fast
-    assert check_batch_options(cancel_running_on_fail=True).fail_fast
+    assert not BatchOptions().fail_fast
+    assert BatchOptions(cancel_running_on_fail=True).fail_fast
 
 
 class Call:
@@ -53,7 +53,7 @@ def test_many_inputs_on_accelerators_ask_on_a_terminal_with_the_number_of_their_
     accelerator: str, count: int, pods: str
 ) -> None:
     request = a_request(accelerator=accelerator, backend="gke", project="p")
-    batch = Batch(request, check_batch_options(), range(count), lambda args, kwargs: None)
+    batch = Batch(request, BatchOptions(), range(count), lambda args, kwargs: None)
     controller, terminal = os.openpty()
     with closing(batch.inputs), open(terminal) as stdin, open(os.dup(terminal), "w") as stderr:
         batch.inputs.pack(Call())  # type: ignore[arg-type]

@@ -232,10 +232,9 @@ class RemoteCallable(Generic[P, R]):
                 f"{self._name}.run_async_map() was called inside a job, which submits no jobs of its own.",
                 hint=f"Call {self._name}(...) itself for each input: inside a job it simply runs.",
             )
-        from kinetic.batches.batch import check_batch_options
-        from kinetic.batches.submit import submit_batch
+        from kinetic.batches.batch import BatchOptions, submit_batch
 
-        options = check_batch_options(
+        options = BatchOptions(
             input_mode=input_mode,
             max_concurrent=max_concurrent,
             retries=retries,

@@ -1,4 +1,4 @@
-"""A batch that is being submitted: its options, checked, and its manifest."""
+"""Submit a batch: its call once, its inputs in a few objects, one manifest, one resource."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TextIO, get_args
 
-from kinetic.batches.inputs import InputMode, Inputs
+from kinetic.batches.handle import BatchHandle
+from kinetic.batches.inputs import InputMode, Inputs, checker_of
 from kinetic.batches.resume import lease
 from kinetic.console import is_terminal
 from kinetic.errors import InvalidRequestError, SubmitError
 from kinetic.names import job_id_of
 from kinetic.quantities import parse_count
+from kinetic.submit.submit import submit
 from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 
@@ -37,72 +39,53 @@ _RANGES: Final = 8
 """How many ranges of inputs each worker of a large batch runs, one after another: the last ones end together."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class BatchOptions:
-    """The arguments of `run_async_map` besides the inputs, checked."""
-
-    input_mode: InputMode
-    max_concurrent: int
-    retries: int
-    fail_fast: bool
-    cancel_running_on_fail: bool
-    max_failures: int | None
-    name: str | None
-    tags: dict[str, str]
-    common: dict[str, Any]
-    inputs_per_pod: int | None
-
-
-def check_batch_options(
-    *,
-    input_mode: str = "auto",
-    max_concurrent: int = 64,
-    retries: int = 0,
-    fail_fast: bool = False,
-    cancel_running_on_fail: bool = False,
-    max_failures: int | None = None,
-    name: str | None = None,
-    tags: Mapping[str, str] | None = None,
-    common: Mapping[str, Any] | None = None,
-    inputs_per_pod: int | None = None,
-) -> BatchOptions:
-    """Check the arguments of `run_async_map`.
+    """The arguments of `run_async_map` besides the inputs; making it checks them.
 
     Raises:
         InvalidRequestError: One is invalid; the hint says what to write instead.
     """
-    if input_mode not in (modes := get_args(InputMode)):
-        raise InvalidRequestError(
-            f"input_mode={input_mode!r} is not known.", hint=f"Write one of {', '.join(modes)}."
-        )
-    for title, value in (
-        ("max_concurrent", max_concurrent),
-        ("inputs_per_pod", 1 if inputs_per_pod is None else inputs_per_pod),
-    ):
-        if type(value) is not int or value < 1:
-            raise InvalidRequestError(f"{title}={value!r} is not a number from 1.")
-    if not isinstance(name, str | None):
-        raise InvalidRequestError(f"name={name!r} is not text.")
-    for title, mapping in (("tags", tags), ("common", common)):
-        if not isinstance(mapping, Mapping | None) or not all(
-            isinstance(key, str) for key in mapping or ()
-        ):
-            raise InvalidRequestError(f"{title}={mapping!r} is not a dict whose keys are text.")
-    for tag, text in (tags or {}).items():
-        if not isinstance(text, str):
-            raise InvalidRequestError(f"The tag {tag!r} is {text!r}, which is not text.")
-    return BatchOptions(
-        input_mode=input_mode,  # type: ignore[arg-type]
-        max_concurrent=max_concurrent,
-        retries=parse_count("retries", retries),
-        fail_fast=bool(fail_fast or cancel_running_on_fail),
-        cancel_running_on_fail=bool(cancel_running_on_fail),
-        max_failures=None if max_failures is None else parse_count("max_failures", max_failures),
-        name=name,
-        tags=dict(tags or {}),
-        common=dict(common or {}),
-        inputs_per_pod=inputs_per_pod,
-    )
+
+    input_mode: InputMode = "auto"
+    max_concurrent: int = 64
+    retries: int = 0
+    fail_fast: bool = False
+    cancel_running_on_fail: bool = False
+    max_failures: int | None = None
+    name: str | None = None
+    tags: Mapping[str, str] | None = None
+    common: Mapping[str, Any] | None = None
+    inputs_per_pod: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.input_mode not in (modes := get_args(InputMode)):
+            raise InvalidRequestError(
+                f"input_mode={self.input_mode!r} is not known.",
+                hint=f"Write one of {', '.join(modes)}.",
+            )
+        for title in ("max_concurrent", "inputs_per_pod"):
+            value = getattr(self, title)
+            if value is None and title == "inputs_per_pod":
+                continue
+            if type(value) is not int or value < 1:
+                raise InvalidRequestError(f"{title}={value!r} is not a number from 1.")
+        if not isinstance(self.name, str | None):
+            raise InvalidRequestError(f"name={self.name!r} is not text.")
+        for title in ("tags", "common"):
+            given = getattr(self, title)
+            mapping = {} if given is None else given
+            if not isinstance(mapping, Mapping) or not all(isinstance(key, str) for key in mapping):
+                raise InvalidRequestError(f"{title}={mapping!r} is not a dict whose keys are text.")
+            setattr(self, title, dict(mapping))
+        for tag, text in (self.tags or {}).items():
+            if not isinstance(text, str):
+                raise InvalidRequestError(f"The tag {tag!r} is {text!r}, which is not text.")
+        self.retries = parse_count("retries", self.retries)
+        if self.max_failures is not None:
+            self.max_failures = parse_count("max_failures", self.max_failures)
+        self.cancel_running_on_fail = bool(self.cancel_running_on_fail)
+        self.fail_fast = bool(self.fail_fast) or self.cancel_running_on_fail
 
 
 class Batch:
@@ -209,7 +192,7 @@ class Batch:
         self.manifest = GroupManifest(
             group_id=self.group_id,
             name=options.name,
-            tags=options.tags,
+            tags=dict(options.tags or {}),
             created_at=record.created_at,
             total_expected=count,
             accelerator=record.accelerator,
@@ -239,6 +222,31 @@ class Batch:
                 hint="Put large values into `common`, and short ones into name and tags.",
             )
         return self.manifest
+
+
+def submit_batch(
+    request: JobRequest,
+    function: Callable[..., Any],
+    first: tuple[Any, ...],
+    inputs: Iterable[Any],
+    options: BatchOptions,
+    *,
+    services: Services | None = None,
+) -> BatchHandle:
+    """Start *function* for each of *inputs*, after the arguments *first*; return a handle at once.
+
+    Raises:
+        InvalidRequestError: An input is wrong, or the backend runs no such batch.
+        KineticError: The batch could not be packaged or started; nothing of it is left.
+    """
+    common = options.common or {}
+    batch = Batch(request, options, inputs, checker_of(function, first, common))
+    with closing(batch.inputs):
+        job = submit(batch.request, function, first, common, services=services, batch=batch)
+        assert batch.manifest is not None
+        return BatchHandle(
+            batch.manifest, job._services, submission_errors=dict(batch.inputs.failed)
+        )
 
 
 def _refuse(request: JobRequest) -> None:

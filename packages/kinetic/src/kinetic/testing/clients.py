@@ -16,9 +16,8 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
 import kinetic
-from kinetic.batches.batch import check_batch_options
+from kinetic.batches.batch import BatchOptions, submit_batch
 from kinetic.batches.handle import BatchHandle
-from kinetic.batches.submit import submit_batch
 from kinetic.errors import JobNotFoundError, KineticError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import jobs_in
@@ -259,7 +258,7 @@ class ServicesClient(Client):
     def _start_batch(
         self, function: Callable[..., Any], inputs: Iterable[Any], options: Mapping[str, Any]
     ) -> BatchHandle:
-        checked = check_batch_options(**options)
+        checked = BatchOptions(**options)
         request = self._request(function, {})
         return submit_batch(request, function, (), inputs, checked, services=self._services)
 
