@@ -40,6 +40,8 @@ class Deadline:
 _POLL_LEAST: Final = 0.002
 _POLL_MOST: Final = 0.25
 _POLL_SHARE: Final = 0.05
+STORE_POLL: Final = 0.25
+"""Seconds between two looks at a store, which may be a bucket."""
 
 
 def poll_interval(elapsed: float) -> float:

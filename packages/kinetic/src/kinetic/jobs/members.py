@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from kinetic.backends.backend import (
     Ending,
@@ -20,11 +19,10 @@ from kinetic.backends.backend import (
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify, attempts_of
-from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
 from kinetic.jobs.services import Services
-from kinetic.jobs.stored_logs import follow_stored, latest_lines
-from kinetic.waiting import Deadline, poll_interval, sleep
+from kinetic.jobs.stored_logs import log_in_store
+from kinetic.waiting import STORE_POLL, Deadline, sleep
 from kinetic_payload.layout import JobObjects
 
 if TYPE_CHECKING:
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
     from kinetic_payload.records.job import JobRecord
     from kinetic_payload.stores.outages import OutageLimit
     from kinetic_payload.stores.store import Store
-
-_LEAST: Final = 0.25
-"""Seconds between two looks at the store, which may be a bucket."""
 
 
 def member_services(services: Services, member: JobRecord) -> Services:
@@ -108,18 +103,9 @@ class MemberBackend:
         stopped: Callable[[], bool] = never,
     ) -> Iterator[LogLine]:
         """Iterate over the stored log of a member; with *follow* as it is written, until there is an outcome."""
-        if not follow:
-            return latest_lines(self.store, record, self.verify, tail=tail)
-        began = time.monotonic()
-        store = lasting(self.store, log_outages(), stopped=stopped)
-
-        def ended() -> bool:
-            return stopped() or stored_outcome(store, record.job_id, self.verify) is not None
-
-        def pause() -> None:
-            sleep(max(_LEAST, poll_interval(time.monotonic() - began)))
-
-        return follow_stored(store, record, tail=tail, ended=ended, pause=pause, verify=self.verify)
+        return log_in_store(
+            self.store, record, self.verify, follow=follow, tail=tail, stopped=stopped
+        )
 
     def forward(self, record: JobRecord) -> None:
         """Refuse: members are not debugged.
@@ -156,7 +142,7 @@ class MemberBackend:
                     hint="Its function may need a longer grace to end; try again.",
                     job_id=record.job_id,
                 )
-            sleep(deadline.at_most(max(_LEAST, poll_interval)))
+            sleep(deadline.at_most(max(STORE_POLL, poll_interval)))
 
     def list(self) -> Iterator[Listed]:
         """Iterate over nothing: a member has no resource of its own."""
@@ -177,10 +163,8 @@ class _Polling:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._began = time.monotonic()
         self.wake = watch.wake
 
     def wait(self, timeout: float | None) -> object:
         """Return when something may have changed, or after *timeout* seconds."""
-        soon = max(_LEAST, poll_interval(time.monotonic() - self._began))
-        return self._watch.wait(soon if timeout is None else min(soon, timeout))
+        return self._watch.wait(STORE_POLL if timeout is None else min(STORE_POLL, timeout))

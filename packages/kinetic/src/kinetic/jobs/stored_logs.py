@@ -25,6 +25,9 @@ from kinetic.jobs.log_lines import (
     whole_lines,
     with_note,
 )
+from kinetic.jobs.outages import lasting, log_outages
+from kinetic.jobs.outcome import stored_outcome
+from kinetic.waiting import STORE_POLL, sleep
 from kinetic_payload.layout import JobObjects, number_in
 from kinetic_payload.limits import MOST_CHUNK, MOST_HOSTS
 from kinetic_payload.printable import printable_log
@@ -53,6 +56,29 @@ def latest_lines(
     logged = [number for number in stored_attempts(store, record.job_id) if number in known]
     for attempt in logged[-1:]:
         yield from stored_lines(store, record.job_id, attempt, tail=tail, most=record.hosts)
+
+
+def log_in_store(
+    store: Store,
+    record: JobRecord,
+    verify: Verify,
+    *,
+    follow: bool,
+    tail: int | None,
+    stopped: Callable[[], bool],
+) -> Iterator[LogLine]:
+    """Iterate over the stored log; with *follow* as it is written, until there is an outcome or *stopped*."""
+    if not follow:
+        return latest_lines(store, record, verify, tail=tail)
+    store = lasting(store, log_outages(), stopped=stopped)
+    return follow_stored(
+        store,
+        record,
+        tail=tail,
+        ended=lambda: stopped() or stored_outcome(store, record.job_id, verify) is not None,
+        pause=lambda: sleep(STORE_POLL),
+        verify=verify,
+    )
 
 
 def known_attempts(store: Store, record: JobRecord, verify: Verify) -> list[int]:

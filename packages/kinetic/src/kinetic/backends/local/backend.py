@@ -151,35 +151,24 @@ class LocalBackend:
 
     def environment(self, request: JobRequest, project: Packaging) -> Environment:
         """Return the interpreter of this process, or the Python of an isolated environment."""
-        from kinetic.backends.local.launch import LocalEnvironment
-        from kinetic.backends.local.supervisor.power import awake_command
-        from kinetic.jobs.runner import runner_bundle
-
-        home = Path(self._home.path)
-        bundle = runner_bundle(home)
-        awake = awake_command(allow_sleep=request.settings.allow_sleep.value)
         if request.image.mode == "default":
-            return LocalEnvironment(f"python:{sys.executable}", sys.executable, bundle, awake)
+            return self._environment_with(f"python:{sys.executable}", sys.executable, request)
         from kinetic.home.environments import ensure_environment
 
         found = ensure_environment(
             project.plan.script or project.plan.base,
             project=project.plan.root,
-            home=home,
+            home=Path(self._home.path),
             report=project.notices.phase,
             bucket=self._in_bucket or project.reads_buckets.result(),
             refresh=request.settings.rebuild.value,
             checked=lambda: project.checked.set_result(None),
         )
         warn_once(project.notices.warn, *found.notes)
-        return LocalEnvironment(f"environment:{found.digest}", str(found.python), bundle, awake)
+        return self._environment_with(f"environment:{found.digest}", str(found.python), request)
 
     def environment_of(self, record: JobRecord, request: JobRequest) -> Environment:
         """Return the interpreter or the isolated environment of the batch that has *record*."""
-        from kinetic.backends.local.launch import LocalEnvironment
-        from kinetic.backends.local.supervisor.power import awake_command
-        from kinetic.jobs.runner import runner_bundle
-
         if record.keeper is not None and record.keeper.home != self._home.path:
             raise SubmitError(
                 f"The workers of {record.job_id} belong to {record.keeper.home} on {record.keeper.machine}.",
@@ -188,9 +177,16 @@ class LocalBackend:
         kind, _, name = record.image_uri.partition(":")
         folder = Path(self._home.environment(name), "bin", "python")
         python = name if kind == "python" else str(folder)
+        return self._environment_with(record.image_uri, python, request)
+
+    def _environment_with(self, name: str, python: str, request: JobRequest) -> Environment:
+        from kinetic.backends.local.launch import LocalEnvironment
+        from kinetic.backends.local.supervisor.power import awake_command
+        from kinetic.jobs.runner import runner_bundle
+
         bundle = runner_bundle(Path(self._home.path))
         awake = awake_command(allow_sleep=request.settings.allow_sleep.value)
-        return LocalEnvironment(record.image_uri, python, bundle, awake)
+        return LocalEnvironment(name, python, bundle, awake)
 
     @contextmanager
     def announced(self, record: JobRecord) -> Iterator[JobRecord]:

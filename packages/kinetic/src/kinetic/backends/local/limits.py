@@ -6,28 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
-
-
-class MemoryLimit(Protocol):
-    """A memory limit for one runner and all processes that it starts."""
-
-    def start(self, spawn: Callable[[], int]) -> int:
-        """Start a process with *spawn*, from its first moment under the limit; return its pid."""
-        ...
-
-    @property
-    def interval(self) -> float | None:
-        """Seconds between calls of `exceeded` that the limit needs; None if the kernel enforces it."""
-        ...
-
-    def exceeded(self) -> bool:
-        """Return whether a process was killed because of the limit."""
-        ...
-
-    def close(self) -> None:
-        """Remove the limit, once no process runs under it."""
-        ...
 
 
 def limit_memory(name: str, limit: int) -> MemoryLimit:
@@ -65,6 +43,7 @@ class _Cgroup:
     """A new cgroup below the cgroup of this process."""
 
     interval = None
+    """Seconds between calls of `exceeded` that the limit needs; None: the kernel enforces it."""
 
     def __init__(self, group: Path, version: int, limit: int) -> None:
         self._group = group
@@ -80,6 +59,7 @@ class _Cgroup:
             pass
 
     def start(self, spawn: Callable[[], int]) -> int:
+        """Start a process with *spawn*, from its first moment under the limit; return its pid."""
         # Started inside the cgroup: a process that a runner starts before it is moved would stay outside.
         with self._inside():
             return spawn()
@@ -94,6 +74,7 @@ class _Cgroup:
             _write(self._group.parent / "cgroup.procs", me)
 
     def exceeded(self) -> bool:
+        """Return whether a process was killed because of the limit."""
         for line in self._events.read_text().splitlines():
             key, _, value = line.partition(" ")
             if key == "oom_kill":
@@ -101,6 +82,7 @@ class _Cgroup:
         raise OSError(f"{self._events} does not count killed processes.")
 
     def close(self) -> None:
+        """Remove the limit, once no process runs under it."""
         with suppress(OSError):
             self._group.rmdir()
 
@@ -155,6 +137,10 @@ class _WatchedLimit:
 
     def close(self) -> None:
         """Nothing to remove."""
+
+
+MemoryLimit = _Cgroup | _WatchedLimit
+"""A memory limit for one runner and all processes that it starts."""
 
 
 def own_memory(process: psutil.Process) -> int:  # type: ignore[name-defined]  # noqa: F821

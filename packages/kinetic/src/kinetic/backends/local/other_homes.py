@@ -5,10 +5,8 @@ Nothing shows here whether they still run, so no outcome is written for them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from kinetic.backends.backend import Ending, LogLine, Observation
 from kinetic.backends.local.observation import Unreachable
@@ -16,16 +14,11 @@ from kinetic.backends.local.watch import StoreEvents
 from kinetic.errors import JobError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import Verify
-from kinetic.jobs.outages import lasting, log_outages
 from kinetic.jobs.outcome import stored_outcome
-from kinetic.jobs.stored_logs import follow_stored, latest_lines
-from kinetic.waiting import poll_interval, sleep
+from kinetic.jobs.stored_logs import log_in_store
 from kinetic_payload.layout import JobObjects, is_group_id
 from kinetic_payload.records.job import JobRecord, Keeper
 from kinetic_payload.stores.store import Store
-
-_LEAST: Final = 0.25
-"""Seconds between two looks at the store, which may be a bucket."""
 
 
 @dataclass
@@ -54,7 +47,7 @@ class OtherHome:
                 "replaced since.",
                 ending=Ending.LOST,
             )
-        if is_group_id(record.job_id) and self._has_ended(record, self.store):
+        if is_group_id(record.job_id) and self._has_ended(record):
             # Its supervisor stops the workers; nothing shows when it has.
             return Observation(JobStatus.FAILED, "The batch was stopped.", ending=Ending.LOST)
         begun = self.store.stat(JobObjects(record.job_id).claim(1, 0)) is not None
@@ -74,23 +67,15 @@ class OtherHome:
             # Not whether they exist: the job may replace an object that another process wrote there.
             return [None if each is None else each.generation for each in found]
 
-        return StoreEvents(look, lambda elapsed: max(_LEAST, poll_interval(elapsed)))
+        return StoreEvents(look)
 
     def log_lines(
         self, record: JobRecord, *, follow: bool, tail: int | None, stopped: Callable[[], bool]
     ) -> Iterator[LogLine]:
         """Iterate over the stored log; with *follow* as it is written, until there is an outcome."""
-        if not follow or self.why is Unreachable.GONE:
-            return latest_lines(self.store, record, self.verify, tail=tail)
-        began = time.monotonic()
-        store = lasting(self.store, log_outages(), stopped=stopped)
-        return follow_stored(
-            store,
-            record,
-            tail=tail,
-            ended=lambda: stopped() or self._has_ended(record, store),
-            pause=lambda: sleep(max(_LEAST, poll_interval(time.monotonic() - began))),
-            verify=self.verify,
+        follow = follow and self.why is not Unreachable.GONE
+        return log_in_store(
+            self.store, record, self.verify, follow=follow, tail=tail, stopped=stopped
         )
 
     def refuse_to_stop(self, record: JobRecord) -> None:
@@ -101,7 +86,7 @@ class OtherHome:
         """
         if self.why is Unreachable.GONE:
             self.kill(record)
-        elif not self._has_ended(record, self.store):
+        elif not self._has_ended(record):
             raise JobError(
                 f"Job {record.job_id} cannot be stopped from here. {self.observe(record).reason}",
                 hint="Cancel it there. If that machine or home is gone for good, remove "
@@ -109,6 +94,6 @@ class OtherHome:
                 job_id=record.job_id,
             )
 
-    def _has_ended(self, record: JobRecord, store: Store) -> bool:
+    def _has_ended(self, record: JobRecord) -> bool:
         """Return whether the job has an outcome; one that somebody forged does not count."""
-        return stored_outcome(store, record.job_id, self.verify) is not None
+        return stored_outcome(self.store, record.job_id, self.verify) is not None

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from kinetic.home.liveness import (
     is_alive,
@@ -16,19 +16,7 @@ from kinetic.home.liveness import (
     wait_for_end,
 )
 from kinetic.home.paths import Home
-from kinetic.waiting import Deadline, poll_interval
-
-
-class JobEvents(Protocol):
-    """Changes of one job."""
-
-    def changed(self) -> bool:
-        """Return whether something changed since the last call."""
-        ...
-
-    def rest(self, woken: threading.Event, seconds: float) -> None:
-        """Return after at most *seconds*, or when *woken* is set, or when something may have changed."""
-        ...
+from kinetic.waiting import STORE_POLL, Deadline, poll_interval
 
 
 class LocalWatch:
@@ -113,15 +101,10 @@ class FolderEvents:
 
 
 class StoreEvents:
-    """Changes of a job that only the store shows.
+    """Changes of a job that only the store shows; *look* returns a value to compare."""
 
-    *look* returns a value to compare. *pause* takes the seconds waited so far, and returns the next pause.
-    """
-
-    def __init__(self, look: Callable[[], object], pause: Callable[[float], float]) -> None:
+    def __init__(self, look: Callable[[], object]) -> None:
         self._look = look
-        self._pause = pause
-        self._began = time.monotonic()
         self._next = 0.0
         self._last: object = None
 
@@ -130,7 +113,7 @@ class StoreEvents:
         now = time.monotonic()
         if now < self._next:
             return False
-        self._next = now + self._pause(now - self._began)
+        self._next = now + STORE_POLL
         seen = self._look()
         changed, self._last = seen != self._last, seen
         return changed
@@ -138,3 +121,6 @@ class StoreEvents:
     def rest(self, woken: threading.Event, seconds: float) -> None:
         """Return when it is time for the next look."""
         woken.wait(min(seconds, max(0.0, self._next - time.monotonic())))
+
+
+JobEvents = FolderEvents | StoreEvents
