@@ -37,6 +37,7 @@ def images(
 US, EUROPE = "gke_proj_us-central1-a_one", "gke_proj_europe-west4_one"
 REPO = "KINETIC_IMAGE_REPO"
 BASES = "KINETIC_BASE_IMAGE_REPO"
+BUILDER = "KINETIC_IMAGE_BUILDER"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,6 @@ def test_bundled_images_are_in_the_repository_of_the_cluster_or_of_the_setting(
     assert found.expected(request) == expected
 
 
-# The cases of test_bad_input.py are not repeated here.
 @pytest.mark.parametrize(
     ("image", "environ", "message"),
     [
@@ -79,6 +79,10 @@ def test_bundled_images_are_in_the_repository_of_the_cluster_or_of_the_setting(
         (None, {REPO: "https://h.example/kn"},
             f"{REPO}: 'https://h.example/kn' is no name of an image: it begins with a scheme"),
         (None, {REPO: "h.example/kn:v1"}, f"{REPO}: 'h.example/kn:v1' is not a repository"),
+        (None, {REPO: ""}, "repository for images is not known"),
+        (None, {REPO: "h.example/kn", "KINETIC_BASE_IMAGE": "Not An Image"}, "KINETIC_BASE_IMAGE"),
+        (None, {REPO: "h.example/kn", BUILDER: "layer"}, f"{BUILDER} names the image builder 'layer'"),
+        (None, {REPO: "h.example/kn", BUILDER: "cloud_build"}, "the project or the region"),
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_be_used_is_refused_with_a_hint(
