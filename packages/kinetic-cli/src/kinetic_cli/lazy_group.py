@@ -1,4 +1,4 @@
-"""`LazyGroup`: a group whose commands are imported when they are needed."""
+"""Groups of commands; those of a `LazyGroup` are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,32 @@ from typing import Any
 import click
 
 
-class LazyGroup(click.Group):
+class Group(click.Group):
+    """A group that lists its commands in the order in which they were given."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the commands in that order."""
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; if there is none, raise an error with similar names."""
+        name = args[0]
+        if (
+            name in (verbs := self.list_commands(ctx))
+            or name.startswith("-")
+            or ctx.resilient_parsing
+        ):
+            return super().resolve_command(ctx, args)
+        import difflib
+
+        near = difflib.get_close_matches(name, verbs)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise click.UsageError(f"No such command {name!r}.{meant}", ctx)
+
+
+class LazyGroup(Group):
     """A group that imports each command from a module of the same name, as its `command`."""
 
     def __init__(self, *args: Any, package: str, verbs: tuple[str, ...], **kwargs: Any) -> None:
@@ -27,16 +52,3 @@ class LazyGroup(click.Group):
         command = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; if there is none, raise an error with similar names."""
-        name = args[0]
-        if name in self.verbs or name.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        import difflib
-
-        near = difflib.get_close_matches(name, self.verbs)
-        meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise click.UsageError(f"No such command {name!r}.{meant}", ctx)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.commands.batches.list import look_at
+from kinetic_cli.commands.batches import look_at
 from kinetic_cli.options import json_option, target_options
 from kinetic_cli.output import age_of, age_text
 

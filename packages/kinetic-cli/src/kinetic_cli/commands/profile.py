@@ -1,16 +1,29 @@
-"""`kinetic profile create`."""
+"""`kinetic profile`: named sets of project, zone, cluster and the like."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
 
 from kinetic_cli.app import App
-from kinetic_cli.options import JsonObject, Seconds, profile_argument, target_options
+from kinetic_cli.lazy_group import Group
+from kinetic_cli.options import (
+    JsonObject,
+    Seconds,
+    json_option,
+    profile_argument,
+    target_options,
+)
 
 
-@click.command("create")
+@click.group("profile", cls=Group)
+def command() -> None:
+    """Keep sets of settings, and choose among them."""
+
+
+@command.command("create")
 @profile_argument()
 @target_options()
 @click.option(
@@ -48,7 +61,7 @@ from kinetic_cli.options import JsonObject, Seconds, profile_argument, target_op
 )
 @click.option("--replace", is_flag=True, help="Replace the profile if it is there already.")
 @click.pass_obj
-def command(
+def create(
     app: App,
     name: str,
     backend: str | None,
@@ -101,3 +114,90 @@ def _pathways(given: tuple[str, ...]) -> dict[str, str]:
             )
         found[f"{PATHWAYS}{name}"] = value
     return found
+
+
+@command.command("ls")
+@target_options(hidden=True)
+@json_option
+@click.pass_obj
+def list_profiles(app: App, as_json: bool) -> None:
+    """List the profiles; `*` marks the current one."""
+    known = app.profiles()
+    rows = [
+        {**known.profiles[name].facts(), "current": name == known.current}
+        for name in sorted(known.profiles)
+    ]
+    if as_json:
+        app.output.json(rows)
+    elif not rows:
+        app.output.note("No profiles. Make one with: kinetic profile create NAME")
+    else:
+        columns = ["name", "project", "zone", "cluster", "namespace", "backend", "kube_context"]
+        app.output.table(
+            ["current", *(column.replace("_", " ") for column in columns)],
+            (("*" if row["current"] else "", *(row[column] for column in columns)) for row in rows),
+        )
+
+
+@command.command("use")
+@profile_argument()
+@click.pass_obj
+def use(app: App, name: str) -> None:
+    """Make the profile NAME the current one."""
+    from kinetic.settings.profiles import use_profile
+
+    use_profile(app.profiles_path(), name)
+    app.output.line(f"Profile {name} is the current one.")
+
+
+@command.command("unset")
+@click.pass_obj
+def unset(app: App) -> None:
+    """Make no profile current; the profiles stay."""
+    from kinetic.settings.profiles import unset_profile
+
+    unset_profile(app.profiles_path())
+    app.output.line("No profile is current.")
+
+
+@command.command("show")
+@profile_argument(required=False)
+@target_options(hidden=True)
+@json_option
+@click.pass_obj
+def show(app: App, name: str | None, as_json: bool) -> None:
+    """Show the profile NAME, or the current one."""
+    from kinetic.errors import ConfigurationError
+    from kinetic.settings.profiles import PATHWAYS
+
+    known = app.profiles()
+    name = name or app.target.get("profile") or known.current
+    if name is None:
+        raise ConfigurationError(
+            "No profile is current.", hint="Choose one with: kinetic profile use NAME"
+        )
+    facts = {**known.find(name).facts(), "current": name == known.current}
+    if as_json:
+        app.output.json(facts)
+    else:
+        facts["current"] = "yes" if facts["current"] else "no"
+        if facts["pod_overrides"] is not None:
+            facts["pod_overrides"] = json.dumps(facts["pod_overrides"])
+        shown = {
+            key: value
+            for key, value in facts.items()
+            if value is not None or not key.startswith(PATHWAYS)
+        }
+        app.output.facts((key.replace("_", " "), value) for key, value in shown.items())
+
+
+@command.command("rm")
+@profile_argument()
+@click.pass_obj
+def remove(app: App, name: str) -> None:
+    """Remove the profile NAME. If it was the current one, no profile is current."""
+    from kinetic.settings.profiles import remove_profile
+
+    left = remove_profile(app.profiles_path(), name)
+    none = " No profile is current." if left.profiles and left.current is None else ""
+    app.output.line(f"Removed profile {name}.{none}")
