@@ -74,19 +74,19 @@ def link_to_nothing(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "submit"),
     [
-        lambda folder: folder / "absent",
-        lambda folder: folder / "deep" / "absent",
-        lambda folder: Path(__file__) / "below-a-file",
-        link_to_nothing,
+        (lambda folder: folder / "absent", False),
+        (lambda folder: folder / "deep" / "absent", False),
+        (lambda folder: Path(__file__) / "below-a-file", False),
+        (link_to_nothing, True),
     ],
 )
-def test_a_missing_local_path_is_a_file_not_found_also_in_another_process(tmp_path, make):
+def test_a_missing_local_path_is_a_file_not_found_also_in_another_process(tmp_path, make, submit):
     path = make(tmp_path)
     data = Data(str(path))
 
-    for use in (data.check, data.content_hash, lambda: work.run_async([data])):
+    for use in (data.check, data.content_hash, *[lambda: work.run_async([data])] * submit):
         with pytest.raises(FileNotFoundError) as raised:
             use()
         for error in (raised.value, pickle.loads(pickle.dumps(raised.value))):
