@@ -3,9 +3,6 @@
 import threading
 import warnings
 from collections.abc import Iterable
-from typing import Any
-
-import pytest
 
 from kinetic.user_warnings import Logins, warn_caller
 
@@ -13,16 +10,6 @@ from kinetic.user_warnings import Logins, warn_caller
 def user_warnings(caught: Iterable[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
     """Leave out warnings about garbage of other tests, which may be collected at any moment."""
     return [found for found in caught if found.category is UserWarning]
-
-
-def test_a_warning_names_the_line_of_the_caller() -> None:
-    deep: dict[str, Any] = {"__name__": "kinetic.deep.inside", "warn": warn_caller}
-    exec("def inner(): warn('full')\ndef outer(): inner()", deep)
-
-    with pytest.warns(UserWarning, match="full") as caught:
-        deep["outer"]()
-
-    assert [found.filename for found in user_warnings(caught)] == [__file__]
 
 
 def test_a_warning_from_a_thread_is_issued_too() -> None:

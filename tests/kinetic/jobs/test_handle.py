@@ -128,21 +128,6 @@ def test_a_returned_value_removes_its_job_unless_that_is_debugged(
     assert (job_ids_of(services.backend) == []) is gone
 
 
-@pytest.mark.parametrize("cleanup", [None, True])
-def test_a_failed_job_is_kept_until_it_is_cleaned_up(
-    services: FakeServices, job: JobHandle, cleanup: bool | None
-) -> None:
-    services.backend.raises(job.job_id, ValueError("no"))
-
-    for _ in range(2):
-        with pytest.raises(ValueError, match="no") as caught:
-            job.result(cleanup=cleanup)
-
-    assert len(caught.value.__notes__) == 2
-    assert job_ids_of(services.backend) == [job.job_id]
-    assert services.journal.of("delete *") == []
-
-
 @pytest.mark.parametrize(
     ("pattern", "error"),
     [
@@ -299,16 +284,6 @@ def test_a_handle_made_of_its_fields_reaches_its_job_by_itself(store: FolderStor
     assert JobHandle(**handle.to_dict()).status() is JobStatus.SUCCEEDED
     assert pickle.loads(pickle.dumps(handle)).result() == 42
     assert JobHandle(**handle.to_dict()).status() is JobStatus.NOT_FOUND
-
-
-def test_a_handle_of_a_removed_job_is_not_found(store: FolderStore) -> None:
-    handle = replace(HANDLE, backend="local", bucket_name=str(store.location))
-
-    assert handle.status() is JobStatus.NOT_FOUND
-    assert handle.logs() == ""
-    with pytest.raises(JobNotFoundError, match=handle.job_id):
-        handle.result()
-    handle.cleanup()
 
 
 def test_a_job_of_an_unknown_backend_is_refused_with_a_hint(store: FolderStore) -> None:

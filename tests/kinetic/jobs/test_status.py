@@ -8,7 +8,7 @@ from kinetic.errors import FutureRecordError, RecordError, StoreError
 from kinetic.job_status import JobStatus
 from kinetic.jobs.fetch import failure_without_exception
 from kinetic.jobs.logs import log_lines
-from kinetic.jobs.records import find_outcome, read_reports, write_outcome
+from kinetic.jobs.records import find_outcome, read_reports
 from kinetic.jobs.status import job_outcome, look
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
@@ -17,25 +17,6 @@ from kinetic_servers.fakes import FakeServices, a_report, report, report_value
 
 CANCELLED = "cancelled"
 OUTCOME = "write */outcome.json"
-
-
-def test_of_two_outcomes_the_first_counts_for_both_writers(services: FakeServices) -> None:
-    first = Outcome(job_id="j", status="succeeded", attempt=1, host=0)
-
-    assert write_outcome(services, first) == first
-    assert write_outcome(services, Outcome(job_id="j", status=CANCELLED)) == first
-
-    assert find_outcome(services.store, "j").record == first
-
-
-def test_without_an_outcome_the_resource_decides_the_status(services: FakeServices) -> None:
-    job = services.job()
-
-    assert look(job, services).status is JobStatus.PENDING
-    services.backend.runs(job.job_id)
-    assert look(job, services).status is JobStatus.RUNNING
-
-    assert services.journal.of("write *") == []
 
 
 @pytest.mark.parametrize("becomes", ["pending", "running", "dead", "lost"])

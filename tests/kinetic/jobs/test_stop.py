@@ -213,18 +213,6 @@ def test_the_record_is_removed_first_also_by_parallel_requests(
     assert objects(job, bucket) == []
 
 
-def test_a_running_job_is_cancelled_before_it_is_cleaned_up(
-    services: FakeServices, job: JobRecord
-) -> None:
-    services.backend.runs(job.job_id)
-
-    clean(job, services)
-
-    wrote, *_ = services.journal.of("write *", "delete *", "remove *")
-    assert wrote == f"write {job.job_id}/outcome.json"
-    assert look(job, services).status is JobStatus.NOT_FOUND
-
-
 def test_a_job_that_starts_during_its_clean_up_is_cleaned_up(
     services: FakeServices, job: JobRecord
 ) -> None:

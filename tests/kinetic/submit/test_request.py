@@ -56,16 +56,6 @@ def test_a_cluster_needs_a_project_or_a_context(tmp_path: Path) -> None:
     assert (slice_.backend, slice_.semantics) == ("pathways", "pathways")
 
 
-def test_captured_values_are_in_the_request_and_not_in_its_text(tmp_path: Path) -> None:
-    resolved = request(
-        tmp_path, backend="local", capture_env_vars=["TOKEN", "GONE"], captured={"TOKEN": "s3cret"}
-    )
-
-    assert dict(resolved.captured_env) == {"TOKEN": "s3cret"}
-    assert "s3cret" not in repr(resolved)
-    assert any("GONE" in note for note in resolved.notes)
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -187,11 +177,3 @@ def test_pod_overrides_of_the_profile_are_checked_and_replaced_by_the_argument(
         request(tmp_path)
     # Jobs on this machine have no pods.
     assert request(tmp_path, backend="local").pod_overrides == {}
-
-
-def test_the_service_account_is_a_setting(tmp_path: Path) -> None:
-    a_profile(tmp_path, service_account="from-profile")
-
-    assert request(tmp_path).settings.service_account.value == "from-profile"
-    environ = {"KINETIC_SERVICE_ACCOUNT": "from-variable"}
-    assert request(tmp_path, environ=environ).settings.service_account.value == "from-variable"

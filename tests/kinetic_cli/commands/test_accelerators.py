@@ -42,10 +42,3 @@ def test_a_table_has_a_cell_in_every_column(tmp_path: Path) -> None:
 
     assert {len(line.split()) for line in lines} <= {8, 9}
     assert lines[1].split() == ["cpu", "cpu", "1", "-", "1", "-", "-", "-"]
-
-
-def test_an_unknown_accelerator_is_refused_with_similar_ones(tmp_path: Path) -> None:
-    ran = run("accelerators", "v5e-9", home=tmp_path)
-
-    assert (ran.exit_code, ran.stdout) == (1, "")
-    assert "v5litepod-8: 8 chips in 2x4 on one ct5lp-hightpu-8t" in ran.stderr

@@ -14,8 +14,6 @@ from click.testing import Result
 
 from kinetic.backends.backend import LogLine
 from kinetic.errors import (
-    JobFailedError,
-    ResultTimeoutError,
     ResultUnreadableError,
     SignatureError,
     StoreError,
@@ -535,20 +533,6 @@ def test_ctrl_c_prints_what_becomes_of_the_job(jobs: Jobs, args: list[str], mess
 
     assert (ran.exit_code, ran.stdout) == (130, "one\n" * (args[0] == "logs"))
     assert message in ran.stderr
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        JobFailedError("Job j failed: killed by signal 9.", hint="Its log: kinetic jobs logs j"),
-        ResultTimeoutError("Job j is still RUNNING.", hint="It runs on."),
-    ],
-)
-def test_an_error_of_kinetic_is_printed_with_its_hint(jobs: Jobs, error: JobFailedError) -> None:
-    ran = jobs("result", "j", among=(a_job(raises=error),))
-
-    assert ran.exit_code == 1
-    assert ran.stderr.endswith(f"Error: {error.message}\n{error.hint}\n")
 
 
 @pytest.mark.parametrize("verb", ["status", "logs", "result", "cancel", "cleanup"])

@@ -9,8 +9,6 @@ import pytest
 
 from kinetic_k8s.accelerators import catalogue, parse_accelerator
 from kinetic_k8s.manifests.labels import (
-    check_labels,
-    labels_and_annotations,
     of_jobs,
     standard_labels,
 )
@@ -116,34 +114,6 @@ def test_impossible_amounts_are_refused(wrong: dict[str, str], expected: str) ->
         Resources(**wrong)
 
     assert expected in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {"team!": "x"},
-        {"-team": "x"},
-        {"a" * 64: "x"},
-        {"Not.A.Domain/team": "x"},
-        {"team": "a b"},
-        {"team": "a" * 64},
-        {"team": "-"},
-        {"app": "mine"},
-        {"kinetic.dev/job-id": "x"},
-        {"job-name": "x"},
-        {"batch.kubernetes.io/job-name": "x"},
-    ],
-)
-def test_labels_outside_the_grammar_or_with_our_keys_are_refused(labels: dict[str, str]) -> None:
-    with pytest.raises(InvalidRequestError):
-        check_labels(labels)
-
-
-def test_a_value_that_is_no_label_becomes_an_annotation() -> None:
-    labels, annotations = labels_and_annotations({"function": "f", "source": "m:f.<locals>.g"})
-
-    assert labels == {"kinetic.dev/function": "f"}
-    assert annotations == {"kinetic.dev/source": "m:f.<locals>.g"}
 
 
 def test_labels_of_a_job_find_it_again() -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -165,75 +164,12 @@ def test_the_schemas_of_several_versions_accept_all_manifests(version: str) -> N
             kubernetes_validate.validate(part, version, strict=True)
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_every_pod_belongs_to_its_job_and_one_role_runs_the_function(name: str) -> None:
-    manifest = rendered()[name]
-    spec = SPECS[name]
-    assert manifest["kind"] == spec.kind
-    pathways = isinstance(spec, PathwaysSpec | LeaderWorkerSetSpec)
-    app = "kinetic-pathways" if pathways else "kinetic"
-    for template in pod_templates(manifest):
-        labels = template["metadata"]["labels"]
-        assert manifest["metadata"]["labels"].items() <= labels.items()
-        assert (labels["app"], labels["team"]) == (app, "vision")
-        names = [each["name"] for each in template["spec"]["containers"]]
-        assert labels["kinetic.dev/role"] == ("host" if names == ["kinetic"] else "pathways-worker")
-        assert template["spec"]["serviceAccountName"] == "kinetic"
-        assert template["spec"].get("priorityClassName") == (
-            "low" if spec.pod.overrides else None
-        ), "all pods of a job have its priority"
-
-
 def pod_templates(manifest: Manifest) -> list[Manifest]:
     return [
         part.get("template") or part["spec"]["template"]
         for part in core_parts(manifest)
         if part["kind"] != "Service"
     ]
-
-
-def after(manifest: Manifest, code: int, *, disrupted: bool = False) -> str:
-    """Return what the controllers do after the end of a host: the action of the first rule of *manifest* that matches."""
-    spec = manifest["spec"]
-    of_jobset = manifest["kind"] == "JobSet"
-    job = spec["replicatedJobs"][0]["template"]["spec"] if of_jobset else spec
-    action = "count"
-    for rule in job["podFailurePolicy"]["rules"]:
-        if disrupted if "onPodConditions" in rule else code in rule["onExitCodes"]["values"]:
-            action = rule["action"]
-            break
-    if not of_jobset or action != "FailJob":
-        return action
-    # To a JobSet, all rules of a Job are one reason. Only the message tells them apart.
-    message = "has condition DisruptionTarget" if disrupted else f"failed with exit code {code} at"
-    for rule in spec["failurePolicy"]["rules"]:
-        patterns = rule.get("onJobFailureMessagePatterns")
-        if patterns is None or any(re.fullmatch(each, message) for each in patterns):
-            return str(rule["action"])
-    return "count"
-
-
-RESTART = "RestartJobSetAndIgnoreMaxRestarts"
-
-
-@pytest.mark.parametrize(
-    ("form", "disrupted", "failed", "not_prepared", "bad_node"),
-    [
-        ("job", "Ignore", "count", "FailJob", "Ignore"),
-        ("indexed job", "FailJob", "count", "FailJob", "FailJob"),
-        ("jobset", RESTART, "count", "FailJobSet", RESTART),
-        ("pathways", RESTART, "count", "FailJobSet", RESTART),
-        # Otherwise exit code 2 would restart the hosts for ever.
-        ("jobset, suspended, older, on any nodes", RESTART, "count", "count", RESTART),
-    ],
-)
-def test_disruptions_are_not_counted_and_failures_of_preparation_are_not_retried(
-    form: str, disrupted: str, failed: str, not_prepared: str, bad_node: str
-) -> None:
-    manifest = SPECS[form].manifest()
-
-    assert after(manifest, 143, disrupted=True) == disrupted
-    assert [after(manifest, code) for code in (1, 2, 4)] == [failed, not_prepared, bad_node]
 
 
 @pytest.mark.parametrize(

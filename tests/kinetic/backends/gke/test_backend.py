@@ -27,7 +27,6 @@ from kinetic_k8s.errors import (
     ConflictError,
     InvalidManifestError,
     NotPermittedError,
-    UnsupportedWorkloadError,
 )
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import JOB_ID
@@ -131,34 +130,16 @@ def test_a_job_whose_kind_is_no_longer_served_is_not_created_as_another_kind(
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "semantics", "served", "form"),
-    [
-        ("cpu", "gke", (), "job"),
-        ("v5p-8", "gke", ("JobSet",), "jobset"),
-        ("v5p-8", "gke", ("LeaderWorkerSet",), "indexed-job"),
-        ("v5p-8", "pathways", ("JobSet", "LeaderWorkerSet"), "pathways"),
-        ("v5p-8", "pathways", ("LeaderWorkerSet",), "pathways-lws"),
-        ("tpu-v5litepod-2x4", "pathways", ("JobSet",), "pathways"),
-        ("v5p-8", "pathways", (), None),
-    ],
+    ("served", "form"),
+    [(("JobSet", "LeaderWorkerSet"), "jobset"), (("LeaderWorkerSet",), "indexed-job")],
 )
-def test_the_form_of_a_job_follows_from_the_kinds_that_the_cluster_serves(
-    cluster_with: Clusters,
-    accelerator: str,
-    semantics: Any,
-    served: tuple[str, ...],
-    form: Form | None,
+def test_the_cluster_is_asked_what_it_serves_and_a_job_that_cannot_restart_has_a_warning(
+    cluster_with: Clusters, served: tuple[str, ...], form: Form
 ) -> None:
-    cluster = cluster_with(served=served)
-    parsed = parse_accelerator(accelerator)
+    found = form_on(cluster_with(served=served), parse_accelerator("v5p-8"), "gke")
 
-    if form is None:
-        with pytest.raises(UnsupportedWorkloadError, match="JobSet") as caught:
-            form_on(cluster, parsed, semantics)
-        assert caught.value.hint
-    else:
-        assert form_on(cluster, parsed, semantics) == form
-        assert bool(warnings_of(form)) is (form == "indexed-job")
+    assert found == form
+    assert bool(warnings_of(found)) is (form == "indexed-job")
 
 
 QUEUED = {

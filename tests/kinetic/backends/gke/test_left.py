@@ -14,8 +14,6 @@ from kinetic.backends.gke.leftovers import (
     LEFT_AGE,
     Workloads,
     created_at,
-    needs_of,
-    stores_of,
 )
 from kinetic.backends.gke.observation import Observer, observation_of
 from kinetic_k8s.manifests import Manifest
@@ -69,11 +67,6 @@ def remove_left(
 ) -> None:
     observer = Observer(cluster, store or FakeStore(), None)
     Workloads(cluster, BUCKET, reported=set()).remove(workloads, observer, now)
-
-
-def test_a_workload_names_its_store_and_what_its_pods_need() -> None:
-    assert stores_of(a_workload()) == {"gs://jobs"}
-    assert needs_of(a_workload()) == {("Secret", "job-env"), ("ConfigMap", "kn-runner-1")}
 
 
 def test_workloads_of_other_stores_and_parts_of_workloads_are_not_found(
