@@ -9,8 +9,7 @@ import pytest
 from kinetic.backends.gke.host_log import LogSources
 from kinetic.backends.gke.key import ClusterKey
 from kinetic.backends.gke.logs import JobLog
-from kinetic.backends.gke.observation import Observer
-from kinetic.backends.gke.watch import JobWatches
+from kinetic.backends.gke.observation import JobWatches, Observer
 from kinetic.errors import ConfigurationError, JobError
 from kinetic.job_status import JobStatus
 from kinetic.settings.keys import KeySigner

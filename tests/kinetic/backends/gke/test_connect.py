@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 def cluster_in(target: Target | None, folder: Path, **variables: str) -> Identity:
     settings = resolve({"home": str(folder)}, environ=variables, user_home=folder)
-    return find_cluster(
-        target or Target.in_settings(settings), settings, variables
-    ).cluster.identity
+    cluster, _ = find_cluster(target or Target.in_settings(settings), settings, variables)
+    return cluster.identity
 
 
 @pytest.fixture

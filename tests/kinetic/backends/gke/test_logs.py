@@ -13,8 +13,7 @@ import pytest
 
 from kinetic.backends.gke.host_log import BROKEN, LogSources
 from kinetic.backends.gke.logs import JobLog, generations_of
-from kinetic.backends.gke.observation import Observer
-from kinetic.backends.gke.watch import JobWatches
+from kinetic.backends.gke.observation import JobWatches, Observer
 from kinetic.settings.keys import KeyFile, KeySigner
 from kinetic_k8s.cluster import Identity
 from kinetic_k8s.errors import (

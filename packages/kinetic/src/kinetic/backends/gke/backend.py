@@ -56,13 +56,13 @@ from kinetic.backends.gke.logs import JobLog
 from kinetic.backends.gke.observation import (
     IDLE_KIND,
     JobObservation,
+    JobWatches,
     Observer,
     explanation_of,
     job_of,
     observation_of,
 )
 from kinetic.backends.gke.pathways_components import components_of, fitting_tag
-from kinetic.backends.gke.watch import JobWatches
 from kinetic.backends.registry import CLUSTER
 from kinetic.errors import JobError, SubmitError
 from kinetic.job_status import JobStatus

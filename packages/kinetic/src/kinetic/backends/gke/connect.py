@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_payload.stores.store import Location
+
+    Found = tuple[ApiServer, GkeCluster | None]
+    """A cluster, and what the GKE API knows about it if it was found by its name on GKE."""
 
 _LATEST: Final[deque[ApiServer]] = deque(maxlen=8)
 """The clusters of the latest calls of `connect`. Their connections stay open, so that a program which submits
@@ -46,26 +48,16 @@ def connect(target: Target, location: Location, settings: Settings) -> Services:
     from kinetic.settings.settings import environment
 
     variables = environment()
-    found = find_cluster(target, settings, variables)
-    cluster = found.cluster
+    cluster, gke = find_cluster(target, settings, variables)
     _LATEST.append(cluster)
     home = Path(settings.home.value)
     store = open_at(location)
     key_signer = key_signer_of(location, ClusterKey(cluster))
-    backend = ClusterBackend(cluster, store, home, key_signer, variables, gke=found.gke)
+    backend = ClusterBackend(cluster, store, home, key_signer, variables, gke=gke)
     return Services(store, backend, key_signer=key_signer)
 
 
-@dataclass(frozen=True)
-class FoundCluster:
-    """A cluster, and what the GKE API knows about it."""
-
-    cluster: ApiServer
-    gke: GkeCluster | None = None
-    """None: it was not found by its name on GKE."""
-
-
-def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str]) -> FoundCluster:
+def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str]) -> Found:
     """Return the cluster of *target*; what the target does not name is taken from *settings*.
 
     A context in the record of a job may not exist on this machine. Then the cluster is that of the settings.
@@ -104,7 +96,7 @@ def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str
         # If nobody named a namespace, it is the pod's own.
         unnamed = target == here and settings.namespace.is_default
         namespace = None if unnamed else target.namespace or None
-        return FoundCluster(connect_in_pod(variables, namespace=namespace))
+        return connect_in_pod(variables, namespace=namespace), None
     raise ConfigurationError(
         "No cluster is named, and jobs with backend='gke' or 'pathways' need one.",
         hint="Set KINETIC_PROJECT, and KINETIC_ZONE and KINETIC_CLUSTER if they are not the defaults. Or "
@@ -113,22 +105,22 @@ def find_cluster(target: Target, settings: Settings, variables: Mapping[str, str
     )
 
 
-def _by_context(context: str, namespace: str, variables: Mapping[str, str]) -> FoundCluster:
+def _by_context(context: str, namespace: str, variables: Mapping[str, str]) -> Found:
     from kinetic_k8s.cluster.connect import connect as connect_by_context
 
     kubeconfig = variables.get("KUBECONFIG")
     cluster = connect_by_context(context, namespace=namespace or None, kubeconfig=kubeconfig)
-    return FoundCluster(cluster)
+    return cluster, None
 
 
-def _by_name(target: Target, namespace: str, variables: Mapping[str, str]) -> FoundCluster:
+def _by_name(target: Target, namespace: str, variables: Mapping[str, str]) -> Found:
     from kinetic_k8s.cluster.connect import connect_to_gke, gke_cluster
 
     name = (target.project or "", target.zone, target.cluster)
     endpoint = gke_endpoint(variables)
     cluster = connect_to_gke(*name, namespace=namespace or None, endpoint=endpoint)
     # Known by now: this sends no request.
-    return FoundCluster(cluster, gke_cluster(*name, endpoint=endpoint))
+    return cluster, gke_cluster(*name, endpoint=endpoint)
 
 
 def gke_endpoint(variables: Mapping[str, str]) -> str | None:

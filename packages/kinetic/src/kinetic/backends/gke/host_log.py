@@ -24,8 +24,7 @@ from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.storage import read_verified
 
 if TYPE_CHECKING:
-    from kinetic.backends.gke.observation import Observer
-    from kinetic.backends.gke.watch import JobWatches
+    from kinetic.backends.gke.observation import JobWatches, Observer
     from kinetic.jobs.attempts import Verify
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_payload.records.job import JobRecord

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -14,8 +16,9 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.attempts import STARTING, starting_or_gone
 from kinetic.jobs.services import LOOK
 from kinetic.waiting import sleep
+from kinetic_k8s.cluster.watch import Watch, Watched
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.labels import JOB_ID, of_job
+from kinetic_k8s.manifests.labels import JOB_ID, of_job, of_jobs
 from kinetic_k8s.manifests.workload import KINDS
 from kinetic_k8s.reading.attempts import hosts_of, views
 from kinetic_k8s.reading.diagnosis import diagnosis_of
@@ -46,6 +49,8 @@ _STATUS: Final = {
 
 IDLE_KIND: Final = "LeaderWorkerSet"
 """It restarts its pods whenever they end, so they stay up after the job, and are billed."""
+_MOST_WATCHED: Final = 50
+"""Jobs that one label selector names; with more, all jobs of the namespace are watched."""
 _AT_ONCE: Final = timedelta(seconds=5)
 """Longest time from a Job to its first pod. A pod that replaces an evicted one comes after 8 s or more."""
 
@@ -291,3 +296,39 @@ class Observer:
                 job_id=record.job_id,
             ) from error
         return True
+
+
+class JobWatches:
+    """All watches on jobs of one cluster in this process."""
+
+    def __init__(self, cluster: ApiServer) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._wakes: dict[str, list[Callable[[], object]]] = {}
+
+    @contextmanager
+    def open(self, records: Sequence[JobRecord]) -> Iterator[Watch]:
+        """Watch these jobs within the block."""
+        job_ids = [record.job_id for record in records]
+        labels = of_jobs(tuple(job_ids) if len(job_ids) <= _MOST_WATCHED else ())
+        workloads = sorted({workload_of(record) for record in records})
+        kinds = [Watched(kind=kind, labels=labels) for kind in ("Pod", *workloads)]
+        with Watch(self._cluster, kinds) as watch:
+            with self._lock:
+                for job_id in job_ids:
+                    self._wakes.setdefault(job_id, []).append(watch.wake)
+            try:
+                yield watch
+            finally:
+                with self._lock:
+                    for job_id in job_ids:
+                        self._wakes[job_id].remove(watch.wake)
+                        if not self._wakes[job_id]:
+                            del self._wakes[job_id]
+
+    def wake(self, job_id: str) -> None:
+        """Wake all watches on the job; the reader of its log calls this at the log's end."""
+        with self._lock:
+            wakes = list(self._wakes.get(job_id, ()))
+        for wake in wakes:
+            wake()
