@@ -202,13 +202,13 @@ def _cluster(settings: Settings, priority: Priority | None = None) -> ApiServer:
     from kinetic.settings.settings import environment
     from kinetic.target import Target
 
-    found = find_cluster(Target.in_settings(settings), settings, environment())
-    if not found.cluster.serves(_KIND):
+    cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
+    if not cluster.serves(_KIND):
         hint = "They exist on GKE from 1.30.3, and there make node pools by themselves from 1.33.3."
         if priority is not None:
-            where = (found.gke.name, found.gke.location) if found.gke else ()
+            where = (gke.name, gke.location) if gke else ()
             hint += f" Elsewhere, add a node pool: {pool_command(priority.accelerator, *where)}"
         raise InvalidRequestError(
-            f"{found.cluster.identity} serves no ComputeClasses, which pools are.", hint=hint
+            f"{cluster.identity} serves no ComputeClasses, which pools are.", hint=hint
         )
-    return found.cluster
+    return cluster
