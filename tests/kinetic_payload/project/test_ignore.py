@@ -108,13 +108,6 @@ def test_a_list_of_exceptions_in_gitignore_does_not_bring_back_secrets() -> None
     assert leaves_out(scope(git="*\n!*/"), ".git/")
 
 
-def test_the_deepest_file_and_its_last_line_decide() -> None:
-    inner = scope(git="*.dat").inner("sub").reading(git=RuleSet.parse(b"!x.dat", "sub/.gitignore"))
-
-    assert not leaves_out(inner, "x.dat")
-    assert str(inner.leaves_out("y.dat", is_folder=False)) == ".gitignore:1: *.dat"
-
-
 @pytest.mark.parametrize("name", ["a b", "st*r", "[x]", "q?", "back\\slash", "#x", "!x", "end "])
 def test_the_line_for_a_path_leaves_out_that_path(name: str) -> None:
     line = ignore_line(f"dir/{name}", is_folder=False)

@@ -9,12 +9,12 @@ folder that is left out can be brought back.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kinetic_payload.project.wildmatch import SPECIAL, name_matcher, path_matcher
+from kinetic_payload.project.wildmatch import name_expression, path_expression
 
 GIT_FILE: Final = ".gitignore"
 OWN_FILE: Final = ".kineticignore"
@@ -44,7 +44,6 @@ SECRETS: Final = (
 ENVIRONMENT_MARKERS: Final = frozenset(("pyvenv.cfg", "conda-meta"))
 """A folder that contains one of these is an environment of this machine, useless on any other."""
 
-_UNDECODED: Final = re.compile("[\udc80-\udcff]")
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -61,24 +60,37 @@ class Rule(NamedTuple):
         return f"{self.source}: {self.pattern}"
 
 
-@dataclass(slots=True)
 class RuleSet:
-    """The lines of one ignore file, indexed for fast lookup.
+    """The lines of one ignore file.
 
-    Most lines are a name, a path, `*suffix` or `prefix*`: they are found without trying each line.
+    Nearly every name matches none of them, which two expressions of all lines together tell.
     """
 
-    ignore_case: bool = False
-    """Whether case is ignored, as in repositories on file systems that ignore it."""
-    rules: list[Rule] = field(default_factory=list)
-    _names: dict[str, list[int]] = field(default_factory=dict)
-    _paths: dict[str, list[int]] = field(default_factory=dict)
-    _suffixes: dict[str, list[int]] = field(default_factory=dict)
-    _prefixes: dict[str, list[int]] = field(default_factory=dict)
-    _globs: list[tuple[int, bool, re.Pattern[bytes]]] = field(default_factory=list)
-    """Number of the line, whether it applies to whole paths, and its expression."""
-    _any_suffix: tuple[str, ...] = ()
-    _any_prefix: tuple[str, ...] = ()
+    def __init__(self, lines: Iterable[tuple[str, bytes]], *, ignore_case: bool) -> None:
+        self._rules: list[tuple[Rule, bool, bytes]] = []
+        """Each rule with whether it applies to whole paths, and its expression."""
+        self._flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+        for source, written in lines:
+            line = _trimmed(written)
+            body = line.removeprefix(b"!")
+            pattern = body.removesuffix(b"/")
+            if line.startswith(b"#") or not pattern:
+                continue
+            whole_path = b"/" in pattern
+            of_pattern = path_expression if whole_path else name_expression
+            expression = of_pattern(pattern.removeprefix(b"/"), ignore_case=ignore_case)
+            if expression is not None:
+                text = line.decode("utf-8", "surrogateescape")
+                rule = Rule(source, text, not line.startswith(b"!"), body.endswith(b"/"))
+                self._rules.append((rule, whole_path, expression))
+        self._names, self._paths = self._any(whole_path=False), self._any(whole_path=True)
+
+    def _any(self, *, whole_path: bool) -> re.Pattern[bytes] | None:
+        """Return the expression for what matches at least one line; None if there are no such lines."""
+        found = [
+            b"(?:%s)" % expression for _, whole, expression in self._rules if whole == whole_path
+        ]
+        return re.compile(b"|".join(found), self._flags) if found else None
 
     @classmethod
     def parse(cls, content: bytes, source: str, *, ignore_case: bool = False) -> RuleSet:
@@ -86,109 +98,34 @@ class RuleSet:
         lines = content.removeprefix(_BOM).split(b"\n")
         # Git ends a line at a NUL.
         cleaned = (line.removesuffix(b"\r").partition(b"\0")[0] for line in lines)
-        return cls._of(
-            ((f"{source}:{number}", line) for number, line in enumerate(cleaned, start=1)),
-            ignore_case,
-        )
+        numbered = ((f"{source}:{number}", line) for number, line in enumerate(cleaned, start=1))
+        return cls(numbered, ignore_case=ignore_case)
 
     @classmethod
+    @functools.cache
     def defaults(cls) -> tuple[RuleSet, RuleSet]:
         """Return the rule sets of `DEFAULTS` and of `SECRETS`."""
         return (
-            cls._of((("default", line.encode()) for line in DEFAULTS), ignore_case=False),
-            cls._of((("default", line.encode()) for line in SECRETS), ignore_case=True),
+            cls((("default", line.encode()) for line in DEFAULTS), ignore_case=False),
+            cls((("default", line.encode()) for line in SECRETS), ignore_case=True),
         )
-
-    @classmethod
-    def _of(cls, lines: Iterable[tuple[str, bytes]], ignore_case: bool) -> RuleSet:
-        rules = cls(ignore_case)
-        for source, line in lines:
-            if not line.startswith(b"#"):
-                rules._add(source, _trimmed(line))
-        rules._any_suffix = tuple(rules._suffixes)
-        rules._any_prefix = tuple(rules._prefixes)
-        return rules
-
-    def _add(self, source: str, line: bytes) -> None:
-        body = line.removeprefix(b"!")
-        pattern = body.removesuffix(b"/")
-        if not pattern:
-            return
-        whole_path = b"/" in pattern
-        pattern = pattern.removeprefix(b"/")
-        text = self._folded(_decoded(pattern))
-        # Undecodable bytes may be part of a character in a name, so `endswith` on text would not match.
-        by_ends = not whole_path and not _UNDECODED.search(text)
-        index = len(self.rules)
-        if not SPECIAL.search(pattern):
-            table = self._paths if whole_path else self._names
-            table.setdefault(text, []).append(index)
-        elif by_ends and text[0] == "*" and not SPECIAL.search(pattern[1:]):
-            self._suffixes.setdefault(text[1:], []).append(index)
-        elif by_ends and text[-1] == "*" and not SPECIAL.search(pattern[:-1]):
-            self._prefixes.setdefault(text[:-1], []).append(index)
-        else:
-            matcher = path_matcher if whole_path else name_matcher
-            compiled = matcher(pattern, ignore_case=self.ignore_case)
-            if compiled is None:
-                return
-            self._globs.append((index, whole_path, compiled))
-        self.rules.append(
-            Rule(source, _decoded(line), not line.startswith(b"!"), body.endswith(b"/"))
-        )
-
-    def _folded(self, text: str) -> str:
-        if not self.ignore_case:
-            return text
-        # ASCII only, as in git.
-        return text.lower() if text.isascii() else _decoded(_encoded(text).lower())
 
     def verdict(self, folder: str, name: str, *, is_folder: bool) -> Rule | None:
         """Return the last rule that matches *name* in *folder* (relative to the ignore file, ends in `/`)."""
-        if self.ignore_case:
-            folder, name = self._folded(folder), self._folded(name)
-        # Called several times for every file of every submit, nearly always without a match.
+        # Called several times for every file of every submit.
+        bare = name.encode("utf-8", "surrogateescape")
+        path = (folder + name).encode("utf-8", "surrogateescape") if self._paths else b""
         if not (
-            name in self._names
-            or name.endswith(self._any_suffix)
-            or name.startswith(self._any_prefix)
-            or self._paths
-            or self._globs
+            (self._names and self._names.fullmatch(bare))
+            or (self._paths and self._paths.fullmatch(path))
         ):
             return None
-        found = list(self._names.get(name, ()))
-        if self._paths:
-            found += self._paths.get(folder + name, ())
-        if self._suffixes and name.endswith(self._any_suffix):
-            found += _matching(self._suffixes, name.endswith)
-        if self._prefixes and name.startswith(self._any_prefix):
-            found += _matching(self._prefixes, name.startswith)
-        if not is_folder and found:
-            found = [index for index in found if not self.rules[index].folders_only]
-        best = max(found, default=-1)
-        if self._globs:
-            bare, path = _encoded(name), _encoded(folder + name)
-            for index, whole_path, matcher in reversed(self._globs):
-                if index < best:
-                    break
-                if (is_folder or not self.rules[index].folders_only) and matcher.fullmatch(
-                    path if whole_path else bare
-                ):
-                    best = index
-                    break
-        return self.rules[best] if best >= 0 else None
-
-
-def _encoded(name: str) -> bytes:
-    return name.encode("utf-8", "surrogateescape")
-
-
-def _decoded(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")
-
-
-def _matching(table: dict[str, list[int]], fits: Callable[[str], bool]) -> list[int]:
-    return [index for key, indexes in table.items() if fits(key) for index in indexes]
+        for rule, whole_path, expression in reversed(self._rules):
+            if (is_folder or not rule.folders_only) and re.compile(
+                expression, self._flags
+            ).fullmatch(path if whole_path else bare):
+                return rule
+        return None
 
 
 def _trimmed(line: bytes) -> bytes:
@@ -201,9 +138,9 @@ def _trimmed(line: bytes) -> bytes:
 class Scope(NamedTuple):
     """The rules of one folder of a tree: all ignore files from the top down to it."""
 
-    defaults: tuple[RuleSet, ...]
-    own: tuple[tuple[RuleSet, str], ...] = ()
+    defaults: tuple[tuple[RuleSet, str], ...]
     """Rule sets, each with the folder relative to its file: empty, or ending in `/`."""
+    own: tuple[tuple[RuleSet, str], ...] = ()
     git: tuple[tuple[RuleSet, str], ...] = ()
     ignore_case: bool = False
     """Whether the repository ignores case."""
@@ -213,7 +150,7 @@ class Scope(NamedTuple):
     @classmethod
     def top(cls, *, no_defaults: bool = False) -> Scope:
         """Return the scope of a tree's root before any ignore file is read."""
-        return cls(() if no_defaults else RuleSet.defaults())
+        return cls(() if no_defaults else tuple((rules, "") for rules in RuleSet.defaults()))
 
     def inner(self, name: str) -> Scope:
         """Return the scope of the folder *name* in this one."""
@@ -233,13 +170,7 @@ class Scope(NamedTuple):
 
     def leaves_out(self, name: str, *, is_folder: bool) -> Rule | None:
         """Return the rule that leaves *name* of this folder out, or None."""
-        for rules, folder in reversed(self.own):
-            if rule := rules.verdict(folder, name, is_folder=is_folder):
-                return rule if rule.excludes else None
-        for defaults in self.defaults:
-            if rule := defaults.verdict("", name, is_folder=is_folder):
-                return rule
-        for rules, folder in reversed(self.git):
+        for rules, folder in (*self.own[::-1], *self.defaults, *self.git[::-1]):
             if rule := rules.verdict(folder, name, is_folder=is_folder):
                 return rule if rule.excludes else None
         return None
@@ -254,7 +185,7 @@ class Scope(NamedTuple):
         if any(rules.verdict(folder, name, is_folder=is_folder) for rules, folder in self.own):
             return None  # A rule includes it again; a rule that excludes it was applied before.
         *above, last = goal.split("/")
-        for secrets in self.defaults[1:]:
+        for secrets, _ in self.defaults[1:]:
             if rule := secrets.verdict("", last, is_folder=is_folder):
                 return rule
             for part in above:

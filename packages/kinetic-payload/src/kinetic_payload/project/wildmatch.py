@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-SPECIAL: Final = re.compile(rb"[*?\[\\]")
+_SPECIAL: Final = re.compile(rb"[*?\[\\]")
 """Characters with a special meaning in patterns."""
 
 _SLASH, _STAR, _BACKSLASH = b"/*\\"
@@ -47,29 +47,29 @@ _ANYTHING: Final = b".*"
 _WIDE: Final = (_FOLDERS, _ANYTHING)
 
 
-def name_matcher(pattern: bytes, *, ignore_case: bool = False) -> re.Pattern[bytes] | None:
-    """Return an expression for `fullmatch` with names, or None if *pattern* matches none."""
-    return _compiled(b"", pattern, ignore_case, slashes=False)
+def name_expression(pattern: bytes, *, ignore_case: bool = False) -> bytes | None:
+    """Return an expression for `fullmatch` with names, or None if *pattern* matches none.
+
+    It needs the flag `re.DOTALL`, and to *ignore_case* `re.IGNORECASE`.
+    """
+    return _expression(b"", pattern, ignore_case, slashes=False)
 
 
-def path_matcher(pattern: bytes, *, ignore_case: bool = False) -> re.Pattern[bytes] | None:
-    """Return an expression for `fullmatch` with paths, or None if *pattern* matches none."""
+def path_expression(pattern: bytes, *, ignore_case: bool = False) -> bytes | None:
+    """Return the same as `name_expression`, for paths."""
     # Git compares the text before the first special character separately. So a pattern begins after
     # it, and the stars of `ab**/c` are at the beginning of one: it matches `abc` and `abx/y/c`.
-    special = SPECIAL.search(pattern)
+    special = _SPECIAL.search(pattern)
     start = special.start() if special else len(pattern)
-    return _compiled(pattern[:start], pattern[start:], ignore_case, slashes=True)
+    return _expression(pattern[:start], pattern[start:], ignore_case, slashes=True)
 
 
-def _compiled(
-    text: bytes, pattern: bytes, ignore_case: bool, *, slashes: bool
-) -> re.Pattern[bytes] | None:
+def _expression(text: bytes, pattern: bytes, ignore_case: bool, *, slashes: bool) -> bytes | None:
     try:
         parts = list(_parts(pattern, ignore_case, slashes=slashes))
     except ValueError:
         return None
-    flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
-    return re.compile(re.escape(text) + _joined(parts, _WIDE), flags)
+    return re.escape(text) + _joined(parts, _WIDE)
 
 
 def _parts(pattern: bytes, ignore_case: bool, *, slashes: bool) -> Iterator[bytes]:
