@@ -365,6 +365,22 @@ def parallel_map(
     return [results[number] for number in sorted(results)]
 
 
+def batches(
+    items: Iterable[A], size_of: Callable[[A], int], *, most: int, size: int
+) -> Iterator[list[A]]:
+    """Split *items*, in order, into pieces of work: up to *most* of up to *size* bytes together, or one larger item."""
+    batch: list[A] = []
+    total = 0
+    for item in items:
+        if batch and (total + size_of(item) > size or len(batch) >= most):
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size_of(item)
+    if batch:
+        yield batch
+
+
 def ahead(items: Iterator[T]) -> Iterator[T]:
     """Iterate over *items*; a thread computes the next one while one is used.
 

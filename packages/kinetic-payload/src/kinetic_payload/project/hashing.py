@@ -7,14 +7,15 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kinetic_payload.digests import CHUNK, TreeEntry, encoded, open_regular
+from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, encoded, open_regular
 from kinetic_payload.errors import DataError, KineticError
 from kinetic_payload.progress import silent
 from kinetic_payload.project.stat_cache import Hashed, StatCache, is_old, stamp_of
-from kinetic_payload.threads import check_wanted, cores, parallel_map
+from kinetic_payload.threads import batches, check_wanted, cores, parallel_map
 
 if TYPE_CHECKING:
     from kinetic_payload.progress import Advance, TrackProgress
@@ -30,7 +31,7 @@ def hash_file(path: Path | str, relpath: str, advance: Advance | None = None) ->
     try:
         before = os.fstat(descriptor)
         # Most files are small: one read and one update.
-        sha = hashlib.sha256(encoded(relpath) + b"\0")
+        sha = FileHasher(relpath)
         size = 0
         length = min(before.st_size + 1, CHUNK)
         while data := os.read(descriptor, length):
@@ -72,20 +73,6 @@ class FileCheck:
         """Raise unless the bytes match the entry."""
         if self._sha.hexdigest() != self._digest:
             raise self._otherwise
-
-
-def _batches(files: Sequence[tuple[str, str, int]]) -> Iterator[list[tuple[str, str, int]]]:
-    """Split *files* into pieces of work, the largest first, so that all cores end at about the same time."""
-    batch: list[tuple[str, str, int]] = []
-    total = 0
-    for file in sorted(files, key=lambda file: file[2], reverse=True):
-        batch.append(file)
-        total += file[2]
-        if total >= _BATCH_BYTES or len(batch) >= _BATCH_FILES:
-            yield batch
-            batch, total = [], 0
-    if batch:
-        yield batch
 
 
 def content_hash(path: Path, cache: StatCache | None = None) -> str:
@@ -150,7 +137,10 @@ def digests_of(
     try:
         if unknown:
             with track(doing, sum(size for _, _, size in unknown)) as advance:
-                parallel_map(hash_batch, list(_batches(unknown)), threads=cores())
+                # The largest first, so that all cores end at about the same time.
+                unknown.sort(key=itemgetter(2), reverse=True)
+                work = batches(unknown, itemgetter(2), most=_BATCH_FILES, size=_BATCH_BYTES)
+                parallel_map(hash_batch, list(work), threads=cores())
     finally:  # Also if reading fails or is interrupted.
         if cache is not None:
             cache.save()
