@@ -572,12 +572,12 @@ def test_a_zip_bomb_in_place_of_the_project_is_refused_before_it_unpacks(
     bomb, *rest = sorted(members, key=lambda one: (one.kind != "file", one.path))
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = b"".join(packer.compress(bytes(1 << 20)) for _ in range(300)) + packer.flush()
-    bomb = replace(bomb, method=8, size=300 << 20, compressed=len(data), offset=0, streamed=False)
+    bomb = replace(bomb, method=8, size=300 << 20, compressed=len(data), offset=0)
     archive = io.BytesIO()
     archive.write(local_header(bomb) + data)
     for one in rest:
         content = stream.getvalue()[data_offset(stream, one) :][: one.compressed]
-        one.offset, one.streamed = archive.tell(), False
+        one.offset = archive.tell()
         archive.write(local_header(one) + content)
     start = archive.tell()
     archive.write(b"".join(central_header(one) for one in (bomb, *rest)))

@@ -15,7 +15,13 @@ import pytest
 
 from kinetic_payload.archives.extract import extract_archive
 from kinetic_payload.archives.safe_paths import link_goal, unsafe_path
-from kinetic_payload.archives.zip_format import Member, central_header, end_records, read_directory
+from kinetic_payload.archives.zip_format import (
+    Member,
+    central_header,
+    end_records,
+    local_header,
+    read_directory,
+)
 from kinetic_payload.errors import IntegrityError, PackagingError, UnsafeArchiveError
 from kinetic_payload.project.snapshot import Snapshot, take_snapshot
 
@@ -69,11 +75,12 @@ def test_the_standard_library_reads_our_archives(tmp_path: Path) -> None:
         methods = {info.filename: info.compress_type for info in archive.infolist()}
     assert methods["text"] == zipfile.ZIP_DEFLATED
     assert methods["noise"] == zipfile.ZIP_STORED
+    for member in read_directory(stream, max_entries=10):
+        stream.seek(member.offset)
+        assert stream.read(len(header := local_header(member))) == header
 
 
-def test_without_the_fast_compressor_and_into_a_pipe_an_archive_has_the_same_digest(
-    tmp_path: Path,
-) -> None:
+def test_without_the_fast_compressor_an_archive_has_the_same_digest(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"some text " * 500_000)
     (tmp_path / "in" / "b").write_bytes(b"some text " * 500)
@@ -82,13 +89,12 @@ def test_without_the_fast_compressor_and_into_a_pipe_an_archive_has_the_same_dig
         "import sys; sys.modules['isal'] = None\n"
         "from pathlib import Path\n"
         "from kinetic_payload.project.snapshot import take_snapshot\n"
-        "take_snapshot(Path(sys.argv[1])).write(sys.stdout.buffer)"
+        "take_snapshot(Path(sys.argv[1])).write(open(sys.argv[2], 'wb'))"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "in")]
-    written = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    written, digest = tmp_path / "a.zip", snapshot.digest
+    subprocess.run([sys.executable, "-c", script, tmp_path / "in", written], check=True)
 
-    digest = snapshot.digest
-    assert extract_archive(io.BytesIO(written), tmp_path / "out", expected_digest=digest) == digest
+    assert extract_archive(written, tmp_path / "out", expected_digest=digest) == digest
 
 
 def test_memory_does_not_grow_with_a_file(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import io
 import os
 import random
 import shutil
-import struct
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -62,9 +61,7 @@ def a_member(rng: random.Random) -> tuple[Member, bytes]:
 
 def lie(rng: random.Random, member: Member) -> None:
     """Make the directory say something else than the archive holds."""
-    what = rng.choice(
-        ("size", "compressed", "crc", "offset", "method", "digest", "mode", "streamed")
-    )
+    what = rng.choice(("size", "compressed", "crc", "offset", "method", "digest", "mode"))
     if what in ("size", "compressed", "offset"):
         setattr(member, what, rng.choice((*SIZES, getattr(member, what) + rng.choice((-1, 1)))))
         setattr(member, what, max(0, getattr(member, what)))
@@ -74,10 +71,8 @@ def lie(rng: random.Random, member: Member) -> None:
         member.method = rng.choice((0, 8, 9, 12, 99))
     elif what == "digest":
         member.digest = rng.randbytes(32).hex()
-    elif what == "mode":
-        member.mode = rng.choice((0, 0o777))
     else:
-        member.streamed = True
+        member.mode = rng.choice((0, 0o777))
 
 
 def crafted(rng: random.Random) -> bytes:
@@ -105,61 +100,6 @@ def crafted(rng: random.Random) -> bytes:
         count = rng.choice((0xFFFF, 70_000, 1 << 40))
     stream.write(end_records(count, start, length))
     return stream.getvalue()
-
-
-def valid_archive() -> bytes:
-    """Return an archive that nothing is wrong with."""
-    content = b"content " * 100
-    digest = FileHasher("a/x")
-    digest.update(content)
-    packer = zlib.compressobj(6, zlib.DEFLATED, -15)
-    deflated = packer.compress(content) + packer.flush()
-    file = {"size": len(content), "crc": zlib.crc32(content), "digest": digest.hexdigest()}
-    stream = io.BytesIO()
-    ours = (
-        (Member("a", "dir", 0o755), b""),
-        (Member("a/x", "file", 0o644, method=8, **file), deflated),  # type: ignore[arg-type]
-        (Member("up", "link", 0o777, size=3, crc=zlib.crc32(b"a/x")), b"a/x"),
-    )
-    for member, data in ours:
-        member.compressed, member.offset = len(data), stream.tell()
-        stream.write(local_header(member) + data)
-    start = stream.tell()
-    directory = b"".join(central_header(member) for member, _ in ours)
-    stream.write(directory + end_records(len(ours), start, len(directory)))
-    return stream.getvalue()
-
-
-VALID = valid_archive()
-
-
-def mutated(rng: random.Random) -> bytes:
-    """Return a good archive with something changed."""
-    data = bytearray(VALID)
-    for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        at = rng.randrange(len(data) + 1)
-        what = rng.randrange(7)
-        if what == 0 and at < len(data):
-            data[at] ^= 1 << rng.randrange(8)
-        elif what == 1:
-            del data[at:]
-            data = data or bytearray(b"\0")
-        elif what == 2:
-            del data[at : at + rng.randrange(1, 40)]
-            data = data or bytearray(b"\0")
-        elif what == 3:
-            data[at:at] = rng.randbytes(rng.randrange(1, 40))
-        elif what == 4:
-            value = rng.choice((*SIZES, rng.getrandbits(32)))
-            data[at : at + 4] = struct.pack("<L", value)
-        elif what == 5:
-            data += VALID[rng.randrange(len(VALID)) :]
-        else:
-            # Change one of the headers.
-            marks = [n for n in range(len(data) - 4) if data[n : n + 2] == b"PK"] or [0]
-            at = rng.choice(marks) + rng.randrange(50)
-            data[at : at + 2] = struct.pack("<H", rng.choice((0, 1, 0xFFFF, rng.getrandbits(16))))
-    return bytes(data)
 
 
 def contained(top: Path) -> Iterator[str]:
@@ -205,16 +145,12 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "place"
 
 
-def test_a_harmless_archive_is_extracted(place: Path) -> None:
-    assert checked(place, lambda dest: extract_archive(io.BytesIO(VALID), dest)) == "extracted"
-
-
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_no_archive_writes_outside_or_raises_an_unexpected_error(place: Path, seed: int) -> None:
     rng = random.Random(seed)
     ends: dict[str, int] = {}
     for _ in range(CASES):
-        data = crafted(rng) if rng.random() < 0.5 else mutated(rng)
+        data = crafted(rng)
 
         def extract(dest: Path, data: bytes = data) -> None:
             extract_archive(io.BytesIO(data), dest, max_size=MAX_SIZE, max_entries=1000)

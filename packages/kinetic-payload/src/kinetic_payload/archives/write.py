@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -19,13 +20,12 @@ from kinetic_payload.archives.zip_format import (
     STORED,
     Member,
     central_header,
-    descriptor,
     end_records,
     local_header,
 )
 from kinetic_payload.digests import CHUNK, FileHasher, TreeEntry, encoded, open_regular
 from kinetic_payload.errors import TreeChangedError
-from kinetic_payload.threads import cores
+from kinetic_payload.threads import batches, cores
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
@@ -38,22 +38,20 @@ _GAIN: Final = 0.97
 _GROUP_FILES: Final = 64
 _IN_FLIGHT: Final = 16 * CHUNK
 """Bytes read but not yet written, at most; this is what bounds memory."""
-_LARGE: Final = 0xF0000000
-"""From this size on, a member's sizes take eight bytes. Below it, four suffice even if deflating adds bytes."""
 _LAST_BLOCK: Final = b"\x03\x00"
 
 
 def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) -> int:
     """Write the *entries* of the tree at *root* into *stream* and return the archive's size.
 
-    The stream is only appended to. Contents are verified against the digests of *entries*.
+    The stream is seekable. Contents are verified against the digests of *entries*.
 
     Raises:
         TreeChangedError: A file changed after its digest was taken; the message names it.
     """
     with ExitStack() as stack:
         writer = _Writer(stream, str(root), stack)
-        groups = list(_groups(entries))
+        groups = list(batches(entries, attrgetter("size"), most=_GROUP_FILES, size=CHUNK))
         if len(groups) <= 1 and sum(entry.size for group in groups for entry in group) <= CHUNK:
             # Too little work to be worth starting threads.
             for group in groups:
@@ -63,20 +61,6 @@ def write_archive(stream: BinaryIO, root: Path, entries: Iterable[TreeEntry]) ->
             for group in groups:
                 writer.add(group)
         return writer.finish()
-
-
-def _groups(entries: Iterable[TreeEntry]) -> Iterator[list[TreeEntry]]:
-    """Split *entries*, in order, into pieces of work: one large file, or up to 1 MiB of small ones."""
-    group: list[TreeEntry] = []
-    total = 0
-    for entry in entries:
-        if group and (total + entry.size > CHUNK or len(group) >= _GROUP_FILES):
-            yield group
-            group, total = [], 0
-        group.append(entry)
-        total += entry.size
-    if group:
-        yield group
 
 
 class _Writer:
@@ -147,13 +131,12 @@ class _Writer:
         return member, data
 
     def _add_large(self, entry: TreeEntry) -> None:
-        member = Member(entry.path, "file", entry.mode, digest=entry.digest, streamed=True)
-        member.large = entry.size >= _LARGE
+        member = Member(entry.path, "file", entry.mode, size=entry.size, digest=entry.digest)
         hasher = FileHasher(entry.path)
 
         def begin() -> None:
             member.offset = self._offset
-            self._write(local_header(member))
+            self._write(local_header(member))  # Incomplete until `end`, but of its length.
 
         def write(data: bytes) -> None:
             member.compressed += len(data)
@@ -167,7 +150,9 @@ class _Writer:
             _must_match(entry, hasher)
             if member.method == DEFLATED:
                 write(_LAST_BLOCK)
-            self._write(descriptor(member))
+            self._stream.seek(member.offset)
+            self._stream.write(local_header(member))
+            self._stream.seek(self._offset)
             self._directory.append(central_header(member))
 
         begun = False
@@ -177,7 +162,6 @@ class _Writer:
                 member.method = DEFLATED if self._deflater.shrinks(piece) else STORED
                 self._enqueue(0, begin)
             member.crc = self._crc(piece, member.crc)
-            member.size += len(piece)
             hashed = self._hash_thread.submit(hasher.update, piece)
             deflated = (
                 self._pool.submit(self._deflater.piece, piece)
@@ -231,7 +215,9 @@ class _Deflater:
 
     def piece(self, data: bytes) -> bytes:
         """Return *data* as one piece."""
-        return self._flushed(self._compressor(), data)
+        compressor = self._library.compressobj(1, DEFLATED, -15)
+        compressed: bytes = compressor.compress(data) + compressor.flush(self._library.Z_SYNC_FLUSH)
+        return compressed
 
     def shrinks(self, data: bytes) -> bool:
         """Return whether deflating is worth its time, judging by the beginning of *data*."""
@@ -240,24 +226,10 @@ class _Deflater:
 
     def whole(self, data: bytes) -> bytes | None:
         """Return all of a small file, last block included; None if it is better stored."""
-        if len(data) <= _TINY:
+        if len(data) <= _TINY or (len(data) > _SAMPLE and not self.shrinks(data)):
             return None
-        compressor = self._compressor()
-        compressed = self._flushed(compressor, data[:_SAMPLE])
-        if len(data) > _SAMPLE:
-            if len(compressed) >= _GAIN * _SAMPLE:
-                return None
-            # Continue after the sample, which is not deflated twice.
-            compressed += self._flushed(compressor, memoryview(data)[_SAMPLE:])
-        compressed += _LAST_BLOCK
+        compressed = self.piece(data) + _LAST_BLOCK
         return compressed if len(compressed) < len(data) else None
-
-    def _compressor(self) -> Any:
-        return self._library.compressobj(1, DEFLATED, -15)
-
-    def _flushed(self, compressor: Any, data: bytes | memoryview) -> bytes:
-        compressed: bytes = compressor.compress(data) + compressor.flush(self._library.Z_SYNC_FLUSH)
-        return compressed
 
 
 def _pieces(root: str, entry: TreeEntry) -> Iterator[bytes]:

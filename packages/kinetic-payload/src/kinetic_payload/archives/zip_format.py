@@ -20,10 +20,11 @@ STORED: Final = 0
 DEFLATED: Final = 8
 
 _UTF8: Final = 0x0800
-_DESCRIPTOR: Final = 0x0008
 _ENCRYPTED: Final = 0x0001
 _LIMIT32: Final = 0xFFFFFFFF
 _LIMIT16: Final = 0xFFFF
+_WIDE_SIZE: Final = 0xF0000000
+"""From this size on, sizes take eight bytes. Below it, four suffice even if deflating adds bytes."""
 _DIGEST_FIELD: Final = 0x4E4B
 _ZIP64_FIELD: Final = 0x0001
 _MADE_BY_UNIX: Final = 3 << 8 | 45
@@ -59,10 +60,6 @@ class Member:
     digest: str = ""
     """As `file_digest` returns it."""
     offset: int = 0
-    streamed: bool = False
-    """Sizes were not known when the local header was written; they follow the data."""
-    large: bool = False
-    """A streamed member whose sizes take eight bytes."""
 
 
 def _name_of(member: Member) -> tuple[bytes, int]:
@@ -78,25 +75,22 @@ def _name_of(member: Member) -> tuple[bytes, int]:
 
 
 def local_header(member: Member) -> bytes:
-    """Return the header before the member's data."""
+    """Return the header before the member's data. Its length depends on nothing but the name and the size."""
     name, flags = _name_of(member)
     extra = b""
-    crc, compressed, size = member.crc, member.compressed, member.size
-    if member.streamed:
-        flags |= _DESCRIPTOR
-        crc = compressed = size = 0
-        if member.large:
-            extra = struct.pack("<2H2Q", _ZIP64_FIELD, 16, 0, 0)
-            compressed = size = _LIMIT32
+    compressed, size = member.compressed, member.size
+    if size >= _WIDE_SIZE:
+        extra = struct.pack("<2H2Q", _ZIP64_FIELD, 16, size, compressed)
+        compressed = size = _LIMIT32
     return (
         _LOCAL.pack(
             b"PK\3\4",
-            45 if member.large else 20,
+            45 if extra else 20,
             flags,
             member.method,
             _DOS_TIME,
             _DOS_DATE,
-            crc,
+            member.crc,
             compressed,
             size,
             len(name),
@@ -107,17 +101,9 @@ def local_header(member: Member) -> bytes:
     )
 
 
-def descriptor(member: Member) -> bytes:
-    """Return the descriptor after the data of a streamed member."""
-    sizes = "<4sLQQ" if member.large else "<4sLLL"
-    return struct.pack(sizes, b"PK\7\x08", member.crc, member.compressed, member.size)
-
-
 def central_header(member: Member) -> bytes:
     """Return the member's record in the central directory."""
     name, flags = _name_of(member)
-    if member.streamed:
-        flags |= _DESCRIPTOR
     wide = [value for value in (member.size, member.compressed, member.offset) if value >= _LIMIT32]
     extra = b""
     if wide:
@@ -129,7 +115,7 @@ def central_header(member: Member) -> bytes:
         _CENTRAL.pack(
             b"PK\1\2",
             _MADE_BY_UNIX,
-            45 if wide or member.large else 20,
+            45 if wide or member.size >= _WIDE_SIZE else 20,
             flags,
             member.method,
             _DOS_TIME,
