@@ -256,7 +256,7 @@ class Bucket:
         while True:
 
             def fetch(_: int, token: str | None = token) -> dict[str, Any]:
-                url = self.connection.object_url(self.name, None, pageToken=token, **query)
+                url = self.connection.url(self.name, "/o", pageToken=token, **query)
                 try:
                     response = self.send("GET", url)
                 except NotFoundError as error:

@@ -73,21 +73,18 @@ class Connection:
         """How many seconds the service's clock is ahead of this machine's; None before a response."""
         return self._clock.ahead
 
-    def bucket_url(self, bucket: str, **query: Any) -> str:
-        """Return the URL of a bucket's metadata."""
-        return f"{self.base}/storage/v1/b/{quote(bucket, safe='')}?{urlencode(query)}"
+    def url(self, bucket: str, place: str = "", *, api: str = "", **query: Any) -> str:
+        """Return the URL of what is at *place* of a bucket: `/o` is the list of its objects.
 
-    def object_url(self, bucket: str, name: str | None, **query: Any) -> str:
-        """Return the URL of an object's metadata, or of the list of objects (None)."""
-        return self._url("storage/v1", bucket, name, query)
+        With the *api* `/upload` it is the URL of uploads.
+        """
+        given = {key: value for key, value in query.items() if value is not None}
+        found = f"{self.base}{api}/storage/v1/b/{quote(bucket, safe='')}{place}"
+        return f"{found}?{urlencode(given)}" if given else found
 
-    def media_url(self, bucket: str, name: str, **query: Any) -> str:
-        """Return the URL of an object's bytes."""
-        return self._url("download/storage/v1", bucket, name, {"alt": "media", **query})
-
-    def upload_url(self, bucket: str, **query: Any) -> str:
-        """Return the URL of uploads."""
-        return self._url("upload/storage/v1", bucket, None, query)
+    def object_url(self, bucket: str, name: str, *, api: str = "", **query: Any) -> str:
+        """Return the URL of an object's metadata; with the *api* `/download`, of its bytes."""
+        return self.url(bucket, f"/o/{quote(name, safe='')}", api=api, **query)
 
     def reach(self, url: str, seconds: float) -> None:
         """Make sure within *seconds* that *url* can be connected to, unless it responded a moment ago.
@@ -138,13 +135,34 @@ class Connection:
             ResponseError: The service refused the request.
             NoResponseError, GoogleAuthError: There was no response, or it is not the service's.
         """
-        response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
-        if response.status == 401:
+        for again in (True, False):
+            merged: dict[str, str] = {**self._headers, **(headers or {})}
+            if body is None and method != "GET":
+                merged["Content-Length"] = "0"
+            elif isinstance(body, bytes):
+                merged["Content-Length"] = str(len(body))
+            token = self._authorise(method, url, merged, timeout)
+            sent = time.time()
+            with connection_errors():
+                response = self._pools.to(url).urlopen(
+                    method,
+                    url,
+                    body=body() if callable(body) else body,
+                    headers=merged,
+                    timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
+                    retries=False,
+                    redirect=False,
+                    preload_content=not stream,
+                )
+            self._last_response = time.monotonic()
+            if not response.headers.get("Content-Type", "").startswith("text/html"):
+                # The clock of a captive portal may be wrong.
+                self._clock.note(response.headers.get("Date"), sent, time.time())
+            if response.status in (401, 403):
+                self._note_refusal(token)
+            if response.status != 401 or not again:
+                break
             response.close()
-            self._note_refusal(token)
-            response, token = self._attempt(method, url, timeout, headers, body, stream=stream)
-        if response.status in (401, 403):
-            self._note_refusal(token)
         if response.status >= 300 or not stream:
             # `resumable_download` checks the headers of streamed responses.
             with connection_errors():
@@ -153,40 +171,6 @@ class Connection:
             if response.status >= 400:
                 raise _refusal(response)
         return response
-
-    def _attempt(
-        self,
-        method: str,
-        url: str,
-        timeout: tuple[float, float],
-        headers: Mapping[str, str] | None,
-        body: Body,
-        *,
-        stream: bool,
-    ) -> tuple[urllib3.BaseHTTPResponse, str | None]:
-        merged: dict[str, str] = {**self._headers, **(headers or {})}
-        if body is None and method != "GET":
-            merged["Content-Length"] = "0"
-        elif isinstance(body, bytes):
-            merged["Content-Length"] = str(len(body))
-        token = self._authorise(method, url, merged, timeout)
-        sent = time.time()
-        with connection_errors():
-            response = self._pools.to(url).urlopen(
-                method,
-                url,
-                body=body() if callable(body) else body,
-                headers=merged,
-                timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
-                retries=False,
-                redirect=False,
-                preload_content=not stream,
-            )
-        self._last_response = time.monotonic()
-        if not response.headers.get("Content-Type", "").startswith("text/html"):
-            # The clock of a captive portal may be wrong.
-            self._clock.note(response.headers.get("Date"), sent, time.time())
-        return response, token
 
     def _authorise(
         self, method: str, url: str, headers: dict[str, str], timeout: tuple[float, float]
@@ -218,13 +202,6 @@ class Connection:
     def _reload_credentials(self) -> None:
         self._credentials = self._service.credentials()
         self._refused = False
-
-    def _url(self, api: str, bucket: str, name: str | None, query: Mapping[str, Any]) -> str:
-        place = f"{self.base}/{api}/b/{quote(bucket, safe='')}/o"
-        if name is not None:
-            place += f"/{quote(name, safe='')}"
-        given = {key: value for key, value in query.items() if value is not None}
-        return f"{place}?{urlencode(given)}" if given else place
 
 
 def _refusal(response: urllib3.BaseHTTPResponse) -> ResponseError:

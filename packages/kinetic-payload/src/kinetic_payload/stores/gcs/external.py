@@ -30,7 +30,7 @@ class ExternalBucket(Bucket):
         Raises:
             StorePermissionError: `storage.buckets.get` is missing.
         """
-        url = self.connection.bucket_url(self.name, fields="location,customPlacementConfig")
+        url = self.connection.url(self.name, fields="location,customPlacementConfig")
         found = self.run(
             "read the location of the bucket", lambda _: json_object(self.send("GET", url))
         )

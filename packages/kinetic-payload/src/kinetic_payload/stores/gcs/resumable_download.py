@@ -127,7 +127,9 @@ class _Transfer:
 
     def _request(self) -> urllib3.BaseHTTPResponse:
         bucket = self.bucket
-        url = bucket.connection.media_url(bucket.name, self.name, generation=self.generation)
+        url = bucket.connection.object_url(
+            bucket.name, self.name, api="/download", alt="media", generation=self.generation
+        )
         headers = {}
         if self.position or self.end is not None:
             last = "" if self.end is None else self.end - 1

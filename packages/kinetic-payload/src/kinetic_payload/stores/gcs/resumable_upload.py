@@ -119,8 +119,10 @@ class _Upload:
 
     def _begin(self) -> None:
         """Begin a session."""
-        url = self._bucket.connection.upload_url(
+        url = self._bucket.connection.url(
             self._bucket.name,
+            "/o",
+            api="/upload",
             uploadType="resumable",
             name=self._name,
             ifGenerationMatch=self._if_generation,

@@ -72,8 +72,10 @@ def upload_small(
     body: Body = b"".join(parts()) if length <= _ONE_PIECE else parts
 
     def act(failed: int) -> BucketObject:
-        url = bucket.connection.upload_url(
+        url = bucket.connection.url(
             bucket.name,
+            "/o",
+            api="/upload",
             uploadType="multipart",
             name=name,
             ifGenerationMatch=if_generation,
