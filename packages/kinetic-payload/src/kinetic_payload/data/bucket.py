@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kinetic_payload import stores
 from kinetic_payload.errors import (
     BucketNotFoundError,
     DataError,
@@ -35,16 +36,9 @@ def open_bucket(source: GcsSource) -> ExternalBucket:
     Without credentials, public buckets can be read. No request is sent yet.
 
     Raises:
-        DataError: Google's library is not installed.
+        StoreError: Google's library is not installed.
     """
-    try:
-        from kinetic_payload.stores import gcs
-    except ImportError as error:
-        raise DataError(
-            f"Reading gs://{source.bucket} needs google-cloud-storage: {error}.",
-            hint="Add google-cloud-storage to the requirements of your project.",
-        ) from error
-    return gcs.ExternalBucket(source.bucket)
+    return stores.open_bucket(source.bucket)
 
 
 def look(bucket: ExternalBucket, source: GcsSource) -> None:
