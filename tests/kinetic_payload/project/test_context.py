@@ -67,24 +67,6 @@ def test_the_age_of_an_old_context_is_reset_when_it_is_used_again(tmp_path: Path
     assert info.updated > old + 60
 
 
-def a_context(tmp_path: Path, store: MemoryStore) -> str:
-    snapshot = take_snapshot(a_tree(tmp_path / "project"))
-    ensure_context(store, snapshot)
-    return snapshot.digest
-
-
-def bring(store: MemoryStore, digest: str, tmp_path: Path) -> IntegrityError:
-    """Fetch and extract a damaged context, as a runner does; return the error."""
-    archive = tmp_path / "context.zip"
-    fetch_context(store, digest, archive)
-    with (
-        pytest.raises(IntegrityError) as caught,
-        named_if_damaged(store, context_object(digest)),
-    ):
-        extract_archive(archive, tmp_path / "out", expected_digest=digest)
-    return caught.value
-
-
 def damaged(data: bytes) -> bytes:
     """Change the contents of a file in an archive."""
     at = data.index(b"a.txt") + 5
@@ -93,10 +75,14 @@ def damaged(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("damage", [damaged, lambda data: data[:-5], lambda data: b"nonsense"])
 def test_a_damaged_context_is_refused_by_its_name(tmp_path: Path, damage) -> None:
-    store = MemoryStore()
-    digest = a_context(tmp_path, store)
-    store.write(context_object(digest), damage(store.read(context_object(digest))))
+    store, archive = MemoryStore(), tmp_path / "context.zip"
+    snapshot = take_snapshot(a_tree(tmp_path / "project"))
+    ensure_context(store, snapshot)
+    name = context_object(snapshot.digest)
+    store.write(name, damage(store.read(name)))
+    fetch_context(store, snapshot.digest, archive)
 
-    error = bring(store, digest, tmp_path)
+    with pytest.raises(IntegrityError) as caught, named_if_damaged(store, name):
+        extract_archive(archive, tmp_path / "out", expected_digest=snapshot.digest)
 
-    assert f"delete {context_object(digest)} in {store.location}" in str(error.hint)
+    assert f"delete {name} in {store.location}" in str(caught.value.hint)

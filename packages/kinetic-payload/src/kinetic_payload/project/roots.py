@@ -296,15 +296,18 @@ def _inside(path: Path, root: Path) -> str | None:
 
 
 def composed_path(root: str, path: str) -> str:
-    """Return *path* in *root* as it is in a snapshot: in NFC, if the file system finds it in that form, too."""
+    """Return *path* in *root* as it is in a snapshot: in NFC, if the file system finds it in that form, too.
+
+    A folder of macOS may list a name in another form, which is a different name on Linux.
+    """
     if is_normalized("NFC", path):
         return path
     composed = normalize("NFC", path)
     try:
-        same = os.path.samefile(f"{root}/{path}", f"{root}/{composed}")  # noqa: PTH121
+        found, same = (os.lstat(f"{root}/{each}") for each in (path, composed))
     except OSError:
         return path
-    return composed if same else path
+    return composed if os.path.samestat(found, same) else path
 
 
 def _is_third_party(file: Path) -> bool:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, NamedTuple
-from unicodedata import is_normalized, normalize
+from unicodedata import normalize
 
 from kinetic_payload.archives.safe_paths import link_goal, unsafe_path
 from kinetic_payload.digests import TreeEntry
 from kinetic_payload.project.ignore import ENVIRONMENT_MARKERS, Scope
 from kinetic_payload.project.ignore_files import scope_in
+from kinetic_payload.project.roots import composed_path
 
 EXCLUDED: Final = "data"
 """The rule that `LeftOut` shows for paths that the caller excludes."""
@@ -36,7 +36,7 @@ class Exclusions:
     mount gives it another one.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]] = ()) -> None:
+    def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
         self._real = frozenset(os.path.realpath(path) for path in paths)
         self._inodes: dict[int, list[tuple[int, str]]] = {}
         """Devices and folded names, by inode."""
@@ -104,7 +104,7 @@ class Place(NamedTuple):
     path: str
 
 
-def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> Tree:
+def walk(root: str, scope: Scope | None, exclude: Exclusions) -> Tree:
     """Walk the folder *root*.
 
     Args:
@@ -112,7 +112,7 @@ def walk(root: str, scope: Scope | None, exclude: Exclusions | None = None) -> T
         exclude: Paths that are left out.
     """
     real = os.path.realpath(root)
-    walker = Walker(everything=scope is None, exclude=exclude or Exclusions())
+    walker = Walker(everything=scope is None, exclude=exclude)
     walker.todo.append(Folder(real, "", scope or Scope(()), (Place(real, ""),)))
     while walker.todo:
         walker.take(walker.todo.pop())
@@ -172,8 +172,8 @@ class Walker:
         for entry in found:
             try:
                 name = entry.name
-                if not name.isascii():
-                    name = composed_name(name, names, partial(_is_listed_as, entry))
+                if not name.isascii() and normalize("NFC", name) not in names:
+                    name = composed_path(folder.real, name)
                 if self._everything and is_system_file(name, names):
                     self._leave_out(prefix + name, SYSTEM_FILE)
                 else:
@@ -268,29 +268,6 @@ def is_system_file(name: str, names: Set[str]) -> bool:
     of the first. A file named `._…` without such a first file belongs to the user.
     """
     return name == ".DS_Store" or (name.startswith("._") and name[2:] in names)
-
-
-def composed_name(name: str, names: Set[str], is_it: Callable[[str], bool]) -> str:
-    """Return *name* in NFC, if its file system finds the file under that name, too, as those of macOS do.
-
-    A folder there may list the name in another form, which is a different name on Linux.
-
-    Args:
-        names: All names that the folder lists.
-        is_it: Tells whether another name in the same folder leads to the same file.
-    """
-    if is_normalized("NFC", name):
-        return name
-    composed = normalize("NFC", name)
-    return composed if composed not in names and is_it(composed) else name
-
-
-def _is_listed_as(entry: os.DirEntry[str], name: str) -> bool:
-    path = f"{os.path.dirname(entry.path)}/{name}"  # noqa: PTH120
-    try:
-        return os.lstat(path).st_ino == entry.inode()
-    except OSError:
-        return False
 
 
 def within(real: str, place: Place) -> str | None:
