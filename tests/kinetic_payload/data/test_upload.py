@@ -18,6 +18,7 @@ from kinetic_payload.errors import DataError, FutureRecordError, TreeChangedErro
 from kinetic_payload.layout import data_files_prefix, data_marker, data_prefix
 from kinetic_payload.progress import Advance
 from kinetic_payload.project.context import REFRESH_AGE
+from kinetic_payload.project.hashing import hash_file
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.project.stat_cache import StatCache
 from kinetic_payload.stores.folder.store import FolderStore
@@ -263,14 +264,15 @@ def test_progress_counts_each_byte_once_as_read_and_as_uploaded(
             moved.append(sum(sums))
 
     store = Bucket()
-    for path in dataset.rglob("*"):
-        if path.is_file():
-            os.utime(path, (1, 1))
-    time.sleep(2.1)  # noqa: TID251 - digests of younger files are not cached
-    size = tree_of(dataset).size
-    for _ in range(2):
-        cache = StatCache.of(dataset, tmp_path / "cache")
-        ensure_data(store, dataset, sizes=SMALL, cache=cache, track=track)
+    tree, cache = tree_of(dataset), StatCache(tmp_path / "cache")
+    for entry in tree.entries:
+        if entry.kind == "file":
+            hashed = hash_file(dataset / entry.path, entry.path)
+            cache.put(hashed._replace(lasting=True))  # As if it were older.
+    cache.save()
+    size = tree.size
+    for known in (None, StatCache(tmp_path / "cache")):
+        ensure_data(store, dataset, sizes=SMALL, cache=known, track=track)
     assert reported == [("reading the data", size), ("uploading data", size)]
     assert moved == [size, size], "bytes of content, whatever they are packed to"
 

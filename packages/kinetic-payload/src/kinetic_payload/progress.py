@@ -7,22 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 Advance = Callable[[int], None]
 """Count bytes that were just done, from any thread. Negative for bytes that have to be done again."""
 
 
-class TrackProgress(Protocol):
-    """Show the progress of a piece of work while its `with` block runs."""
-
-    def __call__(self, doing: str, total: int | None) -> AbstractContextManager[Advance]:
-        """Track work such as `uploading data`, of *total* bytes if that is known."""
-        ...
+TrackProgress = Callable[[str, int | None], AbstractContextManager[Advance]]
+"""Show the progress of work such as `uploading data`, of so many bytes if that is known, while a `with` block runs."""
 
 
 @contextmanager
-def silent(doing: str, total: int | None) -> Iterator[Advance]:  # noqa: ARG001 - the protocol's
+def silent(doing: str, total: int | None) -> Iterator[Advance]:  # noqa: ARG001 - a `TrackProgress`
     """Show nothing."""
     yield lambda _: None
 

@@ -26,7 +26,6 @@ from kinetic_payload.data.marker import (
     parse_marker,
     unmountable,
 )
-from kinetic_payload.digests import TreeEntry
 from kinetic_payload.errors import (
     DataError,
     FutureRecordError,
@@ -174,8 +173,19 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
     prefix = data_files_prefix(tree.digest)
     within = store.location.path.partition("/")[2]
     taken = len(f"{within}/{prefix}/".encode()) if within else len(prefix) + 1
-    # The object of a folder ends in a slash.
-    _refuse_unmountable(path, entries, room=MAX_NAME - taken)
+    room = MAX_NAME - taken  # The object of a folder ends in a slash.
+    problems = [
+        f"  {entry.path!r}: {why}" for entry in entries if (why := unmountable(entry.path, room))
+    ]
+    if count := len(problems):
+        if count > _SHOWN:
+            problems[_SHOWN:] = [f"  and {count - _SHOWN} more"]
+        raise DataError(
+            "\n".join(
+                [f"{count} of the paths in {path} cannot be mounted from a bucket:", *problems]
+            ),
+            hint="Rename them, or leave fuse=True out: files that are downloaded may have any name.",
+        )
     inhabited = {entry.path.rpartition("/")[0] for entry in entries}
     folders = [e.path for e in entries if e.kind == "dir" and e.path not in inhabited]
     return _Wanted(
@@ -185,21 +195,6 @@ def _mounted_form(store: Store, path: Path, tree: Snapshot) -> _Wanted:
         links={prefix + entry.path: entry.target for entry in entries if entry.kind == "link"},
         # An empty tree needs its top folder as a mark.
         folders=[prefix + folder for folder in folders] if entries else [prefix.rstrip("/")],
-    )
-
-
-def _refuse_unmountable(path: Path, entries: Sequence[TreeEntry], *, room: int) -> None:
-    problems = [
-        f"  {entry.path!r}: {why}" for entry in entries if (why := unmountable(entry.path, room))
-    ]
-    if not problems:
-        return
-    count = len(problems)
-    if count > _SHOWN:
-        problems[_SHOWN:] = [f"  and {count - _SHOWN} more"]
-    raise DataError(
-        "\n".join([f"{count} of the paths in {path} cannot be mounted from a bucket:", *problems]),
-        hint="Rename them, or leave fuse=True out: files that are downloaded may have any name.",
     )
 
 

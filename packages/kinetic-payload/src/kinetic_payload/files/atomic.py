@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, Self
 
 from kinetic_payload.files.private import flush_to_disk, make_folder, open_private
@@ -29,12 +28,18 @@ def prepare_beside(dest: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a private file that becomes the file *path* at the end of the block, complete or not at all."""
+def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """Open a private file that becomes the file *path* at the end of the block, complete or not at all.
+
+    With *durable*, it survives a crash of the machine.
+    """
     part = path.with_name(f".{path.name[:50]}.{os.urandom(6).hex()}.part")
     try:
         with open(part, "x+b", opener=open_private) as stream:
             yield stream
+            if durable:
+                stream.flush()
+                flush_to_disk(stream.fileno())
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -89,12 +94,7 @@ class NewFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._stream is not None:
             self._part.unlink(missing_ok=True)
             with suppress(OSError):  # Contents that were not finished are not needed.

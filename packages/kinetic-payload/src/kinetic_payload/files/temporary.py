@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from types import TracebackType
 from typing import BinaryIO
 
 from kinetic_payload.files.locks import try_lock
@@ -51,12 +50,7 @@ class Temporary:
     def __enter__(self) -> Temporary:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with suppress(FileNotFoundError):  # It was renamed.
             os.unlink(self.path)  # noqa: PTH108 - hot
         with suppress(OSError):  # The disk is full: that was reported, and the file is removed.

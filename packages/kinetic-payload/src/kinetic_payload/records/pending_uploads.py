@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final, cast
 
 from kinetic_payload.errors import IntegrityError, PreconditionFailedError, StoreError
-from kinetic_payload.files.private import flush_to_disk, make_folder, open_private
+from kinetic_payload.files.atomic import replacing
+from kinetic_payload.files.private import make_folder
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.signing import Signing
 from kinetic_payload.records.storage import write_once
@@ -39,18 +40,19 @@ class PendingUploads:
         Raises:
             OSError: It could not be written.
         """
-        path = self._path(name)
-        part = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-        try:
-            fd = _create_private(part)
-            with open(fd, "wb") as stream:  # noqa: PTH123 - a descriptor
-                yield stream
-                stream.flush()
-                flush_to_disk(fd)
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        path, left = self._path(name), _TRIES
+        with ExitStack() as stack:
+            while True:
+                left -= 1
+                try:
+                    make_folder(path.parent)
+                    stream = stack.enter_context(replacing(path, durable=True))
+                    break
+                except (FileNotFoundError, FileExistsError):
+                    # Another host has just removed its last file, and the folder with it.
+                    if not left:
+                        raise
+            yield stream
 
     def write(self, name: str, data: bytes) -> None:
         """Write *data* as the file of the object *name*, complete or not at all.
@@ -181,20 +183,6 @@ class PendingUploads:
         return sorted(found)
 
 
-def _create_private(part: Path) -> int:
-    """Create the file *part* and its folder; return its descriptor."""
-    left = _TRIES
-    while True:
-        left -= 1
-        try:
-            make_folder(part.parent)
-            return open_private(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        except (FileNotFoundError, FileExistsError):
-            # Another host has just removed its last file, and the folder with it.
-            if not left:
-                raise
-
-
 def overwritten_error(store: Store, name: str) -> StoreError:
     """Return the error for an object *name* that was overwritten while its job stored it."""
     return StoreError(
@@ -206,10 +194,7 @@ def overwritten_error(store: Store, name: str) -> StoreError:
 def stored_digest(store: Store, name: str) -> str:
     """Return the SHA-256 of the object *name*, in hex."""
     with store.reader(name) as stream:
-        digest = hashlib.sha256()
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(cast("Any", stream), "sha256").hexdigest()
 
 
 def _values_of(outcome: bytes) -> Iterator[tuple[str, str]]:
