@@ -29,25 +29,23 @@ def of_keras():
 
 ROWS = [
     pytest.param(
-        "import jax; jax.config.update('jax_enable_x64', True)",
-        {"JAX_ENABLE_X64": "True"},
-        "import jax.numpy; print(jax.numpy.ones(1).dtype)",
-        "float64",
-        id="an option of JAX",
-    ),
-    pytest.param(
-        "import jax; jax.config.update('jax_numpy_dtype_promotion', 'strict')",
-        {"JAX_NUMPY_DTYPE_PROMOTION": "strict"},
-        "import jax; print(jax.config.jax_numpy_dtype_promotion.value)",
-        "strict",
-        id="an option of JAX with names",
-    ),
-    pytest.param(
-        "import jax; jax.config.update('jax_platforms', 'cpu')",
-        {},
-        "import os; print('JAX_PLATFORMS' in os.environ)",
-        "False",
-        id="the platform is the job's own",
+        # Importing both takes seconds, so there is one row for all of their settings.
+        "import jax, keras\n"
+        "jax.config.update('jax_enable_x64', True)\n"
+        "jax.config.update('jax_numpy_dtype_promotion', 'strict')\n"
+        "jax.config.update('jax_platforms', 'cpu')\n"
+        "keras.config.set_floatx('float16')\n"
+        "keras.mixed_precision.set_global_policy('mixed_bfloat16')",
+        {
+            "JAX_ENABLE_X64": "True",
+            "JAX_NUMPY_DTYPE_PROMOTION": "strict",
+            "keras.floatx": "float16",
+            "keras.dtype_policy": "mixed_bfloat16",
+        },
+        "keras = of_keras(); import jax.numpy; print('JAX_PLATFORMS' in os.environ, jax.numpy.ones(1).dtype, "
+        "jax.config.jax_numpy_dtype_promotion.value, keras.config.floatx(), keras.config.dtype_policy().name)",
+        "False float64 strict float16 mixed_bfloat16",
+        id="options of JAX, which has the job's own platform, and of Keras",
     ),
     pytest.param(
         "import logging; logging.basicConfig(style='{', format='{name} says {message}', level='INFO')",
@@ -55,20 +53,6 @@ ROWS = [
         "import logging; print(logging.root.level, logging.root.handlers)",
         "20 []",
         id="a format with braces is not carried",
-    ),
-    pytest.param(
-        "import keras; keras.config.set_floatx('float16')",
-        {"keras.floatx": "float16"},
-        "keras = of_keras(); print(keras.config.floatx(), keras.config.dtype_policy().name)",
-        "float16 float16",
-        id="floatx of Keras",
-    ),
-    pytest.param(
-        "import keras; keras.mixed_precision.set_global_policy('mixed_bfloat16')",
-        {"keras.dtype_policy": "mixed_bfloat16"},
-        "keras = of_keras(); print(keras.mixed_precision.global_policy().name)",
-        "mixed_bfloat16",
-        id="the dtype policy of Keras",
     ),
     pytest.param(
         "import logging; logging.basicConfig(level='INFO', format='%(name)s says %(message)s')",

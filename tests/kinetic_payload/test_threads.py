@@ -55,6 +55,11 @@ def test_as_many_calls_as_threads_run_together_and_results_are_in_order() -> Non
 
     assert parallel_map(call, range(9), threads=3) == [-item for item in range(9)]
     assert max(most) == 3
+    with Executor(3) as executor:
+        threads = [executor.submit(threading.current_thread).result() for _ in range(3)]
+    for thread in threads:  # They end with the block.
+        thread.join(LONG)
+        assert not thread.is_alive()
     assert parallel_map(call, [], threads=3) == []
     assert parallel_map(abs, range(50), threads=100) == [*range(50)]
 
@@ -178,22 +183,6 @@ def test_a_block_that_raises_stops_its_calls(error: type[BaseException]) -> None
     with pytest.raises(error):
         block()
     assert len(ends) == 1
-
-
-def test_a_future_is_waited_for_until_its_value_is_known() -> None:
-    future = Future[int]()
-    with Executor(2) as executor:
-        waiting = executor.submit(future.result)
-        future.set_result(3)
-        assert waiting.result() == 3
-
-
-def test_threads_end_with_the_block() -> None:
-    with Executor(3) as executor:
-        threads = [executor.submit(threading.current_thread).result() for _ in range(3)]
-    for thread in threads:
-        thread.join(LONG)
-        assert not thread.is_alive()
 
 
 def test_a_stop_after_the_last_item_loses_no_result() -> None:

@@ -8,6 +8,7 @@ import os
 import stat
 import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,8 @@ def test_damaged_objects_are_refused_by_name_and_sent_again_once_they_are_delete
     assert tree_of(bring(store, dataset, digest, place / "d")).digest == digest
 
 
-def other_modes(marker: dict, store: MemoryStore, digest: str) -> None:
-    marker["objects"][0]["mode"] = 0o777
+def listed_with(**changes: object) -> Callable[..., None]:
+    return lambda marker, *_: marker["objects"][0].update(changes)
 
 
 def moved_file(marker: dict, store: MemoryStore, digest: str) -> None:
@@ -107,18 +108,6 @@ def moved_file(marker: dict, store: MemoryStore, digest: str) -> None:
 
 def fewer_objects(marker: dict, store: MemoryStore, digest: str) -> None:
     marker["objects"].pop()
-
-
-def outside(marker: dict, store: MemoryStore, digest: str) -> None:
-    marker["objects"][0]["path"] = "../outside"
-
-
-def over_another(marker: dict, store: MemoryStore, digest: str) -> None:
-    marker["objects"][0]["path"] = "sub/run.sh"
-
-
-def through_a_link(marker: dict, store: MemoryStore, digest: str) -> None:
-    marker["objects"][0]["path"] = "link/x"
 
 
 def file_sum(name: str, data: bytes) -> bytes:
@@ -158,12 +147,15 @@ def no_marker(marker: dict, store: MemoryStore, digest: str) -> None:
 @pytest.mark.parametrize(
     ("forge", "message"),
     [
-        (other_modes, "holds the tree"),
+        (listed_with(mode=0o777), "holds the tree"),
         (moved_file, "holds the tree"),
         (fewer_objects, "holds the tree"),
-        (outside, r"\.\./outside"),
-        (over_another, "(damaged|two entries of this path)"),  # Whichever arrives last.
-        (through_a_link, "link"),
+        (listed_with(path="../outside"), r"\.\./outside"),
+        (
+            listed_with(path="sub/run.sh"),
+            "(damaged|two entries of this path)",
+        ),  # Whichever is last.
+        (listed_with(path="link/x"), "link"),
         (another_archive, "holds the tree"),
         (archive_with_a_large_file, "two entries of this path"),
         (bomb, "bomb"),

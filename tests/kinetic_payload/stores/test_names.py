@@ -42,13 +42,6 @@ def test_the_path_of_a_part_is_read_back_as_that_part(part: str) -> None:
     assert not {"/", "\0"} & set(path)
 
 
-@given(PARTS)
-def test_a_path_that_is_read_as_a_part_is_the_path_of_that_part(path: str) -> None:
-    part = path_to_part(path)
-
-    assert part is None or part_to_path(part) == path
-
-
 @pytest.mark.parametrize(
     ("name", "path"),
     [
