@@ -18,7 +18,7 @@ from kinetic_payload.archives.zip_format import Member, central_header, end_reco
 from kinetic_payload.digests import FileHasher, TreeEntry
 from kinetic_payload.errors import DataError, IntegrityError
 
-ROUNDS = 5
+ROUNDS = 3
 CASES = 1000
 """Of each round."""
 MAX_SIZE = 200_000

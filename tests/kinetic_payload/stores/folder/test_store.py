@@ -287,7 +287,7 @@ def test_a_child_forked_while_a_thread_writes_can_write(tmp_path: Path) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        for _ in range(20):
+        for _ in range(8):
             child = os.fork()
             if child == 0:
                 try:
