@@ -189,3 +189,10 @@ def test_the_error_for_a_full_disk_names_the_disk(place: Path | None, where: str
     refused = pytest.raises(StoreError, match=f"no room for 'o' of gs://bucket {where}")
     with refused, full_disk_translated(bucket, "o", place):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_the_error_for_a_failed_connection_shows_the_innermost_cause() -> None:
+    reset = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+    error = no_response(urllib3.exceptions.ProtocolError("Connection aborted.", reset))
+
+    assert error.reason == f"[Errno {errno.ECONNRESET}] Connection reset by peer"
