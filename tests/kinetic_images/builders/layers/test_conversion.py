@@ -112,7 +112,7 @@ contents = st.dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(files=contents, modes=st.sampled_from([{}, {"top/": 0o100755}]), entry_points=st.just(""))
 @example(files=EVERYTHING, modes=MODES, entry_points=ENTRY_POINTS)
 def test_any_wheel_is_installed_as_uv_installs_it(

@@ -50,13 +50,10 @@ def own_wheels_of(dependencies: Dependencies, home: Path) -> OwnWheels:
         DependencyError: A distribution that they name is not installed here.
     """
     folder = home.joinpath(*FOLDER)
-    own: dict[str, Path] = {}
-    if dependencies.own:
-        extras: dict[str, set[str]] = {}
-        for requirement in dependencies.own:
-            extras.setdefault(requirement.name, set()).update(requirement.extras)
-        closure = own_closure({name: tuple(sorted(names)) for name, names in extras.items()})
-        wheels = own_wheels(folder, closure)
-        for (name, chosen), wheel in zip(closure.items(), wheels, strict=True):
-            own[f"{name}[{','.join(chosen)}]" if chosen else name] = wheel
+    extras: dict[str, set[str]] = {}
+    for requirement in dependencies.own:
+        extras.setdefault(requirement.name, set()).update(requirement.extras)
+    closure = own_closure(extras)
+    names = (f"{name}[{','.join(chosen)}]" if chosen else name for name, chosen in closure.items())
+    own = dict(zip(names, own_wheels(folder, closure), strict=True))
     return OwnWheels(own, InstalledWheels(folder))

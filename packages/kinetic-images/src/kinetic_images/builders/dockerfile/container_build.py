@@ -16,7 +16,7 @@ from kinetic_images.builders.dockerfile.context import BuildContext
 from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_context
 from kinetic_images.builders.dockerfile.secrets import SecretsFor, no_secrets
 from kinetic_images.errors import BuildInputError, UvNotFoundError
-from kinetic_images.lock.build_indexes import INDEXES, STRATEGY, index_addresses
+from kinetic_images.lock.addresses import INDEXES, STRATEGY, index_addresses
 from kinetic_images.recipe import Recipe
 from kinetic_images.registry.registry import Registry
 from kinetic_images.targets import Machine

@@ -10,29 +10,19 @@ import errno
 import io
 import re
 import stat
-import struct
 import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Final
+from typing import Final
 
 from packaging.utils import canonicalize_name
 
 from kinetic_images.builders.image_layout import LAYER_BIN, LAYER_PREFIX, LAYER_SITE, WHITEOUT, fits
 from kinetic_images.errors import InvalidWheelError
 
-try:
-    from isal import isal_zlib
-except ImportError:  # Other Pythons than CPython.
-    isal_zlib = None  # type: ignore[assignment]
-
 _CHUNK: Final = 1 << 20
-_LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
-_ENCRYPTED_FLAG: Final = 1
-
-
 _LARGEST_RECORD: Final = 16 << 20
 _LARGEST_METADATA: Final = 256 << 10
 """The most bytes of other metadata that are read."""
@@ -131,10 +121,16 @@ class Wheel:
             InvalidWheelError: It is damaged, encrypted, or compressed in an unknown way.
         """
         try:
-            yield from content_of(self._archive, self._stream, info)
+            left = info.file_size
+            with self._archive.open(info) as entry:
+                while data := entry.read(_CHUNK):
+                    left -= len(data)
+                    yield data
+            if left:
+                raise zipfile.BadZipFile("it ends early")
         except MemoryError:
             raise
-        except Exception as error:  # zlib.error, and the errors of whatever is at hand instead.
+        except Exception as error:  # Those of zipfile, and of the libraries that it uses.
             # bz2 raises OSError without a number for damaged data, and a wrong offset cannot be sought.
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
@@ -226,58 +222,3 @@ def _problem(info: zipfile.ZipInfo) -> str | None:
     if info.create_system == 3 and kind not in (0, stat.S_IFREG):
         return "it is a link or a device"
     return None
-
-
-def content_of(
-    archive: zipfile.ZipFile, stream: BinaryIO, info: zipfile.ZipInfo
-) -> Iterator[bytes]:
-    """Yield the bytes of the entry *info* of *archive*, whose file *stream* is another open file.
-
-    Raises:
-        zipfile.BadZipFile: They end early, or their checksum is wrong.
-        isal_zlib.error, zlib.error: They cannot be inflated.
-        NotImplementedError, RuntimeError: They are encrypted, or compressed in an unknown way.
-    """
-    plain = not info.flag_bits & _ENCRYPTED_FLAG and info.compress_type == zipfile.ZIP_DEFLATED
-    if isal_zlib is not None and plain:
-        yield from _inflated(stream, info)
-        return
-    left = info.file_size
-    with archive.open(info) as entry:
-        while data := entry.read(_CHUNK):
-            left -= len(data)
-            yield data
-    if left:
-        raise zipfile.BadZipFile("it ends early")
-
-
-def _inflated(stream: BinaryIO, info: zipfile.ZipInfo) -> Iterator[bytes]:
-    stream.seek(info.header_offset)
-    header = stream.read(_LOCAL_HEADER.size)
-    if len(header) != _LOCAL_HEADER.size or not header.startswith(b"PK\3\4"):
-        raise zipfile.BadZipFile("it has no header")
-    _, name, extra = _LOCAL_HEADER.unpack(header)
-    stream.seek(name + extra, 1)
-    decompressor = isal_zlib.decompressobj(-15)
-    left, size, crc = info.compress_size, 0, 0
-    while left and not decompressor.eof:
-        data = stream.read(min(_CHUNK, left))
-        if not data:
-            raise zipfile.BadZipFile("it ends early")
-        left -= len(data)
-        piece = b""
-        # A full piece may leave more to come, although all of the data is consumed.
-        while data or (len(piece) == _CHUNK and not decompressor.eof):
-            # The limit keeps memory small, whatever the content inflates to.
-            piece = decompressor.decompress(data, _CHUNK)
-            data = decompressor.unconsumed_tail
-            size += len(piece)
-            crc = isal_zlib.crc32(piece, crc)
-            if size > info.file_size:
-                raise zipfile.BadZipFile("it is longer than its header says")
-            if piece:
-                yield piece
-    if not decompressor.eof or size != info.file_size:
-        raise zipfile.BadZipFile("it ends early")
-    if crc != info.CRC:
-        raise zipfile.BadZipFile("its checksum is wrong")

@@ -140,8 +140,7 @@ class ClusterBuilders:
 
     def _builders(self, settings: Settings, dependencies: Dependencies) -> Iterator[Builder]:
         """Iterate over the builders to use, the preferred one first."""
-        from kinetic_images.lock.addresses import full_addresses
-        from kinetic_images.lock.build_indexes import build_indexes
+        from kinetic_images.lock.addresses import build_indexes, full_addresses
         from kinetic_images.lock.index_credentials import IndexCredentials
 
         chosen, place = settings.image_builder.value, self.place(settings)
@@ -188,7 +187,7 @@ class ClusterBuilders:
         from kinetic_images.builders.cloud_build import CloudBuildBuilder, CloudBuildSettings
         from kinetic_images.builders.cloud_build.settings import secret_version
         from kinetic_images.builders.dockerfile.secrets import NETRC_SECRET, BuildSecrets
-        from kinetic_images.lock.build_indexes import build_indexes
+        from kinetic_images.lock.addresses import build_indexes
         from kinetic_images.lock.index_credentials import IndexCredentials
 
         # In Artifact Registry, builds use their own account.
