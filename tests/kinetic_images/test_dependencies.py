@@ -180,6 +180,10 @@ def test_our_names_are_left_out_with_one_sentence_however_they_are_spelled(
     assert note.startswith(f"requirements.txt:2: {name}==9 is not taken from an index: ")
 
 
+def test_an_extra_that_the_project_does_not_have_is_noted(tmp_path: Path) -> None:
+    assert "'gpux'" in dependencies(tmp_path, "-e .[gpux]", pyproject=PROJECT).notes[0]
+
+
 def test_only_exactly_our_names_are_ours(tmp_path: Path) -> None:
     found = dependencies(tmp_path, "kinetics\nkinetic-images-extra\npy-kinetic\n")
     assert len(found.requirements) == 3
@@ -212,20 +216,6 @@ def test_the_project_itself_gives_way_to_its_dependencies(
     assert names(found) == expected
     assert found.local == ()
     found.refuse_unusable("3.11")
-
-
-def test_an_extra_of_the_project_within_its_extras_keeps_its_marker(tmp_path: Path) -> None:
-    text = PROJECT + (
-        "[project.optional-dependencies]\n"
-        "all = [\"my-app[gpu] ; python_version < '3'\", 'six']\n"
-        "gpu = [\"cupy ; sys_platform == 'linux'\", 'my.app[all]']\n"
-    )
-    found = dependencies(tmp_path, "-e .[all] ; os_name == 'posix'", pyproject=text)
-    assert [one.canonical for one in found.requirements] == [
-        'cupy ; ((sys_platform == "linux") and (python_version < "3")) and (os_name == "posix")',
-        'six ; os_name == "posix"',
-    ]
-    assert "'gpux'" in dependencies(tmp_path, "-e .[gpux]", pyproject=PROJECT).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -302,21 +292,6 @@ def test_the_output_of_an_installer_leads_to_the_lines_and_common_words_do_not(
         "that your requirements are unsatisfiable. hint: build requests failed"
     )
     assert found.named_in(words) == [(f"{tmp_path}/requirements.txt:3", "my-pkg>=99")]
-
-
-def test_a_marker_about_the_patch_version_stays_where_only_the_minor_is_known(
-    tmp_path: Path,
-) -> None:
-    lines = [
-        "a ; python_full_version >= '3.11.4'",
-        "b ; python_full_version < '3.11'",
-        "c ; implementation_version == '3.11.2' and sys_platform == 'win32'",
-        "d ; platform_release >= '5'",
-    ]
-    found = dependencies(tmp_path, "\n".join(lines))
-    assert names(found.for_target(LINUX, "3.11")) == ["a", "d"]
-    assert names(found.for_target(LINUX, "3.11.3")) == ["d"]
-    assert found.requirements[0].line == 'a ; python_full_version >= "3.11.4"'
 
 
 # Settings of uv

@@ -11,15 +11,11 @@ import platform
 import subprocess
 import sys
 import tarfile
-import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from building import a_recipe
-from hypothesis import given
-from hypothesis import strategies as st
 from locked_project import package
 from wheel_maker import locked, make_wheel
 
@@ -30,7 +26,6 @@ from kinetic_images.builders.dockerfile.recipe_context import obstacle, recipe_c
 from kinetic_images.builders.dockerfile.secrets import BuildSecrets
 from kinetic_images.errors import BuildInputError
 from kinetic_images.lock.packages import LockedPackage
-from kinetic_images.lock.pylock import pylock_text
 from kinetic_images.recipe import Recipe
 from kinetic_images.uv import find_uv
 
@@ -71,30 +66,6 @@ def test_a_context_is_the_one_that_was_reviewed(name: str, recipe: Recipe) -> No
     for file in ("Dockerfile", "pylock.toml"):
         made = text_of(context, "install/pylock.toml" if file == "pylock.toml" else file)
         assert (GOLDEN / f"{name}.{file}").read_text() == made
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
-def test_any_address_is_written_so_that_it_is_read_again(text: str) -> None:
-    made = pylock_text([package(address=f"https://files.test/{text}")])
-
-    (found,) = tomllib.loads(made)["packages"]
-    assert found["wheels"][0]["url"] == f"https://files.test/{text}"
-
-
-@pytest.mark.parametrize(
-    ("change", "changes"),
-    [
-        ({"labels": {"who": "me"}}, False),
-        ({"files": {"/app/remote_runner.py": b"other\n"}}, True),
-        ({"packages": (package(version="1.16.0"),)}, True),
-        ({"base": f"127.0.0.1:5000/base/python@sha256:{'1' * 64}"}, True),
-    ],
-)
-def test_the_digest_is_that_of_the_contents(change: dict[str, Any], changes: bool) -> None:
-    first = recipe_context(a_recipe(), UV)
-    second = recipe_context(replace(a_recipe(), **change), UV)
-
-    assert (first.digest != second.digest) is changes
 
 
 def test_an_archive_does_not_depend_on_this_machine(tmp_path: Path) -> None:

@@ -49,14 +49,6 @@ def test_the_wheel_is_that_of_the_targets_python_processor_and_glibc(
     assert project.files(MACHINES[machine]) == [chosen]
 
 
-def test_a_wheel_of_another_platform_is_refused_by_its_line(project: Project) -> None:
-    project.wheel("fast", tag="cp311-cp311-macosx_14_0_arm64")
-    project.require("# first", "fast")
-    with pytest.raises(InstallError, match="platform") as caught:
-        project.lock()
-    assert caught.value.places == (f"{project.root}/requirements.txt:4",)
-
-
 def test_a_repository_is_locked_to_a_commit(project: Project, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     repository.mkdir()

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from kinetic_images.registry.addresses import Addresses, shown
-from kinetic_payload.http.session import origin
 
 
 @pytest.mark.parametrize(
@@ -68,13 +67,6 @@ def test_a_broken_configuration_of_the_daemon_permits_nothing(tmp_path: Path, co
 )
 def test_a_response_may_lead_to_encrypted_addresses_only(url: str, expected: bool) -> None:
     assert Addresses({}, files=[]).permits(url) is expected
-
-
-def test_an_origin_is_scheme_host_and_port() -> None:
-    assert origin("https://H.io/a") == origin("https://h.io:443/b?c")
-    assert len({origin(url) for url in ("https://h.io", "http://h.io", "http://h.io:81")}) == 3
-    assert origin("https://[::1]:8443/a") == ("https", "::1", 8443)
-    assert origin("https://h.io:port") == origin("https://[h.io") == ("", "", 0)
 
 
 @pytest.mark.parametrize(

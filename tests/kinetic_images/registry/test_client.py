@@ -53,21 +53,6 @@ def test_no_failure_is_taken_for_a_missing_image(
         assert caught.value.hint or error is RegistryError
 
 
-@pytest.mark.parametrize(
-    "fault", [{"status": 429}, {"status": 502}, {"reset": "after"}, {"reset": "response", "at": 3}]
-)
-def test_a_short_failure_is_retried(
-    server: RegistryServer, repository: Repository, fault: dict[str, Any]
-) -> None:
-    digest = server.add_image("kn/image", "1")
-    server.faults.add(times=2, **fault)
-
-    found = repository.manifest("1")
-    assert found is not None
-    assert found.digest == digest
-    assert len(server.requests) == 3
-
-
 def test_a_pause_that_a_registry_asks_for_is_made_within_the_limit(
     server: RegistryServer, environ: Mapping[str, str]
 ) -> None:

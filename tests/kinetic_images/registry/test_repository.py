@@ -14,6 +14,7 @@ from kinetic_images.registry.oci import OCI_CONFIG, OCI_MANIFEST, Descriptor, Ma
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import Repository
 from kinetic_servers.registry import RegistryServer
+from kinetic_servers.registry.images import push
 from kinetic_servers.registry.storage import StoredManifest
 
 OTHER = digest_of(b"other")
@@ -76,9 +77,13 @@ def test_bytes_with_another_digest_are_refused(
     server.faults.add(method="GET", headers={"Docker-Content-Digest": OTHER})
     with pytest.raises(InvalidImageError, match=OTHER):
         repository.manifest("1")
-    server.faults.add(method="PUT", status=201, headers={"Docker-Content-Digest": OTHER})
-    with pytest.raises(InvalidImageError, match="stored it as"):
-        repository.put_manifest("2", b"{}", OCI_MANIFEST)
+    server.faults.add(method="PUT", status=201, headers={"Docker-Content-Digest": OTHER}, times=2)
+    for write in (
+        lambda: repository.put_manifest("2", b"{}", OCI_MANIFEST),
+        lambda: push(repository, b"content"),
+    ):
+        with pytest.raises(InvalidImageError, match="stored it as"):
+            write()
 
 
 def test_a_malformed_image_is_named(server: RegistryServer, repository: Repository) -> None:

@@ -29,6 +29,7 @@ from kinetic_images.errors import (
 )
 from kinetic_images.lock.packages import LockedPackage
 from kinetic_images.recipe import Recipe
+from kinetic_images.registry.oci import DOCKER_LAYER, DOCKER_MANIFEST
 from kinetic_images.registry.registry import Registry
 from kinetic_images.registry.repository import RemoteImage
 from kinetic_images.targets import Target
@@ -242,6 +243,8 @@ def test_an_image_is_for_the_architecture_and_without_that_python_has_no_bytecod
     repository = Registry(environ={}).repository(f"{setup.server.host}/kn/images")
     image = repository.image(digest, "arm64")
     assert image.config.architecture == "arm64"
+    assert image.manifest.media_type == DOCKER_MANIFEST  # As the base has it.
+    assert {layer.media_type for layer in image.manifest.layers} == {DOCKER_LAYER}
     for layer in image.manifest.layers:
         members = extracted(repository.blob(layer.digest), setup.folder / "unpacked")
         assert not [name for name in members if name.endswith(".pyc")]

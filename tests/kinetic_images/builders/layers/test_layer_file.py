@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kinetic_images.builders.layers.layer_file import LayerWriter, in_memory
+from kinetic_images.builders.layers.layer_file import LayerWriter
 
 files = st.dictionaries(
     st.text(
@@ -27,7 +27,10 @@ files = st.dictionaries(
 def test_any_files_are_read_back_and_both_digests_are_right(files: dict[str, bytes]) -> None:
     stream = io.BytesIO()
 
-    blob = in_memory(files.items(), stream)
+    writer = LayerWriter(stream)
+    for name, content in files.items():
+        writer.add(name, len(content), [content])
+    blob = writer.finish()
 
     data = stream.getvalue()
     plain = gzip.decompress(data)
@@ -48,7 +51,7 @@ def test_a_layer_does_not_depend_on_the_pieces_in_which_content_arrives(piece: i
         stream = io.BytesIO()
         writer = LayerWriter(stream)
         pieces = [data[start : start + size] for start in range(0, len(data), size)]
-        writer.add_stream("file", len(data), pieces)
+        writer.add("file", len(data), pieces)
         writer.finish()
         return stream.getvalue()
 
@@ -60,4 +63,4 @@ def test_content_of_another_size_is_an_error(content: list[bytes]) -> None:
     writer = LayerWriter(io.BytesIO())
 
     with pytest.raises(ValueError, match="expected 3 bytes"):
-        writer.add_stream("file", 3, content)
+        writer.add("file", 3, content)

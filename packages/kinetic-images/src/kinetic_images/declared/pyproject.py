@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, get_args
@@ -40,10 +40,6 @@ class Sources:
     """Canonical name of a package → its entry in `[tool.uv.sources]`."""
     indexes: tuple[Mapping[str, Any], ...] = ()
     """Tables of `[[tool.uv.index]]` that have a name."""
-
-    def over(self, others: Sources) -> Sources:
-        """Return these sources combined with *others*, those of the workspace; these take precedence."""
-        return Sources(of={**others.of, **self.of}, indexes=(*self.indexes, *others.indexes))
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,9 @@ def parse_pyproject(
     built = frozenset(map(str, dynamic)) if isinstance(dynamic, list) else frozenset()
     sources = _sources(uv, folder)
     if workspace is not None:
-        sources = sources.over(workspace)
+        sources = Sources(
+            of={**workspace.of, **sources.of}, indexes=(*sources.indexes, *workspace.indexes)
+        )
     chosen, named = _chosen({} if is_part else tools, project, document, lines, category)
     wanted = (*extras, *(extra for extra in chosen.extras if extra not in extras))
     texts = _group_texts(document, chosen.groups, lines)
@@ -320,7 +318,8 @@ def _group_texts(document: Mapping[str, Any], groups: tuple[str, ...], lines: Li
     """Return the requirements in *groups* of `[dependency-groups]`, included groups too."""
     listed = table(document.get("dependency-groups"))
     try:
-        return [text for group in groups for text in group_texts(listed, group)]
+        # It checks; what it returns has lost its spelling.
+        resolve_dependency_groups(listed, *groups)
     except (BaseExceptionGroup, LookupError, TypeError, ValueError) as error:
         reasons = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
         raise DependencyError(
@@ -328,23 +327,16 @@ def _group_texts(document: Mapping[str, Any], groups: tuple[str, ...], lines: Li
             f"{'; '.join(map(str, reasons))}.",
             hint="Correct the group: a list of requirements and {include-group = NAME}.",
         ) from error
+    named = _canonical(listed)
 
+    def texts_of(group: str) -> Iterator[str]:
+        for entry in named[canonicalize_name(group)]:
+            if isinstance(entry, str):
+                yield entry
+            else:
+                yield from texts_of(entry["include-group"])
 
-def group_texts(groups: Mapping[str, Any], group: str) -> list[str]:
-    """Return the requirements in *group* of the table `[dependency-groups]` as they are written, included groups too.
-
-    Raises:
-        BaseExceptionGroup, LookupError, TypeError, ValueError: The group is missing, malformed or a circle.
-    """
-    resolve_dependency_groups(groups, group)  # It checks; what it returns has lost its spelling.
-    named = _canonical(groups)
-    texts = []
-    for entry in named[canonicalize_name(group)]:
-        if isinstance(entry, str):
-            texts.append(entry)
-        else:
-            texts += group_texts(groups, entry["include-group"])
-    return texts
+    return [text for group in groups for text in texts_of(group)]
 
 
 def _canonical(value: object) -> dict[str, Any]:

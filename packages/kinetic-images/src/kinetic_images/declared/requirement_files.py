@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from kinetic_images.credentials import without_credentials, without_secrets
 from kinetic_images.declared.requirements import (
@@ -21,6 +21,7 @@ from kinetic_images.declared.requirements import (
 )
 from kinetic_images.errors import DependencyError
 
+_T = TypeVar("_T")
 Read = Callable[[str], bytes]
 """Returns the bytes of the file with the given name, or raises `OSError`."""
 
@@ -67,6 +68,7 @@ _OPTIONS: Final = {
     "--only-binary": "--only-binary",
     "--trusted-host": "--trusted-host",
 }
+_INDEX: Final = "--index-url"
 _FLAGS: Final = frozenset({"--no-index", "--pre", "--require-hashes"})
 _IGNORED: Final = {
     "--prefer-binary": "uv prefers wheels anyway",
@@ -97,27 +99,27 @@ def read_requirements(
     Raises:
         DependencyError: A line cannot be understood, or a file cannot be read.
     """
-    reader = _Reader(read, environ or {})
-    reader.file(file, constraint=False, via=None)
-    indexes = [
-        option
-        for option in (*reader.constraint_options, *reader.options)
-        if option.name == "--index-url"
-    ]
-    options: list[Option] = []
+    found = [*_contents(file, read, environ or {}, set())]
+
+    def all_of(kind: type[_T], limits: bool) -> list[_T]:
+        return [each for each, limiting in found if isinstance(each, kind) and limiting is limits]
+
     # Options of constraints files, which uv ignores and pip does not, come after those of requirements files.
-    for option in (*reader.options, *reader.constraint_options):
-        if option.name == "--index-url":
-            options += [option] if option is indexes[-1] else []  # The last one counts.
+    options, limits = all_of(Option, False), all_of(Option, True)
+    index = next((each for each in reversed((*limits, *options)) if each.name == _INDEX), None)
+    chosen: list[Option] = []
+    for option in (*options, *limits):
+        if option.name == _INDEX:
+            chosen += [option] if option is index else []  # The last one counts.
         # A later one of these may change the effect of an earlier one.
-        elif option.name in _PACKAGE_OPTIONS or option not in options:
-            options.append(option)
+        elif option.name in _PACKAGE_OPTIONS or option not in chosen:
+            chosen.append(option)
     return RequirementSet(
-        requirements=tuple(dict.fromkeys(reader.requirements)),
-        constraints=tuple(dict.fromkeys(reader.constraints)),
-        options=tuple(options),
-        local=tuple(dict.fromkeys(reader.local)),
-        notes=tuple(reader.notes),
+        requirements=tuple(dict.fromkeys(all_of(Requirement, False))),
+        constraints=tuple(dict.fromkeys(all_of(Requirement, True))),
+        options=tuple(chosen),
+        local=tuple(dict.fromkeys(all_of(LocalRequirement, False))),
+        notes=tuple(each for each, _ in found if isinstance(each, str)),
     )
 
 
@@ -149,109 +151,101 @@ def joined_lines(text: str) -> Iterator[tuple[int, str, str]]:
         start, joined = 0, ""
 
 
-@dataclass
-class _Reader:
-    """Collect the contents of one file and its includes."""
+def _contents(
+    file: str,
+    read: Read,
+    environ: Mapping[str, str],
+    seen: set[tuple[str, bool]],
+    *,
+    limits: bool = False,
+    via: Place | None = None,
+) -> Iterator[tuple[Requirement | LocalRequirement | Option | str, bool]]:
+    """Iterate over what *file* and its includes contain, and notes; each with whether it is in a constraints file.
 
-    read: Read
-    environ: Mapping[str, str]
-    requirements: list[Requirement] = field(default_factory=list)
-    constraints: list[Requirement] = field(default_factory=list)
-    options: list[Option] = field(default_factory=list)
-    constraint_options: list[Option] = field(default_factory=list)
-    local: list[LocalRequirement] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    seen: dict[tuple[str, bool], None] = field(default_factory=dict)
-
-    def file(self, file: str, *, constraint: bool, via: Place | None) -> None:
-        # Read each file once, even if it includes itself or several files include it.
-        if (file, constraint) in self.seen:
-            return
-        self.seen[(file, constraint)] = None
-        try:
-            text = decoded(self.read(file))
-        except OSError as error:
-            subject = f"{via}: the included file {file}" if via else file
-            raise DependencyError(
-                f"{subject} cannot be read: {error.strerror or error}.",
-                hint="An included name is relative to the file that includes it."
-                if via
-                else "Check that it is a file that you may read.",
-            ) from error
-        except UnicodeDecodeError as error:
-            raise DependencyError(
-                f"{file} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8."
-            ) from error
-        for number, written, comment in joined_lines(text):
-            place = Place(file, number)
-            line = expanded(written, self.environ)
-            if line.startswith("-"):
-                self.option_line(line, place, constraint=constraint)
-            elif (local := parse_local(line, place)) is not None:
-                self.take_local(local, constraint=constraint)
-            else:
-                keep = KEEP_MARK in comment.split()
-                target = self.constraints if constraint else self.requirements
-                target.append(parse_requirement(line, place, keep=keep))
-
-    def take_local(self, local: LocalRequirement, *, constraint: bool) -> None:
-        if constraint:
+    *seen* has the files that were read, so that each is read once, even if it includes itself. *via* is the line that
+    includes the file, and *limits* whether that line makes it a constraints file.
+    """
+    if (file, limits) in seen:
+        return
+    seen.add((file, limits))
+    for number, written, comment in joined_lines(_text_of(file, read, via)):
+        place, line = Place(file, number), expanded(written, environ)
+        editable = _EDITABLE.fullmatch(line)
+        if line.startswith("-") and not editable:
+            for name, value in _options_of(line, place):
+                if name in _INCLUDES:
+                    inner = _included(name, value, place)
+                    constrains = limits or _INCLUDES[name] == "-c"
+                    yield from _contents(inner, read, environ, seen, limits=constrains, via=place)
+                elif name in _IGNORED:
+                    yield f"{place}: {name} was ignored: {_IGNORED[name]}.", limits
+                else:
+                    yield from ((option, limits) for option in _named_options(name, value, place))
+            continue
+        body = line
+        if editable:
+            body = editable[1].strip()
+            # Use shlex only to remove the quotes of a path with blanks.
+            body = " ".join(shlex.split(body)) if body[:1] in ("'", '"') else body
+            _required_value("-e", body, place)
+        local = parse_local(body, place, editable=bool(editable), line=line)
+        if (
+            local is None
+        ):  # Nobody edits a checkout where the function runs, so it need not be editable.
+            yield parse_requirement(body, place, keep=KEEP_MARK in comment.split()), limits
+        elif limits:
             raise DependencyError(
                 f"{local.place}: {local.text!r} is a path, which cannot be a constraint.",
                 hint="Write NAME==VERSION or NAME @ URL.",
             )
-        self.local.append(local)
-
-    def option_line(self, line: str, place: Place, *, constraint: bool) -> None:
-        if editable := _EDITABLE.fullmatch(line):
-            self.editable(editable[1].strip(), place, line, constraint=constraint)
-            return
-        for name, value in _options_of(line, place):
-            if name in _INCLUDES:
-                self.include(name, value, place, constraint=constraint)
-            elif name in _FLAGS:
-                self.option(name, "", place, constraint=constraint)
-            elif name in _OPTIONS:
-                required = _required_value(name, value, place)
-                self.option(_OPTIONS[name], required, place, constraint=constraint)
-            elif name in _IGNORED:
-                self.notes.append(f"{place}: {name} was ignored: {_IGNORED[name]}.")
-            else:
-                raise DependencyError(
-                    f"{place}: the option {name} is not supported.",
-                    hint="Remove the line. Index options, -r, -c, -e and hashes are supported.",
-                )
-
-    def option(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
-        if name == "--find-links" and "://" not in value and not value.startswith("file:"):
-            value = _beside(place, value)
-        options = self.constraint_options if constraint else self.options
-        if name in _PACKAGE_OPTIONS:
-            packages = (package.strip() for package in value.split(","))
-            options += [Option(name, package, place) for package in packages if package]
         else:
-            options.append(Option(name, value, place))
+            yield local, limits
 
-    def include(self, name: str, value: str, place: Place, *, constraint: bool) -> None:
-        if "://" in _required_value(name, value, place):
-            raise DependencyError(
-                f"{place}: {name} {without_secrets(value)} includes a file from the network, "
-                "which is not read.",
-                hint="Download it beside this file and include it by its name.",
-            )
-        is_constraint = constraint or _INCLUDES[name] == "-c"
-        self.file(_beside(place, value), constraint=is_constraint, via=place)
 
-    def editable(self, value: str, place: Place, line: str, *, constraint: bool) -> None:
-        # Use shlex only to remove the quotes of a path with blanks.
-        unquoted = " ".join(shlex.split(value)) if value[:1] in ("'", '"') else value
-        local = parse_local(_required_value("-e", unquoted, place), place, editable=True, line=line)
-        if local is not None:
-            self.take_local(local, constraint=constraint)
-        else:
-            # Nobody edits the checkout where the function runs, so it need not be editable.
-            target = self.constraints if constraint else self.requirements
-            target.append(parse_requirement(unquoted, place))
+def _text_of(file: str, read: Read, via: Place | None) -> str:
+    try:
+        return decoded(read(file))
+    except OSError as error:
+        subject = f"{via}: the included file {file}" if via else file
+        raise DependencyError(
+            f"{subject} cannot be read: {error.strerror or error}.",
+            hint="An included name is relative to the file that includes it."
+            if via
+            else "Check that it is a file that you may read.",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DependencyError(
+            f"{file} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8."
+        ) from error
+
+
+def _named_options(name: str, value: str, place: Place) -> Iterator[Option]:
+    """Iterate over the global options that one option of a file stands for: some name several packages."""
+    if name in _FLAGS:
+        yield Option(name, "", place)
+        return
+    if name not in _OPTIONS:
+        raise DependencyError(
+            f"{place}: the option {name} is not supported.",
+            hint="Remove the line. Index options, -r, -c, -e and hashes are supported.",
+        )
+    _required_value(name, value, place)
+    long = _OPTIONS[name]
+    if long == "--find-links" and "://" not in value and not value.startswith("file:"):
+        value = _beside(place, value)
+    values = map(str.strip, value.split(",")) if long in _PACKAGE_OPTIONS else [value]
+    yield from (Option(long, each, place) for each in values if each)
+
+
+def _included(name: str, value: str, place: Place) -> str:
+    """Return the name of the file that an option includes."""
+    if "://" in _required_value(name, value, place):
+        raise DependencyError(
+            f"{place}: {name} {without_secrets(value)} includes a file from the network, "
+            "which is not read.",
+            hint="Download it beside this file and include it by its name.",
+        )
+    return _beside(place, value)
 
 
 def _options_of(line: str, place: Place) -> Iterator[tuple[str, str]]:

@@ -70,7 +70,19 @@ class ContainerBuilder(ABC):
                 problem,
                 hint="Use an https address or a wheel of the package, or another KINETIC_IMAGE_BUILDER.",
             )
-        return self._built(recipe_build(recipe, image, self.environment), reports)
+        environment = self.environment
+        if not _builds_packages(recipe):  # Then indexes have no effect.
+            unused = (*INDEXES, STRATEGY)
+            environment = {name: environment[name] for name in environment if name not in unused}
+        version, program = find_uv_program(recipe.target.machine)
+        build = ContainerBuild(
+            context=recipe_context(recipe, version, program, environment=environment),
+            image=image,
+            platform=f"linux/{recipe.target.architecture}",
+            labels=recipe.labels,
+            addresses=tuple(build_addresses(recipe, environment)),
+        )
+        return self._built(build, reports)
 
     def build_context(
         self,
@@ -110,25 +122,6 @@ def build_addresses(recipe: Recipe, environment: Mapping[str, str]) -> list[str]
     indexes = index_addresses(environment) if _builds_packages(recipe) else []
     fetched = (package.address for package in recipe.packages if package.local_path is None)
     return [*fetched, *indexes]
-
-
-def recipe_build(recipe: Recipe, image: str, environment: Mapping[str, str]) -> ContainerBuild:
-    """Return the build of *recipe* as *image*, with the variables *environment* for uv.
-
-    Raises:
-        BuildInputError: See `recipe_context`.
-    """
-    if not _builds_packages(recipe):  # Then indexes have no effect.
-        unused = (*INDEXES, STRATEGY)
-        environment = {name: environment[name] for name in environment if name not in unused}
-    version, program = find_uv_program(recipe.target.machine)
-    return ContainerBuild(
-        context=recipe_context(recipe, version, program, environment=environment),
-        image=image,
-        platform=f"linux/{recipe.target.architecture}",
-        labels=recipe.labels,
-        addresses=tuple(build_addresses(recipe, environment)),
-    )
 
 
 def find_uv_program(machine: Machine) -> tuple[str, Path | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -124,7 +123,7 @@ class LayersBuilder:
         layers = self._package_layers(recipe, base, transfer)
         placed = path_files(recipe.target.python) | dict(recipe.files)
         files = {path.removeprefix("/"): content for path, content in placed.items()}
-        layers.append(NamedLayer(title="files", blob=transfer.ensure_files(files)))
+        layers.append(("files", transfer.ensure_files(files)))
         config = config_of(base.config, layers, recipe.labels)
         transfer.ensure_data(digest_of(config), config)
         # Another build may have been faster.
@@ -147,6 +146,7 @@ class LayersBuilder:
     def _package_layers(
         self, recipe: Recipe, base: RemoteImage, transfer: Transfer
     ) -> list[NamedLayer]:
+        """Bring the layers of packages into the repository, and return them with their titles."""
         if not recipe.packages:
             return []
         self._wheels.collect_leftovers()
@@ -165,18 +165,11 @@ class LayersBuilder:
         room = room_above(len(base.manifest.layers))
         planned = plan_layers(recipe.packages, sizes, room=room, bytecode=kind)
         blobs = transfer.ensure_packages(planned, sizes, bytecode=kind is not None)
-        return [
-            NamedLayer(title=layer.title, blob=blob)
-            for layer, blob in zip(planned, blobs, strict=True)
-        ]
+        return [(layer.title, blob) for layer, blob in zip(planned, blobs, strict=True)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedLayer:
-    """A layer of the image, with its title for the image's history."""
-
-    title: str
-    blob: LayerBlob
+NamedLayer = tuple[str, LayerBlob]
+"""A layer of the image, after its title for the image's history."""
 
 
 def config_of(base: ImageConfig, layers: Sequence[NamedLayer], labels: Mapping[str, str]) -> bytes:
@@ -191,14 +184,14 @@ def config_of(base: ImageConfig, layers: Sequence[NamedLayer], labels: Mapping[s
     settings["Env"] = [f"{name}={value}" for name, value in variables.items()]
     settings["Labels"] = {**(settings.get("Labels") or {}), **labels}
     created = raw.get("created") or _EPOCH
-    diff_ids = [*base.diff_ids, *(layer.blob.diff_id for layer in layers)]
+    diff_ids = [*base.diff_ids, *(blob.diff_id for _, blob in layers)]
     raw |= {
         "config": settings,
         "created": created,
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     }
     history = [
-        {"created": created, "created_by": f"kinetic-images: {layer.title}"} for layer in layers
+        {"created": created, "created_by": f"kinetic-images: {title}"} for title, _ in layers
     ]
     filled = sum(not entry.get("empty_layer") for entry in base.history)
     # docker rejects a history that has another number of layers.
@@ -217,8 +210,8 @@ def manifest_of(base: Manifest, config: bytes, layers: Iterable[NamedLayer]) -> 
         layers=(
             *base.layers,
             *(
-                Descriptor(media_type=kind, digest=layer.blob.digest, size=layer.blob.size)
-                for layer in layers
+                Descriptor(media_type=kind, digest=blob.digest, size=blob.size)
+                for _, blob in layers
             ),
         ),
     )

@@ -150,7 +150,7 @@ class _Installation:
                 deque(content, maxlen=0)
                 return
             try:
-                writer.add_stream(path, size, content, executable=executable)
+                writer.add(path, size, content, executable=executable)
             except ValueError as error:
                 raise self.error(str(error)) from error
 

@@ -45,14 +45,10 @@ class LayerWriter:
         self._plain_size = 0
         self._size = 0
 
-    def add(self, path: str, data: bytes, *, executable: bool = False) -> None:
-        """Add a file with mode 0644, or 0755 if it is *executable*."""
-        self.add_stream(path, len(data), (data,), executable=executable)
-
-    def add_stream(
+    def add(
         self, path: str, size: int, content: Iterable[bytes], *, executable: bool = False
     ) -> None:
-        """Add a file of *size* bytes; see `add`. Folders of ours are added, with mode 0755.
+        """Add a file of *size* bytes with mode 0644, or 0755 if it is *executable*; and folders of ours with mode 0755.
 
         Raises:
             ValueError: *content* has another size.
@@ -104,14 +100,6 @@ class LayerWriter:
         self._compressed.update(data)
         self._size += len(data)
         self._stream.write(data)
-
-
-def in_memory(files: Iterable[tuple[str, bytes]], stream: BinaryIO) -> LayerBlob:
-    """Write small *files* (path, content) as a layer into *stream*, without folders."""
-    writer = LayerWriter(stream)
-    for path, data in sorted(files):
-        writer.add(path, data)
-    return writer.finish()
 
 
 def _compressor() -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 import msgspec
 
 from kinetic_images.builders.builder import BuildReports
-from kinetic_images.builders.layers.layer_file import LayerBlob, in_memory
+from kinetic_images.builders.layers.layer_file import LayerBlob, LayerWriter
 from kinetic_images.builders.layers.plan import PlannedLayer
 from kinetic_images.builders.layers.worker import convert
 from kinetic_images.kept_records import find_record, keep_record
@@ -86,7 +86,10 @@ class Transfer:
     def ensure_files(self, files: Mapping[str, bytes]) -> LayerBlob:
         """Bring a layer of small *files* (path → content) into the repository, and return it."""
         stream = io.BytesIO()
-        blob = in_memory(files.items(), stream)
+        writer = LayerWriter(stream)
+        for path, data in sorted(files.items()):
+            writer.add(path, len(data), (data,))
+        blob = writer.finish()
         self.ensure_data(blob.digest, stream.getvalue())
         return blob
 
