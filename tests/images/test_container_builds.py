@@ -440,8 +440,6 @@ def test_a_stopped_build_ends_in_the_engine_too(
             own(debian, mark),
             f"{docker_registry}/kn/own:2",
             BuildReports(line=lines.append),
-            platform="linux/amd64",
-            labels={},
         )
 
     for _ in range(100):

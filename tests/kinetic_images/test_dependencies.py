@@ -116,7 +116,7 @@ def test_a_file_of_another_tool_is_noted_with_the_command_that_makes_it_usable(
         "# why\na>=1,<2\n\n\nb==1\n",
         "A <2, >=1 # because\r\nB==1\r\n",
         "a<2,\\\n>=1\nb==1\nb==1",
-        "a>=1,<2\nb==1\nwin ; sys_platform == 'win32'",
+        "a>=1,<2\nb==1\nwin ; sys_platform == 'win32'\nkinetic ; sys_platform == 'win32'",
         "-r more.txt\nb==1",
     ],
 )
@@ -180,10 +180,6 @@ def test_our_names_are_left_out_with_one_sentence_however_they_are_spelled(
     assert note.startswith(f"requirements.txt:2: {name}==9 is not taken from an index: ")
 
 
-def test_an_extra_that_the_project_does_not_have_is_noted(tmp_path: Path) -> None:
-    assert "'gpux'" in dependencies(tmp_path, "-e .[gpux]", pyproject=PROJECT).notes[0]
-
-
 def test_only_exactly_our_names_are_ours(tmp_path: Path) -> None:
     found = dependencies(tmp_path, "kinetics\nkinetic-images-extra\npy-kinetic\n")
     assert len(found.requirements) == 3
@@ -216,6 +212,20 @@ def test_the_project_itself_gives_way_to_its_dependencies(
     assert names(found) == expected
     assert found.local == ()
     found.refuse_unusable("3.11")
+
+
+def test_an_extra_of_the_project_within_its_extras_keeps_its_marker(tmp_path: Path) -> None:
+    text = PROJECT + (
+        "[project.optional-dependencies]\n"
+        "all = [\"my-app[gpu] ; python_version < '3'\", 'six']\n"
+        "gpu = [\"cupy ; sys_platform == 'linux'\", 'my.app[all]']\n"
+    )
+    found = dependencies(tmp_path, "-e .[all] ; os_name == 'posix'", pyproject=text)
+    assert [one.canonical for one in found.requirements] == [
+        'cupy ; ((sys_platform == "linux") and (python_version < "3")) and (os_name == "posix")',
+        'six ; os_name == "posix"',
+    ]
+    assert "'gpux'" in dependencies(tmp_path, "-e .[gpux]", pyproject=PROJECT).notes[0]
 
 
 @pytest.mark.parametrize(

@@ -230,13 +230,6 @@ def test_another_machine_gets_the_same_image_even_if_the_index_has_changed(world
     assert world.ensure("three").reference == third.reference
 
 
-def test_without_a_shared_bucket_each_machine_resolves_by_itself(world: World) -> None:
-    first = world.ensure("one", alone=True)
-    second = world.ensure("two", alone=True)
-    assert (second.reference, second.built_by) == (first.reference, None)
-    assert world.project.runs() == 1
-
-
 FOLDERS = {
     "relative": "--find-links wheels",
     "absolute": "--find-links {root}/wheels",

@@ -63,9 +63,7 @@ class Cloud:
         """Build a small image with other *settings*, and return its digest."""
         builder = replace(self.builder, settings=replace(self.builder.settings, **settings))
         context = BuildContext({"Dockerfile": ContextFile(b"FROM scratch\n")})
-        return builder.build_context(
-            context, IMAGE, self.reports, platform="linux/amd64", labels={}
-        )
+        return builder.build_context(context, IMAGE, self.reports)
 
     @property
     def reports(self) -> BuildReports:

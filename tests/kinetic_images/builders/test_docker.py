@@ -151,9 +151,7 @@ def test_an_image_is_built_pushed_and_forgotten(docker: Program) -> None:
 def test_options_of_docker_follow_from_its_builder_and_from_a_fresh_build(docker: Program) -> None:
     (docker.folder / "buildx").touch()
     context = BuildContext({"Dockerfile": ContextFile(b"FROM scratch\n")})
-    docker.builder.build_context(
-        context, IMAGE, docker.reports, platform="linux/amd64", labels={}, fresh=True
-    )
+    docker.builder.build_context(context, IMAGE, docker.reports, fresh=True)
 
     assert " --load " in docker.calls[0]  # Into the engine, from a builder of buildx.
     assert " --pull --no-cache " in docker.calls[0]

@@ -210,14 +210,3 @@ def test_a_pylock_that_uv_exported_may_contain_the_project_itself(project: Proje
     assert "directory" in (project.root / "pylock.toml").read_text()
     project.wheel("alpha", "2.0")
     assert versions(project) == {"alpha": "1.0"}
-
-
-def test_another_folder_in_a_pylock_is_refused_by_its_name(project: Project) -> None:
-    project.wheel("alpha")
-    declare(project, "alpha")
-    (project.root / "pylock.toml").write_text(
-        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "library"\n'
-        'directory = {path = "library"}\n'
-    )
-    with pytest.raises(DependencyError, match=r"pylock\.toml: library is a folder .*\(library\)"):
-        project.lock(HERE)

@@ -84,9 +84,7 @@ def publish_dockerfile(
     built = context.digest[:_TAG_LENGTH] + (f"-{secrets.token_hex(4)}" if rebuild else "")
     source = parse_reference(repository).tagged(built)
     before = registry.repository(source).digest(built)
-    digest = before or builder.build_context(
-        context, str(source), reports, platform="linux/amd64", labels={}, fresh=rebuild
-    )
+    digest = before or builder.build_context(context, str(source), reports, fresh=rebuild)
     name = parse_reference(repository).tagged(tag)
     found = find_base(str(name.at(digest)), python, "x86_64", registry, home)
     notes = []

@@ -168,7 +168,7 @@ def _contents(
     if (file, limits) in seen:
         return
     seen.add((file, limits))
-    for number, written, comment in joined_lines(_text_of(file, read, via)):
+    for number, written, comment in joined_lines(read_text(file, read, via)):
         place, line = Place(file, number), expanded(written, environ)
         editable = _EDITABLE.fullmatch(line)
         if line.startswith("-") and not editable:
@@ -202,7 +202,12 @@ def _contents(
             yield local, limits
 
 
-def _text_of(file: str, read: Read, via: Place | None) -> str:
+def read_text(file: str, read: Read, via: Place | None = None) -> str:
+    """Return the text of *file*, which the line *via* includes.
+
+    Raises:
+        DependencyError: It cannot be read.
+    """
     try:
         return decoded(read(file))
     except OSError as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from kinetic_images.declared.requirement_files import decoded
+from kinetic_images.declared.requirement_files import read_text
 from kinetic_images.declared.requirements import expanded
 from kinetic_images.declared.toml_text import parsed_toml, table
 from kinetic_images.declared.uv_settings import (
@@ -133,16 +133,7 @@ def text_of(path: Path) -> str:
     Raises:
         DependencyError: It cannot be read.
     """
-    try:
-        return decoded(path.read_bytes())
-    except OSError as error:
-        raise DependencyError(
-            f"{path} cannot be read: {error.strerror}.", hint="Check its name and permissions."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise DependencyError(
-            f"{path} is not UTF-8 text (byte {error.start}).", hint="Save it as UTF-8."
-        ) from error
+    return read_text(str(path), lambda _: path.read_bytes())
 
 
 def toml_of(path: Path) -> dict[str, Any]:

@@ -32,9 +32,8 @@ class ContainerBuild:
     context: BuildContext
     image: str
     """`HOST/PATH:TAG`"""
-    platform: str
-    """`linux/amd64`"""
-    labels: Mapping[str, str]
+    platform: str = "linux/amd64"
+    labels: Mapping[str, str] = field(default_factory=dict)
     fresh: bool = False
     """Whether to build with the newest base image, and without results of earlier builds."""
     addresses: tuple[str, ...] | None = None
@@ -90,20 +89,16 @@ class ContainerBuilder(ABC):
         image: str,
         reports: BuildReports,
         *,
-        platform: str,
-        labels: Mapping[str, str],
         fresh: bool = False,
     ) -> str:
-        """Build *context* for *platform* (`linux/amd64`), push it as *image*, and return its digest.
+        """Build *context* for `linux/amd64`, push it as *image*, and return its digest.
 
         *fresh*: with the newest base image, and without results of earlier builds.
 
         Raises:
             KineticError: See `run`.
         """
-        build = ContainerBuild(
-            context=context, image=image, platform=platform, labels=labels, fresh=fresh
-        )
+        build = ContainerBuild(context=context, image=image, fresh=fresh)
         return self._built(build, reports)
 
     def _built(self, build: ContainerBuild, reports: BuildReports) -> str:

@@ -15,25 +15,20 @@ from kinetic_images.errors import BuildInputError
 _IGNORE: Final = ".dockerignore"
 
 
-def folder_context(dockerfile: Path, folder: Path | None = None) -> BuildContext:
-    """Return the files of *folder*, by default that of *dockerfile*, without those that `.dockerignore` names.
+def folder_context(dockerfile: Path) -> BuildContext:
+    """Return the files of the folder of *dockerfile*, without those that `.dockerignore` names.
 
     `NAME.dockerignore` beside a Dockerfile NAME takes precedence, as in docker. The Dockerfile and these files
     are always part of the context. Symbolic links stay links.
 
     Raises:
-        BuildInputError: The Dockerfile does not exist or is not in *folder*, or a folder cannot be read.
+        BuildInputError: The Dockerfile does not exist, or a folder cannot be read.
     """
-    root = (dockerfile.parent if folder is None else folder).absolute()
     path = dockerfile.absolute()
     if not path.is_file():
         raise BuildInputError(f"There is no Dockerfile {path}.", hint="Check its path.")
-    if not path.is_relative_to(root):
-        raise BuildInputError(
-            f"{path} is not in {root}, the folder of the build.", hint="Move it there."
-        )
-    name = path.relative_to(root).as_posix()
-    own = path.with_name(f"{path.name}{_IGNORE}")
+    root, name = path.parent, path.name
+    own = path.with_name(f"{name}{_IGNORE}")
     lines = _lines(own) if own.is_file() else _lines(root / _IGNORE)
     is_ignored = ignored_by(lines)
     kept = (name, _IGNORE, f"{name}{_IGNORE}")
