@@ -9,11 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from file_server import FileServer
 
 from kinetic_images.dependencies import Dependencies, read_dependencies
-from kinetic_images.downloads import Downloader
-from kinetic_images.errors import DependencyError, DownloadLoginError
+from kinetic_images.errors import DependencyError
 from kinetic_images.lock.index_credentials import IndexCredentials
 from kinetic_images.registry.credentials import Login
 
@@ -182,21 +180,6 @@ def test_a_login_of_netrc_is_sent_by_plain_http_only_to_an_address_of_the_user(
     found = credentials(tmp_path, declared.replace("HOST", host))
     sent = found.authorization(file.replace("HOST", host))
     assert sent == (basic("me:s3cret") if is_sent else None)
-
-
-def test_an_http_address_that_an_index_lists_gets_no_login(
-    tmp_path: Path, index: FileServer
-) -> None:
-    index.required = basic("me:s3cret")
-    url = index.add("/evil-1.0-py3-none-any.whl", b"")
-    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password s3cret\n")
-    own = f"https://me:s3cret@127.0.0.1:{index.port}/simple"
-    found = credentials(tmp_path, f"--index-url {own}\nevil\n")
-
-    with pytest.raises(DownloadLoginError, match="evil"):
-        Downloader(authorization=found.authorization, environ={}).lacks(url, what="evil 1.0")
-
-    assert [headers.get("authorization") for _, _, headers in index.requests] == [None]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ def test_files_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
         ({"wheel": None}, "no WHEEL"),
         ({"wheel": ""}, "Wheel-Version is ''"),
         ({"wheel": WHEEL.replace("1.0", "2.0")}, r"Wheel-Version is '2\.0'; only 1\.x"),
+        ({"wheel": WHEEL + "X: " + "y" * 300_000}, r"WHEEL has 300\d{3} bytes"),
         ({"record": "a,b\n"}, "RECORD is malformed"),
         ({"record": "a,b,c,d\n"}, "RECORD is malformed"),
         ({"extra": {"demo/__init__.py/x": b""}}, "a file and a folder"),

@@ -74,10 +74,9 @@ def test_a_worker_writes_the_same_layer_as_this_process(tmp_path: Path) -> None:
     "contents",
     [
         {"record": "".join(f"{number},,\n" for number in range(1_500_000))},
-        {"extra": {"demo-1.0.dist-info/WHEEL": bytes(310_000_000)}},
         {"files": {"demo.py": "x = [" + "0," * 500_000 + "]"}},
     ],
-    ids=["record", "metadata", "literals"],
+    ids=["record", "literals"],
 )
 def test_the_memory_of_a_worker_is_limited_for_any_wheel(
     tmp_path: Path, contents: dict[str, Any]

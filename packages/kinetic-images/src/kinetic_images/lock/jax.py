@@ -85,16 +85,11 @@ def with_accelerator_jax(
         additions.append(f"{head} @ {url}")
     elif "jax" not in kept and chosen is None:
         additions.append(head + ",".join(line.specifier for line in lines if line.specifier))
-    if chosen is None:
-        additions += [
-            f"{line.name}{line.specifier}"
-            for line in replaced
-            if line.name == "jaxlib" and line.specifier
-        ]
+    limited = {"jaxlib": chosen is None, "libtpu": category == "tpu"}
     additions += [
         f"{line.name}{line.specifier}"
         for line in replaced
-        if line.name == "libtpu" and line.specifier and category == "tpu"
+        if line.specifier and limited.get(line.name)
     ]
     preferences = () if chosen is None else (f"{head}=={chosen}",)
     rest = tuple(line for line in dependencies.requirements if line not in replaced)
