@@ -49,6 +49,7 @@ LIMITS = {"limits": "-i J\n--extra-index-url B\n--extra-index-url C", "more": "-
         (b"six\rx", {}, ["1 six", "2 x"]),
         ("six\nx".encode("utf-16"), {}, ["1 six", "2 x"]),
         ("x @ https://h/x.zip#sha256=aa # kn:keep\njax # not kn:keeper\n", {}, ["1 x @ https://h/x.zip#sha256=aa # kn:keep", "2 jax"]),
+        ("-e git+https://h/x#egg=x # kn:keep", {}, ["1 x @ git+https://h/x#egg=x # kn:keep"]),
         ("-r sub/more.txt\nz", {"sub__more": "six\n--requirement=deep.txt\n-f links", "sub__deep": "x"}, ["sub/more:1 six", "sub/deep:1 x", "2 z", "--find-links sub/links"]),
         ("-c limits.txt\nsix", {"limits": "six<2\n-r other.txt", "other": "x<3"}, ["2 six", "< six<2", "< x<3"]),
         ("-ra.txt\nsix", {"a": f"x\n-r {HEAD}"}, ["a:1 x", "2 six"]),
@@ -61,7 +62,7 @@ LIMITS = {"limits": "-i J\n--extra-index-url B\n--extra-index-url C", "more": "-
         ("-c limits.txt", {"limits": "-i J"}, ["--index-url J"]),
         ("--only-binary :all:\n--only-binary=:none:,x\n--only-binary :all:", {}, [f"--only-binary {one}" for one in (":all:", ":none:", "x", ":all:")]),
     ],
-    ids=range(16),
+    ids=range(17),
 )  # fmt: skip
 def test_lines_have_their_place_and_options_their_order(
     text: str | bytes, others: dict[str, str], expected: list[str]

@@ -286,8 +286,10 @@ def _declared(
                     take_extra(extra, requirement.marker, within, place)
             elif source is None:
                 requirements.append(requirement)
+            elif isinstance(found := _from_source(requirement, source, text), LocalRequirement):
+                local.append(found)
             else:
-                _from_source(requirement, source, text, requirements, local)
+                requirements.append(found)
 
     def take_extra(
         extra: str, marker: str | None, within: frozenset[str], place: Place | None
@@ -382,12 +384,8 @@ def _notes(
 
 
 def _from_source(
-    requirement: Requirement,
-    source: object,
-    text: str,
-    requirements: list[Requirement],
-    local: list[LocalRequirement],
-) -> None:
+    requirement: Requirement, source: object, text: str
+) -> Requirement | LocalRequirement:
     """Apply `[tool.uv.sources]`: on another index, the name may belong to a different package."""
     place, table_of = requirement.place, table(source)
     keys, address = table_of.keys() - {"subdirectory"}, None
@@ -410,11 +408,10 @@ def _from_source(
             place=place,
         )
     if path is not None:
-        local.append(replace(path, marker=requirement.marker, text=text))
-    elif address is not None:
-        requirements.append(replace(requirement, url=address, specifier=""))
-    else:
-        requirements.append(replace(requirement, source=toml_value(source)))
+        return replace(path, marker=requirement.marker, text=text)
+    if address is not None:
+        return replace(requirement, url=address, specifier="")
+    return replace(requirement, source=toml_value(source))
 
 
 def _texts(value: object, place: Place) -> list[str]:

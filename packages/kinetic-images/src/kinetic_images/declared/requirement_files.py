@@ -182,16 +182,14 @@ def _contents(
                 else:
                     yield from ((option, limits) for option in _named_options(name, value, place))
             continue
-        body = line
+        body = editable[1].strip() if editable else line
         if editable:
-            body = editable[1].strip()
             # Use shlex only to remove the quotes of a path with blanks.
             body = " ".join(shlex.split(body)) if body[:1] in ("'", '"') else body
             _required_value("-e", body, place)
         local = parse_local(body, place, editable=bool(editable), line=line)
-        if (
-            local is None
-        ):  # Nobody edits a checkout where the function runs, so it need not be editable.
+        if local is None:
+            # Nobody edits a checkout where the function runs, so it need not be editable.
             yield parse_requirement(body, place, keep=KEEP_MARK in comment.split()), limits
         elif limits:
             raise DependencyError(
