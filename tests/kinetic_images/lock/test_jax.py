@@ -48,6 +48,7 @@ def test_each_accelerator_gets_its_own(
     [
         (["jax"], ["jax[tpu]==0.10.2"]),
         (["jax[cpu]>=0.4"], ["jax[tpu]==0.10.2"]),
+        (["jax", "jaxlib>=0.4"], ["jax[tpu]==0.10.2"]),
         (["jax==0.7.2"], ["jax[tpu]==0.7.2"]),
         (["jax[cuda12-pip,xprof]<0.8", "jaxlib"], ["jax[tpu,xprof]<0.8"]),
         (["jaxlib<0.8"], ["jax[tpu]", "jaxlib<0.8"]),
