@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import cloudpickle
 
 from kinetic_payload.calls.by_reference import Importability
-from kinetic_payload.calls.byte_counter import ByteCounter
 from kinetic_payload.calls.call import CallHeader, platform_name
 from kinetic_payload.calls.classes.introspection import RecursiveAliasError, UnrestorableClassError
+from kinetic_payload.calls.classes.reduce import ByteCounter
 from kinetic_payload.calls.module_globals.changes import Changes
 from kinetic_payload.calls.module_globals.dump import dump_globals
 from kinetic_payload.calls.module_globals.restore import UntravelledGlobalError

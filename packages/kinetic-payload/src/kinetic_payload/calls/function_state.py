@@ -10,47 +10,45 @@ from cloudpickle import cloudpickle as internals
 from kinetic_payload.calls.annotations import CLASS_NAMESPACE
 from kinetic_payload.calls.code import globals_of_classes_in, mentions_in
 
+_SLOTS: Final = (
+    "__name__",
+    "__qualname__",
+    "__kwdefaults__",
+    "__defaults__",
+    "__module__",
+    "__doc__",
+    "__closure__",
+)
 _VALUE: Final = 1
 """`annotationlib.Format.VALUE`: the argument of a function that computes annotations."""
 
 
 def function_state(function: FunctionType) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the attributes of *function*, and its slots with the globals that it reads.
+    """Return the attributes of *function*, and its slots with the globals that it reads, for cloudpickle's setter.
 
     cloudpickle overlooks the globals that classes within the function read, and it evaluates annotations. This
     state contains the function that computes the annotations instead, unless they were replaced.
     """
-    twin = FunctionType(
-        function.__code__,
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
-    )
-    twin.__kwdefaults__ = function.__kwdefaults__
-    twin.__qualname__ = function.__qualname__
-    twin.__module__ = function.__module__
-    twin.__doc__ = function.__doc__
-    vars(twin).update(vars(function))
-    state, slots = internals._function_getstate(twin)
-    for name in globals_of_classes_in(function.__code__):
-        if name in function.__globals__:
-            slots["__globals__"][name] = function.__globals__[name]
+    code, cells = function.__code__, function.__closure__ or ()
+    names = (*internals._extract_code_globals(code), *globals_of_classes_in(code))
+    used = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    reachable = [*used.values(), *map(internals._get_cell_contents, cells)]
+    slots = {name: getattr(function, name) for name in _SLOTS}
+    slots["__globals__"] = used
+    slots["_cloudpickle_submodules"] = internals._find_imported_submodules(code, reachable)
     annotate = getattr(function, "__annotate__", None)
     if annotate is None or _were_replaced(function, annotate):
         slots["__annotations__"] = function.__annotations__
     else:
-        del slots["__annotations__"]
         slots["__annotate__"] = annotate
-    if function.__closure__ is not None:
-        cells = zip(function.__code__.co_freevars, function.__closure__, strict=True)
+    if CLASS_NAMESPACE in code.co_freevars:
         slots["__closure__"] = tuple(
             _namespace_cell(function, cell) if name == CLASS_NAMESPACE else cell
-            for name, cell in cells
+            for name, cell in zip(code.co_freevars, cells, strict=True)
         )
     if getattr(function, "__type_params__", ()):
         slots["__type_params__"] = function.__type_params__  # type: ignore[attr-defined]
-    return state, slots
+    return dict(vars(function)), slots
 
 
 def _were_replaced(function: FunctionType, annotate: Any) -> bool:

@@ -17,10 +17,7 @@ from cloudpickle import cloudpickle as internals
 from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.annotations import annotations_of, own_annotations
 from kinetic_payload.calls.by_reference import Importability, is_main
-from kinetic_payload.calls.byte_counter import ByteCounter
-from kinetic_payload.calls.classes.attribute_values import reducer_of
-from kinetic_payload.calls.classes.body import Bare
-from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
+from kinetic_payload.calls.classes.reduce import ByteCounter, ClassPickler, Handler
 from kinetic_payload.calls.code import (
     assigned_globals_in,
     attributes_in,
@@ -30,7 +27,6 @@ from kinetic_payload.calls.code import (
     names_in,
     names_of_classes_in,
 )
-from kinetic_payload.calls.exceptions import reduce_error
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.calls.module_globals.changes import Changes
 from kinetic_payload.calls.module_globals.dump import dump_global
@@ -43,8 +39,6 @@ from kinetic_payload.calls.module_globals.restore import (
     takes_state,
 )
 from kinetic_payload.data.references import collecting, data_path
-
-Handler = Callable[[Any], Any]
 
 _PATHS: Final = frozenset({str, type(Path()), PurePosixPath, PureWindowsPath})
 _FILENAME: Final = 10
@@ -99,7 +93,6 @@ class CallPickler(ClassPickler):
         self._collect = collect
         self._main = main
         self._names = names
-        self._handlers: dict[type, Handler | None] = {}
         self._parts: list[ModuleType] = []
         self._mentioned: set[str] = set()
         self._inner_code: set[CodeType] = set()
@@ -115,42 +108,19 @@ class CallPickler(ClassPickler):
         self.warnings: list[str] = []
         """About values that do not travel."""
 
-    def reducer_override(self, obj: Any) -> Any:
-        """Return how to pickle *obj*. Pickle does not call this for atoms and plain containers."""
-        kind = type(obj)
-        try:
-            handler = self._handlers[kind]
-        except KeyError:
-            handler = self._handlers[kind] = self._handler_of(kind)
-        return NotImplemented if handler is None else handler(obj)
-
-    def _handler_of(self, kind: type) -> Handler | None:
+    def handler_of(self, kind: type) -> Handler | None:
+        """Return the function that reduces objects of *kind*; None if pickle does it."""
         if issubclass(kind, self._data_type):
             return self._reduce_data
-        if issubclass(kind, type):
-            return self._reduce_class
-        if issubclass(kind, enum.Enum) and self.goes_by_value(kind):
-            return self.reduce_member
-        if issubclass(kind, FunctionType):
-            return self._reduce_function
         if issubclass(kind, ModuleType):
             return self._reduce_module
-        if kind is Bare:
-            return self.reduce_bare_function
         if kind is MethodType:
             return self._reduce_method
         if kind is CodeType:
             return self._reduce_code
-        if kind in NAMED_TYPES:
-            return self._reduce_named_type
-        if (reduce_part := reducer_of(kind)) is not None:
-            return reduce_part
         if kind is io.TextIOWrapper:
             return _reduce_text_file
-        if issubclass(kind, BaseException):
-            return reduce_error
-        # Only something that can be called can be a decorated function.
-        return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
+        return super().handler_of(kind)
 
     def _reduce_data(self, data: Any) -> Any:
         self.collected += 1
@@ -169,9 +139,10 @@ class CallPickler(ClassPickler):
             return None
         if not self._where.importable(module) or not rebuild.leads_to(obj, module, name):
             return None
-        return module, name, sum(1 for _ in rebuild.wrappings(obj)) - 1
+        return module, name, rebuild.depth_of(obj)
 
-    def _reduce_class(self, cls: type) -> Any:
+    def reduce_class(self, cls: type) -> Any:
+        """Return how the job finds or rebuilds *cls*."""
         if self.goes_by_value(cls):
             self._classes.append(cls)
             main_name = self._name_in_main(cls)
@@ -182,7 +153,7 @@ class CallPickler(ClassPickler):
                 self._hinted.add(cls.__qualname__.partition(".")[0])
             return self.reduce_class_by_value(cls, main_name=main_name)
         if cls in internals._BUILTIN_TYPE_NAMES:  # some of which no module contains
-            return super().reducer_override(cls)
+            return internals._class_reduce(cls)
         if internals._should_pickle_by_reference(cls):
             return NotImplemented
         return rebuild.resolve, self.reference(cls)
@@ -203,14 +174,15 @@ class CallPickler(ClassPickler):
         """Return how to rebuild *function* without the objects that it refers to."""
         home = self._home_of(function)
         if home is None:
-            return internals._make_function, self._function_getnewargs(function)
+            return super().reduce_bare(function)
         closure = self.closure_of(function)
         return (
             rebuild.function_in,
             (home, function.__code__, closure, self._name_in_main(function)),
         )
 
-    def _reduce_function(self, function: FunctionType) -> Any:
+    def reduce_function(self, function: FunctionType) -> Any:
+        """Return how the job finds or rebuilds *function*."""
         reference = self.reference(function)
         if reference is not None:
             module, name, _ = reference
@@ -319,22 +291,6 @@ class CallPickler(ClassPickler):
             found = getattr(found, part, None)
         return found is cls
 
-    def _reduce_wrapper(self, obj: Any) -> Any:
-        if not rebuild.wraps(obj):
-            return NotImplemented
-        reference = self.reference(obj)
-        if reference is not None:
-            return rebuild.resolve, reference
-        if type(obj) is rebuild.CACHED:
-            return rebuild.cached_function, (obj.__wrapped__, obj.cache_parameters())
-        if _needs_what_it_wraps(type(obj)):
-            return (
-                rebuild.bare_wrapper,
-                (type(obj),),
-                obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)[2],
-            )
-        return NotImplemented
-
     def _reduce_method(self, method: MethodType) -> Any:
         cls, name = method.__self__, getattr(method, "__name__", None)
         if (
@@ -358,11 +314,10 @@ class CallPickler(ClassPickler):
         arguments = (*arguments[:_FILENAME], source, *arguments[_FILENAME + 1 :])
         return rebuild.code_in_project, (source, arguments)
 
-    def _reduce_named_type(self, named: Any) -> Any:
-        module, name = named.__module__, named.__name__
-        if self._importable(module) and getattr(sys.modules.get(module), name, None) is named:
-            return NotImplemented
-        return self.reduce_named_type(named)
+    def has_by_name(self, named: Any) -> bool:
+        """Tell whether the job finds *named*, of `NAMED_TYPES`, by its name."""
+        module = sys.modules.get(named.__module__)
+        return self._importable(named.__module__) and getattr(module, named.__name__, None) is named
 
     def _reduce_module(self, module: ModuleType) -> Any:
         name = module.__name__
@@ -563,13 +518,6 @@ def _reduce_text_file(file: io.TextIOWrapper) -> Any:
 
 def _ignore_data(_: object) -> str:
     return "none"
-
-
-def _needs_what_it_wraps(kind: Any) -> bool:
-    """Tell whether pickle would call the `__new__` of *kind* without the arguments that it needs."""
-    plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
-    has_arguments = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
-    return plain and not has_arguments and isinstance(kind.__new__, FunctionType)
 
 
 def _content(cell: Any) -> Any:

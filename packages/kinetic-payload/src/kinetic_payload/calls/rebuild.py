@@ -66,6 +66,11 @@ def wrappings(found: Any) -> Iterator[Any]:
             return
 
 
+def depth_of(obj: Any) -> int:
+    """Return how many other objects *obj* wraps."""
+    return sum(1 for _ in wrappings(obj)) - 1
+
+
 def wraps(obj: Any) -> bool:
     """Tell whether *obj* wraps another object, without asking a `__getattr__`."""
     own = getattr(obj, "__dict__", None)

@@ -2,56 +2,40 @@
 
 from __future__ import annotations
 
-import enum
 from types import FunctionType
 from typing import Any
 
 from cloudpickle import cloudpickle as internals
 
 from kinetic_payload.calls import rebuild
-from kinetic_payload.calls.byte_counter import ByteCounter
-from kinetic_payload.calls.classes.attribute_values import reducer_of
-from kinetic_payload.calls.classes.body import Bare
-from kinetic_payload.calls.classes.reduce import NAMED_TYPES, ClassPickler
-from kinetic_payload.calls.exceptions import reduce_error
+from kinetic_payload.calls.classes.reduce import ByteCounter, ClassPickler
 
 
 class ValuePickler(ClassPickler):
     """Pickle a value for the client, which uses its own class for each class that it sent."""
 
-    def reducer_override(self, obj: Any) -> Any:
-        """Reduce as cloudpickle does, except that loading must not change classes that the client has."""
-        kind = type(obj)
-        handler = reducer_of(kind)
-        if handler is not None:
-            return handler(obj)
-        if kind in NAMED_TYPES and not internals._lookup_module_and_qualname(obj, obj.__name__):
-            return self.reduce_named_type(obj)
-        if isinstance(obj, type) and self.goes_by_value(obj):
-            return self.reduce_class_by_value(obj, main_name=None)
-        if issubclass(kind, enum.Enum) and self.goes_by_value(kind):
-            return self.reduce_member(obj)
-        if kind is Bare:
-            return self.reduce_bare_function(obj)
-        if issubclass(kind, BaseException):
-            return reduce_error(obj)
-        if kind is not FunctionType and not isinstance(obj, type) and rebuild.wraps(obj):
-            return self._reduce_wrapper(obj)
-        reduced = super().reducer_override(obj)
-        if kind is FunctionType and reduced is not NotImplemented:
-            return self.bared(obj, reduced)
-        return reduced
+    def reduce_class(self, cls: type) -> Any:
+        """Return how to find *cls*, or how to rebuild it if the client has none."""
+        if self.goes_by_value(cls):
+            return self.reduce_class_by_value(cls, main_name=None)
+        return internals._class_reduce(cls)
 
-    def _reduce_wrapper(self, wrapper: Any) -> Any:
-        module, name = getattr(wrapper, "__module__", None), getattr(wrapper, "__qualname__", None)
-        if isinstance(module, str) and isinstance(name, str):
-            if rebuild.leads_plainly_to(wrapper, module, name):
-                return name
-            if module != "__main__" and rebuild.leads_to(wrapper, module, name):
-                return rebuild.resolve, (module, name, len([*rebuild.wrappings(wrapper)]) - 1)
-        if type(wrapper) is rebuild.CACHED:
-            return rebuild.cached_function, (wrapper.__wrapped__, wrapper.cache_parameters())
-        return super().reducer_override(wrapper)
+    def reduce_function(self, function: FunctionType) -> Any:
+        """Return how to find or rebuild *function*."""
+        reduced = self._function_reduce(function)
+        return reduced if reduced is NotImplemented else self.bared(function, reduced)
+
+    def reference(self, obj: Any) -> tuple[str, str, int] | None:
+        """Return where the client finds *obj*: module, name, and how many other objects it wraps."""
+        module, name = getattr(obj, "__module__", None), getattr(obj, "__qualname__", None)
+        if not isinstance(module, str) or not isinstance(name, str):
+            return None
+        leads = rebuild.leads_plainly_to if module == "__main__" else rebuild.leads_to
+        return (module, name, rebuild.depth_of(obj)) if leads(obj, module, name) else None
+
+    def has_by_name(self, named: Any) -> bool:
+        """Tell whether the client finds *named*, of `NAMED_TYPES`, by its name."""
+        return internals._lookup_module_and_qualname(named, named.__name__) is not None
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is rebuilt on the client rather than imported."""
@@ -62,7 +46,3 @@ class ValuePickler(ClassPickler):
     def prober(self) -> ValuePickler:
         """Return a pickler like this one that only counts bytes."""
         return ValuePickler(ByteCounter())
-
-    def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
-        """Return how to rebuild *function* without the objects that it refers to."""
-        return internals._make_function, self._function_getnewargs(function)

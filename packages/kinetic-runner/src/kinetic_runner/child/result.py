@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
-from kinetic_payload.calls.byte_counter import ByteCounter
+from kinetic_payload.calls.classes.reduce import ByteCounter
 from kinetic_payload.calls.value_pickler import ValuePickler
 from kinetic_payload.errors import KineticError, PreconditionFailedError, StoreError
 from kinetic_payload.layout import INLINE_LIMIT, REPORT_SECONDS

@@ -10,9 +10,11 @@ import copyreg
 import dataclasses
 import enum
 import functools
+import pickle
 import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
 from types import FunctionType
 from typing import Any, Final
 
@@ -41,6 +43,9 @@ from kinetic_payload.calls.classes.introspection import (
 )
 from kinetic_payload.calls.classes.rebuild import Blueprint, Contents
 from kinetic_payload.calls.function_state import function_state
+from kinetic_payload.calls.reducers import reducer_of
+
+Handler = Callable[[Any], Any]
 
 _ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
 """`type X = …`, from Python 3.12 on."""
@@ -57,11 +62,31 @@ _SET_ON_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
 _SET_ON_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
 
 
+class ByteCounter:
+    """A stream that keeps only the number of bytes, and takes no more than *most*."""
+
+    def __init__(self, most: float = inf) -> None:
+        self.size = 0
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        """Count *data*."""
+        size = memoryview(data).nbytes  # A large array comes as `pickle.PickleBuffer`.
+        self.size += size
+        if self.size > self._most:
+            raise OverflowError(f"more than {self._most} bytes")
+        return size
+
+
 class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """The base of the picklers of calls and of values: reduces a class by value."""
+    """The base of the picklers of calls and of values: decides by the kind of an object how to reduce it.
+
+    It reduces classes by value, and objects that wrap others, such as functions behind decorators.
+    """
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
+        self._handlers: dict[type, Handler | None] = {}
         self.bare: dict[int, Bare] = {}
         """By id of a function: its bare form, with which a class was made."""
         self.whole: dict[int, FunctionType] = {}
@@ -73,13 +98,55 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         self.avoided: type | None = None
         """A class that must not be reached; while it is set, other classes are pickled without their bodies."""
 
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to pickle *obj*. Pickle does not call this for atoms and plain containers."""
+        kind = type(obj)
+        try:
+            handler = self._handlers[kind]
+        except KeyError:
+            handler = self._handlers[kind] = self.handler_of(kind)
+        return NotImplemented if handler is None else handler(obj)
+
+    def handler_of(self, kind: type) -> Handler | None:
+        """Return the function that reduces objects of *kind*; None if pickle does it."""
+        if issubclass(kind, type):
+            return self.reduce_class
+        if issubclass(kind, enum.Enum) and self.goes_by_value(kind):
+            return self.reduce_member
+        if kind is FunctionType:
+            return self.reduce_function
+        if kind is Bare:
+            return self.reduce_bare_function
+        if kind in NAMED_TYPES:
+            return self.reduce_named_type
+        if (reduce := reducer_of(kind)) is not None:
+            return reduce
+        # Only something that can be called can be a decorated function.
+        return self._reduce_wrapper if hasattr(kind, "__call__") else None  # noqa: B004
+
+    def reduce_class(self, cls: type) -> Any:
+        """Return how to find or rebuild *cls*."""
+        raise NotImplementedError
+
+    def reduce_function(self, function: FunctionType) -> Any:
+        """Return how to find or rebuild *function*."""
+        raise NotImplementedError
+
+    def reference(self, obj: Any) -> tuple[str, str, int] | None:
+        """Return where *obj* is found when it is loaded: module, name, and how many other objects it wraps."""
+        raise NotImplementedError
+
+    def has_by_name(self, named: Any) -> bool:
+        """Tell whether *named*, of `NAMED_TYPES`, is found by its name where it is loaded."""
+        raise NotImplementedError
+
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is rebuilt where it is loaded rather than imported."""
         raise NotImplementedError
 
     def reduce_bare(self, function: FunctionType) -> tuple[Any, ...]:
         """Return how to rebuild *function* without the objects that it refers to."""
-        raise NotImplementedError
+        return internals._make_function, self._function_getnewargs(function)
 
     def travelling_globals(self, function: FunctionType) -> dict[str, Any]:
         """Return the globals that must travel with a *function* whose code travels by value."""
@@ -135,8 +202,27 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             return NotImplemented  # A combination of flags
         return class_rebuild.member_of, (type(member), member._name_)
 
+    def _reduce_wrapper(self, obj: Any) -> Any:
+        if not rebuild.wraps(obj):
+            return NotImplemented
+        reference = self.reference(obj)
+        if reference is not None:
+            return rebuild.resolve, reference
+        kind: Any = type(obj)
+        if kind is rebuild.CACHED:
+            return rebuild.cached_function, (obj.__wrapped__, obj.cache_parameters())
+        plain = kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__
+        has_arguments = hasattr(kind, "__getnewargs__") or hasattr(kind, "__getnewargs_ex__")
+        if plain and not has_arguments and isinstance(kind.__new__, FunctionType):
+            # Pickle would call its `__new__` without the arguments that it needs.
+            state = obj.__reduce_ex__(pickle.HIGHEST_PROTOCOL)[2]
+            return rebuild.bare_wrapper, (kind,), state
+        return NotImplemented
+
     def reduce_named_type(self, named: Any) -> Any:
         """Return how to rebuild *named*, an instance of one of `NAMED_TYPES`."""
+        if self.has_by_name(named):
+            return NotImplemented
         kind, identity, keywords = type(named), None, {}
         if kind is typing.TypeVar and not _newer_keywords(named):
             return internals._make_typevar, internals._decompose_typevar(named)
