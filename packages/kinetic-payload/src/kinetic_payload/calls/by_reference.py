@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -121,7 +123,9 @@ class Importability:
                 return False
         if origin is None or file is None:
             return origin is file
-        return _same_file(origin, file)
+        with suppress(OSError):
+            return os.path.samefile(origin, file)  # noqa: PTH121
+        return False
 
     def _worker_finds_late(self, name: str, file: str) -> bool:
         # An editable install may use an import hook instead of a path entry. Such a hook is called
@@ -160,20 +164,14 @@ def _is_installed(path: str) -> bool:
 
 
 def _find(name: str, entries: Sequence[str]) -> tuple[str | None, list[str]]:
-    """Return the file and the search path of the module *name*, as `PathFinder` would find it."""
-    from pkgutil import get_importer
-
-    portions: list[str] = []
-    for entry in entries:
-        finder = get_importer(entry)
-        find_spec = getattr(finder, "find_spec", None)
-        spec = None if find_spec is None else find_spec(name)
-        if spec is None:
-            continue
-        if spec.loader is not None:
-            return spec.origin, list(spec.submodule_search_locations or ())
-        portions.extend(spec.submodule_search_locations or ())
-    return None, portions
+    """Return the file and the search path of the module *name*, as an import that searches *entries* finds it."""
+    try:
+        spec = PathFinder.find_spec(name, entries)
+    except KeyError:  # It is a folder without `__init__.py`, and its parent is not imported.
+        spec = None
+    if spec is None:
+        return None, []
+    return spec.origin, list(spec.submodule_search_locations or ())
 
 
 def _import_folder(name: str, file: str) -> str | None:
@@ -184,10 +182,3 @@ def _import_folder(name: str, file: str) -> str | None:
     if list(path.parts[-len(parts) :]) != parts:
         return None
     return str(path.parents[len(parts) - 1])
-
-
-def _same_file(first: str, second: str) -> bool:
-    try:
-        return os.path.samefile(first, second)  # noqa: PTH121
-    except OSError:
-        return False

@@ -19,7 +19,7 @@ import cloudpickle
 
 from kinetic_payload.calls.by_reference import Importability
 from kinetic_payload.calls.call import CallHeader, platform_name
-from kinetic_payload.calls.classes.introspection import RecursiveAliasError, UnrestorableClassError
+from kinetic_payload.calls.classes.introspection import UnrestorableClassError
 from kinetic_payload.calls.classes.reduce import ByteCounter
 from kinetic_payload.calls.module_globals.changes import Changes
 from kinetic_payload.calls.module_globals.dump import dump_globals
@@ -36,12 +36,7 @@ if TYPE_CHECKING:
     from kinetic_payload.project.roots import ProjectPlan
 
 _CHUNK: Final = 1024 * 1024
-_EXPLAINED: Final = (
-    MemoryError,
-    RecursiveAliasError,
-    UnrestorableClassError,
-    UntravelledGlobalError,
-)
+_EXPLAINED: Final = (MemoryError, UnrestorableClassError, UntravelledGlobalError)
 _IN_MEMORY: Final = 64 * 1024 * 1024
 """Pickles up to this size never touch a disk; larger ones go to a file that has no name."""
 
@@ -147,19 +142,14 @@ def dump_call(
         PayloadError: Something cannot be pickled; the message names it.
     """
     where = Importability(plan.root, plan.paths, ships)
-    main = main_namespace(function)
-    changes = Changes(where, main, data_type)
-    new_pickler = functools.partial(
-        SharingPickler if changes.objects else CallPickler,
-        where=where,
-        data_type=data_type,
-        main=main,
-        changes=changes,
-    )
+    changes = Changes(where, main_namespace(function), data_type)
+    kind = SharingPickler if changes.objects else CallPickler
+    new_pickler = functools.partial(kind, changes=changes)
     alone = copy(changes)
     alone.objects = {}  # To name what cannot be pickled, a part of it is pickled as it is.
     prober_of = functools.partial(new_pickler, ByteCounter(), collect=_Collector([]), changes=alone)
-    title = _name_of(function)
+    inner = _innermost(function)
+    title = str(inner.__qualname__)
 
     def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for index, value in enumerate(args):
@@ -190,12 +180,26 @@ def dump_call(
             _, keys = _dump((args, kwargs), own, new_pickler, found, set(sent), changed=False)
         return own.getvalue(), keys
 
-    header = _header_of(function, title, main, plan)
+    spec = changes.main.get("__spec__")
+    header = CallHeader(
+        python=python_version(),
+        cloudpickle=cloudpickle.__version__,
+        kinetic="",
+        function=title,
+        module=getattr(inner, "__module__", None) or "",
+        context_digest=None,
+        paths=tuple(plan.paths),
+        cwd=plan.cwd,
+        main=plan.main,
+        main_kind=plan.kind,
+        main_name=spec.name if plan.kind == "module" and spec is not None else None,
+        platform=platform_name(),
+    )
 
     def sizes() -> Iterator[tuple[str, int]]:
         prober = prober_of()
         whole = prober.measure(function)
-        for name, value in variables_of(_innermost(function), prober.travelling_globals):
+        for name, value in variables_of(inner, prober.travelling_globals):
             with suppress(Exception):  # An annotation, which may not travel at all.
                 size = prober.measure(value)
                 whole -= size
@@ -205,24 +209,6 @@ def dump_call(
             yield f"argument {name!r}", prober.measure(value)
 
     return DumpedCall(stream, header, sizes, warnings, dump_input, found, where.late_paths)
-
-
-def _header_of(function: Any, title: str, main: Mapping[str, Any], plan: ProjectPlan) -> CallHeader:
-    spec = main.get("__spec__")
-    return CallHeader(
-        python=python_version(),
-        cloudpickle=cloudpickle.__version__,
-        kinetic="",
-        function=title,
-        module=getattr(_innermost(function), "__module__", None) or "",
-        context_digest=None,
-        paths=tuple(plan.paths),
-        cwd=plan.cwd,
-        main=plan.main,
-        main_kind=plan.kind,
-        main_name=spec.name if plan.kind == "module" and spec is not None else None,
-        platform=platform_name(),
-    )
 
 
 def _dump(
@@ -281,13 +267,8 @@ class _Collector:
         return key
 
 
-def _name_of(function: Any) -> str:
-    """Return the name of *function* for messages."""
-    inner = _innermost(function)
-    return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)
-
-
 def _innermost(function: Any) -> Any:
+    """Return what *function* wraps, or its class if that has no name."""
     while isinstance(function, functools.partial):
         function = function.func
     *_, inner = wrappings(function)
@@ -325,38 +306,29 @@ def _explained(
     except _EXPLAINED:
         raise
     except Exception as error:
-        explained = _explain(error, title, parts, prober_of(), function)
-        if explained is None:
+        pickler = prober_of()
+
+        def probe(value: Any) -> Exception | None:
+            try:
+                pickler.measure(value)
+            except MemoryError:
+                raise
+            except Exception as problem:  # noqa: BLE001 - user code may raise anything
+                return problem
+            return None
+
+        for name, value in parts:
+            culprit = find_culprit(name, value, probe, pickler.travelling_globals)
+            if culprit is None:
+                continue
+            what = f"the function {title}" if value is function else f"argument {name!r} of {title}"
+            problem = f"{type(culprit.error).__name__}: {culprit.error}".rstrip(": ")
+            raise PayloadError(
+                f"Cannot pickle {what}: {culprit.path} is {describe(culprit.piece)} ({problem}).",
+                hint=advise(culprit),
+            ) from error
+        if isinstance(error, OSError):  # the disk, not the call
             raise
-        raise explained from error
-
-
-def _explain(
-    error: Exception,
-    title: str,
-    parts: Iterable[tuple[str, Any]],
-    pickler: CallPickler,
-    function: object,
-) -> PayloadError | None:
-    def probe(value: Any) -> Exception | None:
-        try:
-            pickler.measure(value)
-        except MemoryError:
-            raise
-        except Exception as problem:  # noqa: BLE001 - user code may raise anything
-            return problem
-        return None
-
-    for name, value in parts:
-        culprit = find_culprit(name, value, probe, pickler.travelling_globals)
-        if culprit is None:
-            continue
-        what = f"the function {title}" if value is function else f"argument {name!r} of {title}"
-        problem = f"{type(culprit.error).__name__}: {culprit.error}".rstrip(": ")
-        return PayloadError(
-            f"Cannot pickle {what}: {culprit.path} is {describe(culprit.piece)} ({problem}).",
-            hint=advise(culprit),
-        )
-    if isinstance(error, OSError):  # the disk, not the call
-        return None
-    return PayloadError(f"Cannot pickle the call of {title}: {type(error).__name__}: {error}.")
+        raise PayloadError(
+            f"Cannot pickle the call of {title}: {type(error).__name__}: {error}."
+        ) from error

@@ -6,7 +6,7 @@ import enum
 import io
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -16,7 +16,8 @@ from cloudpickle import cloudpickle as internals
 
 from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.annotations import annotations_of, own_annotations
-from kinetic_payload.calls.by_reference import Importability, is_main
+from kinetic_payload.calls.by_reference import is_main
+from kinetic_payload.calls.classes.introspection import subclasses_of
 from kinetic_payload.calls.classes.reduce import ByteCounter, ClassPickler, Handler
 from kinetic_payload.calls.code import (
     assigned_globals_in,
@@ -61,8 +62,8 @@ _SET_BY_IMPORT: Final = frozenset(
 class CallPickler(ClassPickler):
     """Pickle a call so that a worker with the project's snapshot can load it.
 
-    *collect* takes a `Data` and returns its key. *main* holds the globals of the entry script. *names* are the
-    names to ship from modules that travel by value; after `dump`, `wanted` holds those that the code uses.
+    *collect* takes a `Data` and returns its key. *names* are the names to ship from modules that travel by value;
+    after `dump`, `wanted` holds those that the code uses.
     *root* is the value of a global that is dumped by itself. Without *sent*, the pickle is only measured.
     """
 
@@ -70,11 +71,8 @@ class CallPickler(ClassPickler):
         self,
         stream: BinaryIO,
         *,
-        where: Importability,
-        data_type: type | tuple[type, ...],
-        collect: Callable[[object], str],
-        main: dict[str, Any],
         changes: Changes,
+        collect: Callable[[object], str],
         names: frozenset[str] = frozenset(),
         root: object = None,
         sent: set[tuple[str, str]] | None = None,
@@ -88,10 +86,9 @@ class CallPickler(ClassPickler):
         self._of_module = root is not None
         self._unshared: set[int] = set()
         """By identity: objects that travel by value, although they are globals of modules."""
-        self._where = where
-        self._data_type = data_type
+        self._where = changes.where
+        self._main = changes.main
         self._collect = collect
-        self._main = main
         self._names = names
         self._parts: list[ModuleType] = []
         self._mentioned: set[str] = set()
@@ -110,7 +107,7 @@ class CallPickler(ClassPickler):
 
     def handler_of(self, kind: type) -> Handler | None:
         """Return the function that reduces objects of *kind*; None if pickle does it."""
-        if issubclass(kind, self._data_type):
+        if issubclass(kind, self.changes.data_type):
             return self._reduce_data
         if issubclass(kind, ModuleType):
             return self._reduce_module
@@ -126,7 +123,8 @@ class CallPickler(ClassPickler):
         self.collected += 1
         return data_path, (self._collect(data),)
 
-    def _importable(self, module: object) -> bool:
+    def importable(self, module: object) -> bool:
+        """Tell whether the job can import the module of this name."""
         return isinstance(module, str) and self._where.importable(module)
 
     def reference(self, obj: Any) -> tuple[str, str, int] | None:
@@ -145,6 +143,8 @@ class CallPickler(ClassPickler):
         """Return how the job finds or rebuilds *cls*."""
         if self.goes_by_value(cls):
             self._classes.append(cls)
+            if is_main(cls.__module__):
+                self._hinted.update(names_in(own_annotations(cls)))
             main_name = self._name_in_main(cls)
             if main_name is not None:
                 self._shipped.add(main_name)
@@ -152,10 +152,9 @@ class CallPickler(ClassPickler):
                 # Other processes import it from `__main__`.
                 self._hinted.add(cls.__qualname__.partition(".")[0])
             return self.reduce_class_by_value(cls, main_name=main_name)
-        if cls in internals._BUILTIN_TYPE_NAMES:  # some of which no module contains
+        # No module contains some of the builtin types.
+        if cls in internals._BUILTIN_TYPE_NAMES or internals._should_pickle_by_reference(cls):
             return internals._class_reduce(cls)
-        if internals._should_pickle_by_reference(cls):
-            return NotImplemented
         return rebuild.resolve, self.reference(cls)
 
     def goes_by_value(self, obj: Any) -> bool:
@@ -165,7 +164,7 @@ class CallPickler(ClassPickler):
         known = self._by_value.get(obj)
         if known is None:
             known = self._by_value[obj] = obj not in internals._BUILTIN_TYPE_NAMES and (
-                not self._importable(obj.__module__)
+                not self.importable(obj.__module__)
                 or not (internals._should_pickle_by_reference(obj) or self.reference(obj))
             )
         return known
@@ -175,11 +174,8 @@ class CallPickler(ClassPickler):
         home = self._home_of(function)
         if home is None:
             return super().reduce_bare(function)
-        closure = self.closure_of(function)
-        return (
-            rebuild.function_in,
-            (home, function.__code__, closure, self._name_in_main(function)),
-        )
+        name, closure = self._name_in_main(function), self.closure_of(function)
+        return rebuild.function_in, (home, function.__code__, closure, name)
 
     def reduce_function(self, function: FunctionType) -> Any:
         """Return how the job finds or rebuilds *function*."""
@@ -228,7 +224,11 @@ class CallPickler(ClassPickler):
     def _note_attributes(self, function: FunctionType, used: dict[str, Any]) -> None:
         """Note the attributes of modules, and of their classes, that *function* reads."""
         code = function.__code__
-        cells = zip(code.co_freevars, map(_content, function.__closure__ or ()), strict=True)
+        cells = zip(
+            code.co_freevars,
+            map(internals._get_cell_contents, function.__closure__ or ()),
+            strict=True,
+        )
         holders = {
             name: value for name, value in (*used.items(), *cells) if self._holds_globals(value)
         }
@@ -259,11 +259,6 @@ class CallPickler(ClassPickler):
         if not isinstance(holder, ModuleType) or sys.modules.get(holder.__name__) is not holder:
             return False
         return self.is_of_project(holder.__name__) and self._where.importable(holder.__name__)
-
-    @property
-    def roots(self) -> tuple[str, ...]:
-        """The paths of the project's folder; none if no files are shipped."""
-        return self._where.roots
 
     def is_of_project(self, name: str) -> bool:
         """Tell whether the file of the imported module *name* is in the snapshot."""
@@ -297,7 +292,7 @@ class CallPickler(ClassPickler):
             isinstance(cls, type)
             and isinstance(name, str)
             and getattr(cls, name, None) == method
-            and self._importable(cls.__module__)
+            and self.importable(cls.__module__)
         ):
             return getattr, (cls, name)
         return NotImplemented
@@ -314,11 +309,6 @@ class CallPickler(ClassPickler):
         arguments = (*arguments[:_FILENAME], source, *arguments[_FILENAME + 1 :])
         return rebuild.code_in_project, (source, arguments)
 
-    def has_by_name(self, named: Any) -> bool:
-        """Tell whether the job finds *named*, of `NAMED_TYPES`, by its name."""
-        module = sys.modules.get(named.__module__)
-        return self._importable(named.__module__) and getattr(module, named.__name__, None) is named
-
     def _reduce_module(self, module: ModuleType) -> Any:
         name = module.__name__
         if name == "_pytest.assertion.rewrite":
@@ -329,28 +319,14 @@ class CallPickler(ClassPickler):
             return rebuild.imported, (name,)
         self._parts.append(module)
         own = {key: vars(module)[key] for key in ("__doc__", "__package__") if key in vars(module)}
-        contents = {
-            key: value
-            for key, value in vars(module).items()
-            if key in self._names and self._can_be_pickled(value)
-        }
-        return (
-            rebuild.module_part,
-            (name, own),
-            contents,
-            None,
-            None,
-            rebuild.fill_module,
-        )
-
-    def _can_be_pickled(self, value: Any) -> bool:
-        # The names are a guess: the code may use them as attributes of other objects. So leave out a value
-        # that cannot be pickled; `ModulePart` reports its name if the job uses it after all.
-        try:
-            self.measure(value)
-        except Exception:  # noqa: BLE001 - user code may raise anything
-            return False
-        return True
+        contents = {}
+        for key in [key for key in vars(module) if key in self._names]:
+            # The names are a guess: the code may use them as attributes of other objects. So leave out a value
+            # that cannot be pickled; `ModulePart` reports its name if the job uses it after all.
+            with suppress(Exception):  # user code may raise anything
+                self.measure(vars(module)[key])
+                contents[key] = vars(module)[key]
+        return rebuild.module_part, (name, own), contents, None, None, rebuild.fill_module
 
     def prober(self) -> CallPickler:
         """Return a pickler like this one that only counts bytes."""
@@ -397,14 +373,8 @@ class CallPickler(ClassPickler):
 
     def _another(self, stream: Any, **options: Any) -> CallPickler:
         shares = self.changes.objects or "root" in options
-        return (SharingPickler if shares else CallPickler)(
-            stream,
-            where=self._where,
-            data_type=self._data_type,
-            main=self._main,
-            changes=self.changes,
-            **{"collect": _ignore_data, **options},
-        )
+        kind = SharingPickler if shares else CallPickler
+        return kind(stream, changes=self.changes, **{"collect": _ignore_data, **options})
 
     def dump_uncollected(self, value: Any) -> None:
         """Pickle *value* without collecting its `Data`."""
@@ -415,27 +385,22 @@ class CallPickler(ClassPickler):
             collecting.reset(token)
 
     def _note_mentions(self, code: CodeType, slots: dict[str, Any]) -> None:
-        reachable = [*slots["__globals__"].values()]
-        reachable += [_content(cell) for cell in slots["__closure__"] or ()]
+        """Note the names that *code* mentions, if it reaches a module that travels by value."""
+        cells = map(internals._get_cell_contents, slots["__closure__"] or ())
         if any(
             isinstance(value, ModuleType)
             and not is_main(value.__name__)
             and not self._where.importable(value.__name__)
-            for value in reachable
+            for value in (*slots["__globals__"].values(), *cells)
         ):
             self._mentioned.update(mentions_in(code))
-
-    def note_annotations(self, cls: type) -> None:
-        """Note the names in the annotations of *cls*, which travels by value."""
-        if is_main(cls.__module__):
-            self._hinted.update(names_in(own_annotations(cls)))
 
     @property
     def hinted(self) -> frozenset[str]:
         """Globals of the entry script that only annotations and `__subclasses__` refer to."""
         names = self._hinted & self._main.keys()
         if self._asks_for_subclasses:
-            below = map(self._name_in_main, _subclasses_of(self._classes))
+            below = map(self._name_in_main, subclasses_of(self._classes))
             names |= {name for name in below if name is not None}
         return frozenset(names) - self._shipped - _SET_BY_IMPORT
 
@@ -502,13 +467,6 @@ class SharingPickler(CallPickler):
         return *key, saved
 
 
-def _subclasses_of(classes: Iterable[type]) -> Iterator[type]:
-    for cls in classes:
-        below: list[type] = type.__subclasses__(cls)
-        yield from below
-        yield from _subclasses_of(below)
-
-
 def _reduce_text_file(file: io.TextIOWrapper) -> Any:
     if file is sys.stdout or file is sys.stderr:
         return NotImplemented
@@ -518,10 +476,3 @@ def _reduce_text_file(file: io.TextIOWrapper) -> Any:
 
 def _ignore_data(_: object) -> str:
     return "none"
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None

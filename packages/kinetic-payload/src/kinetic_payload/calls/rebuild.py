@@ -45,16 +45,10 @@ def lookup(module: ModuleType, qualname: str) -> Any:
     """
     found: Any = module
     for name in qualname.split("."):
-        found = _member(found, name)
+        owners = found.__mro__ if isinstance(found, type) else ()
+        owner = next((base for base in owners if name in vars(base)), None)
+        found = getattr(found, name) if owner is None else vars(owner)[name]
     return found
-
-
-def _member(holder: Any, name: str) -> Any:
-    if isinstance(holder, type):
-        for base in holder.__mro__:
-            if name in vars(base):
-                return vars(base)[name]
-    return getattr(holder, name)
 
 
 def wrappings(found: Any) -> Iterator[Any]:

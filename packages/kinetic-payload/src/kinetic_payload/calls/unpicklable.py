@@ -154,17 +154,16 @@ def _short(key: object) -> str:
 
 def describe(piece: Any) -> str:
     """Describe *piece* in words."""
-    kind = type(piece)
     if isinstance(piece, FunctionType):
         return f"the function {piece.__qualname__}"
     if isinstance(piece, type):
         return f"the class {piece.__qualname__}"
-    name = kind.__qualname__ if kind.__module__ == "builtins" else _kind_name(kind)
+    name = _kind_name(type(piece))
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _kind_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
 
 
 _CREATE_INSIDE: Final = "Create it inside the function"
@@ -217,8 +216,7 @@ _ANY: Final = (
 
 def advise(culprit: Culprit) -> str:
     """Return the hint for *culprit*."""
-    kind = type(culprit.piece)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else _kind_name(kind)
+    name = _kind_name(type(culprit.piece))
     if "recursion" in str(culprit.error).lower():
         name = "RecursionError"
     for beginnings, advice in _ADVICE:

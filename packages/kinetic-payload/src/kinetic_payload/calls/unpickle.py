@@ -41,12 +41,14 @@ Values and exceptions in a store may contain former names: a job that runs durin
 If you move one of these modules, or another one that pickles refer to, add its former name here. Do not rename
 the functions and classes that pickles refer to.
 """
+_CLASSES: Final = "kinetic_payload.calls.classes.introspection"
 _HTTP: Final = "kinetic_payload.http.session"
 _GCS_ERRORS: Final = "kinetic_payload.stores.gcs.errors"
 _RENAMED: Final = {
     ("kinetic_payload.records", "JobRecord"): ("kinetic_payload.records.job", "JobRecord"),
     ("kinetic_payload.records", "Keeper"): ("kinetic_payload.records.job", "Keeper"),
     ("kinetic_payload.records", "Outcome"): ("kinetic_payload.records.outcome", "Outcome"),
+    (_CLASSES, "RecursiveAliasError"): (_CLASSES, "UnrestorableClassError"),
     (_GCS_ERRORS, "BrokenAnswerError"): (_HTTP, "NoResponseError"),
     (_GCS_ERRORS, "InvalidResponseError"): (_HTTP, "NoResponseError"),
     (_GCS_ERRORS, "UnreachableError"): (_HTTP, "NoResponseError"),

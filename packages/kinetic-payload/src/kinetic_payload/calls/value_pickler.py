@@ -33,9 +33,9 @@ class ValuePickler(ClassPickler):
         leads = rebuild.leads_plainly_to if module == "__main__" else rebuild.leads_to
         return (module, name, rebuild.depth_of(obj)) if leads(obj, module, name) else None
 
-    def has_by_name(self, named: Any) -> bool:
-        """Tell whether the client finds *named*, of `NAMED_TYPES`, by its name."""
-        return internals._lookup_module_and_qualname(named, named.__name__) is not None
+    def importable(self, module: object) -> bool:
+        """Tell whether the client can import the module of this name: its `__main__` may be another script."""
+        return module != "__main__"
 
     def goes_by_value(self, obj: Any) -> bool:
         """Tell whether *obj*, a class or function, is rebuilt on the client rather than imported."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kinetic_payload.calls.annotations import annotations_of, is_annotate, own_annotations
 from kinetic_payload.calls.classes import rebuild as class_rebuild
-from kinetic_payload.calls.classes.introspection import calls_no_methods, own_attributes
+from kinetic_payload.calls.classes.introspection import derives_from, own_attributes
 from kinetic_payload.calls.function_state import function_state
 from kinetic_payload.errors import PayloadError
 
@@ -33,6 +33,14 @@ _PLAIN_FIELD: Final = {
     "metadata": None,
 }
 """Parameters of a field that needs no `dataclasses.field` in the body."""
+_CALL_NO_METHODS: Final = (
+    ("equinox", "Module"),
+    ("flax.linen", "Module"),
+    ("flax.nnx", "Pytree"),
+    ("flax.struct", "PyTreeNode"),
+    ("msgspec", "Struct"),
+)
+"""Libraries that read the body of a class, and call nothing in it."""
 _CONTAINERS: Final = (tuple, list, set, frozenset, dict)
 _ATOMS: Final = (str, bytes, int, float, complex, bool, type(None), type(...))
 
@@ -70,7 +78,7 @@ class Body:
     def __init__(self, cls: Any, pickler: Any) -> None:
         self._cls = cls
         self._pickler = pickler
-        self._silent = calls_no_methods(cls)
+        self._silent = any(derives_from(cls, *base) for base in _CALL_NO_METHODS)
         self._reached: dict[int, tuple[Any, bool]] = {}
         """By id: the value, kept alive so that its id stays its own, and whether it leads to the class."""
 

@@ -7,7 +7,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ _SET_BY_CREATION: Final = frozenset(
     {"__dict__", "__weakref__", "__module__", "_abc_impl", "__orig_bases__", "__slots__"}
 )
 """Attributes that creating a class sets, or that are passed to its creation."""
-_DATACLASS_PARAMETERS: Final = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
+_HEAP_TYPE: Final = 1 << 9
+"""A flag of types that were made by Python code."""
 _GENERATED: Final = (
     "__init__",
     "__repr__",
@@ -33,35 +34,16 @@ _GENERATED: Final = (
     "__setstate__",
     "__replace__",
 )
-_CALL_NO_METHODS: Final = (
-    ("equinox", "Module"),
-    ("flax.linen", "Module"),
-    ("flax.nnx", "Pytree"),
-    ("flax.struct", "PyTreeNode"),
-    ("msgspec", "Struct"),
-)
-_HEAP_TYPE: Final = 1 << 9
-"""A flag of types that were made by Python code."""
 
 
 class UnrestorableClassError(PayloadError):
-    """A class cannot be rebuilt as it is."""
+    """A class, or a type alias, cannot be rebuilt as it is."""
 
-    def __init__(self, cls: type, why: str) -> None:
+    def __init__(self, made: Any, why: str, *, kind: str = "class") -> None:
+        name = getattr(made, "__qualname__", made.__name__)
         super().__init__(
-            f"The class {cls.__qualname__} of {cls.__module__} cannot be pickled by value: {why}.",
-            hint="Move the class into a module of the project, and import it from there.",
-        )
-
-
-class RecursiveAliasError(PayloadError):
-    """A type alias with parameters refers to itself."""
-
-    def __init__(self, alias: Any) -> None:
-        super().__init__(
-            f"The type alias {alias.__name__} of {alias.__module__} cannot be pickled by value: "
-            "it has type parameters, and its value refers to itself.",
-            hint="Move the alias into a module of the project, and import it from there.",
+            f"The {kind} {name} of {made.__module__} cannot be pickled by value: {why}.",
+            hint=f"Move the {kind} into a module of the project, and import it from there.",
         )
 
 
@@ -93,12 +75,25 @@ def bare_arguments(cls: type, member: Any) -> tuple[Any, ...]:
     try:
         if hasattr(solid, "__getnewargs__"):
             return tuple(solid.__getnewargs__(member))
-        reduce = solid.__reduce__ if "__reduce__" in vars(solid) else solid.__reduce_ex__
-        return tuple((reduce(member) if "__reduce__" in vars(solid) else reduce(member, 2))[1])
+        if "__reduce__" in vars(solid):
+            return tuple(solid.__reduce__(member)[1])
+        return tuple(solid.__reduce_ex__(member, 2)[1])
     except Exception as error:
         raise UnrestorableClassError(
             cls, f"the {solid.__name__} value of its members is not known: {error}"
         ) from error
+
+
+def subclasses_of(classes: Iterable[type]) -> Iterator[type]:
+    """Iterate over all classes below *classes*, each once."""
+    seen: set[type] = set()
+    waiting = [*classes]
+    while waiting:
+        below: list[type] = type.__subclasses__(waiting.pop())
+        below = [cls for cls in below if cls not in seen]
+        seen.update(below)
+        waiting += below
+        yield from below
 
 
 def virtual_subclasses(cls: type) -> tuple[type, ...]:
@@ -109,26 +104,10 @@ def virtual_subclasses(cls: type) -> tuple[type, ...]:
     return tuple(subclass for reference in registry if (subclass := reference()) is not None)
 
 
-def is_of_python(cls: type) -> bool:
-    """Tell whether *cls* belongs to the standard library."""
-    return cls.__module__.partition(".")[0] in sys.stdlib_module_names
-
-
 def derives_from(cls: type, module: str, name: str) -> bool:
     """Tell whether *cls* derives from the class *name* of *module*; do not import that module."""
     base = getattr(sys.modules.get(module), name, None)
     return isinstance(base, type) and base in cls.__mro__
-
-
-def is_parametrised_model(cls: type) -> bool:
-    """Tell whether *cls* is a generic pydantic model with parameters (`Model[int]`), which pydantic looks up."""
-    generic = vars(cls).get("__pydantic_generic_metadata__") or {}
-    return bool(generic.get("origin"))
-
-
-def calls_no_methods(cls: type) -> bool:
-    """Tell whether *cls* is made by a known library that reads the body, and calls nothing in it."""
-    return any(derives_from(cls, module, name) for module, name in _CALL_NO_METHODS)
 
 
 def keywords_of(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,11 +145,6 @@ def is_marked_abstract(cls: type) -> bool:
         for name, module in sys.modules.copy().items()
         if name.startswith("equinox.")
     )
-
-
-def dataclass_arguments(cls: Any) -> dict[str, Any]:
-    """Return the arguments with which `dataclasses.dataclass` made *cls*."""
-    return {name: getattr(cls.__dataclass_params__, name) for name in _DATACLASS_PARAMETERS}
 
 
 def generated_by_dataclass(cls: type) -> frozenset[str]:

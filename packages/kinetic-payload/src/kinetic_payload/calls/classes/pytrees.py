@@ -17,7 +17,7 @@ from operator import methodcaller
 from types import FrameType, FunctionType
 from typing import Any, Final
 
-from kinetic_payload.calls.rebuild import HEAP_TYPE
+from kinetic_payload.calls.rebuild import builtin_base
 from kinetic_payload.errors import PayloadError
 
 MODULE: Final = "jax.tree_util"
@@ -43,7 +43,7 @@ def is_registered(cls: type) -> bool:
     is_node = getattr(tree_util, "is_tree_node", None)  # older versions of JAX lack it
     if is_node is not None:
         return bool(is_node(cls))
-    return not tree_util.all_leaves([_blank(cls)])
+    return not tree_util.all_leaves([builtin_base(cls).__new__(cls)])
 
 
 def registration_of(cls: type) -> Registration:
@@ -137,17 +137,9 @@ def _is_flattened_by(cls: type, flatten: Any) -> bool:
             sys.setprofile(note)
             sys.modules[MODULE].tree_flatten_with_path(blank)
 
-    blank = _blank(cls)
+    blank = builtin_base(cls).__new__(cls)
     # In a thread of its own: a profiler of this thread could not be set again.
     thread = threading.Thread(target=flatten_blank)
     thread.start()
     thread.join()
     return called[:1] == [True]
-
-
-def _blank(cls: type) -> Any:
-    """Return an instance of *cls* without attributes."""
-    for base in cls.__mro__:
-        if base.__flags__ & HEAP_TYPE == 0:
-            return base.__new__(cls)  # type: ignore[call-overload]
-    raise AssertionError

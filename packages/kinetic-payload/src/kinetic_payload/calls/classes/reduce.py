@@ -27,18 +27,15 @@ from kinetic_payload.calls.classes import pytrees
 from kinetic_payload.calls.classes import rebuild as class_rebuild
 from kinetic_payload.calls.classes.body import Bare, Body, Helper, ReachedError, struct_body
 from kinetic_payload.calls.classes.introspection import (
-    RecursiveAliasError,
     UnrestorableClassError,
     bare_arguments,
-    dataclass_arguments,
     derives_from,
     generated_by_dataclass,
     is_marked_abstract,
-    is_of_python,
-    is_parametrised_model,
     keywords_of,
     own_attributes,
     state_of,
+    subclasses_of,
     virtual_subclasses,
 )
 from kinetic_payload.calls.classes.rebuild import Blueprint, Contents
@@ -49,14 +46,9 @@ Handler = Callable[[Any], Any]
 
 _ALIAS: Final[type] = getattr(typing, "TypeAliasType", type(None))
 """`type X = …`, from Python 3.12 on."""
-NAMED_TYPES: Final = (
-    typing.ParamSpec,
-    typing.TypeVar,
-    typing.TypeVarTuple,
-    typing.NewType,
-    _ALIAS,
-)
+NAMED_TYPES: Final = (typing.ParamSpec, typing.TypeVar, typing.TypeVarTuple, typing.NewType, _ALIAS)
 """Types of `typing` whose instances pickle can refer to only by name."""
+_DATACLASS_PARAMETERS: Final = ("init", "repr", "eq", "order", "unsafe_hash", "frozen")
 _SET_ON_MEMBERS: Final = frozenset({"_name_", "__objclass__", "_sort_order_"})
 """Attributes that members of an enum get when the enum is made."""
 _SET_ON_ENUMS: Final = ("_member_map_", "_member_names_", "_member_type_", "_value2member_map_")
@@ -136,8 +128,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         """Return where *obj* is found when it is loaded: module, name, and how many other objects it wraps."""
         raise NotImplementedError
 
-    def has_by_name(self, named: Any) -> bool:
-        """Tell whether *named*, of `NAMED_TYPES`, is found by its name where it is loaded."""
+    def importable(self, module: object) -> bool:
+        """Tell whether the module of this name can be imported where the pickle is loaded."""
         raise NotImplementedError
 
     def goes_by_value(self, obj: Any) -> bool:
@@ -160,9 +152,6 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
     def dump_uncollected(self, value: Any) -> None:
         """Pickle *value* without collecting its `Data`."""
         self.dump(value)
-
-    def note_annotations(self, cls: type) -> None:
-        """Note the names in the annotations of *cls*, which travels by value."""
 
     def closure_of(self, function: FunctionType) -> tuple[Any, ...] | None:
         """Return the cells that *function* is made with; functions that share a variable share its cell."""
@@ -221,7 +210,11 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def reduce_named_type(self, named: Any) -> Any:
         """Return how to rebuild *named*, an instance of one of `NAMED_TYPES`."""
-        if self.has_by_name(named):
+        module = named.__module__
+        if (
+            self.importable(module)
+            and getattr(sys.modules.get(module), named.__name__, None) is named
+        ):
             return NotImplemented
         kind, identity, keywords = type(named), None, {}
         if kind is typing.TypeVar and not _newer_keywords(named):
@@ -231,11 +224,9 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             keywords = _newer_keywords(named)
             if kind is typing.TypeVar:
                 arguments += value_in(named, "constraints")
-                keywords |= {"bound": value_in(named, "bound")}
-                keywords |= {
-                    "covariant": named.__covariant__,
-                    "contravariant": named.__contravariant__,
-                }
+                keywords["bound"] = value_in(named, "bound")
+                keywords["covariant"] = named.__covariant__
+                keywords["contravariant"] = named.__contravariant__
             identity = internals._get_or_create_tracker_id(named)
             if kind is typing.NewType:
                 arguments.append(named.__supertype__)
@@ -245,7 +236,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             state = values, value_in(named, "value")
             return make, (named.__name__, named.__module__, values), state, None, None, fill
         elif id(named) in self._open:
-            raise RecursiveAliasError(named)
+            why = "it has type parameters, and its value refers to itself"
+            raise UnrestorableClassError(named, why, kind="type alias")
         else:
             self._open[id(named)] = named
             arguments.append(value_in(named, "value"))
@@ -260,7 +252,8 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
         identity = internals._get_or_create_tracker_id(cls)
         if internals._DYNAMIC_CLASS_TRACKER_BY_ID.get(identity) is not cls:
             raise UnrestorableClassError(cls, "its metaclass compares it equal to another class")
-        if is_parametrised_model(cls):
+        if (vars(cls).get("__pydantic_generic_metadata__") or {}).get("origin"):
+            # pydantic looks up `Model[int]`.
             raise UnrestorableClassError(cls, "it is a generic pydantic model with parameters")
         named = (identity, cls.__qualname__, main_name)
         if isinstance(cls, enum.EnumMeta) and cls is not enum.Enum:
@@ -300,7 +293,9 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
             namespace["__dict__"] = own["__dict__"]
         plan: dict[str, Any] = {}
         left_out: frozenset[str] = frozenset()
-        if self.avoided is None and not all(map(is_of_python, imported)):
+        if self.avoided is None and any(
+            kind.__module__.partition(".")[0] not in sys.stdlib_module_names for kind in imported
+        ):
             consumed = silenced is not None or maker is not metaclass
             plan, left_out = self._body(cls, consumed=consumed)
         return (
@@ -336,7 +331,9 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
                 plan["keywords"] = {"is_abstract": True}
         elif "_flax_dataclass" in vars(cls) and derives_from(cls, "flax.struct", "PyTreeNode"):
             left_out = generated | {"_flax_dataclass", "replace"}
-            plan["keywords"] = dataclass_arguments(cls)
+            plan["keywords"] = {
+                name: getattr(cls.__dataclass_params__, name) for name in _DATACLASS_PARAMETERS
+            }
         elif "_pytree__is_pytree" in vars(cls) and derives_from(cls, "flax.nnx", "Pytree"):
             plan["keywords"] = {"pytree": cls._pytree__is_pytree}
         elif not consumed:
@@ -348,7 +345,6 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
 
     def _contents(self, cls: Any, blueprint: Blueprint, left_out: frozenset[str]) -> Contents:
         attributes = {name: value for name, value in own_attributes(cls) if name not in left_out}
-        self.note_annotations(cls)
         setter = next(kind for kind in type(cls).__mro__ if "__setattr__" in vars(kind))
         return Contents(
             attributes=attributes,
@@ -363,16 +359,11 @@ class ClassPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no type
     @functools.cached_property
     def _abstract_bases(self) -> dict[type, list[type]]:
         """By class: the abstract base classes with which it was registered."""
+        roots = [cls for cls in type.__subclasses__(object) if isinstance(cls, abc.ABCMeta)]
         found: dict[type, list[type]] = {}
-        waiting = {cls: None for cls in type.__subclasses__(object) if isinstance(cls, abc.ABCMeta)}
-        seen = set(waiting)
-        while waiting:
-            abstract, _ = waiting.popitem()
+        for abstract in (*roots, *subclasses_of(roots)):
             for subclass in virtual_subclasses(abstract):
                 found.setdefault(subclass, []).append(abstract)
-            below = [cls for cls in type.__subclasses__(abstract) if cls not in seen]
-            seen.update(below)
-            waiting.update(dict.fromkeys(below))
         return found
 
     def _registrations(self, cls: type, blueprint: Blueprint) -> Iterator[tuple[Any, ...]]:

@@ -33,10 +33,13 @@ class Changes:
     def __init__(
         self,
         where: Importability,
-        main: Mapping[str, Any],
+        main: dict[str, Any],
         data_type: type | tuple[type, ...],
     ) -> None:
-        self._main = main
+        self.where = where
+        self.main = main
+        """The globals of the entry script."""
+        self.data_type = data_type
         folders = "|".join(map(re.escape, where.roots))
         self.folder = re.compile(rf"(?:{folders})(?![\w.-])") if folders else None
         """The project's folder in a text; None if no files are shipped."""
@@ -82,7 +85,7 @@ class Changes:
         return declared or used.key in self._rebound or self.evident.get(used.key, False)
 
     def _note(self, path: tuple[str, ...], rebinds: bool) -> None:
-        holder = self._main.get(path[0])
+        holder = self.main.get(path[0])
         if id(holder) in self.objects:
             used = self.objects[id(holder)][1]
             self.evident.setdefault(used.key, False)
@@ -113,7 +116,7 @@ class Changes:
                         or issubclass(type(found), enum.Enum)
                     ):
                         yield UsedGlobal(module, name, assigned=False, read=False)
-        for value in list(self._main.values()):
+        for value in list(self.main.values()):
             if id(value) in self.objects:
                 yield self.objects[id(value)][1]._replace(read=False)
         for module_name, name in self.evident:

@@ -84,7 +84,7 @@ def dump_global(used: UsedGlobal, pickler: CallPickler, *, shared: bool = False)
     rebound = pickler.changes.rebinds(used)
     dumped = Global(*key, kind_of(value), mark, None, read=used.read, rebound=rebound)
     if initial.kind is Kind.MACHINE and not evident:
-        mark = path_mark(value, pickler.roots) or mark
+        mark = path_mark(value, pickler.changes.where.roots) or mark
         return None if used.assigned else dumped._replace(mark=mark, why=OF_MACHINE)
     stream = io.BytesIO()
     before = pickler.collected

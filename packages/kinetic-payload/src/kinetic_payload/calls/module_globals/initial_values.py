@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum, auto
+from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -204,8 +205,10 @@ def _parse_source(module: ModuleType) -> _Source | None:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             pairs += [((a.asname or a.name).partition(".")[0], None) for a in node.names]
             if isinstance(node, ast.ImportFrom):
-                origin = _absolute_name(node, module)
-                text.imported.update({a.asname or a.name: (origin, a.name) for a in node.names})
+                with suppress(ImportError):  # The module may expect a relative import to fail.
+                    name = "." * node.level + (node.module or "")
+                    origin = resolve_name(name, module.__package__)
+                    text.imported.update({a.asname or a.name: (origin, a.name) for a in node.names})
         elif isinstance(node, ast.Assign):
             waiting.append(node.value)
             waiting += [
@@ -282,13 +285,3 @@ def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             targets = part.targets if isinstance(part, ast.Assign) else [part.target]
             for name, value in (pair for target in targets for pair in _pairs(target, part.value)):
                 yield f"{node.name}.{name}", value
-
-
-def _absolute_name(node: ast.ImportFrom, module: ModuleType) -> str:
-    if not node.level:
-        return node.module or ""
-    package = module.__name__.split(".")
-    if not hasattr(module, "__path__"):
-        package.pop()
-    package = package[: len(package) - node.level + 1]
-    return ".".join([*package, *filter(None, [node.module])])

@@ -159,7 +159,8 @@ class Restorer:
                 raise untravelled(
                     saved, "nothing of that name" if own is _MISSING else kind_of(own)
                 )
-            differing = [name for name, mark in saved.attributes if _mark_in(own, name) != mark]
+            marks = dict(attributes_of(own))
+            differing = [name for name, mark in saved.attributes if marks.get(name) != mark]
             if differing:
                 yield (
                     f"{saved.module}.{saved.name} was {saved.kind} at the call and {saved.why}. The job has the "
@@ -320,11 +321,6 @@ def attributes_of(value: Any) -> tuple[tuple[str, str], ...]:
     if not isinstance(found, dict):
         return ()
     return tuple((str(name), mark_of(part)) for name, part in list(found.items()))
-
-
-def _mark_in(value: Any, name: str) -> str:
-    found = getattr(value, "__dict__", {})
-    return mark_of(found[name]) if name in found else ""
 
 
 def _in_order(value: Any) -> bytes:
