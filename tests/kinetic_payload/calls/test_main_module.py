@@ -20,7 +20,7 @@ def test_process_pools_of_a_job_find_functions_and_classes_of_main(project, meth
 
     assert printed.splitlines() == [
         "[4, 7, 10, 8] 0 True",
-        "[5.9, 'label 7', 'mine', ['a'], 2, 4, ['mine']] True True",
+        "13.8 True",
     ]
 
 

@@ -1,7 +1,6 @@
 """`Data` wherever pickle meets it, found by pickle's own hooks and loaded in another process."""
 
 import sys
-from importlib.util import find_spec
 
 import pytest
 
@@ -9,7 +8,7 @@ import pytest
 def test_data_is_found_wherever_pickle_reaches_it(project):
     project.copy("data_anywhere")
 
-    assert project.run("run.py") == "True 16\n16"
+    assert project.run("run.py") == "True 10\n10"
 
 
 def test_shared_data_stays_shared_and_volumes_have_their_mounts(project):
@@ -44,36 +43,6 @@ def test_module_level_data_can_be_passed_and_is_not_found_by_itself(project):
     """)
 
     assert project.run("run.py") == "('/data/d0', 'Data') 0"
-
-
-@pytest.mark.timeout(400)  # Two processes import JAX.
-@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
-def test_jitted_functions_of_a_script_and_of_a_module_travel(project):
-    module = """
-        import functools, jax
-        @jax.jit
-        def step(x):
-            return x + 1
-        @functools.partial(jax.jit, static_argnames="n")
-        def power(x, n):
-            return x ** n
-        def main(x):
-            return float(power(step(x), n=2))
-    """
-    project.write("train.py", module)
-    project.write(
-        "run.py",
-        module
-        + """
-        if __name__ == "__main__":
-            from shipping import dump, ship
-            import train
-            print(*ship(lambda step: (main(2.0), train.main(2.0), float(step(1.0))), train.step))
-            print(dump(train.step).size < 120)
-    """,
-    )
-
-    assert project.run("run.py") == "9.0 9.0 2.0\nTrue"
 
 
 def test_values_of_the_scripts_types_come_back_as_values_of_its_own_types(project):

@@ -9,7 +9,6 @@ import tempfile
 import threading
 import types
 from contextlib import closing, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -135,38 +134,14 @@ def test_the_advice_fits_the_piece(tmp_path, make, advice):
         assert advice in str(refusal(tmp_path, train, [value]).hint)
 
 
-@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
-def test_the_hint_for_a_jax_device_is_to_create_it_inside_the_function(project):
-    # In a process of its own: where JAX was imported, other tests should not fork.
-    project.write_all("""
-        # run.py
-        import jax
-        from kinetic_payload.errors import PayloadError
-        from shipping import dump
-
-        def train(cfg):
-            return cfg
-
-        try:
-            dump(train, {"mesh": [jax.devices()[0]]})
-        except PayloadError as error:
-            print(error)
-    """)
-
-    message = project.run("run.py")
-
-    assert "cfg['mesh'][0]" in message
-    assert "devices, and objects on them, belong" in message
-
-
 def test_a_piece_is_found_among_very_many_and_too_deep_nesting_is_reported(tmp_path):
-    many: list[Any] = [{"index": index} for index in range(100_000)]
-    many[77_777]["index"] = LOCK
+    many: list[Any] = [{"index": index} for index in range(20_000)]
+    many[17_777]["index"] = LOCK
     deep: Any = []
-    for _ in range(100_000):
+    for _ in range(20_000):
         deep = [deep]
 
-    assert "cfg[77777]['index'] is" in str(refusal(tmp_path, train, many))
+    assert "cfg[17777]['index'] is" in str(refusal(tmp_path, train, many))
     assert "nested too deeply" in str(refusal(tmp_path, train, 1, deep).hint)
 
 

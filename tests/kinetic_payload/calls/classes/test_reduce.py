@@ -7,7 +7,6 @@ from importlib.util import find_spec
 
 import pytest
 
-needs_equinox = pytest.mark.skipif(find_spec("equinox") is None, reason="Equinox is not installed")
 SCRIPTS = [
     ("classes", 353),
     ("enums.py", 100),
@@ -15,11 +14,9 @@ SCRIPTS = [
     ("hooks", 5),
     ("structs.py", 3),
     ("copied.py", 3),
-    pytest.param("abstract_pytrees.py", 3, marks=needs_equinox),
 ]
 
 
-@pytest.mark.timeout(400)  # Some import JAX twice.
 @pytest.mark.parametrize(("script", "facts"), SCRIPTS)
 def test_classes_of_a_script_are_the_same_in_a_job(project, script: str, facts: int) -> None:
     project.copy(script)
@@ -27,13 +24,18 @@ def test_classes_of_a_script_are_the_same_in_a_job(project, script: str, facts: 
     assert project.run(script if "." in script else "run.py") == f"{facts} facts"
 
 
-@pytest.mark.skipif(find_spec("jax") is None, reason="JAX is not installed")
-def test_a_pytree_keeps_the_names_of_its_children_or_is_refused(project):
-    project.copy("keyed.py")
-    plain, keyed, called = project.run("keyed.py").splitlines()
-    assert plain == "Plain"
-    assert keyed == "Keyed" or "JAX does not show each" in keyed
-    assert called == "Called" or "JAX does not show each" in called
+@pytest.mark.timeout(400)  # Two processes import JAX.
+@pytest.mark.skipif(find_spec("equinox") is None, reason="Equinox is not installed")
+def test_pytrees_of_a_script_are_the_same_in_a_job_or_refused(project):
+    project.copy("pytrees")
+
+    facts, keyed, called, device = project.run("run.py").splitlines()
+
+    assert facts == "5 facts True"
+    for outcome in (keyed, called):
+        assert outcome == "kept" or "JAX does not show each" in outcome
+    assert "['mesh'][0]" in device
+    assert "devices, and objects on them, belong" in device
 
 
 def test_returned_members_of_an_enum_are_the_clients_own(project):

@@ -1,22 +1,9 @@
-import collections
-import dataclasses
-import functools
-
-
-@dataclasses.dataclass(slots=True)
-class Config:
-    data: object
-
-
 class Keeping:
     def __init__(self, data):
         self.data = data
 
     def method(self):
         return self.data
-
-    def __reduce__(self):
-        return Keeping, (self.data,)
 
 
 class Nesting:
@@ -43,7 +30,3 @@ def rebuilt(blob):
     import pickle
 
     return Nesting(pickle.loads(blob)["x"][0])
-
-
-def use(data=None):
-    return data
