@@ -51,17 +51,21 @@ print(json.dumps(batch.status_counts()))
 
 
 def test_a_batch_gives_each_value_although_a_pod_is_evicted_and_an_input_kills_its_process(
-    project: Any, look: Any
+    project: Any, look: Any, wait_for: Any
 ) -> None:
+    def first_worker() -> list[str]:
+        index = "batch.kubernetes.io/job-completion-index"
+        pods = [pod["metadata"] for pod in project.objects("pod", group)]
+        return [about["name"] for about in pods if about["annotations"][index] == "0"]
+
     group = project.script(BATCH, GATE="running").split()[-1]
     project.await_gate("running")
     (job,) = project.objects("job", group)
-    (pod,) = [
-        pod
-        for pod in project.objects("pod", group)
-        if pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == "0"
-    ]
-    look.evict(pod["metadata"]["name"], grace=2)
+    (evicted,) = first_worker()
+    look.evict(evicted, grace=2)
+    wait_for(
+        lambda: set(first_worker()) - {evicted}
+    )  # Until then, it could still return its value.
     project.pass_gate("running")
     (project.root / "collect.py").write_text(COLLECT)
     done = project.run("collect.py", group)
