@@ -1,14 +1,27 @@
-"""`kinetic pool add`."""
+"""`kinetic pool`: the machines that a cluster makes for jobs."""
 
 from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import Final
 
 import click
 
 from kinetic_cli.app import App
+from kinetic_cli.lazy_group import Group
 from kinetic_cli.options import json_option, target_options
 
+_SHOWN: Final = 10
+"""Jobs that a question names."""
 
-@click.command("add")
+
+@click.group("pool", cls=Group)
+def command() -> None:
+    """Say which machines a cluster makes for jobs; they cost nothing until a job asks for them."""
+
+
+@command.command("add")
 @click.option(
     "--accelerator", required=True, metavar="NAME", help="That of the jobs, such as v6e-8 or l4x4."
 )
@@ -40,7 +53,7 @@ from kinetic_cli.options import json_option, target_options
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
-def command(
+def add(
     app: App,
     accelerator: str,
     spot: bool,
@@ -88,3 +101,79 @@ def command(
     app.output.line(f"{verb} pool {pool.name}: {', else '.join(map(str, pool.priorities))}.")
     if pool.min_nodes:
         app.output.note(f"{pool.min_nodes} machines are kept, and billed, from now on.")
+
+
+@command.command("list")
+@target_options(hidden=True)
+@json_option
+@click.pass_obj
+def list_(app: App, as_json: bool) -> None:
+    """List the pools of a cluster: their machines, what GKE reports of them, and the jobs that use them."""
+    from kinetic.provisioning.pools import list_pools
+
+    app.print_warnings()
+    pools = list_pools(app.settings())
+    if as_json:
+        app.output.json(
+            [
+                {
+                    "name": status.pool.name,
+                    "accelerator": str(status.pool.accelerator),
+                    "priorities": [asdict(priority) for priority in status.priorities],
+                    "min_nodes": status.pool.min_nodes,
+                    "nodes": status.nodes,
+                    "jobs": status.used_by,
+                    "problem": status.problem or None,
+                }
+                for status in pools
+            ]
+        )
+        return
+    if not pools:
+        app.output.note("No pools. Add one with: kinetic pool add --accelerator NAME")
+        return
+    app.output.table(
+        ["pool", "nodes", "min", "jobs", "machines"],
+        (
+            (
+                status.pool.name,
+                status.nodes,
+                status.pool.min_nodes,
+                len(status.used_by),
+                ", else ".join(map(str, status.priorities)),
+            )
+            for status in pools
+        ),
+    )
+    for status in pools:
+        if status.problem:
+            app.output.note(f"GKE cannot use the pool {status.pool.name}: {status.problem}")
+
+
+@command.command("remove")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask if jobs run or wait there.")
+@target_options(hidden=True)
+@click.pass_obj
+def remove(app: App, name: str, yes: bool) -> None:
+    """Remove a pool. Its machines go once nothing runs on them."""
+    from kinetic.errors import InvalidRequestError
+    from kinetic.provisioning.pools import find_pool, remove_pool
+
+    app.print_warnings()
+    settings = app.settings()
+    jobs = find_pool(settings, name).used_by
+    if jobs and not yes:
+        more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
+        used = f"Jobs run or wait in the pool {name}: {', '.join(jobs[:_SHOWN])}{more}."
+        if not sys.stdin.isatty():
+            raise InvalidRequestError(
+                used, hint=f"Remove it all the same with: kinetic pool remove {name} --yes"
+            )
+        click.confirm(
+            f"{used} Those that run go on, and those that wait get no machine. Remove it?",
+            abort=True,
+            err=True,
+        )
+    remove_pool(settings, name)
+    app.output.line(f"Removed pool {name}.")
