@@ -28,10 +28,8 @@ def machines(bed: Any) -> Iterator[Callable[..., None]]:
     """Return what makes the node a machine of the pool; no other test uses GPUs."""
 
     def make(kind: str) -> None:
-        google = "cloud.google.com"
-        labels = (f"{google}/compute-class={POOL}", f"{google}/gke-accelerator-count=1")
-        given = [part for label in labels for part in ("--label", label)]
-        bed.run("accel", "gpu", "--count", "1", "--type", kind, *given)
+        label = f"cloud.google.com/compute-class={POOL}"
+        bed.run("accel", "gpu", "--count", "1", "--type", kind, "--label", label)
 
     yield make
     bed.kubectl("label", "node", "--all", "cloud.google.com/compute-class-")
@@ -56,13 +54,15 @@ def test_jobs_of_an_accelerator_run_on_the_machines_of_its_pool(
     assert pools() == []
     added = project.kinetic(*l4, "--fallback", "t4", "--fallback", "l4:flex-start")
     assert added == f"Added pool {POOL}: l4, else t4, else l4:flex-start.\n"
-    # What others set, and what is not given again, stays.
+    # What others set, and what is not given again, stays; also in a priority.
+    set_by_others = '[{"op":"add","path":"/spec/priorities/0/location","value":{"zones":["us-a"]}}]'
+    bed.kubectl("patch", "computeclass", POOL, "--type=json", "-p", set_by_others)
     bed.kubectl("patch", "computeclass", POOL, "--type=merge", "-p", '{"spec":{"autoscalingPolicy":'
                 '{"consolidationDelayMinutes":7}}}')  # fmt: skip
     assert project.kinetic(*l4, "--min-nodes", "2").startswith("Changed")
     spec = kept()
     assert [[*rule] for rule in spec["priorities"]] == [
-        ["gpu", "spot"], ["gpu", "spot"], ["flexStart", "gpu", "maxRunDurationSeconds"],
+        ["gpu", "location", "spot"], ["gpu", "spot"], ["flexStart", "gpu", "maxRunDurationSeconds"],
     ]  # fmt: skip
     assert spec["minimumCapacity"] == {"targetNodeCount": 2}
     assert project.kinetic(*l4, "--min-nodes", "0").startswith("Changed")

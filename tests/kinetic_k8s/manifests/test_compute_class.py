@@ -59,12 +59,14 @@ def pool(*priorities: str, name: str = "p", min_nodes: int = 0) -> Pool:
 def test_a_priority_is_a_rule_of_the_class_and_is_read_back(
     priority: str, rule: dict[str, Any]
 ) -> None:
-    made = pool(priority, min_nodes=4)
+    made = pool(priority, min_nodes=4 * (not priority.startswith("cpu")))
 
     manifest = class_of(made)
 
     assert manifest["spec"]["priorities"] == [rule]
-    assert manifest["spec"]["minimumCapacity"] == {"targetNodeCount": 4}
+    check_pool(made)
+    least = {"targetNodeCount": made.min_nodes} if made.min_nodes else None
+    assert manifest["spec"].get("minimumCapacity") == least
     assert pool_of(manifest) == made
 
 
@@ -75,19 +77,16 @@ def test_a_priority_is_a_rule_of_the_class_and_is_read_back(
         (pool("v6e-8:spot:flex-start"), "either spot machines, or flex-start"),
         (pool("v6e-8", "v6e-16"), "cannot stand in for v6e-8"),
         (pool("v6e-8", "l4x8"), "cannot stand in for v6e-8"),
-        (pool("tpu7x-16"), "workload policy"),
+        (pool("v6e-4", "tpu7x-4"), "cannot stand in for v6e-4"),
+        (pool("v6e-8:reservation="), "not the name of a reservation"),
+        (pool("v6e-8:reservation=projects/p/reservations/r"), "not the name of a reservation"),
+        (pool("cpu", min_nodes=2), "which machines they are"),
         (pool("v5p-16", min_nodes=3), "no whole number of slices"),
     ],
 )
 def test_a_pool_that_gke_could_not_make_is_refused(refused: Pool, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         check_pool(refused)
-
-
-@pytest.mark.parametrize("text", ["v6e-8:reservation=", "v6e-8:reservation=A B", "v6e-7"])
-def test_a_priority_that_does_not_exist_is_refused(text: str) -> None:
-    with pytest.raises(InvalidRequestError):
-        parse_priority(text)
 
 
 def test_a_job_finds_the_pool_of_its_accelerator() -> None:
@@ -133,3 +132,5 @@ def test_a_pod_selects_what_all_machines_of_its_pool_have_in_common() -> None:
     assert [each["key"] for each in other.tolerations] == ["google.com/tpu", spot, COMPUTE_CLASS]
     assert other.resources == {"google.com/tpu": "8"}
     assert replace(alone, selector={}) == replace(bought, selector={})
+    gpus = placement_in(pool("l4x4"), parse_accelerator("l4x4"))
+    assert gpus.selector == {"cloud.google.com/gke-accelerator": "nvidia-l4", COMPUTE_CLASS: "p"}

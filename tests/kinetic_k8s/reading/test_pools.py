@@ -11,7 +11,7 @@ from kinetic_k8s.reading.pools import pool_status, waits_for
 UNTIL = "2026-11-27 12:00:00 UTC"
 
 
-def compute_class(*conditions: tuple[str, str, str] | None, health: str = "True") -> Manifest:
+def compute_class(*conditions: tuple[str, str, str] | None, problem: str = "False") -> Manifest:
     """A class whose priorities have these conditions: their types, reasons and messages."""
     texts = ("v6e-8:spot", "v6e-8:flex-start", "v5litepod-8")[: len(conditions)]
     pool = Pool(name="p", priorities=tuple(map(parse_priority, texts)))
@@ -26,7 +26,7 @@ def compute_class(*conditions: tuple[str, str, str] | None, health: str = "True"
         if each
     ]
     conditions_of_class = [
-        {"type": "Health", "status": health, "reason": "MachineTypeNotFound", "message": "No such."}
+        {"type": "CrdMisconfigured", "status": problem, "reason": "Wrong", "message": "No such."}
     ]
     status = {"priorityStatuses": statuses, "conditions": conditions_of_class}
     return {**class_of(pool), "status": status}
@@ -34,17 +34,23 @@ def compute_class(*conditions: tuple[str, str, str] | None, health: str = "True"
 
 SUSPENDED = ("ProvisioningSuspended", "OutOfResources", f"It failed. Backing off until {UNTIL}.")
 PARTLY = ("ProvisioningConstrained", "QuotaExceeded", f"In backoff until {UNTIL}.")
+REFUSED = ("RuleMisconfigured", "MachineTypeNotFound", "No such machine.")
 MAKES = ("NodeProvisioningInProgress", "Provisioning", "")
 
 
 def test_a_pool_shows_what_gke_tries_and_what_it_has_given_up_for_a_while() -> None:
     nodes: list[Manifest] = [{"metadata": {"labels": {COMPUTE_CLASS: name}}} for name in "ppq"]
-    pods: list[dict[str, Any]] = [
-        {"metadata": {"labels": {"kinetic.dev/job-id": job}}, "spec": {"nodeSelector": selector}}
-        for job, selector in (("a", {COMPUTE_CLASS: "p"}), ("b", {COMPUTE_CLASS: "q"}), ("c", {}))
+    ended = {"conditions": [{"type": "Complete", "status": "True"}]}
+    workloads: list[dict[str, Any]] = [
+        {
+            "metadata": {"labels": {"kinetic.dev/job-id": job}},
+            "spec": {"template": {"spec": {"nodeSelector": {COMPUTE_CLASS: name}}}},
+            "status": status,
+        }
+        for job, name, status in (("a", "p", {}), ("b", "q", {}), ("c", "p", ended))
     ]
 
-    found = pool_status(compute_class(SUSPENDED, PARTLY, MAKES), nodes, pods)
+    found = pool_status(compute_class(SUSPENDED, PARTLY, MAKES), nodes, workloads)
 
     assert found is not None
     assert list(map(str, found.priorities)) == [
@@ -59,17 +65,15 @@ def test_a_pool_shows_what_gke_tries_and_what_it_has_given_up_for_a_while() -> N
     ("manifest", "reason", "remedy"),
     [
         (None, "'p' does not exist any more", "kinetic pool add"),
-        (
-            compute_class(None, health="False"),
-            "MachineTypeNotFound No such.",
-            "kinetic pool remove",
-        ),
+        (compute_class(None, problem="True"), "Wrong. No such.", "kinetic pool remove"),
+        (compute_class(REFUSED), "MachineTypeNotFound. No such machine.", "kinetic pool remove"),
+        (compute_class(REFUSED, MAKES), "(refused: MachineTypeNotFound.", ""),
         (compute_class(None), "", ""),
         (compute_class(SUSPENDED, MAKES), "v6e-8:flex-start (GKE makes machines).", ""),
         (
-            compute_class(SUSPENDED),
+            compute_class(SUSPENDED, SUSPENDED),
             f"until {UNTIL}: OutOfResources",
-            "kinetic pool add --accelerator v6e-8 --spot --name p --fallback ACCELERATOR",
+            "kinetic pool add --accelerator v6e-8 --spot --name p --fallback v6e-8:flex-start --fallback ACCELERATOR",
         ),
     ],
 )

@@ -73,15 +73,15 @@ def add(
     """
     from kinetic.provisioning.pools import PoolOptions, add_pool
 
-    ways = {"--spot": spot, "--flex-start": flex_start, "--reservation": bool(reservation)}
-    ways["--on-demand"] = on_demand
+    ways = {"--spot": spot or accelerator.lower().endswith(":spot"), "--flex-start": flex_start}
+    ways |= {"--reservation": reservation is not None, "--on-demand": on_demand}
     if len(given := [way for way, chosen in ways.items() if chosen]) > 1:
         raise click.UsageError(f"{' and '.join(given)} exclude each other.")
     if fallback and no_fallback:
         raise click.UsageError("--fallback and --no-fallback exclude each other.")
     options = PoolOptions(
-        flex_start=False if on_demand or reservation else flex_start or None,
-        reservation="" if on_demand or flex_start else reservation,
+        flex_start=False if on_demand else flex_start or None,
+        reservation=reservation,
         fallback=fallback if fallback or no_fallback else None,
         min_nodes=min_nodes,
     )

@@ -196,10 +196,11 @@ class ApiServer:
         *,
         merge: Merge = "strategic",
         brief: bool = False,
+        dry_run: bool = False,
     ) -> Manifest | None:
         """Change an object; return its new state, or None if it does not exist.
 
-        With *brief*, return its metadata only.
+        With *brief*, return its metadata only; with *dry_run*, change nothing.
 
         Raises:
             ConflictError: *change* names a resource version that is no longer the object's.
@@ -209,7 +210,7 @@ class ApiServer:
         answer = self._send(
             "PATCH",
             request,
-            {"fieldValidation": "Strict"},
+            {"fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})},
             body=change,
             content_type=_MERGE[merge],
             brief=brief,

@@ -18,6 +18,7 @@ from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.labels import APP, APP_VALUE, PREFIX
 from kinetic_k8s.manifests.placement import (
     ACCELERATOR_SELECTORS,
+    COUNT,
     SPOT,
     Placement,
     placement_of,
@@ -80,17 +81,12 @@ def parse_priority(text: str) -> Priority:
 
     Raises:
         UnknownAcceleratorError: There is no such accelerator.
-        InvalidRequestError: The name of a reservation is not one.
     """
     name, reserved, reservation = text.partition(_RESERVATION)
-    if reserved and not _RESERVATION_NAME.fullmatch(reservation):
-        raise InvalidRequestError(
-            f"{reservation!r} is not the name of a reservation.", hint="Write NAME or PROJECT/NAME."
-        )
     return Priority(
         accelerator=parse_accelerator(name.removesuffix(_FLEX_START)),
         flex_start=name.endswith(_FLEX_START),
-        reservation=reservation or None,
+        reservation=reservation if reserved else None,
     )
 
 
@@ -107,16 +103,16 @@ def check_pool(pool: Pool) -> None:
             hint="Use up to 63 lower-case letters, digits and dashes; begin with a letter, end with a letter or digit.",
         )
     for priority in pool.priorities:
-        accelerator = priority.accelerator
-        ways = (accelerator.spot, priority.flex_start, priority.reservation is not None)
+        accelerator, reservation = priority.accelerator, priority.reservation
+        if reservation is not None and not _RESERVATION_NAME.fullmatch(reservation):
+            raise InvalidRequestError(
+                f"{reservation!r} is not the name of a reservation.",
+                hint="Write NAME or PROJECT/NAME.",
+            )
+        ways = (accelerator.spot, priority.flex_start, reservation is not None)
         if sum(ways) > 1:
             raise InvalidRequestError(
                 f"{priority}: machines are either spot machines, or flex-start, or reserved."
-            )
-        if isinstance(accelerator, Tpu) and accelerator.multi_host and accelerator.label == "tpu7x":
-            raise InvalidRequestError(
-                f"{describe(accelerator)}: several machines of TPU7x need a workload policy, which no pool has.",
-                hint="Add a node pool with gcloud: docs/clusters.md.",
             )
         if _shape(accelerator) != _shape(first):
             raise InvalidRequestError(
@@ -124,6 +120,13 @@ def check_pool(pool: Pool) -> None:
                 f"same number of machines. {describe(first)}; {describe(accelerator)}.",
                 hint="Add a pool of its own for it.",
             )
+    if pool.min_nodes and any(
+        isinstance(each.accelerator, Cpu) and each.reservation is None for each in pool.priorities
+    ):
+        raise InvalidRequestError(
+            "GKE keeps a number of machines only of a pool that says which machines they are, and cpu does not.",
+            hint="Leave --min-nodes out.",
+        )
     if pool.min_nodes < 0 or pool.min_nodes % first.hosts:
         raise InvalidRequestError(
             f"{pool.min_nodes} machines are no whole number of slices: {describe(first)}.",
@@ -134,7 +137,9 @@ def check_pool(pool: Pool) -> None:
 def _shape(accelerator: Accelerator) -> tuple[object, ...]:
     """Return what a job notices of *accelerator* besides its speed and memory."""
     arm64 = isinstance(accelerator, Gpu) and accelerator.arm64
-    return accelerator.kind, accelerator.devices, accelerator.hosts, arm64
+    # A chip of TPU7x has two cores, which may be two devices.
+    two_cores = isinstance(accelerator, Tpu) and accelerator.generation == "tpu7x"
+    return accelerator.kind, accelerator.devices, accelerator.hosts, arm64, two_cores
 
 
 def class_of(pool: Pool) -> Manifest:
@@ -213,15 +218,20 @@ def pool_for(accelerator: Accelerator, classes: Iterable[Manifest]) -> Pool | No
 def placement_in(pool: Pool, accelerator: Accelerator, *, exact: bool = False) -> Placement:
     """Return the placement of a pod on one host of *accelerator*, on machines of *pool*.
 
-    It selects what all priorities of the pool have in common; *exact*: only machines of *accelerator*.
+    It selects what all priorities of the pool have in common; *exact*: only machines of *accelerator*. GKE's
+    autoscaler does not expect the number of GPUs as a label of the machines that it is to make; those of a pool
+    have the same number.
     """
     own = placement_of(accelerator)
     others = () if exact else [placement_of(each.accelerator) for each in pool.priorities]
     selector = {
         key: value
         for key, value in own.selector.items()
-        if key not in {*ACCELERATOR_SELECTORS, SPOT}
-        or all(other.selector.get(key) == value for other in others)
+        if key != COUNT
+        and (
+            key not in {*ACCELERATOR_SELECTORS, SPOT}
+            or all(other.selector.get(key) == value for other in others)
+        )
     }
     tolerations = [*own.tolerations, tolerate(COMPUTE_CLASS, pool.name)]
     for other in others:

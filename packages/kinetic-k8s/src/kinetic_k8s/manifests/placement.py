@@ -17,9 +17,9 @@ SPOT: Final = "cloud.google.com/gke-spot"
 _TPU_TYPE: Final = "cloud.google.com/gke-tpu-accelerator"
 _TPU_TOPOLOGY: Final = "cloud.google.com/gke-tpu-topology"
 _GPU_TYPE: Final = "cloud.google.com/gke-accelerator"
-_COUNT: Final = "cloud.google.com/gke-accelerator-count"
+COUNT: Final = "cloud.google.com/gke-accelerator-count"
 _ARCHITECTURE: Final = "kubernetes.io/arch"
-ACCELERATOR_SELECTORS: Final = frozenset({_TPU_TYPE, _TPU_TOPOLOGY, _GPU_TYPE, _COUNT})
+ACCELERATOR_SELECTORS: Final = frozenset({_TPU_TYPE, _TPU_TOPOLOGY, _GPU_TYPE, COUNT})
 """The labels of nodes that describe their accelerator."""
 
 
@@ -41,7 +41,7 @@ def placement_of(accelerator: Accelerator) -> Placement:
         case Gpu():
             # Without the count, a job with one GPU may occupy a machine with eight.
             placement = Placement(
-                selector={_GPU_TYPE: accelerator.label, _COUNT: str(accelerator.count)},
+                selector={_GPU_TYPE: accelerator.label, COUNT: str(accelerator.count)},
                 tolerations=[tolerate(GPU)],
                 resources={GPU: str(accelerator.count)},
             )

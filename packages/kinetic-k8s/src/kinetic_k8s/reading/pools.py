@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -16,16 +16,18 @@ from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, Pool, pool_of
 from kinetic_k8s.manifests.labels import JOB_ID
 from kinetic_k8s.reading.attempts import PodView
 from kinetic_k8s.reading.preflight import class_command
+from kinetic_k8s.reading.workloads import WorkloadView
 
-State = Literal["ready", "provisioning", "constrained", "suspended"]
+State = Literal["ready", "provisioning", "constrained", "suspended", "misconfigured"]
 _STATES: Final[Mapping[str, State]] = {
+    "RuleMisconfigured": "misconfigured",
     "ProvisioningSuspended": "suspended",
     "ProvisioningConstrained": "constrained",
     "NodeProvisioningInProgress": "provisioning",
 }
 """Condition → state, the worst first."""
 _UNTIL: Final = re.compile(r"\buntil ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} [A-Z]+)")
-_HEALTH: Final = "Health"
+_MISCONFIGURED: Final = "CrdMisconfigured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +37,8 @@ class PriorityStatus:
     text: str
     """The priority, as in `v6e-8:spot`."""
     state: State = "ready"
-    """`suspended`: it could not be had, and is not tried for a while; `constrained`: not in some of the zones."""
+    """`suspended`: it could not be had, and is not tried for a while; `constrained`: not in some of the zones;
+    `misconfigured`: there are no such machines."""
     reason: str = ""
     """In one word of GKE, such as `OutOfResources` or `QuotaExceeded`."""
     until: str = ""
@@ -49,6 +52,8 @@ class PriorityStatus:
             return self.text
         if self.state == "provisioning":
             return f"{self.text} (GKE makes machines)"
+        if self.state == "misconfigured":
+            return f"{self.text} (refused: {self.reason}. {self.message})"
         what = "in cool-down" if self.state == "suspended" else "partly in cool-down"
         until = f" until {self.until}" if self.until else ""
         return f"{self.text} ({what}{until}: {self.reason})"
@@ -69,11 +74,11 @@ class PoolStatus:
 
 
 def pool_status(
-    manifest: Manifest, nodes: Sequence[Manifest] | None = None, pods: Iterable[Manifest] = ()
+    manifest: Manifest, nodes: Sequence[Manifest] | None = None, workloads: Iterable[Manifest] = ()
 ) -> PoolStatus | None:
     """Return the status of the pool that a ComputeClass is; None if Kinetic did not make it.
 
-    *nodes* are those of all classes, *pods* those of all jobs.
+    *nodes* are those of all classes, *workloads* those of all jobs.
     """
     pool = pool_of(manifest)
     if pool is None:
@@ -85,7 +90,9 @@ def pool_status(
     }
     counts = Counter(_class_of_node(node) for node in nodes or ())
     jobs = (
-        pod.labels.get(JOB_ID, "") for pod in map(PodView, pods) if class_of_pod(pod) == pool.name
+        each.labels.get(JOB_ID, "")
+        for each in map(WorkloadView, workloads)
+        if not (each.succeeded or each.failure) and pool.name in _selected(each.manifest["spec"])
     )
     return PoolStatus(
         pool=pool,
@@ -120,10 +127,17 @@ def _priority(text: str, conditions: Mapping[str, Mapping[str, Any]]) -> Priorit
 
 
 def _problem(status: Mapping[str, Any]) -> str:
-    for each in status.get("conditions") or ():
-        if each.get("type") == _HEALTH and each.get("status") == "False":
-            return " ".join(filter(None, (str(each.get("reason") or ""), each.get("message"))))
-    return ""
+    found = _true(status.get("conditions")).get(_MISCONFIGURED, {})
+    return ". ".join(filter(None, (found.get("reason"), found.get("message"))))
+
+
+def _selected(part: Any) -> Iterator[str]:
+    """Iterate over the classes that the pods of a workload select."""
+    if isinstance(part, Mapping):
+        yield from filter(None, [(part.get("nodeSelector") or {}).get(COMPUTE_CLASS)])
+    for each in part.values() if isinstance(part, Mapping) else part:
+        if isinstance(each, Mapping | list):
+            yield from _selected(each)
 
 
 def _class_of_node(node: Manifest) -> str:
@@ -131,8 +145,13 @@ def _class_of_node(node: Manifest) -> str:
 
 
 def class_of_pod(pod: PodView) -> str:
-    """Return the name of the ComputeClass that *pod* selects; empty if it selects none."""
-    return str((pod.spec.get("nodeSelector") or {}).get(COMPUTE_CLASS, ""))
+    """Return the name of the pool that Kinetic has chosen for *pod*; empty if it has not.
+
+    A class that the user selects may be one of GKE's own, which are no objects.
+    """
+    name = (pod.spec.get("nodeSelector") or {}).get(COMPUTE_CLASS, "")
+    chosen = {"key": COMPUTE_CLASS, "operator": "Equal", "value": name, "effect": "NoSchedule"}
+    return str(name) if chosen in (pod.spec.get("tolerations") or ()) else ""
 
 
 def waits_for(name: str, manifest: Manifest | None) -> tuple[str, str]:
@@ -148,17 +167,21 @@ def waits_for(name: str, manifest: Manifest | None) -> tuple[str, str]:
     found = pool_status(manifest)
     if found is None:
         return "", ""
-    if found.problem:
+    refused = all(each.state == "misconfigured" for each in found.priorities)
+    if found.problem or refused:
+        why = found.problem or ", ".join(map(str, found.priorities))
         return (
-            f"GKE cannot use the pool {name!r}: {found.problem}",
+            f"GKE cannot use the pool {name!r}: {why}",
             "Correct it with `kinetic pool add`, or remove it with `kinetic pool remove`.",
         )
     if all(each.state == "ready" for each in found.priorities):
         return "", ""
     reason = f"Its pool {name!r}: {', '.join(map(str, found.priorities))}."
-    if any(each.state != "suspended" for each in found.priorities):
+    if any(each.state not in ("suspended", "misconfigured") for each in found.priorities):
         return reason, ""
+    others = [*map(str, found.pool.priorities[1:]), "ACCELERATOR"]
+    given = " ".join(f"--fallback {other}" for other in others)
     return reason, (
         "GKE tries again by itself. To let other machines stand in: "
-        f"{class_command(found.pool.accelerator)} --name {name} --fallback ACCELERATOR"
+        f"{class_command(found.pool.accelerator)} --name {name} {given}"
     )

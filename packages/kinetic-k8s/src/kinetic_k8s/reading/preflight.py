@@ -63,8 +63,16 @@ def missing(accelerator: Accelerator, pools: Sequence[NodePool]) -> str:
     return f"There is no such node pool. The pool {pool} does not fit: {obstacle}."
 
 
+def needs_policy(accelerator: Accelerator) -> bool:
+    """Return whether machines of *accelerator* need a workload policy, which GKE makes for no ComputeClass."""
+    is_7x = isinstance(accelerator, Tpu) and accelerator.generation == "tpu7x"
+    return is_7x and accelerator.multi_host
+
+
 def class_command(accelerator: Accelerator) -> str:
-    """Return the command of Kinetic that adds a pool for jobs on *accelerator*."""
+    """Return the command that adds a pool for jobs on *accelerator*, or a node pool if no pool can be for them."""
+    if needs_policy(accelerator):
+        return pool_command(accelerator)
     name = str(replace(accelerator, spot=False))
     return f"kinetic pool add --accelerator {name}{' --spot' * accelerator.spot}"
 
@@ -87,7 +95,7 @@ def pool_command(
     # GKE refuses a topology for a slice on one machine.
     if isinstance(accelerator, Tpu) and accelerator.multi_host:
         command += f" --tpu-topology={accelerator.topology}"
-        if accelerator.generation == "tpu7x":
+        if needs_policy(accelerator):
             command = (
                 "gcloud compute resource-policies create workload-policy POLICY --type=HIGH_THROUGHPUT "
                 f"--accelerator-topology={accelerator.topology} --region=REGION && {command} --placement-policy=POLICY"

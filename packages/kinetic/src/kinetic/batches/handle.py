@@ -88,7 +88,7 @@ class BatchHandle:
             for index, text in manifest.failed.items()
         }
         self._known = States(manifest, services)
-        self._process = os.getpid()
+        self._process = 0
         self._removal: Future[None] | None = None
         """The clean-up that `results` has begun in that process."""
         self._handles: list[JobHandle | None] = []
@@ -384,6 +384,7 @@ class BatchHandle:
         from kinetic.batches.resume import LeaseTakenError
 
         while True:
+            check_wanted()
             try:
                 self.resume()
                 break
@@ -542,7 +543,7 @@ class BatchHandle:
             self._remove_objects()
 
     def _remove_in_background(self) -> None:
-        warn, self._removal = caller_warning(), Future()
+        warn, self._removal, self._process = caller_warning(), Future(), os.getpid()
 
         def remove() -> None:
             try:

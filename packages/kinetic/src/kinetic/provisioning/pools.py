@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kinetic.errors import InvalidRequestError
-from kinetic_k8s.errors import ConflictError, NotPermittedError
+from kinetic.user_warnings import warn_caller
+from kinetic_k8s.accelerators.types import describe
+from kinetic_k8s.errors import ConflictError, KindNotServedError, NotPermittedError
 from kinetic_k8s.manifests.compute_class import (
     COMPUTE_CLASS,
     POOLS,
@@ -22,7 +25,7 @@ from kinetic_k8s.manifests.compute_class import (
 )
 from kinetic_k8s.manifests.labels import of_jobs
 from kinetic_k8s.reading.pools import PoolStatus, pool_status
-from kinetic_k8s.reading.preflight import pool_command
+from kinetic_k8s.reading.preflight import needs_policy, pool_command
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from kinetic_k8s.manifests import Manifest
 
 _KIND: Final = "ComputeClass"
-_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class PoolOptions:
     flex_start: bool | None = None
     """Wait in Google's queue for machines, which are lent for at most a week. With False, buy them at once."""
     reservation: str | None = None
-    """Use a reservation: `NAME`, or `PROJECT/NAME`; empty: none."""
+    """Use a reservation: `NAME`, or `PROJECT/NAME`. If only one of these two is given, the other one ends."""
     fallback: Sequence[str] | None = None
     """What stands in if the first machines are not to be had, in this order: `v5e-8`, `v6e-8:spot`,
     `v6e-8:flex-start`, `v6e-8:reservation=NAME`."""
@@ -84,9 +86,14 @@ def add_pool(
         ClusterError: The cluster cannot be reached, or refuses it.
     """
     first = parse_priority(accelerator)
+    if first != Priority(accelerator=first.accelerator):
+        raise InvalidRequestError(
+            f"accelerator={accelerator!r} says how its machines are bought.",
+            hint="Say that with the options flex_start and reservation.",
+        )
     draft = Pool(name=name or pool_name(first.accelerator), priorities=(first,))
-    check_pool(_changed(draft, first, options))  # Before anything is asked of the cluster.
-    cluster = _cluster(settings, first)
+    _check(_changed(draft, options))  # Before anything is asked of the cluster.
+    cluster, classes = _pools_of(settings, first)
     found = cluster.get(_KIND, draft.name)
     before = None if found is None else pool_of(found)
     if found is not None and (before is None or before.accelerator != first.accelerator):
@@ -95,23 +102,33 @@ def add_pool(
             f"{'that Kinetic did not make' if before is None else f'for {before.accelerator}'}.",
             hint="Choose another name with --name.",
         )
-    other = pool_for(first.accelerator, cluster.list(_KIND, labels=POOLS))
-    if before is None and other is not None and other.accelerator == first.accelerator:
+    other = pool_for(first.accelerator, classes)
+    if other is not None and other.accelerator == first.accelerator and other.name != draft.name:
         raise InvalidRequestError(
             f"Jobs on {first.accelerator} run in the pool {other.name!r} of {cluster.identity}.",
             hint=f"Change that one with --name {other.name}, or remove it first.",
         )
-    pool = _changed(before or draft, first, options)
-    check_pool(pool)
+    pool = _changed(before or draft, options)
+    _check(pool)
     manifest = class_of(pool)
-    if found is None:
+    if found is None or before is None:
         return AddedPool(pool, None, cluster.create(manifest, dry_run=dry_run))
-    if dry_run:
-        return AddedPool(pool, before, manifest)
-    # Fields that Kinetic does not know stay.
-    manifest["spec"].setdefault("minimumCapacity", None)
+    # What others have set stays.
+    rules = found["spec"].get("priorities") or []
+    if len(rules) != len(before.priorities):
+        raise InvalidRequestError(
+            f"The pool {pool.name!r} has {len(rules)} priorities, and {len(before.priorities)} of them are Kinetic's.",
+            hint=f"Change it with kubectl edit computeclass {pool.name}, or remove it and add it again.",
+        )
+    known = dict(zip(before.priorities, rules, strict=True))
+    spec = manifest["spec"]
+    spec["priorities"] = [
+        known.get(priority, rule)
+        for priority, rule in zip(pool.priorities, spec["priorities"], strict=True)
+    ]
+    spec.setdefault("minimumCapacity", None)
     manifest["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
-    written = cluster.patch(_KIND, pool.name, manifest, merge="plain")
+    written = cluster.patch(_KIND, pool.name, manifest, merge="plain", dry_run=dry_run)
     if written is None:
         raise ConflictError(
             f"The pool {pool.name!r} was removed at this moment.", hint="Add it again."
@@ -119,19 +136,22 @@ def add_pool(
     return AddedPool(pool, before, written)
 
 
-def _changed(pool: Pool, first: Priority, options: PoolOptions) -> Pool:
-    """Return *pool* with *first* as its first priority, and with what *options* name."""
-    known = pool.priorities[0]
-    if not (first.flex_start or first.reservation):
-        if options.flex_start is None and options.reservation is None:
-            first = known
-        else:
-            first = replace(
-                first,
-                flex_start=bool(options.flex_start),
-                reservation=options.reservation or None,
+def _check(pool: Pool) -> None:
+    check_pool(pool)
+    for priority in pool.priorities:
+        if needs_policy(priority.accelerator):
+            raise InvalidRequestError(
+                f"{describe(priority.accelerator)}: its machines need a workload policy, which no pool has.",
+                hint=f"Add a node pool: {pool_command(priority.accelerator)}",
             )
-    others = pool.priorities[1:]
+
+
+def _changed(pool: Pool, options: PoolOptions) -> Pool:
+    """Return *pool* with what *options* name."""
+    first, others = pool.priorities[0], pool.priorities[1:]
+    if options.flex_start is not None or options.reservation is not None:
+        flex_start, reservation = bool(options.flex_start), options.reservation
+        first = replace(first, flex_start=flex_start, reservation=reservation)
     if options.fallback is not None:
         others = tuple(map(parse_priority, options.fallback))
     least = pool.min_nodes if options.min_nodes is None else options.min_nodes
@@ -145,14 +165,13 @@ def list_pools(settings: Settings) -> list[PoolStatus]:
         InvalidRequestError: The cluster serves no ComputeClasses.
         ClusterError: The cluster cannot be reached, or refuses to list them.
     """
-    cluster = _cluster(settings)
-    found = cluster.list(_KIND, labels=POOLS)
-    pods = _pods(cluster)
+    cluster, classes = _pools_of(settings)
+    workloads = _workloads(cluster) if classes else []
     try:
         nodes = cluster.list("Node", labels=COMPUTE_CLASS)
     except NotPermittedError:
         nodes = None
-    statuses = (pool_status(each, nodes, pods) for each in found)
+    statuses = (pool_status(each, nodes, workloads) for each in classes)
     return sorted(filter(None, statuses), key=lambda status: status.pool.name)
 
 
@@ -166,7 +185,7 @@ def find_pool(settings: Settings, name: str) -> PoolStatus:
     pools = {status.pool.name: status for status in list_pools(settings)}
     if name not in pools:
         raise InvalidRequestError(
-            f"There is no pool {name!r} of Kinetic in {_cluster(settings).identity}.",
+            f"There is no pool {name!r} of Kinetic in the cluster.",
             hint=f"Its pools are: {', '.join(pools)}." if pools else "It has none.",
         )
     return pools[name]
@@ -181,34 +200,45 @@ def remove_pool(settings: Settings, name: str) -> None:
         InvalidRequestError: There is none, or Kinetic did not make it.
         ClusterError: The cluster cannot be reached, or refuses it.
     """
-    cluster = _cluster(settings)
+    cluster, _ = _pools_of(settings)
     found = cluster.get(_KIND, name)
     if found is None or pool_of(found) is None:
         raise InvalidRequestError(f"There is no pool {name!r} of Kinetic in {cluster.identity}.")
     cluster.delete(_KIND, name, uid=found["metadata"]["uid"])
 
 
-def _pods(cluster: ApiServer) -> list[Manifest]:
-    """Return the pods of jobs that have not ended: of all namespaces, else of the user's own."""
-    labels = of_jobs(())
-    try:
-        return cluster.list("Pod", labels=labels, fields=_UNFINISHED, everywhere=True)
-    except NotPermittedError:
-        return cluster.list("Pod", labels=labels, fields=_UNFINISHED)
+def _workloads(cluster: ApiServer) -> list[Manifest]:
+    """Return the workloads of jobs: of all namespaces, else of the user's own, with a warning."""
+    kinds = [kind for kind in ("Job", "JobSet", "LeaderWorkerSet") if cluster.serves(kind)]
+    labels, found = of_jobs(()), list[Manifest]()
+    for kind in kinds:
+        try:
+            found += cluster.list(kind, labels=labels, everywhere=True)
+        except NotPermittedError:
+            warn_caller(
+                f"Jobs that use a pool are looked for in the namespace {cluster.identity.namespace!r} only: you may not "
+                "list those of others."
+            )
+            return [each for one in kinds for each in cluster.list(one, labels=labels)]
+    return found
 
 
-def _cluster(settings: Settings, priority: Priority | None = None) -> ApiServer:
+def _pools_of(
+    settings: Settings, priority: Priority | None = None
+) -> tuple[ApiServer, list[Manifest]]:
+    """Return the cluster that *settings* name, and its ComputeClasses that are Kinetic's."""
     from kinetic.backends.gke.connect import find_cluster
     from kinetic.settings.settings import environment
     from kinetic.target import Target
 
     cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
-    if not cluster.serves(_KIND):
-        hint = "They exist on GKE from 1.30.3, and there make node pools by themselves from 1.33.3."
-        if priority is not None:
-            where = (gke.name, gke.location) if gke else ()
-            hint += f" Elsewhere, add a node pool: {pool_command(priority.accelerator, *where)}"
-        raise InvalidRequestError(
-            f"{cluster.identity} serves no ComputeClasses, which pools are.", hint=hint
-        )
-    return cluster
+    with suppress(KindNotServedError):  # Other kinds of its API are older.
+        if cluster.serves(_KIND):
+            return cluster, cluster.list(_KIND, labels=POOLS)
+    hint = "They exist on GKE from 1.30.3, and there make node pools by themselves from 1.33.3."
+    if priority is not None:
+        where = (gke.name, gke.location) if gke else ()
+        hint += f" Elsewhere, add a node pool: {pool_command(priority.accelerator, *where)}"
+    raise InvalidRequestError(
+        f"{cluster.identity} serves no ComputeClasses, which pools are.", hint=hint
+    )

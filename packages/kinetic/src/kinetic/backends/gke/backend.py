@@ -207,8 +207,10 @@ class ClusterBackend:
         # The service account is looked up afterwards: without the namespace, it would be reported as missing.
         account = request.settings.service_account.value
         # The pods of a batch are those of a job.
-        pool = pool_in(self._cluster, request, warnings.append)
+        pool, unknown = pool_in(self._cluster, request)
         self._pools[request.accelerator] = pool
+        if unknown and request.accelerator.kind != "cpu":
+            warnings.append(unknown)
         spec = self._spec(draft, "job" if form == "batch" else form, account, pool)
         check_workload(
             self._cluster,
@@ -217,9 +219,9 @@ class ClusterBackend:
             runner=True,
             notify=warnings.append,
         )
-        return [*warnings, *warnings_of(form), *self._warnings(request, pool)]
+        return [*warnings, *warnings_of(form), *self._warnings(request, pool, bool(unknown))]
 
-    def _warnings(self, request: JobRequest, pool: Pool | None) -> list[str]:
+    def _warnings(self, request: JobRequest, pool: Pool | None, unknown: bool) -> list[str]:
         """Return warnings about what the pods use; refuse what is certainly missing."""
         found = [service_account_of(self._cluster, request.settings.service_account.value).warning]
         if self._gke is not None and pool is None:
@@ -227,6 +229,7 @@ class ClusterBackend:
             placed_by = placement_by_user(
                 request.pod_overrides, request.labels, request.settings if pathways else None
             )
+            placed_by = placed_by or "a pool that you may not look at" * unknown
             found.append(check_pools(request.accelerator, self._gke, placed_by=placed_by))
         for path, data in request.volumes.items():
             if data.fuse:
@@ -308,7 +311,7 @@ class ClusterBackend:
             )
             wanted = launch.request.accelerator
             if wanted not in self._pools:
-                self._pools[wanted] = pool_in(self._cluster, launch.request)
+                self._pools[wanted], _ = pool_in(self._cluster, launch.request)
             pool = self._pools.pop(wanted)
 
             def create(worker: int | None) -> None:

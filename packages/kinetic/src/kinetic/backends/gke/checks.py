@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
@@ -15,11 +14,12 @@ from kinetic.data import Data, to_ref
 from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
 from kinetic.jobs.services import LOOK
 from kinetic_k8s.accelerators.types import Accelerator, describe
-from kinetic_k8s.errors import NotPermittedError
+from kinetic_k8s.errors import KindNotServedError, NotPermittedError
 from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, POOLS, Pool, pool_for
+from kinetic_k8s.manifests.labels import NODE_POOL
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 from kinetic_k8s.reading.causes import QUEUE
-from kinetic_k8s.reading.preflight import class_command, missing
+from kinetic_k8s.reading.preflight import class_command, missing, needs_policy
 from kinetic_payload.errors import BucketNotFoundError
 from kinetic_payload.layout import Env
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from kinetic_payload.stores.store import Location
 
 K = TypeVar("K")
-log = logging.getLogger("kinetic")
 V = TypeVar("V")
 
 _STORAGE_VARIABLES: Final = (Env.STORAGE_ENDPOINT, "STORAGE_EMULATOR_HOST")
@@ -287,35 +286,34 @@ _PLACEMENT_FIELDS: Final = (
 )
 
 
-def pool_in(
-    cluster: ApiServer, request: JobRequest, warn: Callable[[str], object] = log.info
-) -> Pool | None:
-    """Return the pool of *cluster* for the accelerator of *request*, unless the user selects a ComputeClass.
+def pool_in(cluster: ApiServer, request: JobRequest) -> tuple[Pool | None, str]:
+    """Return the pool of *cluster* for the accelerator of *request*; and a warning if the user may not look.
 
-    *warn* is called if the user may not look.
+    There is none for a job whose machines the user selects.
 
     Raises:
         ClusterError: The cluster cannot be queried.
     """
-    selected = request.pod_overrides.get("spec", {}).get("nodeSelector") or {}
-    of_workers = request.settings.pathways_worker_selector.value or ""
-    if (
-        COMPUTE_CLASS in selected
-        or COMPUTE_CLASS in of_workers
-        or not cluster.serves("ComputeClass")
-    ):
-        return None
+    spec = request.pod_overrides.get("spec", {})
+    selected = " ".join(spec.get("nodeSelector") or ())
+    if request.semantics == "pathways":
+        selected += request.settings.pathways_worker_selector.value or ""
+    by_user = COMPUTE_CLASS in selected or NODE_POOL in selected
+    if by_user or (spec.get("affinity") or {}).get("nodeAffinity"):
+        return None, ""
     try:
-        return pool_for(request.accelerator, cluster.list("ComputeClass", labels=POOLS))
+        classes = cluster.list(_CLASS, labels=POOLS) if cluster.serves(_CLASS) else []
+    except KindNotServedError:  # Other kinds of its API are older.
+        classes = []
     except NotPermittedError:
-        if request.accelerator.kind != "cpu":
-            warn(
-                f"whether the cluster has a pool for {request.accelerator} could not be checked: you may not list "
-                "computeclasses.cloud.google.com; without it, the job gets a machine of a node pool only"
-            )
-        return None
+        return None, (
+            f"whether the cluster has a pool for {request.accelerator} could not be checked: you may not list "
+            "computeclasses.cloud.google.com; the job gets a machine of a node pool only"
+        )
+    return pool_for(request.accelerator, classes), ""
 
 
+_CLASS: Final = "ComputeClass"
 _LOOK_UP_SECONDS: Final = 60.0
 """The limit of a look-up of the cluster."""
 
@@ -346,7 +344,9 @@ def check_pools(accelerator: Accelerator, gke: GkeCluster, *, placed_by: str = "
     raise InvalidRequestError(
         what,
         hint="Choose another accelerator (`kinetic accelerators` lists all), or add such a pool: "
-        f"{class_command(accelerator)}",
+        f"{class_command(accelerator)}"
+        + ("" if needs_policy(accelerator) else f" --cluster {gke.name} --zone {gke.location}")
+        + f" --project={gke.project}",
     )
 
 
