@@ -33,7 +33,21 @@ def machines(bed: Any) -> Iterator[Callable[..., None]]:
 
     yield make
     bed.kubectl("label", "node", "--all", "cloud.google.com/compute-class-")
-    bed.kubectl("delete", "computeclass", POOL, "another", "--ignore-not-found")
+    bed.kubectl("delete", "computeclass", POOL, "--ignore-not-found")
+
+
+@pytest.fixture
+def another(bed: Any) -> Iterator[str]:
+    """Return the name of a class that somebody else has made, with the label of ours."""
+    theirs = {
+        "apiVersion": "cloud.google.com/v1",
+        "kind": "ComputeClass",
+        "metadata": {"name": "another", "labels": {"app": "kinetic"}},
+        "spec": {"priorities": [{"machineFamily": "n2"}]},
+    }
+    bed.kubectl("apply", "-f", "-", given=json.dumps(theirs))
+    yield "another"
+    bed.kubectl("delete", "computeclass", "another", "--ignore-not-found")
 
 
 def test_jobs_of_an_accelerator_run_on_the_machines_of_its_pool(
@@ -97,25 +111,18 @@ def test_jobs_of_an_accelerator_run_on_the_machines_of_its_pool(
 
 
 def test_a_class_of_somebody_else_is_neither_changed_nor_removed(
-    project: Any, bed: Any, machines: object
+    project: Any, bed: Any, another: str
 ) -> None:
-    theirs = {
-        "apiVersion": "cloud.google.com/v1",
-        "kind": "ComputeClass",
-        "metadata": {"name": "another", "labels": {"app": "kinetic"}},
-        "spec": {"priorities": [{"machineFamily": "n2"}]},
-    }
-    bed.kubectl("apply", "-f", "-", given=json.dumps(theirs))
-    before = bed.kubectl("get", "computeclass", "another", "-o", "json")
+    before = bed.kubectl("get", "computeclass", another, "-o", "json")
 
     refused = [
         project.run("-m", "kinetic_cli", "pool", *arguments).stderr
         for arguments in (
-            ("add", "--accelerator", "a100", "--name", "another"),
-            ("remove", "another", "--yes"),
+            ("add", "--accelerator", "a100", "--name", another),
+            ("remove", another, "--yes"),
         )
     ]
 
     assert "that Kinetic did not make" in refused[0]
-    assert "There is no pool 'another'" in refused[1]
-    assert bed.kubectl("get", "computeclass", "another", "-o", "json") == before
+    assert f"There is no pool {another!r}" in refused[1]
+    assert bed.kubectl("get", "computeclass", another, "-o", "json") == before
