@@ -210,7 +210,8 @@ def remove_pool(settings: Settings, name: str) -> None:
 def _workloads(cluster: ApiServer) -> list[Manifest]:
     """Return the workloads of jobs: of all namespaces, else of the user's own, with a warning."""
     kinds = [kind for kind in ("Job", "JobSet", "LeaderWorkerSet") if cluster.serves(kind)]
-    labels, found = of_jobs(()), list[Manifest]()
+    labels = of_jobs(())
+    found: list[Manifest] = []
     for kind in kinds:
         try:
             found += cluster.list(kind, labels=labels, everywhere=True)
