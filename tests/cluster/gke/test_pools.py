@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-POOL = "kinetic-l4"
+POOL = "kinetic-v100"
 UNTIL = "2026-11-27 12:00:00 UTC"
 SCRIPT = """
     import os, kinetic
     from pods import small
 
-    @kinetic.run("l4", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small())
+    @kinetic.run("v100", container_image=os.environ["IMAGE"], memory="128Mi", pod_overrides=small())
     def answer():
         return 42
 
@@ -25,7 +25,7 @@ SCRIPT = """
 
 @pytest.fixture
 def machines(bed: Any) -> Iterator[Callable[..., None]]:
-    """Return what makes the node a machine of the pool; no other test uses GPUs."""
+    """Return what makes the node a machine of the pool; no other test may ask for its accelerator."""
 
     def make(kind: str) -> None:
         label = f"cloud.google.com/compute-class={POOL}"
@@ -63,23 +63,23 @@ def test_jobs_of_an_accelerator_run_on_the_machines_of_its_pool(
         ]
         return spec
 
-    l4 = ("pool", "add", "--accelerator", "l4")
-    assert json.loads(project.kinetic(*l4, "--dry-run"))["kind"] == "ComputeClass"
+    v100 = ("pool", "add", "--accelerator", "v100")
+    assert json.loads(project.kinetic(*v100, "--dry-run"))["kind"] == "ComputeClass"
     assert pools() == []
-    added = project.kinetic(*l4, "--fallback", "t4", "--fallback", "l4:flex-start")
-    assert added == f"Added pool {POOL}: l4, else t4, else l4:flex-start.\n"
+    added = project.kinetic(*v100, "--fallback", "t4", "--fallback", "v100:flex-start")
+    assert added == f"Added pool {POOL}: v100, else t4, else v100:flex-start.\n"
     # What others set, and what is not given again, stays; also in a priority.
     set_by_others = '[{"op":"add","path":"/spec/priorities/0/location","value":{"zones":["us-a"]}}]'
     bed.kubectl("patch", "computeclass", POOL, "--type=json", "-p", set_by_others)
     bed.kubectl("patch", "computeclass", POOL, "--type=merge", "-p", '{"spec":{"autoscalingPolicy":'
                 '{"consolidationDelayMinutes":7}}}')  # fmt: skip
-    assert project.kinetic(*l4, "--min-nodes", "2").startswith("Changed")
+    assert project.kinetic(*v100, "--min-nodes", "2").startswith("Changed")
     spec = kept()
     assert [[*rule] for rule in spec["priorities"]] == [
         ["gpu", "location", "spot"], ["gpu", "spot"], ["flexStart", "gpu", "maxRunDurationSeconds"],
     ]  # fmt: skip
     assert spec["minimumCapacity"] == {"targetNodeCount": 2}
-    assert project.kinetic(*l4, "--min-nodes", "0").startswith("Changed")
+    assert project.kinetic(*v100, "--min-nodes", "0").startswith("Changed")
     assert "minimumCapacity" not in kept()
     assert kept()["autoscalingPolicy"] == {"consolidationDelayMinutes": 7}
 
@@ -95,7 +95,7 @@ def test_jobs_of_an_accelerator_run_on_the_machines_of_its_pool(
     shown = wait_for(
         lambda: (text := project.kinetic("jobs", "status", job_id)).count(POOL) and text
     )
-    assert f"l4 (in cool-down until {UNTIL}: OutOfResources), t4, l4:flex-start" in shown
+    assert f"v100 (in cool-down until {UNTIL}: OutOfResources), t4, v100:flex-start" in shown
     (seen,) = pools()
     assert (seen["jobs"], seen["nodes"]) == ([job_id], 0)
     kept_for_job = project.run("-m", "kinetic_cli", "pool", "remove", POOL)
