@@ -53,7 +53,7 @@ def poll_interval(elapsed: float) -> float:
 
 
 async def in_thread(call: Callable[[], T], name: str) -> T:
-    """Return what *call* returns in a daemon thread; if the awaiting task is cancelled, that is ignored."""
+    """Return what *call* returns in a daemon thread; if the awaiting task is cancelled, the result is dropped."""
     import asyncio  # It takes long, and only those who await need it.
 
     loop = asyncio.get_running_loop()

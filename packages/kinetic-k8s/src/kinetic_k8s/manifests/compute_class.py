@@ -25,6 +25,7 @@ from kinetic_k8s.manifests.placement import (
     tolerate,
 )
 
+KIND: Final = "ComputeClass"
 COMPUTE_CLASS: Final = "cloud.google.com/compute-class"
 """The label, and the taint, of the machines of a class; a pod selects the class by it."""
 POOLS: Final = f"{APP}={APP_VALUE}"
@@ -154,7 +155,7 @@ def class_of(pool: Pool) -> Manifest:
     }
     return {
         "apiVersion": "cloud.google.com/v1",
-        "kind": "ComputeClass",
+        "kind": KIND,
         "metadata": {
             "name": pool.name,
             "labels": {APP: APP_VALUE},
@@ -208,9 +209,8 @@ def pool_for(accelerator: Accelerator, classes: Iterable[Manifest]) -> Pool | No
     """Return the pool for jobs on *accelerator* among the *classes* of a cluster, the first by name."""
     pools = sorted(filter(None, map(pool_of, classes)), key=lambda pool: pool.name)
     wanted = [accelerator]
-    if isinstance(
-        accelerator, Cpu
-    ):  # Machines of no certain size have as many cores as a job requests.
+    if isinstance(accelerator, Cpu):
+        # Machines of no certain size have as many cores as a job requests.
         wanted.append(replace(accelerator, cores=None))
     return next((pool for each in wanted for pool in pools if pool.accelerator == each), None)
 

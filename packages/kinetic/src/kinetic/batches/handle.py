@@ -46,6 +46,7 @@ from kinetic_payload.threads import Future, check_wanted, parallel_map, stoppabl
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_payload.records.batch import GroupManifest
+    from kinetic_payload.stores.store import Location
 
 _FIRST_PAUSE: Final = 0.05
 _POLL_SECONDS: Final = 5.0
@@ -217,9 +218,8 @@ class BatchHandle:
             if error is not None:
                 failed[index] = error
                 found[index] = error if return_exceptions else None
-        if (
-            failed and self._collected is not None
-        ):  # Another thread has collected them, and cleans up.
+        # Another thread may have collected them meanwhile, and clean up.
+        if failed and self._collected is not None:
             found, failed, collected = self._collected, {}, self._collected
         values = [found[index] for index in range(len(self))]
         self._failures = [self._job(index) for index in sorted(failed) if index not in self._errors]
@@ -572,7 +572,7 @@ class BatchHandle:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the manifest alone, without connections and collected values."""
-        return _connected, (self._manifest, self._stored)
+        return _unpickled, (self._manifest, self._stored)
 
     def __repr__(self) -> str:
         """Return one line, as of the last look: this makes no request."""
@@ -608,12 +608,18 @@ class Results:
             stop.set()
 
 
-def _connected(manifest: GroupManifest, stored: bytes | None) -> BatchHandle:
-    """Return the handle of *manifest* in this process."""
+def _unpickled(manifest: GroupManifest, stored: bytes | None) -> BatchHandle:
     from kinetic.settings.settings import Settings
 
-    record, settings = manifest.job_record, Settings.from_environment()
-    place = parse_location(record.bucket_name)
+    place = parse_location(manifest.job_record.bucket_name)
+    return _connected(manifest, stored, place, Settings.from_environment())
+
+
+def _connected(
+    manifest: GroupManifest, stored: bytes | None, place: Location, settings: Settings
+) -> BatchHandle:
+    """Return the handle of *manifest*, whose objects are at *place*."""
+    record = manifest.job_record
     services = connect(record.backend, Target.of(record), place, settings)
     return BatchHandle(manifest, services, stored=stored)
 
@@ -659,6 +665,4 @@ def batch_in(group_id: str, settings: Settings) -> BatchHandle:
     from kinetic.jobs.discover import find_batch
 
     store, found = find_batch(group_id, settings)
-    record = found.record.job_record
-    services = connect(record.backend, Target.of(record), store.location, settings)
-    return BatchHandle(found.record, services, stored=found.data)
+    return _connected(found.record, found.data, store.location, settings)

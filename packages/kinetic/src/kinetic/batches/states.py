@@ -96,10 +96,7 @@ class States:
         # Of a batch whose home cannot be read from here, only outcomes show anything.
         goes_on = seen.active or seen.ending is Ending.UNREACHABLE
         over = not more and not (left and goes_on)
-        # The resource of a stopped batch may be removed; without its outcome, all of it was.
-        removed = (
-            (over or seen.status is JobStatus.NOT_FOUND) and bool(left) and self._is_removed(seen)
-        )
+        removed = over and bool(left) and self._is_removed(seen)
         rest = JobStatus.NOT_FOUND if removed else JobStatus.FAILED
         running = set() if over or seen.status is JobStatus.PENDING else self._running(left)
         statuses = {
@@ -112,6 +109,8 @@ class States:
         return self.last
 
     def _is_removed(self, seen: Observation) -> bool:
+        """Return whether a batch that is over, and has inputs without an outcome, was cleaned up."""
+        # The resource of a stopped batch may be removed; without its outcome, all of it was.
         if self.find_stop() is not None:
             return False
         objects_are_gone = self._services.store.stat(self._group.payload) is None

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kinetic.errors import InvalidRequestError
 from kinetic.user_warnings import warn_caller
 from kinetic_k8s.accelerators.types import describe
-from kinetic_k8s.errors import ConflictError, KindNotServedError, NotPermittedError
+from kinetic_k8s.errors import ConflictError, NotPermittedError
 from kinetic_k8s.manifests.compute_class import (
     COMPUTE_CLASS,
-    POOLS,
+    KIND,
     Pool,
     Priority,
     check_pool,
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.manifests import Manifest
-
-_KIND: Final = "ComputeClass"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +91,7 @@ def add_pool(
     draft = Pool(name=name or pool_name(first.accelerator), priorities=(first,))
     _check(_changed(draft, options))  # Before anything is asked of the cluster.
     cluster, classes = _pools_of(settings, first)
-    found = cluster.get(_KIND, draft.name)
+    found = cluster.get(KIND, draft.name)
     before = None if found is None else pool_of(found)
     if found is not None and (before is None or before.accelerator != first.accelerator):
         raise InvalidRequestError(
@@ -128,7 +125,7 @@ def add_pool(
     ]
     spec.setdefault("minimumCapacity", None)
     manifest["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
-    written = cluster.patch(_KIND, pool.name, manifest, merge="plain", dry_run=dry_run)
+    written = cluster.patch(KIND, pool.name, manifest, merge="plain", dry_run=dry_run)
     if written is None:
         raise ConflictError(
             f"The pool {pool.name!r} was removed at this moment.", hint="Add it again."
@@ -194,17 +191,17 @@ def find_pool(settings: Settings, name: str) -> PoolStatus:
 def remove_pool(settings: Settings, name: str) -> None:
     """Remove the pool *name*; GKE removes its machines once nothing runs on them.
 
-    Jobs that wait for its machines wait for ever then; `find_pool` names them.
+    Jobs that wait for its machines are not scheduled any more; `find_pool` names them.
 
     Raises:
         InvalidRequestError: There is none, or Kinetic did not make it.
         ClusterError: The cluster cannot be reached, or refuses it.
     """
     cluster, _ = _pools_of(settings)
-    found = cluster.get(_KIND, name)
+    found = cluster.get(KIND, name)
     if found is None or pool_of(found) is None:
         raise InvalidRequestError(f"There is no pool {name!r} of Kinetic in {cluster.identity}.")
-    cluster.delete(_KIND, name, uid=found["metadata"]["uid"])
+    cluster.delete(KIND, name, uid=found["metadata"]["uid"])
 
 
 def _workloads(cluster: ApiServer) -> list[Manifest]:
@@ -228,14 +225,15 @@ def _pools_of(
     settings: Settings, priority: Priority | None = None
 ) -> tuple[ApiServer, list[Manifest]]:
     """Return the cluster that *settings* name, and its ComputeClasses that are Kinetic's."""
+    from kinetic.backends.gke.checks import classes_in
     from kinetic.backends.gke.connect import find_cluster
     from kinetic.settings.settings import environment
     from kinetic.target import Target
 
     cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
-    with suppress(KindNotServedError):  # Other kinds of its API are older.
-        if cluster.serves(_KIND):
-            return cluster, cluster.list(_KIND, labels=POOLS)
+    classes = classes_in(cluster)
+    if classes is not None:
+        return cluster, classes
     hint = "They exist on GKE from 1.30.3, and there make node pools by themselves from 1.33.3."
     if priority is not None:
         where = (gke.name, gke.location) if gke else ()

@@ -48,7 +48,9 @@ class LayerWriter:
     def add(
         self, path: str, size: int, content: Iterable[bytes], *, executable: bool = False
     ) -> None:
-        """Add a file of *size* bytes with mode 0644, or 0755 if it is *executable*; and folders of ours with mode 0755.
+        """Add a file of *size* bytes with mode 0644, or 0755 if it is *executable*.
+
+        Those of its folders that are Kinetic's are added too, with mode 0755.
 
         Raises:
             ValueError: *content* has another size.

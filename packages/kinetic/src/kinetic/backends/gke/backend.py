@@ -81,6 +81,7 @@ from kinetic_k8s.errors import (
     StillThereError,
 )
 from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.compute_class import KIND
 from kinetic_k8s.manifests.labels import of_job, of_jobs
 from kinetic_k8s.manifests.secrets import check_environment
 from kinetic_k8s.manifests.workload import SPEC_OF_FORM
@@ -557,7 +558,7 @@ def _about_pool(cluster: ApiServer, pods: Sequence[PodView]) -> tuple[str, str]:
     if not name:
         return "", ""
     try:
-        return waits_for(name, cluster.get("ComputeClass", name))
+        return waits_for(name, cluster.get(KIND, name))
     except NotPermittedError:
         return "", ""
 

@@ -15,7 +15,7 @@ from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
 from kinetic.jobs.services import LOOK
 from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import KindNotServedError, NotPermittedError
-from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, POOLS, Pool, pool_for
+from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, KIND, POOLS, Pool, pool_for
 from kinetic_k8s.manifests.labels import NODE_POOL
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
 from kinetic_k8s.reading.causes import QUEUE
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kinetic.submit.request import JobRequest
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.cluster.gke import GkeCluster
+    from kinetic_k8s.manifests import Manifest
     from kinetic_payload.stores.outages import OutageLimit
     from kinetic_payload.stores.store import Location
 
@@ -302,9 +303,7 @@ def pool_in(cluster: ApiServer, request: JobRequest) -> tuple[Pool | None, str]:
     if by_user or (spec.get("affinity") or {}).get("nodeAffinity"):
         return None, ""
     try:
-        classes = cluster.list(_CLASS, labels=POOLS) if cluster.serves(_CLASS) else []
-    except KindNotServedError:  # Other kinds of its API are older.
-        classes = []
+        classes = classes_in(cluster) or []
     except NotPermittedError:
         return None, (
             f"whether the cluster has a pool for {request.accelerator} could not be checked: you may not list "
@@ -313,7 +312,18 @@ def pool_in(cluster: ApiServer, request: JobRequest) -> tuple[Pool | None, str]:
     return pool_for(request.accelerator, classes), ""
 
 
-_CLASS: Final = "ComputeClass"
+def classes_in(cluster: ApiServer) -> list[Manifest] | None:
+    """Return the ComputeClasses of *cluster* that are Kinetic's; None if it serves no such objects.
+
+    Raises:
+        ClusterError: The cluster cannot be queried.
+    """
+    try:
+        return cluster.list(KIND, labels=POOLS) if cluster.serves(KIND) else None
+    except KindNotServedError:  # Other kinds of its API are older.
+        return None
+
+
 _LOOK_UP_SECONDS: Final = 60.0
 """The limit of a look-up of the cluster."""
 
