@@ -38,6 +38,8 @@ STREAM_SILENCE_LIMIT: Final = 150.0
 """The longest time without a byte of a watch, in seconds: the server sends a bookmark every minute."""
 PAGE: Final = 500
 """Objects in one page of a list."""
+FIELD_MANAGER: Final = "kinetic"
+"""Who set the fields of `ApiServer.apply`, as the server records it."""
 _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 5.0
 _RBAC_LOAD_SECONDS: Final = 0.5
@@ -103,6 +105,17 @@ class ApiServer:
             connection=self._connection,
         )
 
+    def in_namespace(self, namespace: str) -> Self:
+        """Return the same cluster with another namespace."""
+        return type(self)(
+            replace(self._access, namespace=namespace),
+            limit=self._limit,
+            page=self._page,
+            clock=self._clock,
+            pause=self._pause,
+            connection=self._connection,
+        )
+
     def serves(self, kind: str) -> bool:
         """Return whether the cluster serves *kind*, such as `JobSet`.
 
@@ -153,6 +166,41 @@ class ApiServer:
             if found is not None and _covers(found["metadata"], manifest["metadata"]):
                 return found
         raise error_of(answer.refusal, request, self.identity)
+
+    def apply(self, manifest: Manifest, *, force: bool = False, dry_run: bool = False) -> Manifest:
+        """Create an object, or change its fields that Kinetic sets; return it as the server completed it.
+
+        This is Kubernetes' server-side apply: fields that *manifest* does not have, and that others set, are
+        kept; those that an earlier manifest had are removed. A namespace in *manifest* comes before that of
+        the cluster.
+
+        Args:
+            manifest: The fields that Kinetic sets.
+            force: Also change fields that others set.
+            dry_run: Change nothing.
+
+        Raises:
+            ConflictError: Another field manager set a field to another value; the message names both.
+            InvalidManifestError: The manifest has an unknown field, or a value that is not accepted.
+            RefusedError: A quota or a policy of the cluster refused it.
+            NamespaceNotFoundError: The namespace does not exist.
+            KindNotServedError: The cluster does not serve that kind of object.
+        """
+        metadata = manifest["metadata"]
+        namespace = metadata.get("namespace", self._access.namespace)
+        if namespace != self._access.namespace:
+            return self.in_namespace(namespace).apply(manifest, force=force, dry_run=dry_run)
+        request = self._request("patch", manifest["kind"], metadata["name"])
+        query = {
+            "fieldManager": FIELD_MANAGER,
+            "fieldValidation": "Strict",
+            **({"force": "true"} if force else {}),
+            **({"dryRun": "All"} if dry_run else {}),
+        }
+        answer = self._send("PATCH", request, query, body=manifest, content_type=_APPLY)
+        if answer.refusal is not None:
+            raise error_of(answer.refusal, request, self.identity)
+        return answer.manifest()
 
     def get(self, kind: str, name: str, *, brief: bool = False) -> Manifest | None:
         """Return an object, or None if it does not exist; *brief*: its metadata only."""
@@ -518,6 +566,7 @@ class ApiServer:
 
 _CHECK_NETWORK: Final = "Check the network, a VPN or proxy, and whether the cluster still exists."
 _BRIEF: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_APPLY: Final = "application/apply-patch+yaml"
 _MERGE: Final = {
     "strategic": "application/strategic-merge-patch+json",
     "plain": "application/merge-patch+json",

@@ -29,23 +29,48 @@ class ResourceKind:
         return f"{self.plural}.{group}" if slash else self.plural
 
 
+_ADMISSION: Final = "admissionregistration.k8s.io/v1"
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
 _KINDS: Final = {
     each.kind: each
     for each in (
+        ResourceKind("ClusterRole", _RBAC, "clusterroles", namespaced=False),
+        ResourceKind("ClusterRoleBinding", _RBAC, "clusterrolebindings", namespaced=False),
         ResourceKind("ComputeClass", "cloud.google.com/v1", "computeclasses", namespaced=False),
         ResourceKind("ConfigMap", "v1", "configmaps"),
         ResourceKind("CSIDriver", "storage.k8s.io/v1", "csidrivers", namespaced=False),
+        ResourceKind(
+            "CustomResourceDefinition",
+            "apiextensions.k8s.io/v1",
+            "customresourcedefinitions",
+            namespaced=False,
+        ),
+        ResourceKind("Deployment", "apps/v1", "deployments"),
         ResourceKind("Event", "v1", "events"),
         ResourceKind("Job", "batch/v1", "jobs"),
         ResourceKind("JobSet", "jobset.x-k8s.io/v1alpha2", "jobsets"),
         ResourceKind("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
         ResourceKind("LocalQueue", "kueue.x-k8s.io/v1beta2", "localqueues"),
+        ResourceKind(
+            "MutatingWebhookConfiguration",
+            _ADMISSION,
+            "mutatingwebhookconfigurations",
+            namespaced=False,
+        ),
         ResourceKind("Namespace", "v1", "namespaces", namespaced=False),
         ResourceKind("Node", "v1", "nodes", namespaced=False),
         ResourceKind("Pod", "v1", "pods"),
+        ResourceKind("Role", _RBAC, "roles"),
+        ResourceKind("RoleBinding", _RBAC, "rolebindings"),
         ResourceKind("Secret", "v1", "secrets"),
         ResourceKind("Service", "v1", "services"),
         ResourceKind("ServiceAccount", "v1", "serviceaccounts"),
+        ResourceKind(
+            "ValidatingWebhookConfiguration",
+            _ADMISSION,
+            "validatingwebhookconfigurations",
+            namespaced=False,
+        ),
         ResourceKind("Workload", "kueue.x-k8s.io/v1beta2", "workloads"),
     )
 }

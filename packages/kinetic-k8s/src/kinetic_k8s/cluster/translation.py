@@ -30,6 +30,8 @@ _ANONYMOUS: Final = 'User "system:anonymous"'
 _RBAC: Final = re.compile(r'User "(?P<user>[^"]*)" cannot \w+ resource')
 _NO_LOG: Final = re.compile(r"^container .* is (?:waiting to start|terminated$)")
 """The response to a request for the log of a container that has not started, or that ended without that."""
+_APPLY_FAILED: Final = "Apply failed with "
+"""How the message about conflicts with other field managers begins."""
 _NO_SUCH_PATH: Final = "404 page not found"
 """The response of an API server to a path of a group that it does not serve."""
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -154,6 +156,10 @@ def error_of(
             return _not_found(refusal, request, where, text)
         case 409 if refusal.reason == "AlreadyExists":
             return AlreadyExistsError(text)
+        case 409 if refusal.text.startswith(_APPLY_FAILED):
+            return ConflictError(
+                text, hint="Another program or person set these fields. Undo that, then repeat."
+            )
         case 409:
             return ConflictError(
                 text,
