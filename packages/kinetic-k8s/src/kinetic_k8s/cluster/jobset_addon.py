@@ -1,0 +1,199 @@
+"""JobSet, the add-on: whether a cluster has it, its installation and its removal."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kinetic_k8s.errors import (
+    ClusterUnreachableError,
+    ConflictError,
+    StillThereError,
+)
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.jobset_release import (
+    INSTALLED,
+    JOBSET_CONTROLLER,
+    JOBSET_DEFINITION,
+    JOBSET_NAMESPACE,
+    JOBSET_PODS,
+    JOBSET_VERSION,
+    jobset_manifests,
+)
+from kinetic_k8s.reading.attempts import PodView, condition, is_true
+from kinetic_k8s.reading.waiting import waiting_of
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
+
+_DEFINITION: Final = "CustomResourceDefinition"
+_TRIES: Final = 300
+_PAUSE: Final = 0.2
+_IMAGE: Final = re.compile(r"(?:.*/)?jobset(?::(?P<tag>[^:/@]+))?(?:@.*)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledJobSet:
+    """JobSet as a cluster has it."""
+
+    ours: bool
+    """Whether Kinetic installed it."""
+    version: str = ""
+    """Such as `v0.12.0`; empty: it is not known, as its controller runs elsewhere."""
+    installed_by: str = ""
+    """The program that installed it, as it names itself: `kubectl`, `helm`."""
+    problem: str = ""
+    """Why its controller does not run; empty: it does, or cannot be seen."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs JobSets, as far as the cluster shows."""
+        return not self.problem
+
+
+def jobset_of(
+    definition: Manifest, controllers: Sequence[Manifest] = (), pods: Sequence[Manifest] = ()
+) -> InstalledJobSet:
+    """Decide what the definition of JobSets, the Deployment of the controller and its pods show."""
+    ours = INSTALLED in _annotations(definition)
+    version = _annotations(definition).get(INSTALLED, "")
+    problem = "Its installation was interrupted." if ours else ""
+    for controller in controllers:
+        version = _version_of(controller) or version
+        problem = _problem_of(controller, pods)
+    managers = definition["metadata"].get("managedFields") or ()
+    names = [each["manager"] for each in managers if each.get("subresource") != "status"]
+    return InstalledJobSet(
+        ours=ours, version=version, installed_by=names[0] if names else "", problem=problem
+    )
+
+
+def installed_jobset(cluster: ApiServer) -> InstalledJobSet | None:
+    """Return JobSet as the cluster has it, or None if it does not, or if it is being removed."""
+    definition = cluster.get(_DEFINITION, JOBSET_DEFINITION)
+    if definition is None or _is_leaving(definition):
+        return None
+    if INSTALLED not in _annotations(definition):
+        deployments = cluster.list("Deployment", everywhere=True)
+        return jobset_of(definition, [each for each in deployments if _version_of(each)][:1])
+    system = cluster.in_namespace(JOBSET_NAMESPACE)
+    controller = system.get("Deployment", JOBSET_CONTROLLER)
+    if controller is None:
+        return jobset_of(definition)
+    labels = ",".join(f"{key}={value}" for key, value in JOBSET_PODS.items())
+    return jobset_of(definition, [controller], system.list("Pod", labels=labels))
+
+
+def install_jobset(
+    cluster: ApiServer, *, pause: Callable[[float], object] | None = None
+) -> InstalledJobSet:
+    """Install JobSet unless the cluster has it; return it as the cluster has it then.
+
+    JobSet of others is left as it is, whatever its version. So is an object of Kinetic in this version, with what
+    an administrator has changed since. An installation that was interrupted continues. The controller starts
+    later: `installed_jobset` shows when it is ready.
+
+    Raises:
+        ConflictError: An object of others has the name of one of JobSet's, or others have changed an object that
+            Kinetic installed in another version.
+        StillThereError: An object is being deleted, and that does not end.
+        NotPermittedError: The user is no administrator of the cluster.
+    """
+    pause = pause or threading.Event().wait
+    found = installed_jobset(cluster)
+    if found is not None and not found.ours:
+        return found
+    system = cluster.in_namespace(JOBSET_NAMESPACE)
+    for manifest in jobset_manifests():
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        there = system.get(kind, name, brief=True)
+        if there is not None and _is_leaving(there):
+            _wait_until_gone(system, kind, name, pause)
+            there = None
+        if there is None or _annotations(there).get(INSTALLED, JOBSET_VERSION) != JOBSET_VERSION:
+            system.apply(manifest)
+        elif INSTALLED not in _annotations(there) and kind != "Namespace":
+            raise ConflictError(
+                f"{kind} {name} in {system.identity} exists, and Kinetic did not install it.",
+                hint="It belongs to another installation of JobSet. Complete or remove that one.",
+            )
+        if kind == _DEFINITION:
+            _wait_until_served(system, pause)
+    found = installed_jobset(cluster)
+    if found is None:
+        raise ConflictError(f"JobSet was removed from {cluster.identity.server} meanwhile.")
+    return found
+
+
+def remove_jobset(cluster: ApiServer) -> bool:
+    """Remove JobSet if Kinetic installed it, and all JobSets with it; return whether there was something to remove.
+
+    This also completes a removal, and undoes an installation, that was interrupted. The server deletes the
+    namespace and the JobSets a little later.
+
+    Raises:
+        ConflictError: An object was replaced meanwhile.
+        NotPermittedError: The user is no administrator of the cluster.
+    """
+    system = cluster.in_namespace(JOBSET_NAMESPACE)
+    removed = False
+    for manifest in reversed(jobset_manifests()):
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        there = system.get(kind, name, brief=True)
+        if there is not None and INSTALLED in _annotations(there):
+            removed |= system.delete(kind, name, uid=there["metadata"]["uid"])
+    return removed
+
+
+def _is_leaving(manifest: Manifest) -> bool:
+    return "deletionTimestamp" in manifest["metadata"]
+
+
+def _annotations(manifest: Manifest) -> dict[str, str]:
+    return manifest["metadata"].get("annotations") or {}
+
+
+def _version_of(controller: Manifest) -> str:
+    """Return the version of JobSet that a Deployment runs; empty: it runs something else."""
+    for container in controller["spec"]["template"]["spec"]["containers"]:
+        if found := _IMAGE.fullmatch(container.get("image", "")):
+            return str(found["tag"] or "unknown")
+    return ""
+
+
+def _problem_of(controller: Manifest, pods: Sequence[Manifest]) -> str:
+    """Return why no pod of *controller* is available; empty: one is."""
+    status = controller.get("status") or {}
+    if status.get("availableReplicas"):
+        return ""
+    for pod in pods:
+        if found := waiting_of(PodView(pod), (), workload=JOBSET_CONTROLLER):
+            return found.reason
+    for kind in ("ReplicaFailure", "Available"):
+        if message := condition(controller, kind).get("message"):
+            return str(message)
+    return "The controller has not started yet."
+
+
+def _wait_until_gone(
+    system: ApiServer, kind: str, name: str, pause: Callable[[float], object]
+) -> None:
+    for _ in range(_TRIES):
+        if system.get(kind, name, brief=True) is None:
+            return
+        pause(_PAUSE)
+    raise StillThereError(
+        f"{kind} {name} in {system.identity} is still being deleted.",
+        hint=f"Its status names what it waits for: kubectl get {kind} {name} -o yaml",
+    )
+
+
+def _wait_until_served(system: ApiServer, pause: Callable[[float], object]) -> None:
+    for _ in range(_TRIES):
+        if is_true(system.get(_DEFINITION, JOBSET_DEFINITION) or {}, "Established"):
+            return
+        pause(_PAUSE)
+    raise ClusterUnreachableError(f"{system.identity.server} does not serve JobSets yet.")
