@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -12,14 +11,16 @@ from kinetic_k8s.manifests.access import access_manifests, user_bindings
 ROLES = Path(__file__).parents[3] / "docs" / "roles.yaml"
 
 
-def without_namespace(manifest: dict[str, Any]) -> dict[str, Any]:
-    return {**manifest, "metadata": {"name": manifest["metadata"]["name"]}}
-
-
 def test_the_documented_file_has_the_same_roles_and_service_account() -> None:
-    documented = list(yaml.safe_load_all(ROLES.read_text(encoding="utf-8")))
+    text = ROLES.read_text(encoding="utf-8")
+    role, cluster_role, account = access_manifests("default")
 
-    assert [without_namespace(each) for each in access_manifests("default")] == documented
+    for each, documented in zip((role, account), yaml.safe_load_all(text), strict=True):
+        assert {**each, "metadata": {"name": each["metadata"]["name"]}} == documented
+    resources = [f"{rule['resources'][0]}.{rule['apiGroups'][0]}" for rule in cluster_role["rules"]]
+    assert all(rule["verbs"] == ["get", "list"] for rule in cluster_role["rules"])
+    command = f"kubectl create clusterrole {cluster_role['metadata']['name']} --verb=get,list"
+    assert f"{command} --resource={','.join(resources)}\n" in text
 
 
 def test_a_namespace_of_its_own_is_made_first() -> None:

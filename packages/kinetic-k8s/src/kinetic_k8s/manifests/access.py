@@ -43,7 +43,7 @@ _IN_NAMESPACE: Final = (
 """Why each is needed: see `docs/roles.yaml`."""
 _IN_CLUSTER: Final = (
     _rule("cloud.google.com", "computeclasses", "get", "list"),
-    _rule("storage.k8s.io", "csidrivers", "get"),
+    _rule("storage.k8s.io", "csidrivers", "get", "list"),
 )
 
 
