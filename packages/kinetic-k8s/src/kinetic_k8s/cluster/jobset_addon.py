@@ -92,9 +92,9 @@ def install_jobset(
 ) -> InstalledJobSet:
     """Install JobSet unless the cluster has it; return it as the cluster has it then.
 
-    JobSet of others is left as it is, whatever its version. So is an object of Kinetic in this version, with what
-    an administrator has changed since. An installation that was interrupted continues. The controller starts
-    later: `installed_jobset` shows when it is ready.
+    JobSet of others is left as it is, whatever its version, and so is a later version. An object of this version
+    is left as well, with what an administrator has changed since. An installation that was interrupted continues.
+    The controller starts later: `installed_jobset` shows when it is ready.
 
     Raises:
         ConflictError: An object of others has the name of one of JobSet's, or others have changed an object that
@@ -104,7 +104,7 @@ def install_jobset(
     """
     pause = pause or threading.Event().wait
     found = installed_jobset(cluster)
-    if found is not None and not found.ours:
+    if found is not None and (not found.ours or _is_newer(found.version)):
         return found
     system = cluster.in_namespace(JOBSET_NAMESPACE)
     for manifest in jobset_manifests():
@@ -143,6 +143,8 @@ def remove_jobset(cluster: ApiServer) -> bool:
     for manifest in reversed(jobset_manifests()):
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         there = system.get(kind, name, brief=True)
+        if kind == "Namespace" and system.list("Deployment"):
+            continue  # Something else runs in it.
         if there is not None and INSTALLED in _annotations(there):
             removed |= system.delete(kind, name, uid=there["metadata"]["uid"])
     return removed
@@ -154,6 +156,14 @@ def _is_leaving(manifest: Manifest) -> bool:
 
 def _annotations(manifest: Manifest) -> dict[str, str]:
     return manifest["metadata"].get("annotations") or {}
+
+
+def _is_newer(version: str) -> bool:
+    """Return whether *version* is later than the one that this package installs."""
+    found, ours = (
+        [int(each) for each in re.findall(r"\d+", text)] for text in (version, JOBSET_VERSION)
+    )
+    return found > ours
 
 
 def _version_of(controller: Manifest) -> str:

@@ -27,7 +27,7 @@ GKE_TITLE: Final = "the GKE cluster "
 _LONGEST_TEXT: Final = 500
 _NOT_IN_SCHEMA: Final = "field not declared in schema"
 _ANONYMOUS: Final = 'User "system:anonymous"'
-_RBAC: Final = re.compile(r'User "(?P<user>[^"]*)" cannot \w+ resource')
+_RBAC: Final = re.compile(r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource')
 _NO_LOG: Final = re.compile(r"^container .* is (?:waiting to start|terminated$)")
 """The response to a request for the log of a container that has not started, or that ended without that."""
 _APPLY_FAILED: Final = "Apply failed with "
@@ -207,15 +207,17 @@ def _forbidden(refusal: Refusal, request: Request, where: Identity, text: str) -
         )
     scope = f" in the namespace {request.namespace!r}" if request.namespace else ""
     who = f"The user {user['user']!r} needs" if user else "You need"
+    # To apply an object that does not exist, one must also be permitted to create it.
+    verb = user["verb"] if user else request.verb
     resource, _, group = request.resource.partition(".")
-    rule = f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{request.verb}"]}}'
+    rule = f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}}'
     error = NotPermittedError(
         text,
-        hint=f"{who} a role that permits {request.verb!r} on {request.resource!r}{scope}: a Role of "
+        hint=f"{who} a role that permits {verb!r} on {request.resource!r}{scope}: a Role of "
         f"Kubernetes with the rule {rule}, or on GKE the IAM role roles/container.developer. "
         "Ask the cluster's administrator.",
     )
-    error.verb, error.resource = request.verb, request.resource
+    error.verb, error.resource = verb, request.resource
     error.namespace = request.namespace
     return error
 

@@ -1,0 +1,268 @@
+"""JobSet is installed, killed in between and removed on a control plane that has no node and no other add-on."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testcloud
+from bed import Bed, send
+from tiers import obstacle
+
+from kinetic.waiting import sleep
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.cluster.connection import Access, Connection, Opened
+from kinetic_k8s.cluster.jobset_addon import (
+    InstalledJobSet,
+    install_jobset,
+    installed_jobset,
+    remove_jobset,
+)
+from kinetic_k8s.errors import ConflictError, NamespaceNotFoundError
+from kinetic_k8s.manifests import Manifest
+from kinetic_k8s.manifests.access import access_manifests, user_bindings
+from kinetic_k8s.manifests.jobset_release import INSTALLED, JOBSET_VERSION, jobset_manifests
+
+SYSTEM = "jobset-system"
+CONTROLLER = "jobset-controller-manager"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_node() -> None:
+    """These tests need no node, so they neither start the one of other tests nor wait for it."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """A control plane of its own, without the controller of JobSet; its objects are there."""
+    if (why := obstacle()) is not None:
+        pytest.skip(why)
+    kube = (testcloud.testcloud() or Path()) / "kube"
+    folder = ("--dir", str(tmp_path_factory.mktemp("k")))
+    try:
+        done = subprocess.run(
+            [kube / "up", "--no-node", *folder], check=True, capture_output=True, text=True
+        )
+        exports = re.findall(r"^export (\w+)=(.*)$", done.stdout, re.MULTILINE)
+        bed = Bed(kube, {name: shlex.split(value)[0] for name, value in exports})
+        send(bed.folder, "jobset", signal.SIGTERM)
+        yield bed
+    finally:
+        subprocess.run([kube / "down", "--purge", *folder], check=True, capture_output=True)
+
+
+@pytest.fixture
+def cluster(server: Bed) -> ApiServer:
+    """That control plane without JobSet, whoever installed it; the namespace may be left."""
+    found = ApiServer(server.access("default"))
+    system = found.in_namespace(SYSTEM)
+    for manifest in reversed(jobset_manifests()[1:]):
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        system.delete(kind, name)
+        while system.get(kind, name, brief=True) is not None:
+            sleep(0.05)
+    return found
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Dying(Connection):
+    """Connections of a process that is killed after some requests."""
+
+    def __init__(self, access: Access, requests: int) -> None:
+        super().__init__(access)
+        self.left = requests
+
+    def opened(self) -> Opened:
+        if not self.left:
+            raise Killed
+        self.left -= 1
+        return super().opened()
+
+
+def present(cluster: ApiServer) -> InstalledJobSet:
+    """Return JobSet as the cluster has it; it must have it."""
+    found = installed_jobset(cluster)
+    assert found is not None
+    return found
+
+
+def versions(cluster: ApiServer) -> list[str]:
+    """Return the versions of all objects of JobSet, which a change would increase; all must be there."""
+    system = cluster.in_namespace(SYSTEM)
+    found = [system.get(one["kind"], one["metadata"]["name"]) for one in jobset_manifests()]
+    return [each["metadata"]["resourceVersion"] for each in found if each is not None]
+
+
+def marked(manifest: Manifest, version: str | None) -> Manifest:
+    """Return the object as another version, or as others (None), installed it."""
+    annotations = {**manifest["metadata"]["annotations"]}
+    del annotations[INSTALLED]
+    if version is not None:
+        annotations[INSTALLED] = version
+    return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
+
+
+def release(kind: str) -> Manifest:
+    """Return the object of that kind of JobSet's release."""
+    (found,) = [each for each in jobset_manifests() if each["kind"] == kind]
+    return found
+
+
+def test_an_installation_that_is_killed_at_any_request_goes_on_and_then_changes_nothing(
+    server: Bed, cluster: ApiServer
+) -> None:
+    for requests in count():
+        access = server.access("default")
+        dying = ApiServer(access, connection=Dying(access, requests))
+        try:
+            installed = install_jobset(dying)
+            break
+        except Killed:
+            found = installed_jobset(cluster)
+            assert found is None or (found.ours and not found.ready)
+
+    assert (installed.ours, installed.version) == (True, JOBSET_VERSION)
+    assert requests > len(jobset_manifests())
+    before = versions(cluster)
+    assert len(before) == len(jobset_manifests())
+    server.kubectl("-n", SYSTEM, "set", "env", f"deployment/{CONTROLLER}", "GOGC=200")
+    install_jobset(cluster)
+    after = versions(cluster)
+    assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
+    names = server.kubectl("-n", SYSTEM, "get", "deploy,svc,secret,cm,sa,role", "-o", "name")
+    assert {"deployment.apps/jobset-controller-manager", "service/jobset-webhook-service"} <= {
+        *names.split()
+    }
+
+
+def test_the_controller_is_reported_until_its_pod_is_ready(server: Bed, cluster: ApiServer) -> None:
+    install_jobset(cluster)
+    pods = f"api/v1/namespaces/{SYSTEM}/pods"
+    while not (found := server.ask("GET", pods)["items"]):
+        sleep(0.1)
+    while "no nodes available" not in present(cluster).problem:
+        sleep(0.1)
+
+    (pod,) = found
+    path = f"{pods}/{pod['metadata']['name']}"
+    ready = {"type": "Ready", "status": "True"}
+    pod = {**server.ask("GET", path), "status": {"phase": "Running", "conditions": [ready]}}
+    server.ask("PUT", f"{path}/status", body=pod)
+
+    while not present(cluster).ready:
+        sleep(0.1)
+
+
+def test_another_version_is_replaced_except_for_what_others_have_changed(
+    server: Bed, cluster: ApiServer
+) -> None:
+    install_jobset(cluster)
+    hooks, deployment = release("MutatingWebhookConfiguration"), release("Deployment")
+    (hook, _) = hooks["webhooks"]
+    name = hooks["metadata"]["name"]
+    authority = {"webhooks": [{"name": hook["name"], "clientConfig": {"caBundle": "Q0E="}}]}
+    server.kubectl("patch", "mutatingwebhookconfiguration", name, "-p", json.dumps(authority))
+    for each in (hooks, deployment):
+        cluster.apply(marked(each, "v0.11.0"))
+
+    install_jobset(cluster)
+
+    system = cluster.in_namespace(SYSTEM)
+    found = system.get("MutatingWebhookConfiguration", name)
+    assert found is not None
+    assert found["metadata"]["annotations"][INSTALLED] == JOBSET_VERSION
+    assert found["webhooks"][0]["clientConfig"]["caBundle"] == "Q0E="
+
+    cluster.apply(marked(deployment, "v0.11.0"))
+    server.kubectl("-n", SYSTEM, "set", "image", f"deployment/{CONTROLLER}", "manager=mine:v1")
+    with pytest.raises(ConflictError, match=r'"kubectl-set" .*containers.*\.image'):
+        install_jobset(cluster)
+    assert "mine:v1" in json.dumps(system.get("Deployment", CONTROLLER))
+
+    newer = "manager=registry.example/jobset:v0.100.0"
+    server.kubectl("-n", SYSTEM, "set", "image", f"deployment/{CONTROLLER}", newer)
+    assert install_jobset(cluster).version == "v0.100.0"
+
+
+def test_jobset_of_others_is_named_and_left(server: Bed, cluster: ApiServer) -> None:
+    definition = marked(release("CustomResourceDefinition"), None)
+    deployment = marked(release("Deployment"), None)
+    text = json.dumps(deployment).replace(JOBSET_VERSION, "v0.11.1")
+    cluster.apply(release("Namespace"))
+    for given in (json.dumps(definition), text):
+        server.kubectl("apply", "--server-side", "--field-manager=helm", "-f", "-", given=given)
+
+    found = install_jobset(cluster)
+
+    assert (found.ours, found.version, found.installed_by) == (False, "v0.11.1", "helm")
+    assert cluster.get("ClusterRole", "jobset-manager-role") is None
+    assert not remove_jobset(cluster)
+    assert present(cluster).installed_by == "helm"
+
+    cluster.delete("CustomResourceDefinition", definition["metadata"]["name"])
+    with pytest.raises(ConflictError, match=f"Deployment {CONTROLLER} .* did not install it"):
+        install_jobset(cluster)
+    server.kubectl("-n", SYSTEM, "get", "deployment", CONTROLLER)
+
+
+def test_jobset_is_removed_and_can_be_installed_again_at_once(cluster: ApiServer) -> None:
+    install_jobset(cluster)
+
+    assert remove_jobset(cluster)
+
+    assert installed_jobset(cluster) is None
+    assert cluster.get("ClusterRole", "jobset-manager-role") is None
+    found = install_jobset(cluster)
+    assert found.ours
+    assert len(versions(cluster)) == len(jobset_manifests())
+
+
+def test_an_applied_object_keeps_the_fields_of_others_and_names_who_set_them(
+    server: Bed, cluster: ApiServer
+) -> None:
+    def config(**data: str) -> Manifest:
+        metadata = {"name": "settings", "namespace": "kube-public"}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+    public = cluster.in_namespace("kube-public")
+    assert cluster.apply(config(a="1", b="1"), dry_run=True)["data"] == {"a": "1", "b": "1"}
+    assert public.get("ConfigMap", "settings") is None
+    cluster.apply(config(a="1", b="1"))
+    theirs = json.dumps({"data": {"a": "2", "c": "2"}})
+    server.kubectl("-n", "kube-public", "patch", "configmap", "settings", "-p", theirs)
+
+    with pytest.raises(ConflictError, match=r'conflict with "kubectl-patch" .*\.data\.a'):
+        cluster.apply(config(a="1"))
+    assert cluster.apply(config(a="1"), force=True)["data"] == {"a": "1", "c": "2"}
+
+    nowhere = {**config(), "metadata": {"name": "settings", "namespace": "nowhere"}}
+    with pytest.raises(NamespaceNotFoundError, match="'nowhere'"):
+        cluster.apply(nowhere)
+
+
+def test_members_may_submit_in_their_namespace_only(server: Bed, cluster: ApiServer) -> None:
+    for manifest in (*access_manifests("team"), *user_bindings("team", ["group:all@example.com"])):
+        cluster.apply(manifest)
+
+    def may(**attributes: Any) -> bool:
+        spec = {"user": "ada", "groups": ["all@example.com"], "resourceAttributes": attributes}
+        path = "apis/authorization.k8s.io/v1/subjectaccessreviews"
+        return bool(server.ask("POST", path, body={"spec": spec})["status"]["allowed"])
+
+    job = {"verb": "create", "group": "batch", "resource": "jobs"}
+    while not may(**job, namespace="team"):  # The API server learns of it a moment later.
+        sleep(0.1)
+    assert not may(**job, namespace="default")
+    assert may(verb="list", group="cloud.google.com", resource="computeclasses")
+    assert not may(verb="delete", group="cloud.google.com", resource="computeclasses")
