@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class RpcServer:
         for method in self.methods():
             service, _, name = method.name.partition("/")
             handler = grpc.unary_unary_rpc_method_handler(
-                self._guarded(name, method.serve),
+                self._guarded(method.name, method.serve),
                 request_deserializer=method.request,
                 response_serializer=method.response,
             )
@@ -100,7 +100,7 @@ class RpcServer:
         times: int = 1,
         after: bool = False,
     ) -> None:
-        """Let the next requests of *method* fail, such as `GetCluster`.
+        """Let the next requests of *method* fail, such as `GetCluster` or `ClusterManager/GetCluster`.
 
         *reason* is that of an `ErrorInfo`. *after*: the request has its effect, and only its response is lost.
         """
@@ -108,14 +108,20 @@ class RpcServer:
             self._faults.append(_Fault(method, code, message, reason, times, after))
 
     def abort(
-        self, context: grpc.ServicerContext, code: grpc.StatusCode, message: str, reason: str = ""
+        self,
+        context: grpc.ServicerContext,
+        code: grpc.StatusCode,
+        message: str,
+        reason: str = "",
+        *,
+        domain: str = "googleapis.com",
+        metadata: Mapping[str, str] | None = None,
     ) -> NoReturn:
         """End the call with an error as the real API sends it, with its *reason* in an `ErrorInfo`."""
         details = []
         if reason:
-            info = error_details_pb2.ErrorInfo(
-                reason=reason, domain="googleapis.com", metadata={"service": self.domain}
-            )
+            known = {"service": self.domain} if metadata is None else metadata
+            info = error_details_pb2.ErrorInfo(reason=reason, domain=domain, metadata=known)
             details.append(packed(info))
         status = status_pb2.Status(code=code.value[0], message=message, details=details)
         context.abort_with_status(rpc_status.to_status(status))
@@ -126,10 +132,13 @@ class RpcServer:
     ) -> Callable[[Any, grpc.ServicerContext], Any]:
         """Return a handler that logs the request, fails where a fault says so, and checks credentials."""
 
+        name = method.rpartition("/")[2]
+        names = (name, method, method.rpartition(".")[2])
+
         def handle(request: Any, context: grpc.ServicerContext) -> Any:
             with self._lock:
-                self.requests.append(self.describe(method, request))
-                fault = next((each for each in self._faults if each.method == method), None)
+                self.requests.append(self.describe(name, request))
+                fault = next((each for each in self._faults if each.method in names), None)
                 if fault is not None:
                     fault.times -= 1
                     if fault.times == 0:

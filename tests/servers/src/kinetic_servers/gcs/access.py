@@ -14,11 +14,14 @@ from kinetic_servers.http.messages import Call
 EVERYONE: Final = "allUsers"
 """In a policy: all callers, with or without a token."""
 
-_NEEDS: Final = {
+NEEDS: Final = {
     "buckets.insert": ("storage.buckets.create", "project"),
     "buckets.list": ("storage.buckets.list", "project"),
     "buckets.get": ("storage.buckets.get", "bucket"),
     "buckets.delete": ("storage.buckets.delete", "bucket"),
+    "buckets.patch": ("storage.buckets.update", "bucket"),
+    "buckets.getIamPolicy": ("storage.buckets.getIamPolicy", "bucket"),
+    "buckets.setIamPolicy": ("storage.buckets.setIamPolicy", "bucket"),
     "objects.list": ("storage.objects.list", "bucket"),
     "objects.get": ("storage.objects.get", "object"),
     "objects.get.media": ("storage.objects.get", "object"),
@@ -85,8 +88,8 @@ class Access:
 
     def permit(self, call: Call) -> None:
         """Refuse a call without its permission."""
-        if call.operation in _NEEDS:
-            permission, on = _NEEDS[call.operation]
+        if call.operation in NEEDS:
+            permission, on = NEEDS[call.operation]
             self.demand(call, permission, call.bucket, on)
         if call.operation in ("objects.copy", "objects.rewrite"):
             self.demand(call, "storage.objects.create", call.to_bucket, "object")

@@ -14,7 +14,7 @@ OBJECT_FIELDS: Final[dict[str, type]] = {"contentType": str, "metadata": dict}
 """The fields of an object that users may set, with their types."""
 
 KNOWN_FIELDS: Final = {
-    *OBJECT_FIELDS, "bucket", "crc32c", "customPlacementConfig", "dataLocations", "done",
+    *OBJECT_FIELDS, "bucket", "iamConfiguration", "labels", "lifecycle", "softDeletePolicy", "versioning", "crc32c", "customPlacementConfig", "dataLocations", "done",
     "etag", "generation", "id", "items", "kind",
     "location", "locationType", "md5Hash", "mediaLink", "metageneration", "name", "nextPageToken", "objectSize",
     "prefixes", "projectNumber", "resource", "rewriteToken", "selfLink", "size", "storageClass", "timeCreated",
@@ -81,16 +81,17 @@ def bucket_resource(bucket: Bucket, base: str) -> dict[str, Any]:
         "id": bucket.name,
         "selfLink": f"{base}/storage/v1/b/{bucket.name}",
         "name": bucket.name,
-        "projectNumber": str(100_000_000_000 + sum(map(ord, bucket.project))),
+        "projectNumber": str(bucket.number),
         "generation": str(bucket.generation),
-        "metageneration": "1",
-        "etag": etag_of(bucket.generation, 1),
+        "metageneration": str(bucket.metageneration),
+        "etag": etag_of(bucket.generation, bucket.metageneration),
         "timeCreated": timestamp(bucket.created),
-        "updated": timestamp(bucket.created),
+        "updated": timestamp(bucket.updated or bucket.created),
         "location": bucket.location,
         "locationType": kind,
         **placement,
         "storageClass": "STANDARD",
+        **bucket.fields,
     }
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left, insort
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from google.iam.v1 import policy_pb2
 
 from kinetic_servers.gcs.contents import Content, Incoming
 from kinetic_servers.gcs.errors import no_bucket, no_object, precondition_failed
@@ -41,12 +44,20 @@ class Bucket:
     project: str
     generation: int
     created: float
+    number: int = 0
+    """Of the project."""
     billing: bool = True
     location: str = "US"
     regions: tuple[str, ...] = ()
     """Of a dual-region."""
     policy: dict[str, frozenset[str]] | None = None
     """Principal → permissions; None: everyone has all."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The fields that users may set: `lifecycle`, `labels`."""
+    metageneration: int = 1
+    updated: float = 0.0
+    iam: policy_pb2.Policy = field(default_factory=policy_pb2.Policy)
+    """What `setIamPolicy` set. It decides nothing here: see `policy`."""
     objects: dict[str, StoredObject] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     """The objects' names, sorted by code point, which is the order of their UTF-8 bytes."""
@@ -97,6 +108,12 @@ class State:
         self.buckets: dict[str, Bucket] = {}
         self.uploads: dict[str, Upload] = {}
         self.largest_page = 1000
+        self.check_policy: Callable[[policy_pb2.Policy], None] = lambda _: None
+        """Refuse a policy whose roles or members do not exist."""
+        self.number_of: Callable[[str], int] = lambda project: 10**11 + sum(map(ord, project))
+        """Return a project's number, or refuse a project that cannot have buckets."""
+        self.denied: Container[str] = ()
+        """Permissions that nobody has."""
         self._last_generation = 0
 
     def incoming(self) -> Incoming:

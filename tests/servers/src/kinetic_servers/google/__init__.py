@@ -1,0 +1,29 @@
+"""Google Cloud for tests: the APIs that make what jobs need, with state, over the wire of Google's clients.
+
+```python
+with GoogleCloud(folder, api_server=lambda cluster: (url, ca)) as cloud:
+    cloud.add_project("my-project", number=123456789012)
+    os.environ.update(cloud.environment)
+    cloud.dies_after(3)
+    …
+    assert cloud.changes == ["BatchEnableServices projects/my-project", …]
+    assert cloud.resources() == before
+```
+
+| module | API |
+|---|---|
+| `projects` | Service Usage, Resource Manager |
+| `accounts` | IAM: service accounts |
+| `repositories` | Artifact Registry |
+| `clusters` | GKE |
+| `compute` | Compute, REST |
+| `buckets` | Cloud Storage: `kinetic_servers.gcs` with this package's controls |
+
+Where it differs from Google: an API must be enabled in the project of the resource, not in the caller's, and
+enabling one enables no other. Policies are kept and checked, but `deny` alone decides what the caller may do.
+Operations end after polls, not after time; a look at a cluster or a resource of Compute is a poll too.
+"""
+
+from kinetic_servers.google.server import GoogleCloud
+
+__all__ = ["GoogleCloud"]

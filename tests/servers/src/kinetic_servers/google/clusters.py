@@ -1,0 +1,401 @@
+"""GKE: clusters, their node pools, and their operations."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import grpc
+from google.cloud import container_v1 as gke
+from google.rpc import status_pb2
+
+from kinetic_servers.google.compute.resources import firewalls_of_cluster
+from kinetic_servers.google.places import LABEL_KEY, LABEL_VALUE, REGIONS, ZONES, parts_of
+from kinetic_servers.google.state import (
+    ApiError,
+    Operation,
+    Project,
+    State,
+    invalid,
+    new_name,
+    not_found,
+    taken,
+)
+
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_VERSION: Final = "1.34.1-gke.2037000"
+_VERBS: Final = {
+    "CreateCluster": ("CREATE_CLUSTER", "creating cluster {}"),
+    "UpdateCluster": ("UPDATE_CLUSTER", "updating cluster {}"),
+    "DeleteCluster": ("DELETE_CLUSTER", "deleting cluster {}"),
+    "CreateNodePool": ("CREATE_NODE_POOL", "creating a node pool of cluster {}"),
+    "DeleteNodePool": ("DELETE_NODE_POOL", "deleting a node pool of cluster {}"),
+}
+_STATUS: Final[Any] = gke.Cluster.Status
+_POOL_STATUS: Final[Any] = gke.NodePool.Status
+
+
+class Clusters:
+    """`google.container.v1.ClusterManager`."""
+
+    api = "container"
+
+    def __init__(self, state: State, api_server: Callable[[Any], tuple[str, str]]) -> None:
+        self._state = state
+        self._api_server = api_server
+        self.leave_firewalls = False
+        self.methods: Mapping[str, Callable[[Any], Any]] = {
+            "CreateCluster": self._create,
+            "CreateNodePool": self._create_pool,
+            "DeleteCluster": self._delete,
+            "DeleteNodePool": self._delete_pool,
+            "GetCluster": self._get,
+            "GetNodePool": lambda request: self._pool(request)[1],
+            "GetOperation": self._operation,
+            "GetServerConfig": self._server_config,
+            "ListClusters": self._list,
+            "ListNodePools": lambda request: gke.ListNodePoolsResponse(
+                node_pools=self._cluster(request.parent)[1].node_pools
+            ),
+            "ListOperations": self._operations,
+            "UpdateCluster": self._update,
+        }
+
+    # --- Reading
+
+    def _get(self, request: Any) -> Any:
+        key, found = self._cluster(request.name)
+        answer = gke.Cluster(found)
+        self._state.look(key)
+        return answer
+
+    def _list(self, request: Any) -> Any:
+        project, location = self._place(request.parent)
+        prefix = f"{project.id}/container/clusters/"
+        found = [
+            (key, gke.Cluster(each))
+            for key, each in sorted(self._state.resources.items())
+            if key.startswith(prefix) and location in ("-", each.location)
+        ]
+        for key, _ in found:
+            self._state.look(key)
+        return gke.ListClustersResponse(clusters=[each for _, each in found])
+
+    def _server_config(self, request: Any) -> Any:
+        self._place(request.name)
+        channel = {"channel": "REGULAR", "default_version": _VERSION, "valid_versions": [_VERSION]}
+        return gke.ServerConfig(
+            default_cluster_version=_VERSION,
+            valid_master_versions=[_VERSION],
+            valid_node_versions=[_VERSION],
+            default_image_type="COS_CONTAINERD",
+            channels=[channel],
+        )
+
+    def _operation(self, request: Any) -> Any:
+        project, location = self._place(request.name.partition("/operations/")[0])
+        name = request.name.rpartition("/")[2]
+        found = self._state.operations.get(name)
+        if found is None or found.details.get("place") != (project.id, location):
+            raise not_found(f"Not found: {request.name}.")
+        found.poll()
+        return self.shown(found)
+
+    def _operations(self, request: Any) -> Any:
+        project, location = self._place(request.parent)
+        found = [
+            self.shown(each)
+            for each in self._state.operations.values()
+            if each.method in _VERBS
+            and each.details["place"][0] == project.id
+            and location in ("-", each.details["place"][1])
+        ]
+        return gke.ListOperationsResponse(operations=found)
+
+    def shown(self, operation: Operation) -> Any:
+        """Return an operation as the API shows it."""
+        kind, _ = _VERBS[operation.method]
+        project, location = operation.details["place"]
+        statuses = gke.Operation.Status
+        found = self._state.projects[project]
+        base = f"https://container.googleapis.com/v1/projects/{found.number}/locations/{location}"
+        made = gke.Operation(
+            name=operation.name,
+            location=location,
+            zone=location,
+            operation_type=kind,
+            status=statuses.DONE if operation.done else statuses.RUNNING,
+            self_link=f"{base}/operations/{operation.name}",
+            target_link=f"{base}/{operation.details['link']}",
+            start_time="2026-11-27T09:00:00.000000000Z",
+        )
+        if operation.done:
+            made.end_time = "2026-11-27T09:06:00.000000000Z"
+            if operation.error:
+                made.error = status_pb2.Status(
+                    code=operation.code.value[0], message=operation.error
+                )
+                made.status_message = operation.error
+        return made
+
+    # --- Clusters
+
+    def _create(self, request: Any) -> Operation:
+        project, location = self._place(request.parent)
+        made = gke.Cluster(request.cluster)
+        key = f"{project.id}/container/clusters/{location}/{made.name}"
+        if len(made.name) > 40 or not _NAME.fullmatch(made.name):
+            raise invalid(
+                f'Invalid value for field "cluster.name": "{made.name}": it must match {_NAME.pattern} and have '
+                "at most 40 characters."
+            )
+        if key in self._state.resources:
+            raise taken(
+                f"Already exists: projects/{project.id}/locations/{location}/clusters/{made.name}."
+            )
+        self._check(made, project, location)
+        self._fill(made, project, location)
+        self._state.resources[key] = made
+        firewalls = firewalls_of_cluster(made.name, project.id, made.network)
+        self._state.resources.update(firewalls)
+
+        def finish() -> None:
+            _set(made, _STATUS.RUNNING)
+            url, pem = self._api_server(made)
+            made.endpoint = url.removeprefix("https://")
+            made.master_auth.cluster_ca_certificate = b64encode(pem.encode()).decode()
+            project.has_pool |= bool(made.workload_identity_config.workload_pool)
+
+        def give_up(error: str) -> None:
+            _set(made, _STATUS.ERROR, error)
+
+        return self._start("CreateCluster", key, finish, give_up)
+
+    def _check(self, made: Any, project: Project, location: str) -> None:
+        for key, value in made.resource_labels.items():
+            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
+                raise invalid(f"Invalid resource label: {key}={value}")
+        pool = made.workload_identity_config.workload_pool
+        if pool not in ("", f"{project.id}.svc.id.goog"):
+            raise invalid(
+                f"Currently, the only supported workload pool is {project.id}.svc.id.goog; got {pool}."
+            )
+        if made.autopilot.enabled:
+            if location in ZONES:
+                raise invalid("Autopilot clusters must be regional clusters.")
+            if made.node_pools or made.initial_node_count or "node_config" in made:
+                raise invalid("Node pools cannot be specified for an Autopilot cluster.")
+        elif bool(made.node_pools) == bool(made.initial_node_count):
+            raise invalid("Specify either initial_node_count or node_pools.")
+        self._check_network(made, project, ZONES.get(location, location))
+        configs = (made.node_config, *(each.config for each in made.node_pools))
+        defaults = made.autoscaling.autoprovisioning_node_pool_defaults
+        for email in {each.service_account for each in (*configs, defaults)}:
+            self._check_account(email)
+
+    def _check_network(self, made: Any, project: Project, region: str) -> None:
+        name = made.network.rpartition("/")[2] or "default"
+        network = self._state.resources.get(f"{project.id}/compute/networks/{name}")
+        if network is None:
+            raise invalid(f'Project "{project.id}" has no network named "{name}".')
+        given = made.subnetwork.rpartition("/")[2]
+        if not given and not network.data.get("autoCreateSubnetworks"):
+            raise invalid(f'Network "{name}" requires a subnetwork to be specified.')
+        subnetwork = given or name
+        found = self._state.resources.get(f"{project.id}/compute/subnetworks/{region}/{subnetwork}")
+        if found is None or found.data["network"] != network.link:
+            raise invalid(
+                f'Subnetwork "{subnetwork}" of network "{name}" was not found in region "{region}".'
+            )
+        if network.is_busy(self._state) or found.is_busy(self._state):
+            raise invalid(f'The network "{name}" is not ready.')
+        made.network, made.subnetwork = name, subnetwork
+
+    def _check_account(self, email: str) -> None:
+        project = email.partition("@")[2].removesuffix(".iam.gserviceaccount.com")
+        if email in ("", "default") or project not in self._state.projects:
+            return
+        found = self._state.resources.get(f"{project}/iam/serviceAccounts/{email}")
+        if found is None or found.unseen():
+            raise invalid(f'Service account "{email}" does not exist.')
+        if "iam.serviceAccounts.actAs" in self._state.denied:
+            raise invalid(
+                f'The user does not have access to service account "{email}". Ask a project owner to grant you the '
+                "iam.serviceAccountUser role on the service account."
+            )
+
+    def _fill(self, made: Any, project: Project, location: str) -> None:
+        """Set what the service decides."""
+        digest = hashlib.sha256(f"{project.id}/{location}/{made.name}".encode()).hexdigest()
+        place = f"projects/{project.id}/locations/{location}/clusters/{made.name}"
+        made.id = digest
+        made.self_link = f"https://container.googleapis.com/v1/{place}"
+        made.location = made.zone = location
+        made.locations = made.locations or (
+            [location]
+            if location in ZONES
+            else [f"{location}-{each}" for each in REGIONS[location]]
+        )
+        made.initial_cluster_version = made.current_master_version = _VERSION
+        made.create_time = "2026-11-27T09:00:00+00:00"
+        made.etag = digest[:16]
+        made.endpoint = ""
+        region = ZONES.get(location, location)
+        dns = f"gke-{digest[:32]}-{project.number}.{region}.gke.goog"
+        made.control_plane_endpoints_config.dns_endpoint_config.endpoint = dns
+        made.ip_allocation_policy.use_ip_aliases = True
+        made.release_channel.channel = made.release_channel.channel or "REGULAR"
+        if made.autopilot.enabled:
+            made.workload_identity_config.workload_pool = f"{project.id}.svc.id.goog"
+            made.addons_config.gcs_fuse_csi_driver_config.enabled = True
+            made.vertical_pod_autoscaling.enabled = True
+            made.shielded_nodes.enabled = True
+        elif made.initial_node_count:
+            pool = {"name": "default-pool", "initial_node_count": made.initial_node_count}
+            made.node_pools = [gke.NodePool(**pool, config=made.node_config)]
+        for each in made.node_pools:
+            each.status, each.version = _POOL_STATUS.RUNNING, _VERSION
+        _set(made, _STATUS.PROVISIONING)
+
+    def _update(self, request: Any) -> Operation:
+        key, found = self._idle(request.name)
+        update = request.update
+        given = [field.name for field, _ in type(update).pb(update).ListFields()]
+        if len(given) != 1:
+            raise invalid(f"Must specify exactly one update; got {', '.join(given) or 'none'}.")
+        name = {"desired_cluster_autoscaling": "autoscaling"}.get(
+            given[0], given[0].removeprefix("desired_")
+        )
+        if name not in type(found).meta.fields:
+            raise ApiError(grpc.StatusCode.UNIMPLEMENTED, f"This server does not know {given[0]}.")
+        changed = gke.Cluster(found)
+        value = getattr(update, given[0])
+        if isinstance(value, str | bool | int):
+            setattr(changed, name, value)
+        else:
+            old = getattr(changed, name)
+            type(old).pb(old).MergeFrom(type(value).pb(value))
+        _set(found, _STATUS.RECONCILING)
+
+        def finish() -> None:
+            _set(changed, _STATUS.RUNNING)
+            self._state.resources[key] = changed
+            self._project_of(key).has_pool |= bool(changed.workload_identity_config.workload_pool)
+
+        return self._start("UpdateCluster", key, finish, lambda _: _set(found, _STATUS.RUNNING))
+
+    def _delete(self, request: Any) -> Operation:
+        key, found = self._idle(request.name)
+        _set(found, _STATUS.STOPPING)
+
+        def finish() -> None:
+            self._state.resources.pop(key, None)
+            project = self._project_of(key).id
+            if not self.leave_firewalls:
+                for each in firewalls_of_cluster(found.name, project, found.network):
+                    self._state.resources.pop(each, None)
+
+        return self._start("DeleteCluster", key, finish, lambda e: _set(found, _STATUS.ERROR, e))
+
+    # --- Node pools
+
+    def _create_pool(self, request: Any) -> Operation:
+        key, found = self._idle(request.parent)
+        pool = gke.NodePool(request.node_pool)
+        if found.autopilot.enabled:
+            raise invalid("Autopilot clusters do not support mutating node pools.")
+        if len(pool.name) > 40 or not _NAME.fullmatch(pool.name):
+            raise invalid(f'Invalid value for field "node_pool.name": "{pool.name}".')
+        if any(each.name == pool.name for each in found.node_pools):
+            raise taken(f"Already exists: {request.parent}/nodePools/{pool.name}.")
+        self._check_account(pool.config.service_account)
+        pool.status, pool.version = _POOL_STATUS.PROVISIONING, _VERSION
+        found.node_pools.append(pool)
+
+        def end(status: Any, text: str = "") -> None:
+            for each in found.node_pools:
+                if each.name == pool.name:
+                    each.status, each.status_message = status, text
+
+        return self._start(
+            "CreateNodePool",
+            key,
+            lambda: end(_POOL_STATUS.RUNNING),
+            lambda error: end(_POOL_STATUS.ERROR, error),
+            pool.name,
+        )
+
+    def _delete_pool(self, request: Any) -> Operation:
+        key, cluster = self._idle(request.name.partition("/nodePools/")[0])
+        _, pool = self._pool(request)
+        pool.status = _POOL_STATUS.STOPPING
+
+        def finish() -> None:
+            cluster.node_pools = [each for each in cluster.node_pools if each.name != pool.name]
+
+        return self._start("DeleteNodePool", key, finish, lambda _: None, pool.name)
+
+    def _pool(self, request: Any) -> tuple[Any, Any]:
+        place, _, name = request.name.partition("/nodePools/")
+        _, cluster = self._cluster(place)
+        for each in cluster.node_pools:
+            if each.name == name:
+                return cluster, each
+        raise not_found(f"Not found: {request.name}.")
+
+    # --- Both
+
+    def _start(
+        self,
+        method: str,
+        key: str,
+        finish: Callable[[], None],
+        give_up: Callable[[str], None],
+        pool: str = "",
+    ) -> Operation:
+        self._state.mark()
+        project, _, _, location, cluster = key.split("/")
+        link = f"clusters/{cluster}" + (f"/nodePools/{pool}" if pool else "")
+        return self._state.start(
+            method, new_name(), key, finish, give_up, place=(project, location), link=link
+        )
+
+    def _idle(self, name: str) -> tuple[str, Any]:
+        """Return a cluster that may be changed now."""
+        key, found = self._cluster(name)
+        running = self._state.running(key)
+        if running is not None:
+            doing = _VERBS[running.method][1].format(found.name)
+            raise ApiError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"Operation {running.name} is currently {doing}. Please wait and try again once it is done.",
+            )
+        return key, found
+
+    def _cluster(self, name: str) -> tuple[str, Any]:
+        parts = parts_of(name, "projects", "locations", "clusters")
+        project, location = self._place(
+            f"projects/{parts['projects']}/locations/{parts['locations']}"
+        )
+        key = f"{project.id}/container/clusters/{location}/{parts['clusters']}"
+        if key not in self._state.resources:
+            raise not_found(f"Not found: {name}.")
+        return key, self._state.resources[key]
+
+    def _place(self, name: str) -> tuple[Project, str]:
+        parts = parts_of(name, "projects", "locations")
+        project, location = self._state.project(parts["projects"]), parts["locations"]
+        assert project is not None, "`State.admit` has found it"
+        if location not in {"-", *REGIONS, *ZONES}:
+            raise invalid(f'Location "{location}" does not exist.')
+        return project, location
+
+    def _project_of(self, key: str) -> Project:
+        return self._state.projects[key.partition("/")[0]]
+
+
+def _set(cluster: Any, status: Any, text: str = "") -> None:
+    cluster.status, cluster.status_message = status, text

@@ -1,0 +1,1 @@
+"""Compute's REST API: networks, what is in them, and what zones offer."""

@@ -1,0 +1,287 @@
+"""`GoogleCloud`: all APIs that Kinetic calls to make what jobs need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import grpc
+
+from kinetic_servers.gke import Authority, GoogleIdentity
+from kinetic_servers.google.accounts import Accounts
+from kinetic_servers.google.apis import Api, GoogleApis
+from kinetic_servers.google.buckets import Buckets
+from kinetic_servers.google.clusters import Clusters
+from kinetic_servers.google.compute.resources import Resource, automatic_subnetworks
+from kinetic_servers.google.compute.service import ComputeService
+from kinetic_servers.google.gate import STATUS, HttpFault
+from kinetic_servers.google.projects import Projects, ServiceUsage
+from kinetic_servers.google.repositories import Repositories
+from kinetic_servers.google.state import TITLES, Project, State
+from kinetic_servers.http.messages import RefusedError
+from kinetic_servers.http.server import HttpServer
+from kinetic_servers.policies import new_etag
+
+
+class _Compute(HttpServer):
+    def __init__(self, service: ComputeService) -> None:
+        super().__init__()
+        self._service = service
+
+    def service(self, folder: Path) -> ComputeService:
+        return self._service
+
+
+class GoogleCloud:
+    """Google Cloud for tests, as in the documentation of this package. Use it in a `with` block.
+
+    *folder* gets the files to which `environment` points. *api_server* returns the URL and the certificates (as
+    PEM) of the API server of a new cluster. *token* is what its service account gets for them; None: a new one
+    each time.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        authority: Authority | None = None,
+        api_server: Callable[[Any], tuple[str, str]] = lambda _: ("https://127.0.0.1:1", ""),
+        token: str | None = None,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.authority = authority or Authority(folder)
+        self.identity = GoogleIdentity(folder, token=token)
+        self.state = State()
+        self._faults: list[HttpFault] = []
+        self._clusters = Clusters(self.state, api_server)
+        self._compute = ComputeService(self.state, self._faults, self._accepts)
+        apis: list[Api] = [
+            ServiceUsage(self.state),
+            Projects(self.state),
+            Accounts(self.state),
+            Repositories(self.state),
+            self._clusters,
+        ]
+        self.grpc = GoogleApis(self.state, self.authority, self.identity, apis)
+        self.compute = _Compute(self._compute)
+        """Compute's REST API; it has `faults`."""
+        self.buckets = Buckets(self.state, self._faults)
+        """The bucket server; it has `faults`, and the controls of `GcsServer`."""
+        self.state.bucket_policies = self.buckets.policies
+        self._running = ExitStack()
+
+    def __enter__(self) -> Self:
+        for each in (self.identity, self.grpc, self.compute, self.buckets):
+            self._running.enter_context(each)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which Google's libraries, and Kinetic, use this server.
+
+        They must be set before a process uses gRPC for the first time.
+        """
+        apis = ("ARTIFACTREGISTRY", "CLOUDRESOURCEMANAGER", "CONTAINER", "IAM", "SERVICEUSAGE")
+        prefix = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+        return {
+            "GOOGLE_APPLICATION_CREDENTIALS": str(self.identity.file),
+            "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(self.authority.file),
+            **{prefix + each: f"https://{self.grpc.endpoint}/" for each in apis},
+            f"{prefix}COMPUTE": f"{self.compute.endpoint}/compute/v1/",
+            **self.buckets.environment,
+        }
+
+    # --- What exists
+
+    def add_project(
+        self,
+        name: str,
+        *,
+        number: int,
+        apis: Iterable[str] = (),
+        billing: bool = True,
+        default_network: bool = False,
+    ) -> None:
+        """Add a project.
+
+        Args:
+            name: Its id.
+            number: Its number.
+            apis: The enabled APIs, such as `compute.googleapis.com`.
+            billing: Whether it has a billing account.
+            default_network: Whether it has the network `default`.
+        """
+        enabled = {each.removesuffix(".googleapis.com"): 0 for each in apis}
+        assert enabled.keys() <= TITLES.keys(), "an API is unknown"
+        with self.state.lock:
+            self.state.projects[name] = Project(name, number, billing=billing, apis=enabled)
+            policy = self.state.policy(name)
+            policy.bindings.add(role="roles/owner", members=["user:owner@example.com"])
+            policy.etag = new_etag()
+            if default_network:
+                data = {"name": "default", "autoCreateSubnetworks": True}
+                made = Resource(name, "global", "networks", data)
+                for each in (made, *automatic_subnetworks(made)):
+                    self.state.resources[each.key] = each
+
+    def delete_project(self, name: str) -> None:
+        """Mark a project as deleted."""
+        self.state.projects[name].deleted = True
+
+    def add_disk(self, project: str, zone: str, name: str, **labels: str) -> None:
+        """Add a disk, as a volume of a cluster leaves one."""
+        made = Resource(project, f"zones/{zone}", "disks", {"name": name, "labels": labels})
+        with self.state.lock:
+            self.state.resources[made.key] = made
+
+    def resources(self, project: str | None = None) -> list[str]:
+        """Return the full names of everything that exists, in order.
+
+        They are such as `compute/networks/NAME`, `container/clusters/LOCATION/NAME`, `storage/buckets/NAME`,
+        `resourcemanager/bindings/ROLE/MEMBER`, without the bindings of owners.
+        """
+        names = [f"{owner}/storage/buckets/{name}" for owner, name in self.buckets.resources()]
+        state = self.state
+        with state.lock:
+            for key, found in state.resources.items():
+                names.append(key)
+                if "/container/clusters/" in key:
+                    place = key.replace("/clusters/", "/nodePools/", 1)
+                    names += [f"{place}/{each.name}" for each in found.node_pools]
+            for each in state.projects.values():
+                names += [
+                    f"{each.id}/serviceusage/services/{api}.googleapis.com" for api in each.apis
+                ]
+                for binding in state.policy(each.id).bindings:
+                    place = f"{each.id}/resourcemanager/bindings/{binding.role}"
+                    if binding.role != "roles/owner":
+                        names += [f"{place}/{member}" for member in binding.members]
+            owned = [each.split("/", 1) for each in names]
+            return sorted(
+                name for owner, name in owned if owner in ({project} if project else state.projects)
+            )
+
+    # --- What happened
+
+    @property
+    def requests(self) -> list[str]:
+        """All calls, in order: `GetCluster projects/p/…`, `POST projects/p/global/networks`, `buckets.get NAME`."""
+        return self.state.requests
+
+    @property
+    def changes(self) -> list[str]:
+        """The calls that changed something, in order."""
+        return self.state.changes
+
+    # --- What will happen
+
+    def deny(self, *permissions: str) -> None:
+        """Take these permissions from the caller."""
+        self.state.denied.update(permissions)
+
+    def allow_all(self) -> None:
+        """Give the caller all permissions again."""
+        self.state.denied.clear()
+
+    def dies_after(self, changes: int) -> None:
+        """Refuse the response to the last of so many further changes, and all calls after it."""
+        self.state.die_after(changes)
+
+    def revive(self) -> None:
+        """Accept calls again. Meanwhile all operations have ended but those of clusters."""
+        with self.state.lock:
+            self.state.die_after(None)
+            self.state.settle()
+
+    def fail(
+        self,
+        method: str,
+        code: grpc.StatusCode | int,
+        message: str = "injected",
+        *,
+        reason: str = "",
+        times: int = 1,
+        after: bool = False,
+    ) -> None:
+        """Let the next calls of *method* fail.
+
+        Args:
+            method: Of gRPC, `CreateCluster` or `Projects/SetIamPolicy`; of HTTP, `networks.insert` or
+                `buckets.patch`.
+            code: A code of gRPC, or a status of HTTP.
+            message: The message of the error.
+            reason: The reason of an `ErrorInfo`, or of an error of HTTP.
+            times: How many calls fail.
+            after: Whether the call has its effect, and only its response is lost.
+        """
+        if isinstance(code, grpc.StatusCode):
+            self.grpc.fail(method, code, message, reason=reason, times=times, after=after)
+            return
+        known = dict(STATUS.values())
+        error = RefusedError(code, reason or known.get(code, "backendError"), message)
+        with self.state.lock:
+            self._faults.append(HttpFault(method, error, times, after))
+
+    def fail_operation(
+        self,
+        method: str,
+        message: str,
+        *,
+        code: grpc.StatusCode = grpc.StatusCode.INTERNAL,
+    ) -> None:
+        """Let the next operation of *method* end with an error: `CreateCluster`, `routers.insert`."""
+        with self.state.lock:
+            self.state.failing.append((method, message, code))
+
+    @property
+    def lag(self) -> int:
+        """How many calls do not see a new service account, or find a new API disabled."""
+        return self.state.lag
+
+    @lag.setter
+    def lag(self, calls: int) -> None:
+        self.state.lag = calls
+
+    @property
+    def polls(self) -> int:
+        """How many polls an operation needs; 0: it has ended when it is answered."""
+        return self.state.polls
+
+    @polls.setter
+    def polls(self, polls: int) -> None:
+        self.state.polls = polls
+
+    @property
+    def hook(self) -> Callable[[str], object] | None:
+        """Called with each change that was applied, before it is answered."""
+        return self.state.hook
+
+    @hook.setter
+    def hook(self, hook: Callable[[str], object] | None) -> None:
+        self.state.hook = hook
+
+    @property
+    def leave_firewalls(self) -> bool:
+        """Whether the firewall rules of a deleted cluster are left."""
+        return self._clusters.leave_firewalls
+
+    @leave_firewalls.setter
+    def leave_firewalls(self, leave: bool) -> None:
+        self._clusters.leave_firewalls = leave
+
+    @property
+    def late_refusals(self) -> bool:
+        """Whether only the operation fails that deletes a network in use, as Google does it at times."""
+        return self._compute.late_refusals
+
+    @late_refusals.setter
+    def late_refusals(self, late: bool) -> None:
+        self._compute.late_refusals = late
+
+    def _accepts(self, token: str) -> bool:
+        return self.identity.accepts(token, "https://compute.googleapis.com/")
