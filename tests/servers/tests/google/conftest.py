@@ -99,6 +99,17 @@ class Clients:
         request = {"name": P, "account_id": name, "service_account": fields}
         return self.iam.create_service_account(request=request)
 
+    def repository(self, name: str = "kinetic", **fields: Any) -> Any:
+        made = {"format_": "DOCKER", "labels": {"a": "b"}, **fields}
+        return self.registry.create_repository(parent=L, repository=made, repository_id=name)
+
+    def bucket(self, name: str = "my-bucket") -> storage.Bucket:
+        """Make a bucket with uniform access."""
+        made = self.storage.bucket(name)
+        made.iam_configuration.uniform_bucket_level_access_enabled = True
+        made.create(location="us-central1")
+        return made
+
     def bind(self, member: str, role: str = "roles/logging.logWriter") -> policy_pb2.Policy:
         """Add a binding to the project's policy."""
         options = {"requested_policy_version": 3}

@@ -61,7 +61,7 @@ class Accounts:
         email = f"{name}@{project.id}.iam.gserviceaccount.com"
         place = f"projects/{project.id}/serviceAccounts/{email}"
         key = f"{project.id}/iam/serviceAccounts/{email}"
-        if key in self._state.resources:
+        if key in self._state.existing:
             raise taken(
                 f"Service account {name} already exists within project projects/{project.id}."
             )
@@ -77,7 +77,7 @@ class Accounts:
             etag=b"MDEwMjE5MjA=",
         )
         _check_texts(shown)
-        self._state.resources[key] = Account(shown, self._state.lag)
+        self._state.existing[key] = Account(shown, self._state.lag)
         self._state.mark()
         return shown
 
@@ -97,7 +97,7 @@ class Accounts:
 
     def _delete(self, request: Any) -> Any:
         found, key = self._find(request.name).shown, self._key(request.name)
-        del self._state.resources[key]
+        del self._state.existing[key]
         self._state.policies.pop(key, None)
         bury(self._state, found.email, found.unique_id)
         self._state.mark()
@@ -110,7 +110,7 @@ class Accounts:
             raise invalid(f"Invalid form of the service account's name: {name}")
         project = parts[3].partition("@")[2].removesuffix(".iam.gserviceaccount.com")
         key = f"{project}/iam/serviceAccounts/{parts[3]}"
-        for full, found in self._state.resources.items():
+        for full, found in self._state.existing.items():
             same = full == key or ("/iam/" in full and found.shown.unique_id == parts[3])
             if same and not found.unseen():
                 return found  # type: ignore[no-any-return]

@@ -96,7 +96,9 @@ class GoogleApis(RpcServer):
                 if isinstance(answer, Operation):
                     answer = self._clusters.shown(answer) if api == "container" else _lro(answer)
                 changed = self._state.take_change(description)
-            self._state.before_answer(description, changed)
+            if changed and self._state.hook is not None:
+                self._state.hook(description)
+            self._state.check_alive()
         except ApiError as error:
             self.abort(
                 context,

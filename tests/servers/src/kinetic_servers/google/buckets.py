@@ -114,13 +114,13 @@ class BucketGate(Gate):
             self._state.mark()
         return answer
 
-    async def _locked(self, call: Call, description: str) -> tuple[Answer, bool]:
+    async def _locked(self, call: Call) -> tuple[Answer, bool]:
         if call.operation.startswith("buckets."):
-            return await super()._locked(call, description)
+            return await super()._locked(call)
         # A body may take long to arrive.
         answer = await self.act(call)
         with self._state.lock:
-            return answer, self._state.take_change(description)
+            return answer, self._state.take_change(self.describe(call))
 
     def _admit(self, call: Call) -> None:
         permission, on = NEEDS.get(call.operation, ("", "bucket"))

@@ -46,7 +46,6 @@ class Clusters:
     def __init__(self, state: State, api_server: Callable[[Any], tuple[str, str]]) -> None:
         self._state = state
         self._api_server = api_server
-        self.leave_firewalls = False
         self.methods: Mapping[str, Callable[[Any], Any]] = {
             "CreateCluster": self._create,
             "CreateNodePool": self._create_pool,
@@ -77,7 +76,7 @@ class Clusters:
         prefix = f"{project.id}/container/clusters/"
         found = [
             (key, gke.Cluster(each))
-            for key, each in sorted(self._state.resources.items())
+            for key, each in sorted(self._state.existing.items())
             if key.startswith(prefix) and location in ("-", each.location)
         ]
         for key, _ in found:
@@ -152,15 +151,15 @@ class Clusters:
                 f'Invalid value for field "cluster.name": "{made.name}": it must match {_NAME.pattern} and have '
                 "at most 40 characters."
             )
-        if key in self._state.resources:
+        if key in self._state.existing:
             raise taken(
                 f"Already exists: projects/{project.id}/locations/{location}/clusters/{made.name}."
             )
         self._check(made, project, location)
         self._fill(made, project, location)
-        self._state.resources[key] = made
+        self._state.existing[key] = made
         firewalls = firewalls_of_cluster(made.name, project.id, made.network)
-        self._state.resources.update(firewalls)
+        self._state.existing.update(firewalls)
 
         def finish() -> None:
             _set(made, _STATUS.RUNNING)
@@ -198,14 +197,14 @@ class Clusters:
 
     def _check_network(self, made: Any, project: Project, region: str) -> None:
         name = made.network.rpartition("/")[2] or "default"
-        network = self._state.resources.get(f"{project.id}/compute/networks/{name}")
+        network = self._state.existing.get(f"{project.id}/compute/networks/{name}")
         if network is None:
             raise invalid(f'Project "{project.id}" has no network named "{name}".')
         given = made.subnetwork.rpartition("/")[2]
         if not given and not network.data.get("autoCreateSubnetworks"):
             raise invalid(f'Network "{name}" requires a subnetwork to be specified.')
         subnetwork = given or name
-        found = self._state.resources.get(f"{project.id}/compute/subnetworks/{region}/{subnetwork}")
+        found = self._state.existing.get(f"{project.id}/compute/subnetworks/{region}/{subnetwork}")
         if found is None or found.data["network"] != network.link:
             raise invalid(
                 f'Subnetwork "{subnetwork}" of network "{name}" was not found in region "{region}".'
@@ -218,7 +217,7 @@ class Clusters:
         project = email.partition("@")[2].removesuffix(".iam.gserviceaccount.com")
         if email in ("", "default") or project not in self._state.projects:
             return
-        found = self._state.resources.get(f"{project}/iam/serviceAccounts/{email}")
+        found = self._state.existing.get(f"{project}/iam/serviceAccounts/{email}")
         if found is None or found.unseen():
             raise invalid(f'Service account "{email}" does not exist.')
         if "iam.serviceAccounts.actAs" in self._state.denied:
@@ -282,7 +281,7 @@ class Clusters:
 
         def finish() -> None:
             _set(changed, _STATUS.RUNNING)
-            self._state.resources[key] = changed
+            self._state.existing[key] = changed
             self._project_of(key).has_pool |= bool(changed.workload_identity_config.workload_pool)
 
         return self._start("UpdateCluster", key, finish, lambda _: _set(found, _STATUS.RUNNING))
@@ -292,11 +291,11 @@ class Clusters:
         _set(found, _STATUS.STOPPING)
 
         def finish() -> None:
-            self._state.resources.pop(key, None)
+            self._state.existing.pop(key, None)
             project = self._project_of(key).id
-            if not self.leave_firewalls:
+            if not self._state.leave_firewalls:
                 for each in firewalls_of_cluster(found.name, project, found.network):
-                    self._state.resources.pop(each, None)
+                    self._state.existing.pop(each, None)
 
         return self._start("DeleteCluster", key, finish, lambda e: _set(found, _STATUS.ERROR, e))
 
@@ -381,9 +380,9 @@ class Clusters:
             f"projects/{parts['projects']}/locations/{parts['locations']}"
         )
         key = f"{project.id}/container/clusters/{location}/{parts['clusters']}"
-        if key not in self._state.resources:
+        if key not in self._state.existing:
             raise not_found(f"Not found: {name}.")
-        return key, self._state.resources[key]
+        return key, self._state.existing[key]
 
     def _place(self, name: str) -> tuple[Project, str]:
         parts = parts_of(name, "projects", "locations")

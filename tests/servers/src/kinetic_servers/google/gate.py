@@ -59,9 +59,8 @@ class Gate(Service):
 
     async def perform(self, call: Call) -> Answer:
         await self.prepare(call)
-        description = self.describe(call)
         with self._state.lock:
-            self._state.requests.append(description)
+            self._state.requests.append(self.describe(call))
             fault = next((each for each in self._faults if each.operation == call.operation), None)
             if fault is not None:
                 fault.times -= 1
@@ -71,16 +70,18 @@ class Gate(Service):
             self._state.check_alive()
             if fault is not None and not fault.after:
                 raise fault.error
-            answer, changed = await self._locked(call, description)
-            await asyncio.to_thread(self._state.before_answer, description, changed)
+            answer, changed = await self._locked(call)
+            if changed and self._state.hook is not None:
+                await asyncio.to_thread(self._state.hook, self.describe(call))
+            self._state.check_alive()
         except ApiError as error:
             raise HttpApiError(error) from error
         if fault is not None:
             raise fault.error
         return answer
 
-    async def _locked(self, call: Call, description: str) -> tuple[Answer, bool]:
+    async def _locked(self, call: Call) -> tuple[Answer, bool]:
         with self._state.lock:
             self._state.check_alive()
             answer = await self.act(call)
-            return answer, self._state.take_change(description)
+            return answer, self._state.take_change(self.describe(call))

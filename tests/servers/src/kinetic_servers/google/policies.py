@@ -84,7 +84,7 @@ def _check_account(state: State, email: str) -> None:
     project = email.partition("@")[2].removesuffix(".iam.gserviceaccount.com")
     if project not in state.projects:
         return  # Google's own, or a stranger's.
-    found = state.resources.get(f"{project}/iam/serviceAccounts/{email}")
+    found = state.existing.get(f"{project}/iam/serviceAccounts/{email}")
     if found is None or found.unseen():
         raise invalid(f"Service account {email} does not exist.")
 

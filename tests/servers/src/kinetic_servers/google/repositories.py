@@ -37,7 +37,7 @@ class Repositories:
             "CreateRepository": self._create,
             "DeleteRepository": self._delete,
             "GetIamPolicy": policies.get,
-            "GetRepository": lambda request: self._state.resources[self._key(request.name)],
+            "GetRepository": lambda request: self._state.existing[self._key(request.name)],
             "ListRepositories": self._list,
             "SetIamPolicy": policies.set,
             "TestIamPermissions": policies.test,
@@ -55,7 +55,7 @@ class Repositories:
         if not made.format_:
             raise invalid("The repository's format must be specified.")
         key = f"{project}/artifactregistry/repositories/{location}/{name}"
-        if key in self._state.resources:
+        if key in self._state.existing:
             raise taken("the repository already exists")
         made.name = f"projects/{project}/locations/{location}/repositories/{name}"
         mode: Any = registry.Repository.Mode.STANDARD_REPOSITORY
@@ -63,9 +63,9 @@ class Repositories:
         kind = registry.Repository.Format(made.format_).name.lower()
         made.registry_uri = f"{location}-{kind}.pkg.dev/{project}/{name}"
         _check(made)
-        self._state.resources[key] = made
+        self._state.existing[key] = made
         self._state.mark()
-        remove = self._state.resources.pop
+        remove = self._state.existing.pop
         return self._start(
             "CreateRepository", key, lambda: made, lambda _: remove(key, None), request.parent
         )
@@ -75,13 +75,13 @@ class Repositories:
         paths = list(request.update_mask.paths)
         if not paths or not set(paths) <= set(_CHANGEABLE):
             raise invalid(f"The update mask may have {', '.join(_CHANGEABLE)}; got {paths}.")
-        old = self._state.resources[key]
+        old = self._state.existing[key]
         made = registry.Repository(old)
         for path in paths:
             setattr(made, path, getattr(request.repository, path))
         _check(made)
         if made != old:
-            self._state.resources[key] = made
+            self._state.existing[key] = made
             self._state.mark()
         return made
 
@@ -89,7 +89,7 @@ class Repositories:
         key = self._key(request.name)
 
         def finish() -> Any:
-            self._state.resources.pop(key, None)
+            self._state.existing.pop(key, None)
             self._state.policies.pop(key, None)
             return empty_pb2.Empty()
 
@@ -100,10 +100,10 @@ class Repositories:
     def _list(self, request: Any) -> Any:
         parent = parts_of(request.parent, "projects", "locations")
         prefix = f"{self._project(parent)}/artifactregistry/repositories/{parent['locations']}/"
-        names = sorted(each for each in self._state.resources if each.startswith(prefix))
+        names = sorted(each for each in self._state.existing if each.startswith(prefix))
         start, size = int(request.page_token or 0), request.page_size or 100
         more = str(start + size) if start + size < len(names) else ""
-        found = [self._state.resources[each] for each in names[start : start + size]]
+        found = [self._state.existing[each] for each in names[start : start + size]]
         return registry.ListRepositoriesResponse(repositories=found, next_page_token=more)
 
     def _start(
@@ -127,7 +127,7 @@ class Repositories:
         parts = parts_of(name, "projects", "locations", "repositories")
         place = f"{parts['locations']}/{parts['repositories']}"
         key = f"{self._project(parts)}/artifactregistry/repositories/{place}"
-        if key not in self._state.resources:
+        if key not in self._state.existing:
             raise not_found(f'Requested entity was not found: "{name}"')
         return key
 

@@ -34,7 +34,7 @@ class _Compute(HttpServer):
         return self._service
 
 
-class GoogleCloud:
+class GoogleCloud(State):
     """Google Cloud for tests, as in the documentation of this package. Use it in a `with` block.
 
     *folder* gets the files to which `environment` points. *api_server* returns the URL and the certificates (as
@@ -53,23 +53,23 @@ class GoogleCloud:
         folder.mkdir(parents=True, exist_ok=True)
         self.authority = authority or Authority(folder)
         self.identity = GoogleIdentity(folder, token=token)
-        self.state = State()
+        super().__init__()
         self._faults: list[HttpFault] = []
-        self._clusters = Clusters(self.state, api_server)
-        self._compute = ComputeService(self.state, self._faults, self._accepts)
+        self._clusters = Clusters(self, api_server)
+        self._compute = ComputeService(self, self._faults, self._accepts)
         apis: list[Api] = [
-            ServiceUsage(self.state),
-            Projects(self.state),
-            Accounts(self.state),
-            Repositories(self.state),
+            ServiceUsage(self),
+            Projects(self),
+            Accounts(self),
+            Repositories(self),
             self._clusters,
         ]
-        self.grpc = GoogleApis(self.state, self.authority, self.identity, apis)
+        self.grpc = GoogleApis(self, self.authority, self.identity, apis)
         self.compute = _Compute(self._compute)
         """Compute's REST API; it has `faults`."""
-        self.buckets = Buckets(self.state, self._faults)
+        self.buckets = Buckets(self, self._faults)
         """The bucket server; it has `faults`, and the controls of `GcsServer`."""
-        self.state.bucket_policies = self.buckets.policies
+        self.bucket_policies = self.buckets.policies
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
@@ -118,26 +118,26 @@ class GoogleCloud:
         """
         enabled = {each.removesuffix(".googleapis.com"): 0 for each in apis}
         assert enabled.keys() <= TITLES.keys(), "an API is unknown"
-        with self.state.lock:
-            self.state.projects[name] = Project(name, number, billing=billing, apis=enabled)
-            policy = self.state.policy(name)
+        with self.lock:
+            self.projects[name] = Project(name, number, billing=billing, apis=enabled)
+            policy = self.policy(name)
             policy.bindings.add(role="roles/owner", members=["user:owner@example.com"])
             policy.etag = new_etag()
             if default_network:
                 data = {"name": "default", "autoCreateSubnetworks": True}
                 made = Resource(name, "global", "networks", data)
                 for each in (made, *automatic_subnetworks(made)):
-                    self.state.resources[each.key] = each
+                    self.existing[each.key] = each
 
     def delete_project(self, name: str) -> None:
         """Mark a project as deleted."""
-        self.state.projects[name].deleted = True
+        self.projects[name].deleted = True
 
     def add_disk(self, project: str, zone: str, name: str, **labels: str) -> None:
         """Add a disk, as a volume of a cluster leaves one."""
         made = Resource(project, f"zones/{zone}", "disks", {"name": name, "labels": labels})
-        with self.state.lock:
-            self.state.resources[made.key] = made
+        with self.lock:
+            self.existing[made.key] = made
 
     def resources(self, project: str | None = None) -> list[str]:
         """Return the full names of everything that exists, in order.
@@ -146,57 +146,26 @@ class GoogleCloud:
         `resourcemanager/bindings/ROLE/MEMBER`, without the bindings of owners.
         """
         names = [f"{owner}/storage/buckets/{name}" for owner, name in self.buckets.resources()]
-        state = self.state
-        with state.lock:
-            for key, found in state.resources.items():
+        with self.lock:
+            for key, found in self.existing.items():
                 names.append(key)
                 if "/container/clusters/" in key:
                     place = key.replace("/clusters/", "/nodePools/", 1)
                     names += [f"{place}/{each.name}" for each in found.node_pools]
-            for each in state.projects.values():
+            for each in self.projects.values():
                 names += [
                     f"{each.id}/serviceusage/services/{api}.googleapis.com" for api in each.apis
                 ]
-                for binding in state.policy(each.id).bindings:
+                for binding in self.policy(each.id).bindings:
                     place = f"{each.id}/resourcemanager/bindings/{binding.role}"
                     if binding.role != "roles/owner":
                         names += [f"{place}/{member}" for member in binding.members]
             owned = [each.split("/", 1) for each in names]
             return sorted(
-                name for owner, name in owned if owner in ({project} if project else state.projects)
+                name for owner, name in owned if owner in ({project} if project else self.projects)
             )
 
-    # --- What happened
-
-    @property
-    def requests(self) -> list[str]:
-        """All calls, in order: `GetCluster projects/p/…`, `POST projects/p/global/networks`, `buckets.get NAME`."""
-        return self.state.requests
-
-    @property
-    def changes(self) -> list[str]:
-        """The calls that changed something, in order."""
-        return self.state.changes
-
     # --- What will happen
-
-    def deny(self, *permissions: str) -> None:
-        """Take these permissions from the caller."""
-        self.state.denied.update(permissions)
-
-    def allow_all(self) -> None:
-        """Give the caller all permissions again."""
-        self.state.denied.clear()
-
-    def dies_after(self, changes: int) -> None:
-        """Refuse the response to the last of so many further changes, and all calls after it."""
-        self.state.die_after(changes)
-
-    def revive(self) -> None:
-        """Accept calls again. Meanwhile all operations have ended but those of clusters."""
-        with self.state.lock:
-            self.state.die_after(None)
-            self.state.settle()
 
     def fail(
         self,
@@ -224,7 +193,7 @@ class GoogleCloud:
             return
         known = dict(STATUS.values())
         error = RefusedError(code, reason or known.get(code, "backendError"), message)
-        with self.state.lock:
+        with self.lock:
             self._faults.append(HttpFault(method, error, times, after))
 
     def fail_operation(
@@ -235,53 +204,8 @@ class GoogleCloud:
         code: grpc.StatusCode = grpc.StatusCode.INTERNAL,
     ) -> None:
         """Let the next operation of *method* end with an error: `CreateCluster`, `routers.insert`."""
-        with self.state.lock:
-            self.state.failing.append((method, message, code))
-
-    @property
-    def lag(self) -> int:
-        """How many calls do not see a new service account, or find a new API disabled."""
-        return self.state.lag
-
-    @lag.setter
-    def lag(self, calls: int) -> None:
-        self.state.lag = calls
-
-    @property
-    def polls(self) -> int:
-        """How many polls an operation needs; 0: it has ended when it is answered."""
-        return self.state.polls
-
-    @polls.setter
-    def polls(self, polls: int) -> None:
-        self.state.polls = polls
-
-    @property
-    def hook(self) -> Callable[[str], object] | None:
-        """Called with each change that was applied, before it is answered."""
-        return self.state.hook
-
-    @hook.setter
-    def hook(self, hook: Callable[[str], object] | None) -> None:
-        self.state.hook = hook
-
-    @property
-    def leave_firewalls(self) -> bool:
-        """Whether the firewall rules of a deleted cluster are left."""
-        return self._clusters.leave_firewalls
-
-    @leave_firewalls.setter
-    def leave_firewalls(self, leave: bool) -> None:
-        self._clusters.leave_firewalls = leave
-
-    @property
-    def late_refusals(self) -> bool:
-        """Whether only the operation fails that deletes a network in use, as Google does it at times."""
-        return self._compute.late_refusals
-
-    @late_refusals.setter
-    def late_refusals(self, late: bool) -> None:
-        self._compute.late_refusals = late
+        with self.lock:
+            self.failing.append((method, message, code))
 
     def _accepts(self, token: str) -> bool:
         return self.identity.accepts(token, "https://compute.googleapis.com/")

@@ -103,7 +103,7 @@ class Operation:
     name: str
     method: str
     target: str
-    """The full name of what it changes; see `State.resources`."""
+    """The full name of what it changes; see `State.existing`."""
     polls: int
     """How many more it needs."""
     finish: Callable[[], Any]
@@ -130,12 +130,12 @@ class Operation:
 
 
 class State:
-    """Everything that the APIs know, and what tests told them. Use it under `lock`."""
+    """Everything that the APIs know, and what tests told them. The APIs use it under `lock`."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.projects: dict[str, Project] = {}
-        self.resources: dict[str, Any] = {}
+        self.existing: dict[str, Any] = {}
         """What exists, by full name: `PROJECT/iam/serviceAccounts/EMAIL`, `PROJECT/compute/networks/NAME`, …"""
         self.policies: dict[str, policy_pb2.Policy] = {}
         """The policies of projects (`PROJECT`) and of resources, by full name."""
@@ -143,16 +143,49 @@ class State:
         """`deleted:serviceAccount:EMAIL?uid=ID` of all deleted service accounts."""
         self.operations: dict[str, Operation] = {}
         self.requests: list[str] = []
+        """All calls, in order: `GetCluster projects/p/…`, `POST projects/p/global/networks`, `buckets.get NAME`."""
         self.changes: list[str] = []
+        """The calls that changed something, in order."""
         self.denied: set[str] = set()
+        """Permissions that the caller does not have."""
         self.lag = 0
+        """How many calls do not see a new service account, or find a new API disabled."""
         self.polls = 1
+        """How many polls an operation needs; 0: it has ended when it is answered."""
         self.hook: Callable[[str], object] | None = None
+        """Called with each change that was applied, before it is answered; it may wait."""
+        self.leave_firewalls = False
+        """Whether the firewall rules of a deleted cluster are left."""
+        self.late_refusals = False
+        """Whether only the operation fails that deletes a network in use, as Google does it at times."""
         self.failing: list[tuple[str, str, grpc.StatusCode]] = []
         """Method, message and code of operations that will fail."""
         self.bucket_policies: Callable[[], list[policy_pb2.Policy]] = list
         self._left: int | None = None
-        self._changed = False
+        self._calls = threading.local()
+
+    # --- Controls of tests
+
+    def deny(self, *permissions: str) -> None:
+        """Take these permissions from the caller."""
+        self.denied.update(permissions)
+
+    def allow_all(self) -> None:
+        """Give the caller all permissions again."""
+        self.denied.clear()
+
+    def dies_after(self, changes: int) -> None:
+        """Refuse the response to the last of so many further changes, and all calls after it."""
+        with self.lock:
+            self._left = changes
+
+    def revive(self) -> None:
+        """Accept calls again. Meanwhile all operations have ended but those of clusters."""
+        with self.lock:
+            self._left = None
+            for each in self.operations.values():
+                while not each.done and "/container/" not in each.target:
+                    each.poll()
 
     # --- One call
 
@@ -160,11 +193,6 @@ class State:
     def dead(self) -> bool:
         """Whether the client counts as killed."""
         return self._left is not None and self._left <= 0
-
-    def die_after(self, changes: int | None) -> None:
-        """Refuse all calls after so many further changes; None: never."""
-        with self.lock:
-            self._left = changes
 
     def check_alive(self) -> None:
         """Refuse the call if the client counts as killed."""
@@ -177,22 +205,17 @@ class State:
 
     def mark(self) -> None:
         """Note that the call in progress changes something."""
-        self._changed = True
+        self._calls.changed = True
 
     def take_change(self, description: str) -> bool:
         """Count the change of the call in progress, if there is one; return whether there is."""
-        changed, self._changed = self._changed, False
+        changed: bool = getattr(self._calls, "changed", False)
+        self._calls.changed = False
         if changed:
             self.changes.append(description)
             if self._left is not None:
                 self._left -= 1
         return changed
-
-    def before_answer(self, description: str, changed: bool) -> None:
-        """Call the hook, and refuse to answer a client that counts as killed; without the lock."""
-        if changed and self.hook is not None:
-            self.hook(description)
-        self.check_alive()
 
     # --- Projects and permissions
 
@@ -269,12 +292,6 @@ class State:
         """Count a look at *target*, after its answer, as a poll of its operation."""
         if (found := self.running(target)) is not None:
             found.poll()
-
-    def settle(self) -> None:
-        """End all operations but those of clusters, as if some minutes had passed."""
-        for each in self.operations.values():
-            while not each.done and "/container/" not in each.target:
-                each.poll()
 
 
 def new_name(kind: str = "operation") -> str:

@@ -136,7 +136,7 @@ def bad_value(name: str, value: Any, problem: str) -> RefusedError:
 
 def all_of(state: State, collection: str) -> Iterator[Resource]:
     """Iterate over the resources of all projects."""
-    for key, found in sorted(state.resources.items()):
+    for key, found in sorted(state.existing.items()):
         if f"/compute/{collection}/" in key:
             yield found
 
@@ -155,7 +155,7 @@ def users_of(state: State, found: Resource) -> Iterator[str]:
                 if each.data["network"] == found.link and not automatic:
                     yield each.path
     field = found.collection.rstrip("s")
-    for key, cluster in sorted(state.resources.items()):
+    for key, cluster in sorted(state.existing.items()):
         project, kind, _, *place = key.split("/")
         if kind != "container" or project != found.project:
             continue
@@ -248,7 +248,7 @@ def referenced(state: State, made: Resource, field: str, collection: str, scope:
         example = f"{scope}/{collection}/NAME"
         raise bad_value(field, text, f"The URL is malformed; it may be '{example}'.")
     wanted = Resource(match[1], scope, collection, {"name": match[2]})
-    found = state.resources.get(wanted.key)
+    found = state.existing.get(wanted.key)
     if found is None:
         raise no_resource(wanted.path)
     check_ready(state, found)

@@ -52,7 +52,6 @@ class ComputeService(Gate):
         super().__init__(state, faults)
         self._accepts = accepts
         """Whether a token is valid."""
-        self.late_refusals = False
         self._bodies: dict[int, bytes] = {}
 
     def route(self, call: Call) -> None:
@@ -110,7 +109,7 @@ class ComputeService(Gate):
             ]
             return json_answer(_page(call, f"{collection.rstrip('s')}List", found))
         wanted = Resource(project, scope, collection, {"name": match["name"]})
-        resource = self._state.resources.get(wanted.key)
+        resource = self._state.existing.get(wanted.key)
         if resource is None:
             raise no_resource(wanted.path)
         if verb == "get":
@@ -163,7 +162,7 @@ class ComputeService(Gate):
 
     def _resources(self, project: str, collection: str) -> Iterator[Resource]:
         prefix = f"{project}/compute/{collection}/"
-        for key, found in sorted(self._state.resources.items()):
+        for key, found in sorted(self._state.existing.items()):
             if key.startswith(prefix):
                 yield found
 
@@ -241,16 +240,16 @@ class ComputeService(Gate):
         check_shape(made.data, SHAPES[made.collection])
         made.data = {key: value for key, value in made.data.items() if value is not None}
         check(self._state, made)
-        if made.key in self._state.resources:
+        if made.key in self._state.existing:
             raise refused(409, "alreadyExists", f"The resource '{made.path}' already exists")
         new = {made.key: made}
         if made.collection == "networks" and made.data["autoCreateSubnetworks"]:
             new |= {each.key: each for each in automatic_subnetworks(made)}
-        self._state.resources |= new
+        self._state.existing |= new
 
         def give_up(_: str) -> None:
             for key in new:
-                self._state.resources.pop(key, None)
+                self._state.existing.pop(key, None)
 
         return self._start("insert", made, give_up=give_up)
 
@@ -274,12 +273,12 @@ class ComputeService(Gate):
         kind = found.collection.rstrip("s")
         user = next(users_of(self._state, found), None)
         problem = f"The {kind} resource '{found.path}' is already being used by '{user}'"
-        if user is not None and not (self.late_refusals and kind == "network"):
+        if user is not None and not (self._state.late_refusals and kind == "network"):
             raise refused(400, "resourceInUseByAnotherResource", problem)
 
         def finish() -> None:
             for key in keys:
-                self._state.resources.pop(key, None)
+                self._state.existing.pop(key, None)
 
         error = "" if user is None else problem
         return self._start("delete", found, finish, error=error, change=user is None)
