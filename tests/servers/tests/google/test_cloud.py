@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -112,6 +114,28 @@ def test_a_client_dies_with_its_last_change_whatever_it_is(
     assert len(cloud.changes) == len(CHANGES)
     assert len(cloud.requests) < count + 12, "nothing is repeated for long"
     clients.account("another")
+
+
+def test_changes_at_the_same_time_are_counted_together(cloud: GoogleCloud, clients: Any) -> None:
+    clients.account("warm-up"), clients.compute("GET", "zones"), clients.bucket("warm-up")
+    before = len(cloud.changes)
+    cloud.dies_after(4)
+
+    def act(number: int) -> None:
+        with suppress(*REFUSED, AssertionError):
+            if number % 3 == 0:
+                clients.account(f"worker-{number}")
+            elif number % 3 == 1:
+                clients.bucket(f"my-bucket-{number}")
+            else:
+                body = {"name": f"n-{number}", "autoCreateSubnetworks": False}
+                clients.compute("POST", "global/networks", **body)
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(act, range(12)))
+    assert len(cloud.changes) == before + 4
+    kinds = ("iam/", "compute/", "storage/")
+    assert len([each for each in cloud.resources() if each.startswith(kinds)]) == 2 + 4
 
 
 def test_the_hook_runs_after_a_change_and_before_its_answer(
@@ -234,7 +258,10 @@ def test_the_next_calls_fail_before_or_after_their_effect(cloud: GoogleCloud, cl
     clients.bind("user:a@b.test")  # A method of the same name in another service.
     error = clients.compute("POST", "global/networks", status=403, **NETWORK)["error"]
     assert error["errors"][0]["reason"] == "quotaExceeded"
-    clients.compute("POST", "global/networks", **NETWORK)
+    cloud.compute.faults.add(operation="networks.insert", reset="after", times=1)
+    with pytest.raises(requests.ConnectionError):
+        clients.compute("POST", "global/networks", **NETWORK)
+    clients.compute("POST", "global/networks", status=409, **NETWORK)
     with pytest.raises(exceptions.ServiceUnavailable):
         clients.storage.create_bucket("my-bucket", retry=None)
     assert "storage/buckets/my-bucket" in cloud.resources()

@@ -101,6 +101,14 @@ def test_a_pool_exists_from_the_first_cluster_on(clients: Any) -> None:
 def test_roles_and_conditions_are_checked(clients: Any) -> None:
     with pytest.raises(exceptions.InvalidArgument, match=r"roles/storage\.objctViewer is not supp"):
         clients.bind("user:a@b.test", "roles/storage.objctViewer")
+    bucket = clients.bucket()
+    policy = bucket.get_iam_policy(requested_policy_version=3)
+    policy["roles/logging.logWriter"] = {"user:a@b.test"}
+    with pytest.raises(exceptions.BadRequest, match=r"roles/logging\.logWriter is not supported"):
+        bucket.set_iam_policy(policy)
+    for permission in ("container.clusters", "container.*.get"):
+        with pytest.raises(exceptions.InvalidArgument, match="is not valid for this resource"):
+            clients.projects.test_iam_permissions(resource=P, permissions=[permission])
     policy = clients.projects.get_iam_policy(resource=P)
     binding = policy.bindings.add(role="roles/logging.viewer", members=["user:a@b.test"])
     binding.condition.expression = "true"
@@ -284,7 +292,7 @@ def test_a_nodes_account_needs_the_permission_to_act_as_it(
 
 def test_one_operation_changes_a_cluster_at_a_time(cloud: GoogleCloud, clients: Any) -> None:
     clients.network()
-    cloud.polls = 2
+    cloud.polls = 3
     operation = clients.cluster()
     name = f"{L}/clusters/c"
     with pytest.raises(exceptions.FailedPrecondition) as error:
@@ -299,6 +307,7 @@ def test_one_operation_changes_a_cluster_at_a_time(cloud: GoogleCloud, clients: 
     assert [(each.name, each.status.name) for each in listed] == [(operation.name, "RUNNING")]
     clients.ended(operation)
     assert clients.gke.list_clusters(parent=L).clusters[0].status.name == "RUNNING"
+    cloud.polls = 2
     update = {"desired_addons_config": {"http_load_balancing": {"disabled": True}}}
     operation = clients.gke.update_cluster(request={"name": name, "update": update})
     for status in ("RUNNING", "DONE"):
@@ -474,6 +483,7 @@ def test_lists_have_pages_and_zones_have_machines(clients: Any) -> None:
     assert [each.rpartition("-")[2] for each in zones] == ["a", "b", "c", "f"]
     clients.compute("GET", "regions/mars", status=404)
     clients.compute("GET", "zones?filter=(", status=400)
+    clients.compute("GET", "zones?maxResult=7", status=400)
 
 
 # --- Buckets

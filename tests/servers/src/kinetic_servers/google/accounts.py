@@ -38,7 +38,7 @@ class Accounts:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        policies = PolicyCalls(state, self._key, public=False)
+        policies = PolicyCalls(state, self._key, "iam")
         self.methods: Mapping[str, Callable[[Any], Any]] = {
             "CreateServiceAccount": self._create,
             "DeleteServiceAccount": self._delete,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +38,7 @@ class Buckets(GcsServer):
         state = self._state
         state.denied = self._cloud.denied
         state.number_of = self._number
-        state.check_policy = lambda policy: check_policy(self._cloud, policy)
+        state.check_policy = lambda policy: check_policy(self._cloud, policy, "storage")
         return BucketGate(self._cloud, self._cloud_faults, inner, self)
 
     def policies(self) -> list[policy_pb2.Policy]:
@@ -94,15 +93,10 @@ class BucketGate(Gate):
     async def prepare(self, call: Call) -> None:
         if not call.operation.startswith("buckets."):
             return
-        body = await call.read()
-
-        async def again() -> AsyncIterator[bytes]:
-            yield body
-
-        call.chunks = again
+        await super().prepare(call)
         if call.operation == "buckets.insert":
             with suppress(ValueError, AttributeError):
-                call.name = str(json.loads(body).get("name", ""))
+                call.name = str(json.loads(await call.read()).get("name", ""))
 
     async def act(self, call: Call) -> Answer:
         self._admit(call)

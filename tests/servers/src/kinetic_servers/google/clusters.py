@@ -367,6 +367,7 @@ class Clusters:
         key, found = self._cluster(name)
         running = self._state.running(key)
         if running is not None:
+            running.poll()  # For a client that only tries again.
             doing = _VERBS[running.method][1].format(found.name)
             raise ApiError(
                 grpc.StatusCode.FAILED_PRECONDITION,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from kinetic_servers.google.state import ApiError, State
@@ -51,7 +52,13 @@ class Gate(Service):
         raise NotImplementedError
 
     async def prepare(self, call: Call) -> None:
-        """Read what `describe` and `act` need."""
+        """Read the body, so that `act` does not have to wait for it."""
+        body = await call.read()
+
+        async def again() -> AsyncIterator[bytes]:
+            yield body
+
+        call.chunks = again
 
     async def act(self, call: Call) -> Answer:
         """Perform the call under the lock; it must not wait if it changes a resource."""

@@ -14,10 +14,13 @@ from kinetic_servers.policies import is_stale, new_etag, read, replaced
 
 _ROLES: Final = {
     "artifactregistry": "admin createOnPushRepoAdmin createOnPushWriter reader repoAdmin writer",
+    "cloudprofiler": "agent user",
+    "cloudtrace": "agent user",
+    "tpu": "admin viewer",
     "cloudbuild": "builds.builder builds.editor builds.viewer",
     "compute": "admin instanceAdmin.v1 loadBalancerAdmin networkAdmin networkUser networkViewer securityAdmin viewer",
     "container": "admin clusterAdmin clusterViewer defaultNodeServiceAccount developer hostServiceAgentUser "
-    "nodeServiceAccount serviceAgent viewer",
+    "nodeServiceAccount nodeServiceAgent serviceAgent viewer",
     "iam": "securityAdmin serviceAccountAdmin serviceAccountCreator serviceAccountTokenCreator "
     "serviceAccountUser serviceAccountViewer workloadIdentityUser",
     "logging": "admin logWriter viewer viewAccessor",
@@ -33,6 +36,8 @@ _ROLES: Final = {
 _KNOWN: Final = {f"roles/{api}.{each}" for api, names in _ROLES.items() for each in names.split()}
 _BASIC: Final = {"roles/owner", "roles/editor", "roles/viewer"}
 _CUSTOM: Final = re.compile(r"(projects|organizations)/[^/]+/roles/[A-Za-z0-9_.]{3,64}")
+_PERMISSION: Final = re.compile(r"[a-z]+\.[A-Za-z]+\.[A-Za-z]+")
+_MOST_PERMISSIONS: Final = 100
 _POOL: Final = re.compile(
     r"//iam\.googleapis\.com/projects/(\d+)/locations/global/workloadIdentityPools/([^/]+)/(.+)"
 )
@@ -41,11 +46,18 @@ _LEGACY: Final = re.compile(r"(.+)\.svc\.id\.goog\[[a-z0-9-]+/[a-z0-9.-]+\]")
 _EMAIL: Final = re.compile(r"[^@\s:]+@[^@\s:]+\.[^@\s:]+")
 
 
-def check_policy(state: State, policy: policy_pb2.Policy, *, public: bool = True) -> None:
-    """Refuse a policy with a role or a member that does not exist; *public*: everyone may be a member."""
+def check_policy(
+    state: State, policy: policy_pb2.Policy, family: str = "", *, public: bool = True
+) -> None:
+    """Refuse a policy with a role or a member that does not exist.
+
+    *family* is the API whose roles its resource supports; empty: it supports all. *public*: everyone may be a
+    member.
+    """
     for binding in policy.bindings:
         role = binding.role
-        if role not in _KNOWN | _BASIC and not _CUSTOM.fullmatch(role):
+        known = role in _BASIC or (role in _KNOWN and role.startswith(f"roles/{family}"))
+        if not known and not _CUSTOM.fullmatch(role):
             raise invalid(f"Role {role} is not supported for this resource.")
         if binding.HasField("condition") and policy.version != 3:
             raise invalid("Policies with conditions require version 3.")
@@ -113,8 +125,11 @@ def bury(state: State, email: str, unique_id: str) -> None:
 class PolicyCalls:
     """`GetIamPolicy`, `SetIamPolicy` and `TestIamPermissions` of one API."""
 
-    def __init__(self, state: State, key_of: Callable[[str], str], *, public: bool) -> None:
+    def __init__(
+        self, state: State, key_of: Callable[[str], str], family: str = "", *, public: bool = False
+    ) -> None:
         self._state = state
+        self._family = family
         self._key_of = key_of
         """Return the full name of a resource, which must exist."""
         self._public = public
@@ -130,7 +145,7 @@ class PolicyCalls:
                 "There were concurrent policy changes. Please retry the whole read-modify-write with "
                 "exponential backoff.",
             )
-        check_policy(self._state, new, public=self._public)
+        check_policy(self._state, new, self._family, public=self._public)
         if _owners(old) and not _owners(new):
             raise ApiError(
                 grpc.StatusCode.FAILED_PRECONDITION,
@@ -145,6 +160,11 @@ class PolicyCalls:
 
     def test(self, request: Any) -> Any:
         self._policy(request)
+        if len(request.permissions) > _MOST_PERMISSIONS:
+            raise invalid(f"At most {_MOST_PERMISSIONS} permissions can be tested at once.")
+        for each in request.permissions:
+            if not _PERMISSION.fullmatch(each):
+                raise invalid(f"Permission {each} is not valid for this resource.")
         held = [each for each in request.permissions if each not in self._state.denied]
         return iam_policy_pb2.TestIamPermissionsResponse(permissions=held)
 

@@ -122,7 +122,7 @@ class Projects:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        policies = PolicyCalls(state, self._key, public=False)
+        policies = PolicyCalls(state, self._key)
         self.methods: Mapping[str, Callable[[Any], Any]] = {
             "GetIamPolicy": policies.get,
             "GetProject": self._get,

@@ -32,7 +32,7 @@ class Repositories:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        policies = PolicyCalls(state, self._key, public=True)
+        policies = PolicyCalls(state, self._key, "artifactregistry", public=True)
         self.methods: Mapping[str, Callable[[Any], Any]] = {
             "CreateRepository": self._create,
             "DeleteRepository": self._delete,

@@ -38,6 +38,10 @@ _HOMES: Final = {
 """Collection → where its resources are."""
 _METHODS: Final = {"GET": "get", "POST": "insert", "DELETE": "delete", "PATCH": "patch"}
 _MOST: Final = 500
+_PARAMETERS: Final = {
+    "alt", "filter", "maxResults", "orderBy", "pageToken", "prettyPrint", "requestId", "returnPartialSuccess",
+}  # fmt: skip
+"""The parameters that a call may have. The order is always that of names, and no request is repeated."""
 
 
 class ComputeService(Gate):
@@ -52,7 +56,6 @@ class ComputeService(Gate):
         super().__init__(state, faults)
         self._accepts = accepts
         """Whether a token is valid."""
-        self._bodies: dict[int, bytes] = {}
 
     def route(self, call: Call) -> None:
         """Find the operation, such as `networks.insert`."""
@@ -70,17 +73,17 @@ class ComputeService(Gate):
     def describe(self, call: Call) -> str:
         return f"{call.method} {call.path.removeprefix('/compute/v1/')}"
 
-    async def prepare(self, call: Call) -> None:
-        self._bodies[id(call)] = await call.read()
-
     async def act(self, call: Call) -> Answer:
-        body = self._bodies.pop(id(call))
+        body = await call.read()
         match = _PATH.fullmatch(call.path)
         if match is None or call.operation not in COMPUTE:
             raise refused(404, "notFound", "The requested URL was not found on this server.")
         scheme, _, token = call.headers.get("authorization", "").partition(" ")
         if scheme != "Bearer" or not self._accepts(token):
             raise refused(401, "required", "Login Required.")
+        for name in call.query.keys() - _PARAMETERS:
+            message = f'Invalid JSON payload received. Unknown name "{name}": Cannot bind query parameter.'
+            raise refused(400, "badRequest", message)
         project = self._admit(call, match["project"], body)
         scope, collection = match["scope"] or "", match["collection"]
         kind, _, place = scope.partition("/")
@@ -254,8 +257,6 @@ class ComputeService(Gate):
         return self._start("insert", made, give_up=give_up)
 
     def _patch(self, old: Resource, given: dict[str, Any]) -> dict[str, Any]:
-        if old.collection != "routers":
-            raise refused(404, "notFound", "The requested URL was not found on this server.")
         check_shape(given, SHAPES[old.collection])
         changed = Resource(old.project, old.scope, old.collection, {**old.data, **given})
         check(self._state, changed)
