@@ -284,8 +284,10 @@ def test_a_nodes_account_needs_the_permission_to_act_as_it(
     clients.account()
     cloud.deny("iam.serviceAccounts.actAs")
     defaults = {"autoprovisioning_node_pool_defaults": {"service_account": EMAIL}}
-    with pytest.raises(exceptions.InvalidArgument, match="does not have access to service account"):
-        clients.cluster(autoscaling=defaults)
+    for fields, account in (({"autoscaling": defaults}, EMAIL), ({}, "default")):
+        words = f'does not have access to service account "{account}"'
+        with pytest.raises(exceptions.InvalidArgument, match=words):
+            clients.cluster(**fields)
     cloud.allow_all()
     clients.cluster(autoscaling=defaults)
 

@@ -190,10 +190,11 @@ class Clusters:
         elif bool(made.node_pools) == bool(made.initial_node_count):
             raise invalid("Specify either initial_node_count or node_pools.")
         self._check_network(made, project, ZONES.get(location, location))
-        configs = (made.node_config, *(each.config for each in made.node_pools))
-        defaults = made.autoscaling.autoprovisioning_node_pool_defaults
-        for email in {each.service_account for each in (*configs, defaults)}:
-            self._check_account(email)
+        configs = [each.config for each in made.node_pools] or [made.node_config]
+        if made.autopilot.enabled:
+            configs = [made.autoscaling.autoprovisioning_node_pool_defaults]
+        for email in {each.service_account for each in configs}:
+            self._check_account(email or "default")
 
     def _check_network(self, made: Any, project: Project, region: str) -> None:
         name = made.network.rpartition("/")[2] or "default"
@@ -214,11 +215,7 @@ class Clusters:
         made.network, made.subnetwork = name, subnetwork
 
     def _check_account(self, email: str) -> None:
-        project = email.partition("@")[2].removesuffix(".iam.gserviceaccount.com")
-        if email in ("", "default") or project not in self._state.projects:
-            return
-        found = self._state.existing.get(f"{project}/iam/serviceAccounts/{email}")
-        if found is None or found.unseen():
+        if not self._state.sees_account(email):
             raise invalid(f'Service account "{email}" does not exist.')
         if "iam.serviceAccounts.actAs" in self._state.denied:
             raise invalid(
@@ -310,7 +307,7 @@ class Clusters:
             raise invalid(f'Invalid value for field "node_pool.name": "{pool.name}".')
         if any(each.name == pool.name for each in found.node_pools):
             raise taken(f"Already exists: {request.parent}/nodePools/{pool.name}.")
-        self._check_account(pool.config.service_account)
+        self._check_account(pool.config.service_account or "default")
         pool.status, pool.version = _POOL_STATUS.PROVISIONING, _VERSION
         found.node_pools.append(pool)
 

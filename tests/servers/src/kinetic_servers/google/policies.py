@@ -81,8 +81,8 @@ def check_member(state: State, member: str, *, public: bool = True) -> None:
         if member not in state.buried:
             raise invalid(f"The member {member} is not a deleted one.")
     elif kind in ("user", "group", "serviceAccount") and _EMAIL.fullmatch(who):
-        if kind == "serviceAccount":
-            _check_account(state, who)
+        if kind == "serviceAccount" and not state.sees_account(who):
+            raise invalid(f"Service account {who} does not exist.")
     elif kind in ("projectOwner", "projectEditor", "projectViewer"):
         if state.project(who) is None:
             raise invalid(f"Project {who} does not exist.")
@@ -90,15 +90,6 @@ def check_member(state: State, member: str, *, public: bool = True) -> None:
         raise invalid(
             f"The member {member} is of an unknown type. Please set a valid type prefix for the member."
         )
-
-
-def _check_account(state: State, email: str) -> None:
-    project = email.partition("@")[2].removesuffix(".iam.gserviceaccount.com")
-    if project not in state.projects:
-        return  # Google's own, or a stranger's.
-    found = state.existing.get(f"{project}/iam/serviceAccounts/{email}")
-    if found is None or found.unseen():
-        raise invalid(f"Service account {email} does not exist.")
 
 
 def _check_pool(state: State, number: str, pool: str) -> None:

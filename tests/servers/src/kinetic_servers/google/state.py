@@ -227,6 +227,14 @@ class State:
                 return each
         return None
 
+    def sees_account(self, email: str) -> bool:
+        """Return whether this call sees a service account; those of unknown projects exist."""
+        project = email.partition("@")[2].removesuffix(".iam.gserviceaccount.com")
+        if project not in self.projects:
+            return True
+        found = self.existing.get(f"{project}/iam/serviceAccounts/{email}")
+        return found is not None and not found.unseen()
+
     def policy(self, key: str) -> policy_pb2.Policy:
         """Return the policy of a project or resource."""
         # The etag of a policy that was never set, as at Google.

@@ -21,24 +21,25 @@ _LOG: Final = {
     "metadataFields": [str], "filterExpr": str, "optionalFields": [str],
 }  # fmt: skip
 _PORTS: Final = [{"IPProtocol": str, "ports": [str]}]
-_OUTPUT: Final = {
+OUTPUT: Final = {
     "kind": str, "id": str, "creationTimestamp": str, "selfLink": str, "selfLinkWithId": str, "region": str,
-    "zone": str, "fingerprint": str, "name": str, "description": str,
+    "zone": str, "fingerprint": str,
 }  # fmt: skip
+"""What the service sets, and ignores in requests."""
 SHAPES: Final[dict[str, Shape]] = {
     "networks": {
-        **_OUTPUT, "autoCreateSubnetworks": bool, "mtu": int, "enableUlaInternalIpv6": bool, "internalIpv6Range": str,
+        **OUTPUT, "name": str, "description": str, "autoCreateSubnetworks": bool, "mtu": int, "enableUlaInternalIpv6": bool, "internalIpv6Range": str,
         "routingConfig": {"routingMode": str, "bgpBestPathSelectionMode": str}, "subnetworks": [str],
         "networkFirewallPolicyEnforcementOrder": str, "gatewayIPv4": str, "networkProfile": str,
     },
     "subnetworks": {
-        **_OUTPUT, "network": str, "ipCidrRange": str, "privateIpGoogleAccess": bool, "purpose": str, "role": str,
+        **OUTPUT, "name": str, "description": str, "network": str, "ipCidrRange": str, "privateIpGoogleAccess": bool, "purpose": str, "role": str,
         "secondaryIpRanges": [{"rangeName": str, "ipCidrRange": str, "reservedInternalRange": str}],
         "logConfig": _LOG, "stackType": str, "ipv6AccessType": str, "enableFlowLogs": bool, "gatewayAddress": str,
         "privateIpv6GoogleAccess": str, "allowSubnetCidrRoutesOverlap": bool,
     },
     "routers": {
-        **_OUTPUT, "network": str, "encryptedInterconnectRouter": bool,
+        **OUTPUT, "name": str, "description": str, "network": str, "encryptedInterconnectRouter": bool,
         "bgp": {"asn": int, "advertiseMode": str, "keepaliveInterval": int}, "interfaces": [{"*": str}],
         "nats": [{
             "name": str, "type": str, "natIpAllocateOption": str, "sourceSubnetworkIpRangesToNat": str,
@@ -51,7 +52,7 @@ SHAPES: Final[dict[str, Shape]] = {
         }],
     },
     "firewalls": {
-        **_OUTPUT, "network": str, "priority": int, "direction": str, "disabled": bool, "logConfig": _LOG,
+        **OUTPUT, "name": str, "description": str, "network": str, "priority": int, "direction": str, "disabled": bool, "logConfig": _LOG,
         "sourceRanges": [str], "destinationRanges": [str], "sourceTags": [str], "targetTags": [str],
         "sourceServiceAccounts": [str], "targetServiceAccounts": [str], "allowed": _PORTS, "denied": _PORTS,
     },

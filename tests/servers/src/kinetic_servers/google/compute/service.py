@@ -10,6 +10,7 @@ from typing import Any, Final
 from kinetic_servers.google.compute.filters import matcher
 from kinetic_servers.google.compute.resources import (
     BASE,
+    OUTPUT,
     SHAPES,
     Resource,
     automatic_subnetworks,
@@ -241,7 +242,8 @@ class ComputeService(Gate):
 
     def _insert(self, made: Resource) -> dict[str, Any]:
         check_shape(made.data, SHAPES[made.collection])
-        made.data = {key: value for key, value in made.data.items() if value is not None}
+        given = made.data.items()
+        made.data = {key: value for key, value in given if value is not None and key not in OUTPUT}
         check(self._state, made)
         if made.key in self._state.existing:
             raise refused(409, "alreadyExists", f"The resource '{made.path}' already exists")
@@ -258,7 +260,12 @@ class ComputeService(Gate):
 
     def _patch(self, old: Resource, given: dict[str, Any]) -> dict[str, Any]:
         check_shape(given, SHAPES[old.collection])
-        changed = Resource(old.project, old.scope, old.collection, {**old.data, **given})
+        changed = Resource(
+            old.project,
+            old.scope,
+            old.collection,
+            {**old.data, **{key: given[key] for key in given if key not in OUTPUT}},
+        )
         check(self._state, changed)
         if changed.name != old.name:
             raise refused(400, "invalid", "The name of a resource cannot be changed.")
