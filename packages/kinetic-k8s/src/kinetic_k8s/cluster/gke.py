@@ -120,7 +120,10 @@ class GkeApi:
         self._found: dict[tuple[str, str, str], GkeCluster] = {}
 
     def cluster(self, project: str, location: str, name: str) -> GkeCluster:
-        """Return a cluster; the GKE API is asked only for the first time. See `connect_to_gke` for its errors."""
+        """Return a cluster in *location*, or else in the region of that zone.
+
+        The GKE API is asked only for the first time. See `connect_to_gke` for its errors.
+        """
         found = self._found.get((project, location, name))
         return found or self.look_up(project, location, name)
 
@@ -133,13 +136,15 @@ class GkeApi:
         with container_v1.ClusterManagerClient(
             credentials=credentials, client_options=options
         ) as client:
-            path = f"projects/{project}/locations/{location}/clusters/{name}"
             described = None
-            with (
-                _translated(f"look up the cluster {name!r}", project),
-                suppress(exceptions.NotFound),
-            ):
-                described = client.get_cluster(name=path, **_within(end))
+            for place in _places(location):
+                path = f"projects/{project}/locations/{place}/clusters/{name}"
+                with (
+                    _translated(f"look up the cluster {name!r}", project),
+                    suppress(exceptions.NotFound),
+                ):
+                    described = client.get_cluster(name=path, **_within(end))
+                    break
             if described is None:
                 self._found.pop((project, location, name), None)
                 raise UnknownClusterError(
@@ -185,6 +190,12 @@ def cluster_of(
         compute_classes=described.autoscaling.default_compute_class_config.enabled,
         fuse=described.autopilot.enabled or addons.gcs_fuse_csi_driver_config.enabled,
     )
+
+
+def _places(location: str) -> tuple[str, ...]:
+    """Return where a cluster is looked for: in *location*, and if that is a zone, in its region as well."""
+    region, zone = location[:-2], location[-2:]
+    return (location, region) if zone[:1] == "-" and region[-1:].isdigit() else (location,)
 
 
 def _address(described: Any) -> tuple[str, str | None]:
