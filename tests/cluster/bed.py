@@ -211,10 +211,35 @@ def start() -> Bed:
         shares.write_text(str(SHARES_OF_PODS))
     _keep_address(BRIDGE)
     bed = Bed(folder / "kube", variables)
-    # Every cluster on GKE has it.
-    classes = folder / "kube" / "manifests" / "computeclasses.yaml"
-    bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(classes))
+    _define_classes(bed)
     return bed
+
+
+@contextmanager
+def control_plane(folder: Path) -> Iterator[Bed]:
+    """Start a cluster without a node for the block, in *folder*, whose path is short.
+
+    It has the objects of JobSet, but not its controller.
+    """
+    found = testcloud()
+    assert found is not None, "ask `obstacle` first"
+    kube, place = found / "kube", ("--dir", str(folder))
+    try:
+        exports = re.findall(
+            r"^export (\w+)=(.*)$", _output_of(kube / "up", "--no-node", *place), re.MULTILINE
+        )
+        bed = Bed(kube, {name: shlex.split(value)[0] for name, value in exports})
+        send(bed.folder, "jobset", signal.SIGTERM)
+        _define_classes(bed)
+        yield bed
+    finally:
+        _output_of(kube / "down", "--purge", *place)
+
+
+def _define_classes(bed: Bed) -> None:
+    """Define ComputeClasses, as every cluster on GKE does."""
+    classes = bed.commands / "manifests" / "computeclasses.yaml"
+    bed.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(classes))
 
 
 def _output_of(

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import signal
-import subprocess
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
-import testcloud
-from bed import Bed, send
+from bed import Bed, control_plane
 from tiers import obstacle
 
 from kinetic.waiting import sleep
@@ -45,18 +39,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     """A control plane of its own, without the controller of JobSet; its objects are there."""
     if (why := obstacle()) is not None:
         pytest.skip(why)
-    kube = (testcloud.testcloud() or Path()) / "kube"
-    folder = ("--dir", str(tmp_path_factory.mktemp("k")))
-    try:
-        done = subprocess.run(
-            [kube / "up", "--no-node", *folder], check=True, capture_output=True, text=True
-        )
-        exports = re.findall(r"^export (\w+)=(.*)$", done.stdout, re.MULTILINE)
-        bed = Bed(kube, {name: shlex.split(value)[0] for name, value in exports})
-        send(bed.folder, "jobset", signal.SIGTERM)
+    with control_plane(tmp_path_factory.mktemp("k")) as bed:
         yield bed
-    finally:
-        subprocess.run([kube / "down", "--purge", *folder], check=True, capture_output=True)
 
 
 @pytest.fixture
