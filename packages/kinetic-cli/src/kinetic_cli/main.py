@@ -42,6 +42,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     verbs=(
         "jobs",
         "batches",
+        "up",
+        "down",
         "pool",
         "profile",
         "config",

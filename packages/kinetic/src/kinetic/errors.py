@@ -39,6 +39,25 @@ class DataNotLocalError(DataError, ValueError):
     """The contents of a `Data` with a URI are not on this machine."""
 
 
+class ProvisioningError(KineticError, RuntimeError):
+    """Something of a cluster could not be made, changed or removed; its notes say how far it came."""
+
+
+class CloudUnavailableError(ProvisioningError, UnavailableError):
+    """A service of Google Cloud did not respond."""
+
+
+class CloudPermissionError(ProvisioningError, PermissionError):
+    """You lack permissions in the project; the hint has the lines that grant them."""
+
+    permissions: tuple[str, ...] = ()
+    """Such as `container.clusters.create`."""
+
+
+class ProvisioningBusyError(ProvisioningError):
+    """Another process makes or removes this cluster at this moment."""
+
+
 class SubmitError(KineticError, RuntimeError):
     """The job could not be started; everything this submit created was removed again."""
 

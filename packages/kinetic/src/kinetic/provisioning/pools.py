@@ -163,7 +163,7 @@ def list_pools(settings: Settings) -> list[PoolStatus]:
         ClusterError: The cluster cannot be reached, or refuses to list them.
     """
     cluster, classes = _pools_of(settings)
-    workloads = _workloads(cluster) if classes else []
+    workloads = workloads_in(cluster) if classes else []
     try:
         nodes = cluster.list("Node", labels=COMPUTE_CLASS)
     except NotPermittedError:
@@ -204,7 +204,7 @@ def remove_pool(settings: Settings, name: str) -> None:
     cluster.delete(KIND, name, uid=found["metadata"]["uid"])
 
 
-def _workloads(cluster: ApiServer) -> list[Manifest]:
+def workloads_in(cluster: ApiServer) -> list[Manifest]:
     """Return the workloads of jobs: of all namespaces, else of the user's own, with a warning."""
     kinds = [kind for kind in ("Job", "JobSet", "LeaderWorkerSet") if cluster.serves(kind)]
     labels = of_jobs(())

@@ -1,0 +1,396 @@
+"""Make a cluster with everything that jobs need, and remove it: `kinetic up` and `kinetic down`.
+
+```python
+prepared = prepare_up(settings, ClusterOptions(accelerators=["v6e-8"]))
+for step in prepared.plan.changes:
+    print(step.action, step.resource.id)
+prepared.apply()
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, cast
+
+from kinetic.provisioning.apply import Progress, apply
+from kinetic.provisioning.desired import (
+    COMPUTE,
+    ClusterOptions,
+    ClusterPlace,
+    place_of,
+    resources_of,
+    services_of,
+)
+from kinetic.provisioning.inside import inside_edges
+from kinetic.provisioning.lease import ProvisioningLease
+from kinetic.provisioning.plan import (
+    Actual,
+    Plan,
+    Problem,
+    Resource,
+    Step,
+    plan_down,
+    plan_up,
+)
+from kinetic_payload.errors import KineticError
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
+from kinetic_payload.threads import parallel_map
+
+if TYPE_CHECKING:
+    from kinetic.provisioning.edge import Edge, Edges
+    from kinetic.provisioning.google.cloud import Cloud
+    from kinetic.provisioning.google.clusters import ClustersEdge
+    from kinetic.provisioning.google.roles import RolesEdge
+    from kinetic.provisioning.google.services import ServicesEdge
+    from kinetic.settings.settings import Settings
+
+POLL: Final = 2.0
+_READS: Final = 16
+
+Report = Callable[[Step, str], None]
+Failed = Callable[[Resource, KineticError], None]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan, and what performs it."""
+
+    place: ClusterPlace
+    plan: Plan
+    actual: Mapping[str, Actual | None] = field(repr=False)
+    """By the id of a resource, what was found."""
+    cloud: Cloud = field(repr=False)
+    edges: Edges = field(repr=False)
+    lease: ProvisioningLease = field(repr=False)
+
+    def apply(self, report: Report = lambda _step, _what: None) -> Progress:
+        """Perform the plan. Run again after a failure, or Ctrl-C, it continues: plan anew first.
+
+        Args:
+            report: Called with a step when it begins (`begun`) and when it has ended (`done`).
+
+        Raises:
+            ProvisioningError: A step failed; the notes say what was done and what was not.
+            ProvisioningBusyError: Another process changes this cluster.
+        """
+        if self.plan.problems:
+            raise ValueError("A plan with problems cannot be applied.")
+        if any(self._is_builds(s.resource) and s.action != "create" for s in self.plan.steps):
+            self.lease.acquire()
+        try:
+            return apply(self.plan, self._perform, report=report, tick=self.lease.renew)
+        finally:
+            self.lease.release()
+
+    def _perform(self, step: Step) -> None:
+        edge, resource = self.edges[step.resource.kind], step.resource
+        match step.action:
+            case "create":
+                edge.create(resource)
+                if self._is_builds(resource):
+                    self.lease.acquire()
+            case "replace":
+                edge.delete(resource)
+                edge.create(resource)
+            case "change":
+                edge.wait(resource)
+                edge.change(resource)
+            case "wait":
+                edge.wait(resource)
+            case "delete":
+                if self._is_builds(resource):
+                    self.lease.forget()
+                edge.delete(resource)
+            case "keep":
+                pass
+
+    def _is_builds(self, resource: Resource) -> bool:
+        return (resource.kind, resource.name) == ("bucket", self.place.builds_bucket)
+
+
+def prepare_up(
+    settings: Settings, options: ClusterOptions | None = None, *, poll: float = POLL
+) -> Prepared:
+    """Compare the cluster that *settings* name with what exists. Nothing is changed.
+
+    Args:
+        settings: They name the cluster.
+        options: How it is made.
+        poll: Seconds between two looks at what takes time.
+
+    Raises:
+        ConfigurationError: A name is not valid, or too long for one that follows from it; or the place does not
+            exist, or has not the machines.
+        ProvisioningError: What exists cannot be read.
+        CloudPermissionError: You lack permissions for what the plan would do.
+    """
+    prepared = compare(settings, options or ClusterOptions(), poll=poll)
+    _check_permissions(prepared)
+    return prepared
+
+
+def compare(
+    settings: Settings,
+    options: ClusterOptions,
+    *,
+    poll: float = POLL,
+    timeout: float | None = None,
+    failed: Failed | None = None,
+) -> Prepared:
+    """Compare the cluster that *settings* name with what exists, whatever the user may change.
+
+    Args:
+        settings: They name the cluster.
+        options: What is wanted.
+        poll: Seconds between two looks at what takes time.
+        timeout: Seconds for each resource; None: the time that a change would get.
+        failed: Called with a resource that cannot be read; None: that ends the comparison.
+
+    Raises:
+        ConfigurationError, ProvisioningError: See `prepare_up`.
+    """
+    from kinetic.provisioning.google.cloud import Cloud, check_project
+    from kinetic.provisioning.google.networks import Compute
+    from kinetic.provisioning.google.places import check_place
+    from kinetic_k8s.manifests.compute_class import parse_priority
+
+    priorities = [parse_priority(each) for each in options.accelerators]
+    project = check_project(settings.project.value)
+    place = place_of(
+        project, settings.zone.value, settings.cluster.value, standard=options.standard
+    )
+    limits = {} if timeout is None else {"timeout": timeout, "patience": timeout}
+    cloud = Cloud(project, _environment(), poll=poll, **limits)
+    edges, services = _edges(cloud, place.cluster)
+    apis = services_of(project)
+    enabled = services.read(apis)
+    if COMPUTE in services.enabled:
+        check_place(Compute(cloud), place, priorities)
+    edges |= inside_edges(settings, place.location, cloud.wait)
+    namespaces = tuple(options.namespaces) or (settings.namespace.value,)
+    wanted = resources_of(place, options, services.number, namespaces)
+    unread: set[str] = set()
+
+    def fail(resource: Resource, error: KineticError) -> None:
+        if failed is None:
+            raise error
+        unread.add(resource.id)
+        failed(resource, error)
+
+    actual = {apis.id: enabled, **_read(edges, services, wanted[1:], fail)}
+    plan = plan_up(
+        [each for each in wanted if each.id not in unread],
+        actual,
+        {kind: edge.fixed for kind, edge in edges.items()},
+    )
+    plan = Plan(plan.steps, (*_elsewhere(edges, services, place), *plan.problems))
+    lease = _lease(place, "kinetic up")
+    return Prepared(place, plan, actual, cloud, edges, lease)
+
+
+def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float = POLL) -> Prepared:
+    """Find what exists of the cluster that *settings* name, to remove it. Nothing is changed.
+
+    Args:
+        settings: They name the cluster.
+        delete_data: Delete the bucket of jobs, too, with all outputs.
+        poll: Seconds between two looks at what takes time.
+
+    Raises:
+        ConfigurationError: A name is not valid.
+        ProvisioningError: What exists cannot be read.
+        CloudPermissionError: You lack permissions for what the plan would do.
+    """
+    from kinetic.provisioning.google.cloud import Cloud, check_project
+
+    project = check_project(settings.project.value)
+    place = place_of(project, settings.zone.value, settings.cluster.value, standard=False)
+    cloud = Cloud(project, _environment(), poll=poll)
+    edges, services = _edges(cloud, place.cluster)
+    services.read(services_of(project))
+    place = _where(edges, services, place)
+    edges |= inside_edges(settings, place.location, cloud.wait)
+    options = ClusterOptions(standard=place.location != place.region)
+    everything = resources_of(place, options, services.number, _namespaces(edges, services, place))
+    wanted = [each for each in everything if not each.inside]
+    actual = _read(edges, services, wanted[1:])
+    plan = plan_down(wanted, actual, delete_data=delete_data)
+    prepared = Prepared(place, plan, actual, cloud, edges, _lease(place, "kinetic down"))
+    _check_permissions(prepared)
+    return prepared
+
+
+def running_jobs(prepared: Prepared) -> list[str]:
+    """Return the ids of jobs in the cluster that have not ended; nothing if it cannot be asked."""
+    from kinetic.provisioning.inside import InsideEdge
+
+    cluster = next((s for s in prepared.plan.steps if s.resource.kind == "cluster"), None)
+    if cluster is None:
+        return []
+    try:
+        return cast("InsideEdge", prepared.edges["access"]).running_jobs()
+    except KineticError:
+        return []
+
+
+def _edges(cloud: Cloud, cluster: str) -> tuple[dict[str, Edge], ServicesEdge]:
+    """Return the edges to Google's services, by kind, and among them that of the APIs."""
+    from kinetic.provisioning.google.accounts import AccountsEdge
+    from kinetic.provisioning.google.buckets import BucketsEdge
+    from kinetic.provisioning.google.clusters import ClustersEdge
+    from kinetic.provisioning.google.networks import NetworksEdge
+    from kinetic.provisioning.google.repositories import RepositoriesEdge
+    from kinetic.provisioning.google.roles import RolesEdge
+    from kinetic.provisioning.google.services import ServicesEdge
+
+    services = ServicesEdge(cloud)
+    networks = NetworksEdge(cloud, cluster)
+    edges: dict[str, Edge] = {
+        "APIs": services,
+        "bucket": BucketsEdge(cloud, cluster),
+        "repository": RepositoriesEdge(cloud, cluster),
+        "service account": AccountsEdge(cloud, cluster),
+        "network": networks,
+        "subnetwork": networks,
+        "router": networks,
+        "role": RolesEdge(cloud),
+        "cluster": ClustersEdge(cloud),
+    }
+    return edges, services
+
+
+def _read(
+    edges: Mapping[str, Edge],
+    services: ServicesEdge,
+    wanted: Sequence[Resource],
+    failed: Failed | None = None,
+) -> dict[str, Actual | None]:
+    """Read what exists of *wanted*, many at a time.
+
+    Of an API that is not enabled nothing exists, and in a cluster that is not ready nothing that can be read.
+    """
+
+    def read(resource: Resource) -> tuple[str, Actual | None]:
+        edge = edges[resource.kind]
+        needed = edge.service_of(resource)
+        if needed and needed not in services.enabled:
+            return resource.id, None
+        try:
+            return resource.id, edge.read(resource)
+        except KineticError as error:
+            if failed is None:
+                raise
+            failed(resource, error)
+            return resource.id, None
+
+    outside = [each for each in wanted if not each.inside]
+    found = dict(parallel_map(read, outside, threads=_READS))
+    clusters = [found[each.id] for each in outside if each.kind == "cluster"]
+    if all(each is not None and each.state == "ready" for each in clusters):
+        inside = [each for each in wanted if each.inside]
+        found.update(parallel_map(read, inside, threads=_READS))
+    return found
+
+
+def _elsewhere(
+    edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace
+) -> list[Problem]:
+    """Return the problem that a cluster of this name is somewhere else: it would share all names with this one."""
+    others = [each for each in _locations(edges, services, place) if each != place.location]
+    if not others:
+        return []
+    return [
+        Problem(
+            f"The project has a cluster {place.cluster!r} in {others[0]}, and {place.location} was asked for.",
+            f"Name its place with --zone {others[0]}{' --standard' * (others[0].count('-') > 1)}, or choose another "
+            "name with --cluster.",
+        )
+    ]
+
+
+def _where(edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace) -> ClusterPlace:
+    """Return the place in which the cluster, or else its builds bucket, really is."""
+    found = _locations(edges, services, place)
+    if place.location in found:
+        return place
+    if found:
+        return replace(place, location=found[0])
+    # A cluster that is gone, or was never made.
+    bucket = Resource(kind="bucket", name=place.builds_bucket)
+    builds = edges["bucket"].read(bucket)
+    if builds is None or not builds.ours:
+        return place
+    return replace(place, location=builds.settings["location"].lower())
+
+
+def _locations(edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace) -> list[str]:
+    clusters = cast("ClustersEdge", edges["cluster"])
+    if clusters.service not in services.enabled:
+        return []
+    return clusters.locations(place.cluster)
+
+
+def _namespaces(
+    edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace
+) -> list[str]:
+    """Return the namespaces whose jobs may use the bucket of jobs."""
+    roles = cast("RolesEdge", edges["role"])
+    wanted = resources_of(place, ClusterOptions(), services.number, ["*"])
+    bucket = next(each.settings for each in wanted if "*" in each.settings.get("member", ""))
+    start, end = bucket["member"].split("*")
+    return [
+        member[len(start) : -len(end)]
+        for member in roles.members(bucket["on"], bucket["role"])
+        if member.startswith(start) and member.endswith(end)
+    ]
+
+
+def _check_permissions(prepared: Prepared) -> None:
+    """Make sure that the user has the permissions for the plan, as far as the project can tell.
+
+    Raises:
+        CloudPermissionError: Some are missing.
+    """
+    from kinetic.provisioning.google.cloud import permission_error
+
+    missing = missing_permissions(prepared)
+    if missing:
+        project = prepared.place.project
+        raise permission_error(
+            f"You lack permissions in the project {project!r}: {', '.join(missing)}.",
+            missing,
+            prepared.cloud,
+        )
+
+
+def missing_permissions(prepared: Prepared) -> list[str]:
+    """Return the permissions in the project that the plan needs and the user does not have.
+
+    Nothing is known, and nothing returned, while the API that tells is not enabled.
+    """
+    from kinetic.provisioning.google.projects import PROJECT_SERVICE, missing_in_project
+
+    edges, services = prepared.edges, cast("ServicesEdge", prepared.edges["APIs"])
+    needed = {
+        permission
+        for step in prepared.plan.changes
+        for permission in edges[step.resource.kind].permissions(step.action, step.resource)
+    }
+    if not needed or PROJECT_SERVICE not in services.enabled:
+        return []
+    return missing_in_project(prepared.cloud, sorted(needed))
+
+
+def _lease(place: ClusterPlace, what: str) -> ProvisioningLease:
+    return ProvisioningLease(
+        lambda: open_store(parse_location(f"gs://{place.builds_bucket}")), what
+    )
+
+
+def _environment() -> dict[str, str]:
+    from kinetic.settings.settings import environment
+
+    return environment()

@@ -1,0 +1,333 @@
+"""What a cluster for Kinetic consists of, and the names of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kinetic.backends.gke.images.builders import Place
+from kinetic.errors import ConfigurationError
+from kinetic.provisioning.plan import DATA, Resource
+from kinetic_k8s.manifests.jobset_release import JOBSET_VERSION
+
+COMPUTE: Final = "compute.googleapis.com"
+APIS: Final = (
+    "artifactregistry.googleapis.com",
+    "cloudbuild.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
+    COMPUTE,
+    "container.googleapis.com",
+    "iam.googleapis.com",
+    "storage.googleapis.com",
+)
+ACCOUNT: Final = "kinetic"
+"""The service account of Kubernetes that jobs run as."""
+EXPIRY: Final = (
+    ("contexts/", 90),
+    # Markers go first: one that outlives its data would let a job find nothing.
+    ("data-markers/", 90),
+    ("data/", 97),
+    ("logs/", 90),
+    ("*/payload.pkl", 90),
+)
+"""After how many days objects of the jobs bucket are deleted, by their names. Use resets the age of the first three."""
+BUILDS_EXPIRY: Final = (("builds/contexts/", 7), ("builds/logs/", 30), ("builds/resolved/", 180))
+_IMAGE_DAYS: Final = 180
+_RANGE: Final = "10.0.0.0/20"
+"""The addresses of nodes; GKE adds ranges for pods and services."""
+_NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
+_LOCATION: Final = re.compile(r"([a-z]+-[a-z]+[0-9]+)(-[a-z])?")
+_MOST_CLUSTER: Final = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """How a cluster is made."""
+
+    accelerators: Sequence[str] = ()
+    """Pools for these are added, as by `kinetic pool add`."""
+    namespaces: Sequence[str] = ()
+    """Namespaces in which jobs will run; empty: that of the settings."""
+    standard: bool = False
+    """A Standard cluster in a zone, instead of Autopilot in a region."""
+    jobset: bool = True
+    """Whether JobSet is installed, unless the cluster has it."""
+    network: str | None = None
+    """A network of yours; None: one is made, with Cloud NAT for nodes without addresses of their own."""
+    subnetwork: str | None = None
+    """Its subnetwork in the region; None: it has the name of the network."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterPlace:
+    """A cluster by its name, and the names that follow from it."""
+
+    project: str
+    location: str
+    """A region, or a zone for a Standard cluster."""
+    cluster: str
+
+    @property
+    def region(self) -> str:
+        """The region of `location`."""
+        return region_of(self.location)
+
+    @property
+    def jobs_bucket(self) -> str:
+        """The bucket of the objects of jobs."""
+        return f"{self.project}-kn-{self.cluster}-jobs"
+
+    @property
+    def builds_bucket(self) -> str:
+        """The bucket of image builds."""
+        return self._place.builds_store.removeprefix("gs://")
+
+    @property
+    def builds_account(self) -> str:
+        """The service account of image builds."""
+        return self._place.builds_account
+
+    @property
+    def nodes_account(self) -> str:
+        """The service account of nodes."""
+        return f"kn-{self.cluster}-nodes@{self.project}.iam.gserviceaccount.com"
+
+    @property
+    def repository(self) -> str:
+        """The repository for images: `LOCATION/NAME`."""
+        host, _, name = self._place.repository.split("/")
+        return f"{host.removesuffix('-docker.pkg.dev')}/{name}"
+
+    @property
+    def network(self) -> str:
+        """The name of the network, its subnetwork and its router."""
+        return f"kn-{self.cluster}"
+
+    @property
+    def _place(self) -> Place:
+        return Place(project=self.project, region=self.region, cluster=self.cluster)
+
+
+def region_of(location: str) -> str:
+    """Return the region of a zone, or *location* if that is a region.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    found = _LOCATION.fullmatch(location)
+    if found is None:
+        raise ConfigurationError(
+            f"{location!r} is neither a region nor a zone.",
+            hint="Name one with --zone or KINETIC_ZONE, such as us-central1 or us-central1-a.",
+        )
+    return found[1]
+
+
+def place_of(project: str, location: str, cluster: str, *, standard: bool) -> ClusterPlace:
+    """Return the place of a cluster, with all names checked before anything is made.
+
+    Raises:
+        ConfigurationError: A name is not valid, or too long for one that follows from it.
+    """
+    region = region_of(location)
+    if standard and location == region:
+        raise ConfigurationError(
+            f"A Standard cluster is in a zone, and {location} is a region.",
+            hint=f"Name a zone with --zone, such as {region}-a.",
+        )
+    if not _NAME.fullmatch(cluster) or len(cluster) > _MOST_CLUSTER:
+        raise ConfigurationError(
+            f"{cluster!r} cannot be the name of a cluster.",
+            hint=f"It has at most {_MOST_CLUSTER} lower-case letters, digits and dashes, and begins with a letter.",
+        )
+    place = ClusterPlace(
+        project=project, location=location if standard else region, cluster=cluster
+    )
+    derived = (
+        ("bucket", place.builds_bucket, 63),
+        ("service account", place.builds_account.partition("@")[0], 30),
+        ("repository", place.repository.partition("/")[2], 63),
+        ("network", place.network, 63),
+    )
+    room = min(most - len(name) for _, name, most in derived)
+    for what, name, most in derived:
+        if len(name) > most:
+            raise ConfigurationError(
+                f"The cluster {cluster!r} needs a {what} {name!r}, which has {len(name)} characters: at most {most} "
+                "are allowed.",
+                hint=f"In this project the name of a cluster has at most {len(cluster) + room} characters.",
+            )
+    return place
+
+
+def services_of(project: str) -> Resource:
+    """Return the APIs that a project needs."""
+    return Resource(
+        kind="APIs",
+        name=project,
+        settings={"enabled": APIS},
+        adopted=True,
+        kept="others may use them",
+    )
+
+
+def resources_of(
+    place: ClusterPlace, options: ClusterOptions, number: str, namespaces: Sequence[str]
+) -> list[Resource]:
+    """Return everything that is made, each after what it needs. *number* is that of the project."""
+    apis = services_of(place.project)
+    builds = _bucket(place, place.builds_bucket, soft_delete_days=0, expiry=BUILDS_EXPIRY)
+    # The lease of `up` is in this bucket. So it is made first, and deleted last.
+    first = (apis.id, builds.id)
+    jobs = _bucket(place, place.jobs_bucket, soft_delete_days=7, expiry=EXPIRY, after=first)
+    repository = Resource(
+        kind="repository",
+        name=place.repository,
+        settings={"delete_after_days": _IMAGE_DAYS},
+        after=first,
+    )
+    nodes, builders = (
+        Resource(kind="service account", name=name, after=first)
+        for name in (place.nodes_account, place.builds_account)
+    )
+    networks = _networks(place, options, first)
+    roles = [
+        _role("roles/container.defaultNodeServiceAccount", nodes, None),
+        _role("roles/artifactregistry.reader", nodes, repository),
+        _role("roles/artifactregistry.writer", builders, repository),
+        _role("roles/storage.objectUser", builders, builds),
+        _role("roles/logging.logWriter", builders, None),
+    ]
+    cluster = _cluster(place, options, (*networks, nodes, *roles[:2]), first)
+    jobs_roles = [
+        _role(
+            "roles/storage.objectUser",
+            f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/"
+            f"{place.project}.svc.id.goog/subject/ns/{namespace}/sa/{ACCOUNT}",
+            jobs,
+            # The pool of identities exists once the project has a cluster.
+            after=(cluster.id,),
+        )
+        for namespace in namespaces
+    ]
+    return [
+        apis,
+        *(builds, jobs, repository, nodes, builders),
+        *networks,
+        *roles,
+        cluster,
+        *jobs_roles,
+        *_inside(options, namespaces, cluster),
+    ]
+
+
+def _bucket(
+    place: ClusterPlace,
+    name: str,
+    *,
+    soft_delete_days: int,
+    expiry: tuple[tuple[str, int], ...],
+    after: tuple[str, ...] | None = None,
+) -> Resource:
+    return Resource(
+        kind="bucket",
+        name=name,
+        settings={
+            "location": place.region.upper(),
+            "uniform_access": True,
+            "public_access": "enforced",
+            "soft_delete_days": soft_delete_days,
+            "delete_after_days": expiry,
+        },
+        after=(services_of(place.project).id,) if after is None else after,
+        kept=DATA if name == place.jobs_bucket else "",
+    )
+
+
+def _networks(
+    place: ClusterPlace, options: ClusterOptions, first: tuple[str, ...]
+) -> tuple[Resource, ...]:
+    region = f"regions/{place.region}"
+    if options.network is not None:
+        subnetwork = options.subnetwork or options.network
+        return tuple(
+            Resource(kind=kind, name=name, given=True)
+            for kind, name in (
+                ("network", f"global/networks/{options.network}"),
+                ("subnetwork", f"{region}/subnetworks/{subnetwork}"),
+            )
+        )
+    network = Resource(kind="network", name=f"global/networks/{place.network}", after=first)
+    subnetwork_ = Resource(
+        kind="subnetwork",
+        name=f"{region}/subnetworks/{place.network}",
+        settings={"network": network.name, "range": _RANGE, "private_google_access": True},
+        after=(network.id, *first),
+    )
+    router = Resource(
+        kind="router",
+        name=f"{region}/routers/{place.network}",
+        settings={"network": network.name, "nat": True},
+        after=(network.id, *first),
+    )
+    return network, subnetwork_, router
+
+
+def _cluster(
+    place: ClusterPlace,
+    options: ClusterOptions,
+    needed: tuple[Resource, ...],
+    first: tuple[str, ...],
+) -> Resource:
+    network = options.network or place.network
+    return Resource(
+        kind="cluster",
+        name=f"{place.location}/{place.cluster}",
+        settings={
+            "autopilot": not options.standard,
+            "release_channel": "REGULAR",
+            "network": network,
+            "subnetwork": options.subnetwork or network,
+            "private_nodes": True,
+            "dns_endpoint": True,
+            "workload_identity": True,
+            "fuse": True,
+            "cost_allocation": True,
+            "account": place.nodes_account,
+        },
+        after=(*first, *(each.id for each in needed if not each.given)),
+    )
+
+
+def _inside(
+    options: ClusterOptions, namespaces: Sequence[str], cluster: Resource
+) -> list[Resource]:
+    jobset = [("JobSet", JOBSET_VERSION, {"version": JOBSET_VERSION})] if options.jobset else []
+    access = [
+        ("access", f"for jobs in the namespace {each}", {"namespace": each}) for each in namespaces
+    ]
+    pools = [("pool", each, dict[str, str]()) for each in options.accelerators]
+    return [
+        Resource(
+            kind=kind, name=name, settings=settings, after=(cluster.id,), inside=True, adopted=True
+        )
+        for kind, name, settings in (*jobset, *access, *pools)
+    ]
+
+
+def _role(
+    role: str, who: Resource | str, on: Resource | None, after: tuple[str, ...] = ()
+) -> Resource:
+    member = who if isinstance(who, str) else f"serviceAccount:{who.name}"
+    short = member.partition("/subject/")[2] or member.partition(":")[2].partition("@")[0]
+    where = "project" if on is None else on.id
+    needed = [each for each in (who, on) if isinstance(each, Resource)]
+    return Resource(
+        kind="role",
+        name=f"{role} for {short} on the {where}",
+        settings={"role": role, "member": member, "on": where},
+        after=(*after, *(each.id for each in needed), *(needed[0].after if needed else ())),
+        adopted=True,
+    )

@@ -1,0 +1,84 @@
+"""`Edge`: reads, makes, changes and deletes the resources of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Final, Protocol
+
+from kinetic.provisioning.plan import Action, Actual, Resource
+
+MARK: Final = "kinetic-cluster"
+"""The label of what Kinetic made; its value is the name of the cluster."""
+
+
+def description_of(cluster: str) -> str:
+    """Return the description by which Kinetic knows again what it made and cannot label."""
+    return f"Made by Kinetic for the cluster {cluster}."
+
+
+class Edge(Protocol):
+    """The only place that knows how the resources of one kind are read and changed.
+
+    Everything may be called again: what is there already, or gone already, is no error. A call returns once its
+    effect is there. All of them raise `ProvisioningError`.
+    """
+
+    fixed: frozenset[str]
+    """The settings that cannot be changed."""
+
+    def service_of(self, resource: Resource) -> str:
+        """Return the API without which nothing of the kind exists; empty: that is always enabled."""
+        ...
+
+    def permissions(self, action: Action, resource: Resource) -> tuple[str, ...]:
+        """Return the permissions in the project that *action* needs."""
+        ...
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return the resource as it is; None: it does not exist."""
+        ...
+
+    def create(self, resource: Resource) -> None:
+        """Make the resource."""
+        ...
+
+    def change(self, resource: Resource) -> None:
+        """Give the resource the settings that are wanted."""
+        ...
+
+    def wait(self, resource: Resource) -> None:
+        """Return once nothing is being changed."""
+        ...
+
+    def delete(self, resource: Resource) -> None:
+        """Delete the resource, with what it contains."""
+        ...
+
+
+Edges = Mapping[str, Edge]
+"""By the kind of resources."""
+
+
+Needs = Mapping[str, tuple[str, ...]]
+"""By action, the permissions in the project."""
+
+
+class PlainEdge:
+    """What edges have in common whose resources are changed at once, and never."""
+
+    fixed: frozenset[str] = frozenset()
+    service: ClassVar[str] = ""
+    needs: ClassVar[Needs] = {}
+
+    def service_of(self, resource: Resource) -> str:  # noqa: ARG002
+        """Return the API without which nothing of the kind exists; empty: that is always enabled."""
+        return self.service
+
+    def permissions(self, action: Action, resource: Resource) -> tuple[str, ...]:  # noqa: ARG002
+        """Return the permissions in the project that *action* needs."""
+        if action == "replace":
+            return self.needs.get("delete", ()) + self.needs.get("create", ())
+        return self.needs.get(action, ())
+
+    def wait(self, resource: Resource) -> None:
+        """Return once nothing is being changed."""

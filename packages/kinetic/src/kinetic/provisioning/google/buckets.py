@@ -1,0 +1,175 @@
+"""Buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar, Final
+
+from google.api_core import exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage  # type: ignore[attr-defined]
+
+from kinetic.provisioning.edge import MARK, Needs, PlainEdge
+from kinetic.provisioning.google.cloud import Cloud
+from kinetic.provisioning.plan import Actual, Resource
+from kinetic_payload.layout import Env
+from kinetic_payload.threads import parallel_map
+
+_EMULATOR: Final = "STORAGE_EMULATOR_HOST"
+_DELETIONS: Final = 32
+"""Objects that are deleted at once."""
+
+
+class BucketsEdge(PlainEdge):
+    """Makes buckets with uniform access that nobody can open to the public."""
+
+    fixed = frozenset({"location"})
+    needs: ClassVar[Needs] = {
+        "create": ("storage.buckets.create", "storage.buckets.get"),
+        "change": ("storage.buckets.update",),
+        "delete": ("storage.buckets.delete", "storage.objects.list", "storage.objects.delete"),
+    }
+
+    def __init__(self, cloud: Cloud, cluster: str) -> None:
+        self._cloud = cloud
+        self._cluster = cluster
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return the bucket; `detail` says what holds data."""
+        what = f"read the {resource.id}"
+        try:
+            found = self._cloud.ask(
+                what,
+                lambda: self.client.get_bucket(
+                    resource.name, timeout=self._cloud.timeout, retry=None
+                ),
+            )
+        except PermissionError as error:
+            # A name is taken in all projects at once.
+            return Actual(ours=False, detail=str(error).partition("\n")[0])
+        if found is None:
+            return None
+        objects = self._cloud.ask(
+            what,
+            lambda: list(
+                self.client.list_blobs(
+                    found, max_results=1, timeout=self._cloud.timeout, retry=None
+                )
+            ),
+        )
+        access = found.iam_configuration
+        return Actual(
+            settings={
+                "location": found.location,
+                "uniform_access": access.uniform_bucket_level_access_enabled,
+                "public_access": access.public_access_prevention,
+                "soft_delete_days": (found.soft_delete_policy.retention_duration_seconds or 0)
+                // 86400,
+                "delete_after_days": tuple(filter(None, map(_expiry_of, found.lifecycle_rules))),
+            },
+            ours=found.labels.get(MARK) == self._cluster,
+            detail="it holds objects" if objects else "",
+        )
+
+    def create(self, resource: Resource) -> None:
+        """Make the bucket."""
+        bucket = self.client.bucket(resource.name)
+        self._set(bucket, resource)
+
+        def create() -> None:
+            try:
+                bucket.create(
+                    location=resource.settings["location"], timeout=self._cloud.timeout, retry=None
+                )
+            except exceptions.Conflict:
+                # The request before this one may have succeeded; a bucket of somebody else was found by the plan.
+                self.client.get_bucket(resource.name, timeout=self._cloud.timeout, retry=None)
+
+        self._cloud.change(f"create the {resource.id}", create)
+
+    def change(self, resource: Resource) -> None:
+        """Give the bucket the settings that are wanted; other lifecycle rules stay."""
+
+        def change() -> None:
+            bucket = self.client.get_bucket(resource.name, timeout=self._cloud.timeout, retry=None)
+            self._set(bucket, resource)
+            bucket.patch(
+                timeout=self._cloud.timeout,
+                retry=None,
+                if_metageneration_match=bucket.metageneration,
+            )
+
+        self._cloud.change(f"change the {resource.id}", change)
+
+    def delete(self, resource: Resource) -> None:
+        """Delete the bucket with all its objects."""
+        bucket = self.client.bucket(resource.name)
+
+        def remove(blob: Any) -> None:
+            with suppress(exceptions.NotFound):
+                blob.delete(timeout=self._cloud.timeout)
+
+        def delete() -> None:
+            found = self.client.list_blobs(
+                resource.name, versions=True, timeout=self._cloud.timeout
+            )
+            parallel_map(remove, found, threads=_DELETIONS)
+            bucket.delete(timeout=self._cloud.timeout, retry=None)
+
+        self._cloud.ask(f"delete the {resource.id}", delete)
+
+    def _set(self, bucket: Any, resource: Resource) -> None:
+        wanted = resource.settings
+        bucket.labels = {**(bucket.labels or {}), MARK: self._cluster}
+        bucket.iam_configuration.uniform_bucket_level_access_enabled = wanted["uniform_access"]
+        bucket.iam_configuration.public_access_prevention = wanted["public_access"]
+        bucket.soft_delete_policy.retention_duration_seconds = wanted["soft_delete_days"] * 86400
+        own = {pattern for pattern, _ in wanted["delete_after_days"]}
+        others = [
+            dict(rule)
+            for rule in bucket.lifecycle_rules
+            if (known := _expiry_of(rule)) is None or known[0] not in own
+        ]
+        bucket.lifecycle_rules = [*others, *map(_rule, wanted["delete_after_days"])]
+
+    @property
+    def client(self) -> storage.Client:
+        """Google's client."""
+        return storage_client(self._cloud)
+
+
+def storage_client(cloud: Cloud) -> storage.Client:
+    """Return the client of the storage service."""
+
+    def make(*, credentials: Any, client_options: Any) -> storage.Client:  # noqa: ARG001
+        variables = cloud.variables
+        if variables.get(_EMULATOR):
+            return storage.Client(cloud.project, credentials=AnonymousCredentials())  # type: ignore[no-untyped-call]
+        endpoint = variables.get(Env.STORAGE_ENDPOINT)
+        options = {"api_endpoint": endpoint} if endpoint else None
+        return storage.Client(cloud.project, credentials=credentials, client_options=options)
+
+    return cloud.client("storage", make)
+
+
+def _rule(expiry: tuple[str, int]) -> dict[str, Any]:
+    pattern, days = expiry
+    matches = (
+        {"matchesSuffix": [pattern[1:]]} if pattern[0] == "*" else {"matchesPrefix": [pattern]}
+    )
+    return {"action": {"type": "Delete"}, "condition": {"age": days, **matches}}
+
+
+def _expiry_of(rule: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Return the pattern of names and the days of a rule; None if Kinetic would not write it."""
+    condition = dict(rule.get("condition", {}))
+    names = [
+        *condition.get("matchesPrefix", ()),
+        *(f"*{each}" for each in condition.get("matchesSuffix", ())),
+    ]
+    if len(names) != 1 or "age" not in condition:
+        return None
+    found = (names[0], int(condition["age"]))
+    wanted = _rule(found)
+    return found if {key: rule.get(key) for key in wanted} == wanted else None

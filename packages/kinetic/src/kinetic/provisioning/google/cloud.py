@@ -1,0 +1,282 @@
+"""A project of Google Cloud: credentials, addresses of the APIs, retries, and what failures mean."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+
+from kinetic.errors import (
+    CloudPermissionError,
+    CloudUnavailableError,
+    ConfigurationError,
+    ProvisioningError,
+)
+from kinetic_payload.backoff import Backoff
+from kinetic_payload.errors import LoginRequiredError
+from kinetic_payload.http.google import LOGIN, find_credentials, google_errors
+from kinetic_payload.threads import pause
+
+T = TypeVar("T")
+
+_CALL: Final = 60.0
+SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
+_OVERRIDE: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
+"""The variables with which `gcloud`, too, uses another address of an API."""
+_PATIENCE: Final = 180.0
+"""Seconds for which a change is repeated that others, or earlier changes, stand in the way of."""
+_TRANSIENT: Final = (
+    exceptions.ServiceUnavailable,
+    exceptions.DeadlineExceeded,
+    exceptions.InternalServerError,
+    exceptions.BadGateway,
+    exceptions.GatewayTimeout,
+    exceptions.Aborted,
+    exceptions.PreconditionFailed,
+    ConnectionError,
+)
+_NOT_YET: Final = re.compile(
+    r"service account \S+ does not exist|identity pool does not exist|please wait and try again"
+    r"|too many operations|concurrent operations quota|concurrent policy changes|is not ready"
+    r"|has not been used in project|resourceInUse|already being used by|rateLimitExceeded|try again later",
+    re.IGNORECASE,
+)
+"""What services say while they have not heard of, or still work on, an earlier change.
+
+https://cloud.google.com/iam/docs/access-change-propagation
+"""
+_DISABLED: Final = "SERVICE_DISABLED"
+_PERMISSION: Final = re.compile(r"\b[a-z]+\.[a-zA-Z]+\.[a-zA-Z]+\b")
+_ROLES: Final = {
+    "artifactregistry": "roles/artifactregistry.admin",
+    "compute": "roles/compute.networkAdmin",
+    "container": "roles/container.admin",
+    "iam.serviceAccounts.actAs": "roles/iam.serviceAccountUser",
+    "iam": "roles/iam.serviceAccountAdmin",
+    "resourcemanager.projects.get": "roles/browser",
+    "resourcemanager": "roles/resourcemanager.projectIamAdmin",
+    "serviceusage": "roles/serviceusage.serviceUsageAdmin",
+    "storage": "roles/storage.admin",
+}
+"""By the beginning of a permission, a role that has it.
+
+https://cloud.google.com/iam/docs/roles-permissions
+"""
+
+
+class Cloud:
+    """A project, as this machine's Google credentials see it. Threads can share it."""
+
+    def __init__(
+        self,
+        project: str,
+        variables: Mapping[str, str] = {},
+        *,
+        patience: float = _PATIENCE,
+        timeout: float = _CALL,
+        poll: float = 2.0,
+    ) -> None:
+        """Take the project's id.
+
+        Args:
+            project: The id.
+            variables: The environment, which may name other addresses of the APIs.
+            patience: Seconds for which a change is repeated that an earlier one stands in the way of.
+            timeout: Seconds that one call may take.
+            poll: Seconds between two looks at an operation.
+        """
+        self.project = project
+        self.timeout = timeout
+        self.variables = variables
+        self._patience = patience
+        self._poll = poll
+        self.enabling = False
+        """Whether an API was enabled just now: others may still say that it is not."""
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    @cached_property
+    def credentials(self) -> Any:
+        """google-auth's credentials, which renew themselves.
+
+        Raises:
+            ProvisioningLoginError: There are none.
+        """
+        with google_errors(ProvisioningLoginError, CloudUnavailableError):
+            return find_credentials(SCOPES)
+
+    @property
+    def member(self) -> str:
+        """Who the credentials are of, as IAM names it; a placeholder for a person, whose name they do not have."""
+        email = getattr(self.credentials, "service_account_email", None)
+        return f"serviceAccount:{email}" if email else "user:YOU@example.com"
+
+    def address(self, service: str) -> str | None:
+        """Return another address of the API of a service, such as `compute`; None: Google's own."""
+        return self.variables.get(f"{_OVERRIDE}{service.upper()}") or None
+
+    def client(self, service: str, kind: Callable[..., T]) -> T:
+        """Return this project's client of a service, of the class *kind*; it is made once."""
+        with self._lock:
+            if service not in self._clients:
+                address = self.address(service)
+                options = ClientOptions(api_endpoint=urlsplit(address).netloc) if address else None
+                self._clients[service] = kind(credentials=self.credentials, client_options=options)
+            found: T = self._clients[service]
+            return found
+
+    def ask(self, what: str, call: Callable[[], T]) -> T | None:
+        """Return what *call* finds; None if that does not exist. *what* completes "Could not …".
+
+        Raises:
+            ProvisioningError: It failed.
+        """
+        with self._translated(what):
+            try:
+                return self._repeated(
+                    call,
+                    lambda error: self.enabling and getattr(error, "reason", "") == _DISABLED,
+                )
+            except exceptions.NotFound:
+                return None
+
+    def change(self, what: str, call: Callable[[], T]) -> T:
+        """Return what *call* returns, a change that may be made twice. *what* completes "Could not …".
+
+        It is repeated while others, or earlier changes that have not arrived everywhere, stand in its way.
+
+        Raises:
+            ProvisioningError: It failed.
+        """
+        with self._translated(what):
+            return self._repeated(
+                call, lambda error: _NOT_YET.search(f"{error} {_reasons(error)}") is not None
+            )
+
+    def wait(self, is_done: Callable[[], bool]) -> None:
+        """Return once *is_done* returns True; stop when this thread's work is not needed any more."""
+        while not is_done():
+            pause(self._poll)
+
+    def finish(self, what: str, operation: Any) -> None:
+        """Return once a long-running *operation* has ended; None has.
+
+        Raises:
+            ProvisioningError: It failed.
+        """
+        if operation is None:
+            return
+        self.wait(lambda: bool(self.ask(what, operation.done)))
+        with self._translated(what):
+            operation.result()
+
+    def _repeated(self, call: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:
+        backoff = Backoff(first=min(self._poll, 1.0))
+        left = self._patience
+        while True:
+            try:
+                return call()
+            except (*_TRANSIENT, exceptions.GoogleAPICallError) as error:
+                if left <= 0 or not (isinstance(error, _TRANSIENT) or is_passing(error)):
+                    raise
+            seconds = backoff.next()
+            left -= max(seconds, 0.01)
+            pause(seconds)
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        try:
+            with google_errors(ProvisioningLoginError, CloudUnavailableError):
+                yield
+        except exceptions.GoogleAPICallError as error:
+            raise self._error(f"Could not {what}", error) from error
+        except (exceptions.RetryError, ConnectionError) as error:
+            raise CloudUnavailableError(
+                f"Could not {what}: the service did not respond: {error}.",
+                hint="Check the network, a VPN or proxy, and run the command again: it continues.",
+            ) from error
+
+    def _error(self, what: str, error: exceptions.GoogleAPICallError) -> ProvisioningError:
+        text = " ".join(str(error.message).split())[:600].rstrip(".")
+        message = f"{what}: {text}."
+        if error.code == 401:
+            return ProvisioningLoginError(message, hint=f"Log in with: {LOGIN}")
+        if error.code == 403 and (error.reason == _DISABLED or "has not been used" in text):
+            named = re.search(r"\b[a-z]+\.googleapis\.com\b", text)
+            service = (error.metadata or {}).get("service") or (named[0] if named else "SERVICE")
+            enable = f"gcloud services enable {service} --project={self.project}"
+            return ProvisioningError(message, hint=f"Enable the API: {enable}")
+        if error.code == 403:
+            named = _PERMISSION.search(text)
+            lacking = (error.metadata or {}).get("permission") or (named[0] if named else "")
+            return permission_error(message, [lacking] if lacking else [], self)
+        if error.code == 429 or "quota" in text.lower():
+            return ProvisioningError(
+                message,
+                hint=f"Ask for a higher quota: https://console.cloud.google.com/iam-admin/quotas?project={self.project}"
+                "\nThen run the command again: it continues.",
+            )
+        if (error.code or 0) >= 500:
+            return CloudUnavailableError(message, hint="Run the command again later: it continues.")
+        return ProvisioningError(message)
+
+
+class ProvisioningLoginError(ProvisioningError, LoginRequiredError):
+    """There are no usable Google credentials here."""
+
+
+def permission_error(
+    message: str, permissions: Sequence[str], cloud: Cloud
+) -> CloudPermissionError:
+    """Return the error for missing *permissions*, with the lines that grant them."""
+    roles = list(dict.fromkeys(filter(None, map(role_with, permissions))))
+    lines = [
+        f"gcloud projects add-iam-policy-binding {cloud.project} --member={cloud.member} --role={role}"
+        for role in roles
+    ]
+    hint = "\n".join(["Ask an owner of the project to run:", *lines]) if lines else None
+    error = CloudPermissionError(message, hint=hint)
+    error.permissions = tuple(permissions)
+    return error
+
+
+def role_with(permission: str) -> str | None:
+    """Return a role that has *permission*; None if it is not one that Kinetic needs."""
+    known = (role for start, role in _ROLES.items() if f"{permission}.".startswith(f"{start}."))
+    return next(known, None)
+
+
+def _reasons(error: Exception) -> str:
+    """Return the short reasons that Google's JSON APIs add to an error."""
+    found = getattr(error, "errors", None) or ()
+    return " ".join(str(each.get("reason", "")) for each in found if isinstance(each, Mapping))
+
+
+def check_project(project: str | None) -> str:
+    """Return *project* if it can be the id of a project.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    if not project:
+        raise ConfigurationError(
+            "No project is named.", hint="Name one with --project or KINETIC_PROJECT."
+        )
+    if project.isdigit():
+        raise ConfigurationError(
+            f"{project} is the number of a project; its id is needed, a part of names.",
+            hint=f"Find it with: gcloud projects describe {project} --format='value(projectId)'",
+        )
+    if not re.fullmatch(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]", project):
+        raise ConfigurationError(
+            f"{project!r} is not the id of a project.",
+            hint="An id has 6 to 30 lower-case letters, digits and dashes, and begins with a letter.",
+        )
+    return project

@@ -1,0 +1,270 @@
+"""Clusters of GKE."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from google.api_core import exceptions
+from google.cloud import container_v1
+
+from kinetic.errors import ProvisioningError
+from kinetic.provisioning.desired import region_of
+from kinetic.provisioning.edge import MARK, Needs, PlainEdge
+from kinetic.provisioning.google.cloud import Cloud
+from kinetic.provisioning.plan import Actual, Resource, State
+from kinetic_k8s.accelerators.gpus import GPU_TYPES
+from kinetic_k8s.accelerators.tpus import TPU_GENERATIONS
+
+_STATUS: Final = container_v1.Cluster.Status
+_STATES: Final[dict[Any, State]] = {
+    _STATUS.PROVISIONING: "changing",
+    _STATUS.RECONCILING: "changing",
+    _STATUS.STOPPING: "leaving",
+    _STATUS.ERROR: "failed",
+}
+_CHANNEL: Final = container_v1.ReleaseChannel.Channel
+_DONE: Final = container_v1.Operation.Status.DONE
+_SYSTEM_MACHINE: Final = "e2-standard-4"
+"""The machine of a Standard cluster on which Kubernetes' own pods, and JobSet, run."""
+
+
+class ClustersEdge(PlainEdge):
+    """Makes clusters. A resource is named `LOCATION/NAME`."""
+
+    service = "container.googleapis.com"
+    needs: ClassVar[Needs] = {
+        "create": ("container.clusters.create", "iam.serviceAccounts.actAs"),
+        "change": ("container.clusters.update",),
+        "delete": ("container.clusters.delete",),
+    }
+    fixed = frozenset({"autopilot", "network", "subnetwork", "private_nodes", "account", "fuse"})
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return the cluster."""
+        found = self._get(resource)
+        if found is None:
+            return None
+        defaults = found.autoscaling.autoprovisioning_node_pool_defaults
+        endpoints = found.control_plane_endpoints_config
+        settings = {
+            "autopilot": found.autopilot.enabled,
+            "release_channel": _CHANNEL(found.release_channel.channel).name,
+            "network": _last(found.network),
+            "subnetwork": _last(found.subnetwork),
+            "private_nodes": found.network_config.default_enable_private_nodes,
+            "dns_endpoint": endpoints.dns_endpoint_config.allow_external_traffic,
+            "workload_identity": bool(found.workload_identity_config.workload_pool),
+            "fuse": found.autopilot.enabled
+            or found.addons_config.gcs_fuse_csi_driver_config.enabled,
+            "cost_allocation": found.cost_management_config.enabled,
+            "account": defaults.service_account,
+        }
+        return Actual(
+            settings=settings,
+            ours=found.resource_labels.get(MARK) == found.name,
+            state=_STATES.get(found.status, "ready"),
+            detail=f"{_STATUS(found.status).name} {found.status_message}".strip(),
+        )
+
+    def locations(self, name: str) -> list[str]:
+        """Return where the project has clusters of this name."""
+        asked = container_v1.ListClustersRequest(
+            parent=f"projects/{self._cloud.project}/locations/-"
+        )
+        found = self._cloud.ask(
+            "list the clusters",
+            lambda: self._client.list_clusters(
+                request=asked, retry=None, timeout=self._cloud.timeout
+            ),
+        )
+        return (
+            sorted(each.location for each in found.clusters if each.name == name) if found else []
+        )
+
+    def create(self, resource: Resource) -> None:
+        """Make the cluster; one that failed, or is being deleted, goes first."""
+        self.wait(resource)
+        found = self._get(resource)
+        if found is not None and found.status == _STATUS.ERROR:
+            self.delete(resource)
+        location, _, _ = resource.name.partition("/")
+        asked = container_v1.CreateClusterRequest(
+            parent=f"projects/{self._cloud.project}/locations/{location}",
+            cluster=self._cluster(resource),
+        )
+
+        def create() -> Any:
+            try:
+                return self._client.create_cluster(
+                    request=asked, retry=None, timeout=self._cloud.timeout
+                )
+            except exceptions.AlreadyExists:
+                return None
+
+        self._finish(
+            f"create the {resource.id}",
+            self._cloud.change(f"create the {resource.id}", create),
+            location,
+        )
+        self.wait(resource)
+
+    def change(self, resource: Resource) -> None:
+        """Give the cluster the settings that are wanted, one update each: GKE accepts one at a time."""
+        actual = self.read(resource)
+        wanted, found = resource.settings, actual.settings if actual else {}
+        location, _, _ = resource.name.partition("/")
+        for name, update in (
+            ("release_channel", {"desired_release_channel": _channel(wanted)}),
+            ("dns_endpoint", {"desired_control_plane_endpoints_config": _endpoints(wanted)}),
+            ("cost_allocation", {"desired_cost_management_config": {"enabled": True}}),
+            ("workload_identity", {"desired_workload_identity_config": self._identity()}),
+        ):
+            if wanted[name] == found.get(name):
+                continue
+            asked = container_v1.UpdateClusterRequest(name=self._path(resource), update=update)
+            what = f"change {name} of the {resource.id}"
+            operation = self._cloud.change(
+                what,
+                lambda asked=asked: self._client.update_cluster(  # type: ignore[misc]
+                    request=asked, retry=None, timeout=self._cloud.timeout
+                ),
+            )
+            self._finish(what, operation, location)
+
+    def wait(self, resource: Resource) -> None:
+        """Return once the cluster is neither being created, changed nor deleted."""
+
+        def is_settled() -> bool:
+            found = self._get(resource)
+            return found is None or _STATES.get(found.status) not in ("changing", "leaving")
+
+        self._cloud.wait(is_settled)
+
+    def delete(self, resource: Resource) -> None:
+        """Delete the cluster, once nothing else is being done with it."""
+        what = f"delete the {resource.id}"
+        asked = container_v1.DeleteClusterRequest(name=self._path(resource))
+
+        def delete() -> Any:
+            try:
+                return self._client.delete_cluster(
+                    request=asked, retry=None, timeout=self._cloud.timeout
+                )
+            except exceptions.NotFound:
+                return None
+
+        self.wait(resource)
+        location, _, _ = resource.name.partition("/")
+        self._finish(what, self._cloud.change(what, delete), location)
+        self.wait(resource)
+
+    def _cluster(self, resource: Resource) -> container_v1.Cluster:
+        wanted, project = resource.settings, self._cloud.project
+        region = region_of(resource.name.partition("/")[0])
+        defaults = {
+            "service_account": wanted["account"],
+            "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"],
+        }
+        fields: dict[str, Any] = {
+            "name": resource.name.partition("/")[2],
+            "resource_labels": {MARK: resource.name.partition("/")[2]},
+            "release_channel": _channel(wanted),
+            "network": f"projects/{project}/global/networks/{wanted['network']}",
+            "subnetwork": f"projects/{project}/regions/{region}/subnetworks/{wanted['subnetwork']}",
+            "network_config": {"default_enable_private_nodes": wanted["private_nodes"]},
+            "control_plane_endpoints_config": _endpoints(wanted),
+            "workload_identity_config": self._identity(),
+            "cost_management_config": {"enabled": True},
+            "ip_allocation_policy": {"use_ip_aliases": True},
+            "autoscaling": {"autoprovisioning_node_pool_defaults": defaults},
+        }
+        if wanted["autopilot"]:
+            fields["autopilot"] = {"enabled": True}
+            return container_v1.Cluster(fields)
+        fields["addons_config"] = {"gcs_fuse_csi_driver_config": {"enabled": True}}
+        fields["autoscaling"] |= {
+            "enable_node_autoprovisioning": True,
+            "resource_limits": [
+                {"resource_type": kind, "maximum": most} for kind, most in _limits().items()
+            ],
+        }
+        config = {
+            "machine_type": _SYSTEM_MACHINE,
+            **defaults,
+            "workload_metadata_config": {"mode": "GKE_METADATA"},
+        }
+        fields["node_pools"] = [
+            {"name": "system", "initial_node_count": 1, "config": config},
+        ]
+        return container_v1.Cluster(fields)
+
+    def _identity(self) -> dict[str, str]:
+        return {"workload_pool": f"{self._cloud.project}.svc.id.goog"}
+
+    def _finish(self, what: str, operation: Any, location: str) -> None:
+        """Return once *operation* has ended.
+
+        Raises:
+            ProvisioningError: It failed.
+        """
+        if operation is None:
+            return
+        name = f"projects/{self._cloud.project}/locations/{location}/operations/{operation.name}"
+        asked = container_v1.GetOperationRequest(name=name)
+        latest = operation
+
+        def is_done() -> bool:
+            nonlocal latest
+            if latest.status != _DONE:
+                latest = self._cloud.ask(
+                    what,
+                    lambda: self._client.get_operation(
+                        request=asked, retry=None, timeout=self._cloud.timeout
+                    ),
+                )
+            return latest is None or latest.status == _DONE
+
+        self._cloud.wait(is_done)
+        if latest is not None and (latest.error.code or latest.error.message):
+            raise ProvisioningError(f"Could not {what}: {latest.error.message.rstrip('.')}.")
+
+    def _get(self, resource: Resource) -> Any:
+        asked = container_v1.GetClusterRequest(name=self._path(resource))
+        return self._cloud.ask(
+            f"read the {resource.id}",
+            lambda: self._client.get_cluster(
+                request=asked, retry=None, timeout=self._cloud.timeout
+            ),
+        )
+
+    def _path(self, resource: Resource) -> str:
+        location, _, name = resource.name.partition("/")
+        return f"projects/{self._cloud.project}/locations/{location}/clusters/{name}"
+
+    @property
+    def _client(self) -> container_v1.ClusterManagerClient:
+        return self._cloud.client("container", container_v1.ClusterManagerClient)
+
+
+def _limits() -> dict[str, int]:
+    """Return what GKE may create by itself in a Standard cluster, in cores, GB and devices; quotas limit it as well.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/node-auto-provisioning
+    """
+    devices = {each.label for each in GPU_TYPES} | {each.label for each in TPU_GENERATIONS}
+    return {"cpu": 10_000, "memory": 100_000, **dict.fromkeys(sorted(devices), 10_000)}
+
+
+def _channel(wanted: Any) -> dict[str, str]:
+    return {"channel": wanted["release_channel"]}
+
+
+def _endpoints(wanted: Any) -> dict[str, Any]:
+    return {"dns_endpoint_config": {"allow_external_traffic": wanted["dns_endpoint"]}}
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]

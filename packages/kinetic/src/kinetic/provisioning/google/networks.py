@@ -1,0 +1,185 @@
+"""Networks, through the REST API of Compute Engine: its client alone is larger than all others together."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from google.api_core import exceptions
+from google.auth.transport.requests import AuthorizedSession
+
+from kinetic.errors import ProvisioningError
+from kinetic.provisioning.edge import PlainEdge, description_of
+from kinetic.provisioning.google.cloud import Cloud
+from kinetic.provisioning.plan import Action, Actual, Resource
+
+_BASE: Final = "https://compute.googleapis.com/compute/v1/"
+_NAT: Final = {
+    "name": "nat",
+    "natIpAllocateOption": "AUTO_ONLY",
+    "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
+}
+
+
+class Compute:
+    """The REST API of Compute Engine for one project. Threads can share it."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._base = f"{(cloud.address('compute') or _BASE).rstrip('/')}/projects/{cloud.project}/"
+        self._local = threading.local()
+
+    def get(self, what: str, path: str, **query: str) -> dict[str, Any] | None:
+        """Return what is at *path*; None if there is nothing."""
+        return self._cloud.ask(what, lambda: self._send("GET", path, query))
+
+    def items(self, what: str, path: str, **query: str) -> Iterator[dict[str, Any]]:
+        """Iterate over a list, of whatever place if it is an aggregated one."""
+        page: str | None = ""
+        while page is not None:
+            found = self.get(what, path, **query, **({"pageToken": page} if page else {})) or {}
+            listed = found.get("items", [])
+            if isinstance(listed, Mapping):
+                for scope in listed.values():
+                    for values in scope.values():
+                        yield from values if isinstance(values, list) else ()
+            else:
+                yield from listed
+            page = found.get("nextPageToken")
+
+    def insert(self, what: str, path: str, body: Mapping[str, Any]) -> None:
+        """Make *body* in the collection at *path*; return once it is there."""
+
+        def insert() -> dict[str, Any]:
+            try:
+                return self._send("POST", path, {}, body)
+            except exceptions.Conflict:
+                return {}
+
+        self._finish(what, self._cloud.change(what, insert))
+
+    def patch(self, what: str, path: str, body: Mapping[str, Any]) -> None:
+        """Change what is at *path*; return once it is changed."""
+        self._finish(what, self._cloud.change(what, lambda: self._send("PATCH", path, {}, body)))
+
+    def delete(self, what: str, path: str) -> None:
+        """Delete what is at *path*; return once it is gone."""
+
+        def delete() -> dict[str, Any]:
+            try:
+                return self._send("DELETE", path, {})
+            except exceptions.NotFound:
+                return {}
+
+        self._finish(what, self._cloud.change(what, delete))
+
+    def _finish(self, what: str, operation: Mapping[str, Any]) -> None:
+        if not operation:
+            return
+        # Where it is: `…/projects/P/global/operations/N`, or with a region in place of `global`.
+        path = operation["selfLink"].partition(f"/projects/{self._cloud.project}/")[2]
+        latest: Mapping[str, Any] = operation
+
+        def is_done() -> bool:
+            nonlocal latest
+            if latest["status"] != "DONE":
+                latest = self.get(what, path) or {"status": "DONE"}
+            return bool(latest["status"] == "DONE")
+
+        self._cloud.wait(is_done)
+        for error in latest.get("error", {}).get("errors", []):
+            raise ProvisioningError(f"Could not {what}: {error.get('message', error)}")
+
+    def _send(
+        self, method: str, path: str, query: Mapping[str, str], body: Any = None
+    ) -> dict[str, Any]:
+        session = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = AuthorizedSession(self._cloud.credentials)  # type: ignore[no-untyped-call]
+        url = path if path.startswith("https:") else f"{self._base}{path}"
+        answer = session.request(
+            method, url, params=dict(query), json=body, timeout=self._cloud.timeout
+        )
+        if answer.status_code >= 400:
+            raise exceptions.from_http_response(answer)  # type: ignore[no-untyped-call]
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+class NetworksEdge(PlainEdge):
+    """Makes a network, its subnetwork in a region and its router with Cloud NAT.
+
+    A resource is named by its path: `global/networks/N`, `regions/R/subnetworks/N`, `regions/R/routers/N`.
+    """
+
+    service = "compute.googleapis.com"
+    fixed = frozenset({"network", "range", "private_google_access"})
+
+    def __init__(self, cloud: Cloud, cluster: str) -> None:
+        self._cloud = cloud
+        self._compute = Compute(cloud)
+        self._mark = description_of(cluster)
+
+    def permissions(self, action: Action, resource: Resource) -> tuple[str, ...]:
+        """Return the permissions in the project that *action* needs."""
+        kind = resource.name.split("/")[-2]
+        verb = "update" if action == "change" else action
+        more = {
+            "subnetworks create": ("compute.networks.updatePolicy",),
+            "routers create": ("compute.networks.updatePolicy",),
+            "networks delete": ("compute.firewalls.list", "compute.firewalls.delete"),
+        }
+        return (f"compute.{kind}.{verb}", *more.get(f"{kind} {action}", ()))
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return the resource."""
+        found = self._compute.get(f"read the {resource.id}", resource.name)
+        if found is None:
+            return None
+        settings = {
+            "range": found.get("ipCidrRange"),
+            "private_google_access": found.get("privateIpGoogleAccess"),
+            "network": f"global/networks/{found.get('network', '').rpartition('/')[2]}",
+            "nat": any(_is_nat(each) for each in found.get("nats", [])),
+        }
+        return Actual(settings=settings, ours=found.get("description") == self._mark)
+
+    def create(self, resource: Resource) -> None:
+        """Make the resource."""
+        collection, _, name = resource.name.rpartition("/")
+        wanted, kind = resource.settings, collection.rpartition("/")[2]
+        network = f"projects/{self._cloud.project}/{wanted.get('network')}"
+        bodies: dict[str, dict[str, Any]] = {
+            "networks": {"autoCreateSubnetworks": False},
+            "subnetworks": {
+                "network": network,
+                "ipCidrRange": wanted.get("range"),
+                "privateIpGoogleAccess": wanted.get("private_google_access"),
+            },
+            "routers": {"network": network, "nats": [_NAT]},
+        }
+        body = {"name": name, "description": self._mark, **bodies[kind]}
+        self._compute.insert(f"create the {resource.id}", collection, body)
+
+    def change(self, resource: Resource) -> None:
+        """Give the router its NAT; nothing else can be changed."""
+        what = f"change the {resource.id}"
+        found = self._compute.get(what, resource.name) or {}
+        others = [each for each in found.get("nats", []) if each["name"] != _NAT["name"]]
+        self._compute.patch(what, resource.name, {"nats": [*others, _NAT]})
+
+    def delete(self, resource: Resource) -> None:
+        """Delete the resource; before a network, the firewall rules that GKE has left there."""
+        what = f"delete the {resource.id}"
+        if "/networks/" in resource.name:
+            own = f"/{resource.name}"
+            rules = self._compute.items(what, "global/firewalls", filter=f'network eq ".*{own}"')
+            for rule in rules:
+                if rule["network"].endswith(own):
+                    self._compute.delete(what, f"global/firewalls/{rule['name']}")
+        self._compute.delete(what, resource.name)
+
+
+def _is_nat(found: Mapping[str, Any]) -> bool:
+    return all(found.get(key) == value for key, value in _NAT.items() if key != "name")

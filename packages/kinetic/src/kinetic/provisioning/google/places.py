@@ -1,0 +1,61 @@
+"""Regions and zones: whether they exist, and which machines they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from kinetic.errors import ConfigurationError
+from kinetic.provisioning.desired import ClusterPlace, region_of
+from kinetic.provisioning.google.networks import Compute
+from kinetic_k8s.accelerators.types import Cpu, Gpu, Tpu
+from kinetic_k8s.manifests.compute_class import Priority
+
+
+def check_place(compute: Compute, place: ClusterPlace, priorities: Iterable[Priority]) -> None:
+    """Make sure that the place of a cluster exists, and that its region has the machines of *priorities*.
+
+    Raises:
+        ConfigurationError: It does not.
+        ProvisioningError: That could not be read.
+    """
+    zones = [each["name"] for each in compute.items("list the zones", "zones")]
+    known = sorted({*zones, *map(region_of, zones)})
+    if place.location not in known:
+        near = get_close_matches(place.location, known, n=3) or known[:3]
+        raise ConfigurationError(
+            f"Google Cloud has no region or zone {place.location!r} for the project {place.project!r}.",
+            hint=f"Did you mean {', '.join(near)}? Name one with --zone.",
+        )
+    for accelerator in dict.fromkeys(priority.accelerator for priority in priorities):
+        if isinstance(accelerator, Cpu):
+            continue
+        where = _zones_with(compute, accelerator)
+        if place.region in map(region_of, where):
+            continue
+        raise ConfigurationError(
+            f"No zone of {place.region} has machines with {accelerator}.",
+            hint=f"These have: {', '.join(_nearest(where, place.region))}. Name one with --zone."
+            if where
+            else f"The project {place.project!r} can use it nowhere. Ask Google for access, or choose another one.",
+        )
+
+
+def _zones_with(compute: Compute, accelerator: Gpu | Tpu) -> list[str]:
+    """Return the zones that have the machines, or GPUs, of *accelerator*."""
+    path, name = (
+        ("aggregated/acceleratorTypes", accelerator.label)
+        if isinstance(accelerator, Gpu)
+        else ("aggregated/machineTypes", accelerator.machine_type)
+    )
+    found = compute.items(f"find {name}", path, filter=f"name={name}")
+    return sorted({str(each["zone"]).rpartition("/")[2] for each in found})
+
+
+def _nearest(zones: Iterable[str], region: str) -> list[str]:
+    """Return the regions of *zones*, those on the same continent first."""
+    continent = region.partition("-")[0]
+    regions = sorted(
+        set(map(region_of, zones)), key=lambda each: (not each.startswith(continent), each)
+    )
+    return regions[:5]

@@ -1,0 +1,37 @@
+"""The project itself: what the user may do in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from google.cloud import resourcemanager_v3
+from google.iam.v1 import iam_policy_pb2
+
+from kinetic.provisioning.google.cloud import Cloud
+
+PROJECT_SERVICE: Final = "cloudresourcemanager.googleapis.com"
+_MOST: Final = 100
+"""https://cloud.google.com/resource-manager/reference/rest/v3/projects/testIamPermissions"""
+
+
+def missing_in_project(cloud: Cloud, needed: Sequence[str]) -> list[str]:
+    """Return which of the *needed* permissions the user does not have in the project."""
+    granted: set[str] = set()
+    for start in range(0, len(needed), _MOST):
+        asked = iam_policy_pb2.TestIamPermissionsRequest(
+            resource=f"projects/{cloud.project}", permissions=needed[start:][:_MOST]
+        )
+        found = cloud.ask(
+            "see which permissions you have",
+            lambda asked=asked: projects_client(cloud).test_iam_permissions(  # type: ignore[misc]
+                request=asked, retry=None, timeout=cloud.timeout
+            ),
+        )
+        granted.update(found.permissions if found else ())
+    return [each for each in needed if each not in granted]
+
+
+def projects_client(cloud: Cloud) -> resourcemanager_v3.ProjectsClient:
+    """Return Google's client for projects."""
+    return cloud.client("cloudresourcemanager", resourcemanager_v3.ProjectsClient)

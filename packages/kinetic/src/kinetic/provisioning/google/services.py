@@ -1,0 +1,73 @@
+"""The APIs of a project that are enabled."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from google.cloud import service_usage_v1
+
+from kinetic.provisioning.edge import Needs, PlainEdge
+from kinetic.provisioning.google.cloud import Cloud
+from kinetic.provisioning.plan import Actual, Resource
+
+_MOST: Final = 20
+"""https://cloud.google.com/service-usage/docs/reference/rest/v1/services/batchEnable"""
+
+
+class ServicesEdge(PlainEdge):
+    """Enables APIs; never disables one, because others may use it."""
+
+    needs: ClassVar[Needs] = dict.fromkeys(("create", "change"), ("serviceusage.services.enable",))
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self.enabled: frozenset[str] = frozenset()
+        """Those that were found enabled."""
+        self.number = ""
+        """The number of the project, once its APIs were read."""
+
+    def read(self, resource: Resource) -> Actual:
+        """Return which of the APIs are enabled."""
+        parent = f"projects/{self._cloud.project}"
+        wanted = resource.settings["enabled"]
+        names = [f"{parent}/services/{each}" for each in wanted]
+        asked = service_usage_v1.BatchGetServicesRequest(parent=parent, names=names)
+        found = self._cloud.ask(
+            f"see which APIs the project {self._cloud.project!r} has",
+            lambda: self._client.batch_get_services(
+                request=asked, retry=None, timeout=self._cloud.timeout
+            ),
+        )
+        enabled = []
+        for each in found.services if found else ():
+            # The answer names the project by its number: projects/NUMBER/services/NAME.
+            _, self.number, _, name = each.name.split("/")
+            if each.state == service_usage_v1.State.ENABLED:
+                enabled.append(name)
+        self.enabled = frozenset(enabled)
+        return Actual(settings={"enabled": tuple(enabled)})
+
+    def create(self, resource: Resource) -> None:
+        """Enable the APIs that are not enabled."""
+        self._cloud.enabling = True
+        missing = [each for each in resource.settings["enabled"] if each not in self.enabled]
+        for start in range(0, len(missing), _MOST):
+            asked = service_usage_v1.BatchEnableServicesRequest(
+                parent=f"projects/{self._cloud.project}", service_ids=missing[start:][:_MOST]
+            )
+            operation = self._cloud.change(
+                f"enable APIs of the project {self._cloud.project!r}",
+                lambda asked=asked: self._client.batch_enable_services(  # type: ignore[misc]
+                    request=asked, retry=None, timeout=self._cloud.timeout
+                ),
+            )
+            self._cloud.finish("enable APIs", operation)
+
+    change = create
+
+    def delete(self, resource: Resource) -> None:
+        """Leave the APIs enabled."""
+
+    @property
+    def _client(self) -> service_usage_v1.ServiceUsageClient:
+        return self._cloud.client("serviceusage", service_usage_v1.ServiceUsageClient)

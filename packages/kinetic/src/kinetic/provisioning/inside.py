@@ -1,0 +1,147 @@
+"""What is made in the cluster: JobSet, what jobs and their submitters may do, and pools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from kinetic.provisioning.edge import Edge, PlainEdge
+from kinetic.provisioning.plan import Actual, Resource, State
+from kinetic.settings.settings import Setting, Settings, environment
+from kinetic.target import Target
+
+if TYPE_CHECKING:
+    from kinetic_k8s.cluster.client import ApiServer
+
+Wait = Callable[[Callable[[], bool]], None]
+
+
+class InsideEdge(PlainEdge):
+    """What the edges to a cluster have in common; they connect when the cluster exists."""
+
+    def __init__(self, settings: Settings, location: str, wait: Wait) -> None:
+        """Take the settings that name the cluster, where it is, and what waits until something is true."""
+        self._wait = wait
+        self._settings = replace(
+            settings, zone=Setting(location, "argument"), kube_context=Setting(None, "default")
+        )
+
+    @cached_property
+    def _cluster(self) -> ApiServer:
+        from kinetic.backends.gke.connect import find_cluster
+
+        return find_cluster(Target.in_settings(self._settings), self._settings, environment())[0]
+
+    def running_jobs(self) -> list[str]:
+        """Return the ids of jobs that have not ended, of all namespaces that may be listed."""
+        from kinetic.provisioning.pools import workloads_in
+        from kinetic_k8s.manifests.labels import JOB_ID
+        from kinetic_k8s.reading.workloads import WorkloadView
+
+        found = map(WorkloadView, workloads_in(self._cluster))
+        return sorted(
+            {each.labels.get(JOB_ID, "") for each in found if not (each.succeeded or each.failure)}
+            - {""}
+        )
+
+    def change(self, resource: Resource) -> None:
+        """Give it what is wanted: the same as making it."""
+        self.create(resource)
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return it as it is."""
+        raise NotImplementedError
+
+    def create(self, resource: Resource) -> None:
+        """Make it."""
+        raise NotImplementedError
+
+    def delete(self, resource: Resource) -> None:
+        """Leave it: it goes with the cluster."""
+
+
+class JobSetEdge(InsideEdge):
+    """Installs JobSet, unless the cluster has it from somebody else."""
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return the version of JobSet; that of somebody else counts as the wanted one."""
+        from kinetic_k8s.cluster.jobset_addon import installed_jobset
+
+        found = installed_jobset(self._cluster)
+        if found is None:
+            return None
+        version = found.version if found.ours else resource.settings["version"]
+        state: State = "changing" if found.ours and found.problem else "ready"
+        return Actual(
+            settings={"version": version}, ours=found.ours, state=state, detail=found.problem
+        )
+
+    def create(self, resource: Resource) -> None:
+        """Install JobSet, and wait until its controller runs: without it no JobSet is accepted."""
+        from kinetic_k8s.cluster.jobset_addon import install_jobset
+
+        install_jobset(self._cluster)
+        self.wait(resource)
+
+    def wait(self, resource: Resource) -> None:
+        """Return once the controller runs."""
+
+        def is_ready() -> bool:
+            found = self.read(resource)
+            return found is not None and found.state == "ready"
+
+        self._wait(is_ready)
+
+
+class AccessEdge(InsideEdge):
+    """Makes a namespace, the service account of its jobs and the role of their submitters."""
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return the namespace of the objects if all of them are as they should be."""
+        namespace = resource.settings["namespace"]
+        cluster = self._cluster.in_namespace(namespace)
+        for wanted in self._objects(namespace):
+            found = cluster.get(wanted["kind"], wanted["metadata"]["name"])
+            if found is None:
+                return None
+            if found.get("rules") != wanted.get("rules"):
+                return Actual(settings={"namespace": "with other rules"})
+        return Actual(settings={"namespace": namespace})
+
+    def create(self, resource: Resource) -> None:
+        """Apply the objects."""
+        namespace = resource.settings["namespace"]
+        for wanted in self._objects(namespace):
+            self._cluster.in_namespace(namespace).apply(wanted)
+
+    def _objects(self, namespace: str) -> list[dict[str, Any]]:
+        from kinetic_k8s.manifests.access import access_manifests
+
+        return access_manifests(namespace)
+
+
+class PoolsEdge(InsideEdge):
+    """Adds pools; those that exist are left as they are."""
+
+    def read(self, resource: Resource) -> Actual | None:
+        """Return whether the accelerator has a pool."""
+        from kinetic.provisioning.pools import list_pools
+        from kinetic_k8s.manifests.compute_class import parse_priority
+
+        wanted = parse_priority(resource.name).accelerator
+        pools = [status.pool for status in list_pools(self._settings)]
+        return Actual() if any(pool.accelerator == wanted for pool in pools) else None
+
+    def create(self, resource: Resource) -> None:
+        """Add the pool."""
+        from kinetic.provisioning.pools import add_pool
+
+        add_pool(self._settings, resource.name)
+
+
+def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edge]:
+    """Return the edges to a cluster, by kind."""
+    kinds = {"JobSet": JobSetEdge, "access": AccessEdge, "pool": PoolsEdge}
+    return {kind: edge(settings, location, wait) for kind, edge in kinds.items()}

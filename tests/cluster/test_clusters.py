@@ -1,0 +1,358 @@
+"""A cluster is made and removed: Google's own clients speak with a strict server, whose clusters are a real Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from bed import Bed, control_plane
+from tiers import obstacle
+
+from kinetic.errors import (
+    CloudPermissionError,
+    ConfigurationError,
+    KineticError,
+    ProvisioningBusyError,
+    ProvisioningError,
+)
+from kinetic.provisioning.clusters import Prepared, prepare_down, prepare_up
+from kinetic.provisioning.desired import ClusterOptions
+from kinetic.settings.settings import Settings
+from kinetic_k8s.cluster.client import ApiServer
+from kinetic_payload.stores import open_store
+from kinetic_payload.stores.store import parse_location
+from kinetic_servers.google import GoogleCloud
+
+PROJECT = "my-project"
+JOBS = f"{PROJECT}-kn-demo-jobs"
+BUILDS = f"{PROJECT}-kn-demo-builds"
+TOKEN = "kube-bed-admin"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_node() -> None:
+    """These tests need no node, so they neither start the one of other tests nor wait for it."""
+
+
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """The Kubernetes of all clusters that are made."""
+    if (why := obstacle()) is not None:
+        pytest.skip(why)
+    with control_plane(tmp_path_factory.mktemp("k")) as found:
+        yield found
+
+
+@pytest.fixture
+def cloud(
+    bed: Bed, authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[GoogleCloud]:
+    """Google Cloud with an empty project."""
+    server = bed.environment["KUBE_BED_SERVER"]
+    ca = Path(bed.environment["KUBE_BED_CA"]).read_text()
+    with GoogleCloud(
+        tmp_path / "google", authority=authority, api_server=lambda _: (server, ca), token=TOKEN
+    ) as found:
+        found.add_project(PROJECT, number=123456789012)
+        for name, value in found.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+        yield found
+
+
+def settings(**more: str) -> Settings:
+    given = {"project": PROJECT, "zone": "us-central1-a", "cluster": "demo", **more}
+    return Settings.from_environment(**given)
+
+
+def up(**options: Any) -> Prepared:
+    return prepare_up(settings(), ClusterOptions(**options), poll=0.01)
+
+
+def down(**options: Any) -> Prepared:
+    return prepare_down(settings(), poll=0.01, **options)
+
+
+def expired(cloud: GoogleCloud) -> None:
+    """Let a minute pass, after which the lease of a process that was killed counts no more."""
+    if f"storage/buckets/{BUILDS}" in cloud.resources(PROJECT):
+        cloud.buckets.age(BUILDS, "provisioning/", timedelta(minutes=2))
+
+
+def apis(cloud: GoogleCloud) -> list[str]:
+    return [each for each in cloud.resources(PROJECT) if each.startswith("serviceusage/")]
+
+
+def test_a_cluster_is_made_used_and_removed_without_a_trace(cloud: GoogleCloud, bed: Bed) -> None:
+    up(accelerators=["cpu", "v6e-8:spot"], namespaces=["default", "team"]).apply()
+
+    resources = cloud.resources(PROJECT)
+    assert {
+        "compute/networks/kn-demo",
+        "container/clusters/us-central1/demo",
+        "artifactregistry/repositories/us/kn-demo",
+        f"storage/buckets/{JOBS}",
+        f"iam/serviceAccounts/kn-demo-nodes@{PROJECT}.iam.gserviceaccount.com",
+    } <= {*resources}
+    api = ApiServer(bed.access("team"))
+    assert api.get("ServiceAccount", "kinetic") is not None
+    assert api.get("Role", "kinetic-user") is not None
+    assert api.get("ComputeClass", "kinetic-v6e-8-spot") is not None
+
+    changes = len(cloud.changes)
+    again = up(accelerators=["cpu", "v6e-8:spot"], namespaces=["default", "team"])
+    assert again.plan.changes == ()
+    again.apply()
+    assert made(cloud, changes) == []
+
+    open_store(parse_location(f"gs://{JOBS}")).write("outputs/j/model", b"weights")
+    first = down()
+    kept = {step.resource.name for step in first.plan.steps if step.action == "keep"}
+    assert kept == {JOBS}
+    first.apply()
+    assert cloud.resources(PROJECT) == sorted([*apis(cloud), f"storage/buckets/{JOBS}"])
+    assert down().plan.changes == ()
+    down(delete_data=True).apply()
+    assert cloud.resources(PROJECT) == apis(cloud)
+    assert down(delete_data=True).plan.steps == ()
+
+
+def test_up_that_is_killed_after_any_change_continues(cloud: GoogleCloud) -> None:
+    up(namespaces=["default"]).apply()
+    expected, made_at_once = cloud.resources(PROJECT), made(cloud, 0)
+    down().apply()
+    for count in range(1, 60):
+        cloud.dies_after(count)
+        before = len(cloud.changes)
+        try:
+            up(namespaces=["default"]).apply()
+            complete = True
+        except KineticError:
+            complete = False
+        cloud.revive()
+        expired(cloud)
+        up(namespaces=["default"]).apply()
+        # APIs stay enabled after `down`; everything else is made once.
+        assert made(cloud, before) == [each for each in made_at_once if "Enable" not in each]
+        assert _named(cloud.resources(PROJECT)) == _named(expected)
+        down().apply()
+        assert cloud.resources(PROJECT) == apis(cloud)
+        if complete:
+            break
+    assert count > 15
+
+
+def test_down_that_is_killed_after_any_change_continues(cloud: GoogleCloud) -> None:
+    for count in range(1, 60):
+        up(namespaces=["default"]).apply()
+        cloud.dies_after(count)
+        try:
+            down().apply()
+            complete = True
+        except KineticError:
+            complete = False
+        cloud.revive()
+        expired(cloud)
+        down().apply()
+        assert cloud.resources(PROJECT) == apis(cloud)
+        if complete:
+            break
+    assert count > 10
+
+
+def made(cloud: GoogleCloud, start: int) -> list[str]:
+    """Return the changes from one on, in order of their names, without those of leases."""
+    return sorted(each for each in cloud.changes[start:] if "lease" not in each)
+
+
+def _named(resources: list[str]) -> list[str]:
+    """Return names without what GKE chose."""
+    return sorted(re.sub(r"-[0-9a-f]{8}-(all|vms)", r"-\1", each) for each in resources)
+
+
+@pytest.mark.parametrize(
+    "permission",
+    [
+        "serviceusage.services.enable",
+        "storage.buckets.create",
+        "storage.buckets.setIamPolicy",
+        "artifactregistry.repositories.create",
+        "artifactregistry.repositories.setIamPolicy",
+        "iam.serviceAccounts.create",
+        "iam.serviceAccounts.actAs",
+        "compute.networks.create",
+        "compute.subnetworks.create",
+        "compute.routers.create",
+        "container.clusters.create",
+        "resourcemanager.projects.setIamPolicy",
+    ],
+)
+def test_a_missing_permission_is_named_with_the_line_that_grants_it(
+    cloud: GoogleCloud, permission: str
+) -> None:
+    cloud.add_project("other-project", number=42, apis=["cloudresourcemanager.googleapis.com"])
+    cloud.deny(permission)
+    with pytest.raises(CloudPermissionError, match=re.escape(permission)) as caught:
+        prepare_up(settings(project="other-project"), poll=0.01).apply()
+    assert permission in caught.value.permissions
+    assert "gcloud projects add-iam-policy-binding other-project --member=serviceAccount:" in str(
+        caught.value
+    )
+    assert cloud.changes == []
+
+
+def test_what_google_has_not_heard_of_yet_is_waited_for(cloud: GoogleCloud) -> None:
+    cloud.lag = 3
+    cloud.polls = 3
+    cloud.fail(
+        "CreateCluster",
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "Operation operation-1 is currently upgrading cluster demo. Please wait and try again once it is done.",
+    )
+    cloud.fail("CreateRepository", grpc.StatusCode.UNAVAILABLE)
+    cloud.fail("networks.insert", 503, after=True)
+    cloud.fail("buckets.insert", 503, after=True)
+    up().apply()
+    assert up().plan.changes == ()
+
+
+def test_a_quota_or_a_failed_cluster_is_reported_and_replaced(cloud: GoogleCloud) -> None:
+    cloud.fail_operation("CreateCluster", "Quota exceeded: IN_USE_ADDRESSES in us-central1")
+    with pytest.raises(ProvisioningError, match="IN_USE_ADDRESSES") as caught:
+        up().apply()
+    notes = "\n".join(caught.value.__notes__)
+    assert "Begun, and not seen to end: create cluster us-central1/demo" in notes
+    assert "Not done: " in notes
+
+    again = up()
+    (step,) = (step for step in again.plan.changes if step.resource.kind == "cluster")
+    assert step.action == "replace"
+    assert "IN_USE_ADDRESSES" in step.detail
+    again.apply()
+    assert up().plan.changes == ()
+
+
+def test_what_is_not_ours_is_never_changed(cloud: GoogleCloud) -> None:
+    cloud.add_project("their-project", number=7)
+    prepare_up(settings(project="their-project", cluster="theirs"), poll=0.01).apply()
+    cloud.buckets.create_bucket(JOBS, project="their-project")
+    changes = len(cloud.changes)
+    prepared = up()
+    assert [JOBS in each.message for each in prepared.plan.problems] == [True]
+    with pytest.raises(ValueError, match="problems"):
+        prepared.apply()
+    down().apply()
+    assert made(cloud, changes) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"project": "123456789012"}, "is the number of a project"),
+        ({"project": "gone-project"}, "has been deleted"),
+        ({"zone": "us-central7"}, "no region or zone 'us-central7'"),
+    ],
+)
+def test_a_place_that_does_not_exist_is_refused(
+    cloud: GoogleCloud, given: dict[str, str], message: str
+) -> None:
+    enabled = ["cloudresourcemanager.googleapis.com", "compute.googleapis.com"]
+    cloud.add_project("gone-project", number=8, apis=enabled)
+    cloud.delete_project("gone-project")
+    cloud.add_project("here-project", number=9, apis=enabled)
+    with pytest.raises((ConfigurationError, ProvisioningError), match=message):
+        prepare_up(settings(**{"project": "here-project", **given}), poll=0.01)
+    assert cloud.changes == []
+
+
+def test_a_region_without_the_machines_names_one_that_has_them(cloud: GoogleCloud) -> None:
+    cloud.add_project("here-project", number=9, apis=["compute.googleapis.com"])
+    asked = settings(project="here-project", zone="us-west4")
+    with pytest.raises(ConfigurationError, match=r"No zone of us-west4 (?s:.*) us-central1"):
+        prepare_up(asked, ClusterOptions(accelerators=["v6e-8"]), poll=0.01)
+
+
+def test_of_two_at_once_the_second_names_the_first(cloud: GoogleCloud) -> None:
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hold(change: str) -> None:
+        if change.startswith("CreateCluster"):
+            reached.set()
+            assert go_on.wait(60)
+
+    cloud.hook = hold
+    first = threading.Thread(target=lambda: up().apply())
+    first.start()
+    assert reached.wait(60)
+    try:
+        with pytest.raises(ProvisioningBusyError, match=f"kinetic up of .*{os.getpid()}"):
+            up().apply()
+    finally:
+        go_on.set()
+        first.join()
+    assert up().plan.changes == ()
+
+
+def test_a_second_cluster_has_everything_of_its_own(cloud: GoogleCloud) -> None:
+    up().apply()
+    other = settings(cluster="second", zone="us-east1-b")
+    prepare_up(other, ClusterOptions(standard=True), poll=0.01).apply()
+    one = cloud.resources(PROJECT)
+    assert "container/clusters/us-east1-b/second" in one
+    elsewhere = prepare_up(settings(zone="us-east1"), poll=0.01).plan.problems
+    assert "demo' in us-central1" in elsewhere[0].message
+    prepare_down(other, poll=0.01).apply()
+    left = cloud.resources(PROJECT)
+    assert not [each for each in left if "second" in each]
+    assert up().plan.changes == ()
+
+
+@pytest.fixture
+def kinetic(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """The command, as a process of its own."""
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        named = ("--project", PROJECT, "--zone", "us-central1", "--cluster", "demo")
+        return subprocess.Popen(
+            [sys.executable, "-m", "kinetic_cli", *arguments, *named],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+
+    return start
+
+
+def test_ctrl_c_says_how_far_it_came_and_the_command_continues(
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
+) -> None:
+    asked = kinetic("up")
+    _, errors = asked.communicate(timeout=120)
+    assert (asked.returncode, "Run the command with --yes" in errors) == (1, True)
+    assert cloud.changes == []
+
+    first = kinetic("up", "--yes")
+    assert first.stderr is not None
+    assert any("… create cluster" in line for line in first.stderr)
+    first.send_signal(signal.SIGINT)
+    _, errors = first.communicate(timeout=120)
+    assert first.returncode == 130
+    assert "Not done: create role" in errors
+    assert "Run the command again: it continues." in errors
+
+    done = kinetic("up", "--yes")
+    output, errors = done.communicate(timeout=120)
+    assert done.returncode == 0, errors
+    assert "export KINETIC_PROJECT=my-project KINETIC_ZONE=us-central1" in output
