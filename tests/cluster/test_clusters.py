@@ -27,6 +27,8 @@ from kinetic.errors import (
 )
 from kinetic.provisioning.clusters import Prepared, prepare_down, prepare_up
 from kinetic.provisioning.desired import ClusterOptions
+from kinetic.provisioning.doctor import diagnose
+from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_payload.stores import open_store
@@ -301,6 +303,43 @@ def test_of_two_at_once_the_second_names_the_first(cloud: GoogleCloud) -> None:
         go_on.set()
         first.join()
     assert up().plan.changes == ()
+
+
+def test_doctor_names_what_is_missing_and_the_line_that_mends_it(cloud: GoogleCloud) -> None:
+    assert {check.state for check in diagnose(settings()) if check.fix == "kinetic up"} == {
+        "fail",
+        "warn",
+    }
+    up(accelerators=["cpu"]).apply()
+    assert {check.state for check in diagnose(settings())} == {"pass"}
+    assert cluster_status(settings()).pools[0].pool.name == "kinetic-cpu"
+
+    cloud.add_disk(PROJECT, "us-central1-a", "pvc-1", **{"goog-k8s-cluster-name": "demo"})
+    cloud.deny("storage.objects.create", "compute.routers.get")
+    cloud.fail("GetRepository", grpc.StatusCode.UNAVAILABLE, times=100)
+    changes = len(cloud.changes)
+    found = {check.name: check for check in diagnose(settings()) if check.state != "pass"}
+    assert made(cloud, changes) == []
+    assert {name: (check.state, check.fix) for name, check in found.items()} == {
+        "objects of jobs": (
+            "fail",
+            f"gcloud storage buckets add-iam-policy-binding gs://{JOBS} --member=serviceAccount:"
+            "tester@test-project.iam.gserviceaccount.com --role=roles/storage.objectUser",
+        ),
+        "router regions/us-central1/routers/kn-demo": (
+            "fail",
+            found["router regions/us-central1/routers/kn-demo"].fix,
+        ),
+        "repository us/kn-demo": (
+            "fail",
+            "Run the command again later: it continues.",
+        ),
+        "disk pvc-1": (
+            "warn",
+            f"gcloud compute disks delete pvc-1 --zone=us-central1-a --project={PROJECT}",
+        ),
+    }
+    assert "roles/compute.networkAdmin" in found["router regions/us-central1/routers/kn-demo"].fix
 
 
 def test_a_second_cluster_has_everything_of_its_own(cloud: GoogleCloud) -> None:

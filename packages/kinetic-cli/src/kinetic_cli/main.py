@@ -44,6 +44,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         "batches",
         "up",
         "down",
+        "status",
+        "doctor",
         "pool",
         "profile",
         "config",

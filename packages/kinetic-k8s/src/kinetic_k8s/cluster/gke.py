@@ -74,6 +74,11 @@ class GkeCluster:
     """Return the cluster of this name as the GKE API describes it now, within so many seconds."""
     cluster_id: str = ""
     """What GKE generated for this cluster; one that replaces it under its name has another."""
+    status: str = ""
+    """In a word of GKE, such as RUNNING or RECONCILING."""
+    version: str = ""
+    """That of its control plane."""
+    autopilot: bool = False
     pools: tuple[NodePool, ...] = ()
     autoprovisioning: bool = False
     """Whether it adds node pools by itself, as every Autopilot cluster does."""
@@ -184,6 +189,9 @@ def cluster_of(
         credentials=credentials,
         look_up=look_up,
         cluster_id=described.id,
+        status=container_v1.Cluster.Status(described.status).name,
+        version=described.current_master_version,
+        autopilot=described.autopilot.enabled,
         pools=tuple(_pool_of(pool, described) for pool in described.node_pools),
         autoprovisioning=described.autopilot.enabled
         or described.autoscaling.enable_node_autoprovisioning,
@@ -274,7 +282,7 @@ def _others(client: Any, project: str, name: str, end: float) -> str:
         named = ", ".join(f"{each!r} in {place}" for each, place in found if each in near)
         return f"Did you mean {named}?"
     if not found:
-        return "The project has no clusters. Create one, or name another project."
+        return "The project has no clusters. Make one with: kinetic up. Or name another project."
     named = ", ".join(f"{each!r} in {place}" for each, place in sorted(found)[:_MOST_NAMED])
     more = f", and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
     return f"The project has these clusters: {named}{more}."

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from kinetic.target import Target
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.reading.causes import Diagnosis
 
 Wait = Callable[[Callable[[], bool]], None]
 
@@ -24,7 +26,7 @@ class InsideEdge(PlainEdge):
     def __init__(self, settings: Settings, location: str, wait: Wait) -> None:
         """Take the settings that name the cluster, where it is, and what waits until something is true."""
         self._wait = wait
-        self._settings = replace(
+        self.settings = replace(
             settings, zone=Setting(location, "argument"), kube_context=Setting(None, "default")
         )
 
@@ -32,7 +34,36 @@ class InsideEdge(PlainEdge):
     def _cluster(self) -> ApiServer:
         from kinetic.backends.gke.connect import find_cluster
 
-        return find_cluster(Target.in_settings(self._settings), self._settings, environment())[0]
+        return find_cluster(Target.in_settings(self.settings), self.settings, environment())[0]
+
+    def clock_ahead(self) -> float:
+        """Return by how many seconds the cluster's clock is ahead of this machine's."""
+        self._cluster.get("Namespace", self.settings.namespace.value, brief=True)
+        return (self._cluster.now() - datetime.now(UTC)).total_seconds()
+
+    def check_submit(self) -> None:
+        """Make sure that the user may read the key of the namespace, and create what jobs need.
+
+        Raises:
+            ClusterError: The user may not.
+        """
+        from kinetic_k8s.cluster.creation import check_secret
+        from kinetic_k8s.manifests.names import KEY_SECRET
+
+        self._cluster.get("Secret", KEY_SECRET, brief=True)
+        check_secret(self._cluster)
+
+    def waiting_pods(self) -> Iterator[tuple[str, Diagnosis]]:
+        """Iterate over the pods of jobs in the namespace that wait for something, with the reason."""
+        from kinetic_k8s.manifests.labels import JOB_ID, of_jobs
+        from kinetic_k8s.reading.attempts import PodView
+        from kinetic_k8s.reading.waiting import waiting_of
+
+        pods = self._cluster.list("Pod", labels=of_jobs(()), fields="status.phase=Pending")
+        for pod in pods:
+            job = pod["metadata"]["labels"].get(JOB_ID, "")
+            if found := waiting_of(PodView(pod), (), workload=job):
+                yield pod["metadata"]["name"], found
 
     def running_jobs(self) -> list[str]:
         """Return the ids of jobs that have not ended, of all namespaces that may be listed."""
@@ -131,14 +162,14 @@ class PoolsEdge(InsideEdge):
         from kinetic_k8s.manifests.compute_class import parse_priority
 
         wanted = parse_priority(resource.name).accelerator
-        pools = [status.pool for status in list_pools(self._settings)]
+        pools = [status.pool for status in list_pools(self.settings)]
         return Actual() if any(pool.accelerator == wanted for pool in pools) else None
 
     def create(self, resource: Resource) -> None:
         """Add the pool."""
         from kinetic.provisioning.pools import add_pool
 
-        add_pool(self._settings, resource.name)
+        add_pool(self.settings, resource.name)
 
 
 def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edge]:

@@ -27,8 +27,8 @@ _CHANGING: Final = {
 class Buckets(GcsServer):
     """The buckets of all projects. A bucket of an unknown project is a stranger's."""
 
-    def __init__(self, state: State, faults: list[HttpFault]) -> None:
-        super().__init__()
+    def __init__(self, state: State, faults: list[HttpFault], *, host: str) -> None:
+        super().__init__(host=host)
         self._cloud = state
         self._cloud_faults = faults
 

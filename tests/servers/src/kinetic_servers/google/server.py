@@ -39,7 +39,7 @@ class GoogleCloud(State):
 
     *folder* gets the files to which `environment` points. *api_server* returns the URL and the certificates (as
     PEM) of the API server of a new cluster. *token* is what its service account gets for them; None: a new one
-    each time.
+    each time. Buckets are served on *host*.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class GoogleCloud(State):
         authority: Authority | None = None,
         api_server: Callable[[Any], tuple[str, str]] = lambda _: ("https://127.0.0.1:1", ""),
         token: str | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.authority = authority or Authority(folder)
@@ -67,7 +68,7 @@ class GoogleCloud(State):
         self.grpc = GoogleApis(self, self.authority, self.identity, apis)
         self.compute = _Compute(self._compute)
         """Compute's REST API; it has `faults`."""
-        self.buckets = Buckets(self, self._faults)
+        self.buckets = Buckets(self, self._faults, host=host)
         """The bucket server; it has `faults`, and the controls of `GcsServer`."""
         self.bucket_policies = self.buckets.policies
         self._running = ExitStack()

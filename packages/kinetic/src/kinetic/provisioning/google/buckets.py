@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
@@ -151,6 +151,18 @@ def storage_client(cloud: Cloud) -> storage.Client:
         return storage.Client(cloud.project, credentials=credentials, client_options=options)
 
     return cloud.client("storage", make)
+
+
+def missing_on_bucket(cloud: Cloud, bucket: str, permissions: Sequence[str]) -> list[str]:
+    """Return which of *permissions* the user does not have on a bucket; all if it does not exist."""
+    client = storage_client(cloud)
+    granted = cloud.ask(
+        f"see what you may do with the bucket {bucket}",
+        lambda: client.bucket(bucket).test_iam_permissions(
+            list(permissions), timeout=cloud.timeout, retry=None
+        ),
+    )
+    return [each for each in permissions if each not in (granted or ())]
 
 
 def _rule(expiry: tuple[str, int]) -> dict[str, Any]:

@@ -107,6 +107,17 @@ class Compute:
         return found
 
 
+def disks_of(cloud: Cloud, cluster: str) -> Iterator[tuple[str, str, int]]:
+    """Iterate over the disks that pods of a cluster have left: name, zone and size in GB.
+
+    https://cloud.google.com/kubernetes-engine/docs/how-to/cluster-usage-metering
+    """
+    wanted = f"labels.goog-k8s-cluster-name={cluster}"
+    for disk in Compute(cloud).items("list the disks", "aggregated/disks", filter=wanted):
+        if not disk.get("users"):
+            yield disk["name"], disk["zone"].rpartition("/")[2], int(disk.get("sizeGb", 0))
+
+
 class NetworksEdge(PlainEdge):
     """Makes a network, its subnetwork in a region and its router with Cloud NAT.
 

@@ -1,0 +1,188 @@
+"""Find out what is wrong with a cluster, and say the line that mends it: `kinetic doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+from kinetic.errors import KineticError
+from kinetic.provisioning.clusters import Prepared, compare
+from kinetic.provisioning.desired import COMPUTE, ClusterOptions
+from kinetic.provisioning.plan import Resource, Step
+from kinetic_payload.errors import LoginRequiredError
+from kinetic_payload.threads import parallel_map
+
+if TYPE_CHECKING:
+    from kinetic.provisioning.google.services import ServicesEdge
+    from kinetic.provisioning.inside import InsideEdge
+    from kinetic.settings.settings import Settings
+
+State = Literal["pass", "warn", "fail", "skip"]
+LIMIT: Final = 5.0
+"""Seconds for what does not answer."""
+_SKEW: Final = 30.0
+"""Seconds by which clocks may differ; signatures and leases count in minutes."""
+_OBJECTS: Final = tuple(f"storage.objects.{verb}" for verb in ("create", "get", "list", "delete"))
+_MAKE: Final = "kinetic up"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, and what was seen."""
+
+    name: str
+    state: State
+    message: str = ""
+    fix: str = ""
+    """The line that mends it, or what to do."""
+
+
+def diagnose(settings: Settings) -> list[Check]:
+    """Look at everything that jobs on the cluster of *settings* need. Nothing is changed.
+
+    What does not answer within some seconds fails its own check only.
+
+    Raises:
+        ConfigurationError: The settings cannot name a cluster.
+    """
+    unread: list[Check] = []
+
+    def failed(resource: Resource, error: KineticError) -> None:
+        unread.append(_failed(resource.id, error))
+
+    try:
+        prepared = compare(settings, _options(settings), timeout=LIMIT, failed=failed)
+    except LoginRequiredError as error:
+        return [_failed("credentials", error), Check("everything else", "skip", "Log in first.")]
+    except KineticError as error:
+        passed = Check("credentials", "pass")
+        return [passed, _failed("project", error), Check("everything else", "skip")]
+    found = [Check("credentials", "pass"), *unread]
+    found += [Check("plan", "fail", each.message, each.hint) for each in prepared.plan.problems]
+    found += map(_of_step, prepared.plan.steps)
+    looks = [_Look(settings, prepared, name) for name in ("bucket", "disks", *_INSIDE)]
+    for checks in parallel_map(_Look.run, looks, threads=len(looks)):
+        found += checks
+    return found
+
+
+def _options(settings: Settings) -> ClusterOptions:
+    """Return the options of a cluster in the zone or region of the settings, whichever it is in."""
+    from kinetic.backends.gke.connect import find_cluster
+    from kinetic.settings.settings import environment
+    from kinetic.target import Target
+
+    target = replace(Target.in_settings(settings), kube_context=None)
+    try:
+        _, gke = find_cluster(target, replace(settings), environment())
+    except KineticError:
+        return ClusterOptions()
+    return ClusterOptions(standard=gke is not None and gke.location.count("-") > 1)
+
+
+def _of_step(step: Step) -> Check:
+    match step.action:
+        case "create":
+            return Check(step.resource.id, "fail", "It does not exist.", _MAKE)
+        case "replace":
+            return Check(step.resource.id, "fail", step.detail, _MAKE)
+        case "change" | "wait":
+            return Check(step.resource.id, "warn", step.detail, _MAKE)
+    return Check(step.resource.id, "pass")
+
+
+_INSIDE: Final = ("clock", "submit", "pools", "pods")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A look at something beside the plan."""
+
+    settings: Settings
+    prepared: Prepared
+    name: str
+
+    def run(self) -> list[Check]:
+        """Return what was seen; a failure is a check that failed."""
+        cluster = [s for s in self.prepared.plan.steps if s.resource.kind == "cluster"]
+        if self.name in _INSIDE and [s.action for s in cluster] not in (["keep"], ["change"]):
+            return [Check(self.name, "skip", "The cluster is not ready.")]
+        looks = {
+            "bucket": self._bucket,
+            "disks": self._disks,
+            "clock": self._clock,
+            "submit": self._submit,
+            "pools": self._pools,
+            "pods": self._pods,
+        }
+        try:
+            found = list(looks[self.name]())
+        except KineticError as error:
+            return [_failed(self.name, error)]
+        return found or [Check(self.name, "pass")]
+
+    def _bucket(self) -> Iterator[Check]:
+        from kinetic.provisioning.google.buckets import missing_on_bucket
+
+        bucket = self.prepared.place.jobs_bucket
+        if self.prepared.actual.get(f"bucket {bucket}") is None:
+            return
+        missing = missing_on_bucket(self.prepared.cloud, bucket, _OBJECTS)
+        if missing:
+            member = self.prepared.cloud.member
+            yield Check(
+                "objects of jobs",
+                "fail",
+                f"You lack {', '.join(missing)} on gs://{bucket}.",
+                f"gcloud storage buckets add-iam-policy-binding gs://{bucket} --member={member} "
+                "--role=roles/storage.objectUser",
+            )
+
+    def _disks(self) -> Iterator[Check]:
+        from kinetic.provisioning.google.networks import disks_of
+
+        if COMPUTE not in cast("ServicesEdge", self.prepared.edges["APIs"]).enabled:
+            return
+        for name, zone, size in disks_of(self.prepared.cloud, self.prepared.place.cluster):
+            yield Check(
+                f"disk {name}",
+                "warn",
+                f"{size} GB in {zone}, which nothing uses, about ${size / 10:.0f} a month.",
+                f"gcloud compute disks delete {name} --zone={zone} --project={self.prepared.place.project}",
+            )
+
+    def _clock(self) -> Iterator[Check]:
+        ahead = self._inside.clock_ahead()
+        if abs(ahead) > _SKEW:
+            message = f"The clock of this machine differs from the cluster's by {abs(ahead):.0f} s."
+            yield Check("clock", "warn", message, "Synchronize it, for instance with chrony.")
+
+    def _submit(self) -> Iterator[Check]:
+        self._inside.check_submit()
+        return iter(())
+
+    def _pools(self) -> Iterator[Check]:
+        from kinetic.provisioning.pools import list_pools
+
+        for status in list_pools(self._inside.settings):
+            name = f"pool {status.pool.name}"
+            if status.problem:
+                yield Check(name, "fail", status.problem, f"kinetic pool remove {status.pool.name}")
+            waiting = [str(each) for each in status.priorities if each.state != "ready"]
+            if waiting:
+                accelerator = status.pool.accelerator
+                fix = f"kinetic pool add --accelerator {accelerator} --fallback {accelerator}:flex-start"
+                yield Check(name, "warn", "; ".join(waiting), fix)
+
+    def _pods(self) -> Iterator[Check]:
+        for name, diagnosis in self._inside.waiting_pods():
+            yield Check(f"pod {name}", "warn", diagnosis.reason, diagnosis.remedy)
+
+    @property
+    def _inside(self) -> InsideEdge:
+        return cast("InsideEdge", self.prepared.edges["access"])
+
+
+def _failed(name: str, error: KineticError) -> Check:
+    return Check(name, "fail", error.message, error.hint or "")

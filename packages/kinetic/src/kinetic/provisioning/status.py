@@ -1,0 +1,76 @@
+"""A cluster at a glance: `kinetic status`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kinetic.errors import InvalidRequestError, KineticError
+
+if TYPE_CHECKING:
+    from kinetic.settings.settings import Settings
+    from kinetic_k8s.cluster.gke import GkeCluster
+    from kinetic_k8s.reading.pools import PoolStatus
+    from kinetic_k8s.reading.workloads import WorkloadView
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterStatus:
+    """What a cluster has, and what it does."""
+
+    identity: str
+    """The cluster, for messages."""
+    gke: GkeCluster | None
+    """What GKE knows about it; None: it was found by a context of the kubeconfig."""
+    jobs: Mapping[str, int]
+    """How many jobs there are, by state: PENDING, RUNNING, SUCCEEDED, FAILED."""
+    pools: tuple[PoolStatus, ...]
+    problems: tuple[str, ...]
+    """What could not be read, and why."""
+
+    @property
+    def idle(self) -> tuple[PoolStatus, ...]:
+        """The pools that have machines, which are billed, and no job."""
+        return tuple(each for each in self.pools if each.nodes and not each.used_by)
+
+
+def cluster_status(settings: Settings) -> ClusterStatus:
+    """Return the status of the cluster that *settings* name. Nothing is changed.
+
+    Raises:
+        UnknownClusterError: There is no such cluster; the hint names those that exist.
+        ClusterError: It cannot be reached.
+    """
+    from kinetic.backends.gke.connect import find_cluster
+    from kinetic.provisioning.pools import list_pools, workloads_in
+    from kinetic.settings.settings import environment
+    from kinetic.target import Target
+    from kinetic_k8s.reading.workloads import WorkloadView
+
+    cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
+    problems: list[str] = []
+    jobs = Counter(_state(WorkloadView(each)) for each in workloads_in(cluster))
+    pools: list[PoolStatus] = []
+    try:
+        pools = list_pools(settings)
+    except InvalidRequestError:
+        pass  # The cluster has no ComputeClasses.
+    except KineticError as error:
+        problems.append(error.message)
+    return ClusterStatus(
+        identity=str(cluster.identity),
+        gke=gke,
+        jobs=dict(jobs),
+        pools=tuple(pools),
+        problems=tuple(problems),
+    )
+
+
+def _state(workload: WorkloadView) -> str:
+    if workload.succeeded:
+        return "SUCCEEDED"
+    if workload.failure:
+        return "FAILED"
+    return "RUNNING" if workload.has_begun else "PENDING"
