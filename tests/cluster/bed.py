@@ -9,9 +9,10 @@ import secrets
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from urllib.parse import urlencode
 import urllib3
 from locks import locked
 from testcloud import testcloud
+from urllib3.exceptions import HTTPError
 
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.connection import Access, Credentials
@@ -205,35 +207,54 @@ def start() -> Bed:
     """Start the test bed unless it runs; it keeps running afterwards."""
     folder = testcloud()
     assert folder is not None, "ask `obstacle` first"
-    exports = re.findall(r"^export (\w+)=(.*)$", _output_of(folder / "kube" / "up"), re.MULTILINE)
-    variables = {name: shlex.split(value)[0] for name, value in exports}
+    bed = _bed_of(folder / "kube", _output_of(folder / "kube" / "up"))
     for shares in PODS.glob("cpu.shares"):
         shares.write_text(str(SHARES_OF_PODS))
     _keep_address(BRIDGE)
-    bed = Bed(folder / "kube", variables)
     _define_classes(bed)
     return bed
 
 
 @contextmanager
-def control_plane(folder: Path) -> Iterator[Bed]:
-    """Start a cluster without a node for the block, in *folder*, whose path is short.
+def control_plane(name: str) -> Iterator[Bed]:
+    """Share a cluster without a node with other processes that run tests; the last one removes it.
 
     It has the objects of JobSet, but not its controller.
     """
-    found = testcloud()
+    found, temporary = testcloud(), Path(tempfile.gettempdir())
     assert found is not None, "ask `obstacle` first"
-    kube, place = found / "kube", ("--dir", str(folder))
-    try:
-        exports = re.findall(
-            r"^export (\w+)=(.*)$", _output_of(kube / "up", "--no-node", *place), re.MULTILINE
-        )
-        bed = Bed(kube, {name: shlex.split(value)[0] for name, value in exports})
-        send(bed.folder, "jobset", signal.SIGTERM)
-        _define_classes(bed)
+    folder = temporary / f"kn-{name}"
+    folder.mkdir(exist_ok=True)
+    kube, place = found / "kube", ("--dir", str(folder / "k"))
+    with locked(folder, "use", shared=True):
+        # One at a time: they look for free ports.
+        with locked(temporary, "kn-control-planes"):
+            bed = _plane_in(folder, kube, place)
         yield bed
-    finally:
-        _output_of(kube / "down", "--purge", *place)
+    with locked(folder, "use", wait=False) as alone:
+        if alone:
+            (folder / "exports").unlink(missing_ok=True)
+            _output_of(kube / "down", "--purge", *place)
+
+
+def _plane_in(folder: Path, kube: Path, place: tuple[str, str]) -> Bed:
+    kept = folder / "exports"
+    if kept.exists():
+        bed = _bed_of(kube, kept.read_text())
+        with suppress(HTTPError):  # Those who started it were killed.
+            bed.ask("GET", "version")
+            return bed
+    exports = _output_of(kube / "up", "--no-node", *place)
+    bed = _bed_of(kube, exports)
+    send(bed.folder, "jobset", signal.SIGTERM)
+    _define_classes(bed)
+    kept.write_text(exports)
+    return bed
+
+
+def _bed_of(kube: Path, exports: str) -> Bed:
+    found = re.findall(r"^export (\w+)=(.*)$", exports, re.MULTILINE)
+    return Bed(kube, {name: shlex.split(value)[0] for name, value in found})
 
 
 def _define_classes(bed: Bed) -> None:

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 sys.path += [str(ROOT / ".ci"), str(HERE)]
 
-from bed import Bed, start  # noqa: E402
+from bed import Bed, control_plane, start  # noqa: E402
 from encryption import CERTIFICATES, cluster_at, encrypt  # noqa: E402
 from locks import locked  # noqa: E402
 from pods import small  # noqa: E402
@@ -118,6 +118,25 @@ def alone_on_node(bed: Bed, shared_node: ExitStack) -> Callable[[], AbstractCont
         shared_node.enter_context(locked(bed.folder, "node", shared=True))
 
     return alone
+
+
+@pytest.fixture(scope="session")
+def plane_of_clusters() -> Iterator[Bed]:
+    """A cluster without a node, which tests that make clusters share."""
+    yield from _plane("clusters")
+
+
+@pytest.fixture(scope="session")
+def plane_of_jobset() -> Iterator[Bed]:
+    """A cluster without a node, in which JobSet is installed and removed."""
+    yield from _plane("jobset")
+
+
+def _plane(name: str) -> Iterator[Bed]:
+    if (why := obstacle()) is not None:
+        pytest.skip(why)
+    with control_plane(name) as bed:
+        yield bed
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from typing import Any
 
 import grpc
 import pytest
-from bed import Bed, control_plane
-from tiers import obstacle
+from bed import Bed
 
 from kinetic.errors import (
     CloudPermissionError,
@@ -46,20 +45,12 @@ def shared_node() -> None:
     """These tests need no node, so they neither start the one of other tests nor wait for it."""
 
 
-@pytest.fixture(scope="module")
-def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    """The Kubernetes of all clusters that are made."""
-    if (why := obstacle()) is not None:
-        pytest.skip(why)
-    with control_plane(tmp_path_factory.mktemp("k")) as found:
-        yield found
-
-
 @pytest.fixture
 def cloud(
-    bed: Bed, authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plane_of_clusters: Bed, authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[GoogleCloud]:
     """Google Cloud with an empty project."""
+    bed = plane_of_clusters
     server = bed.environment["KUBE_BED_SERVER"]
     ca = Path(bed.environment["KUBE_BED_CA"]).read_text()
     with GoogleCloud(
@@ -95,7 +86,9 @@ def apis(cloud: GoogleCloud) -> list[str]:
     return [each for each in cloud.resources(PROJECT) if each.startswith("serviceusage/")]
 
 
-def test_a_cluster_is_made_used_and_removed_without_a_trace(cloud: GoogleCloud, bed: Bed) -> None:
+def test_a_cluster_is_made_used_and_removed_without_a_trace(
+    cloud: GoogleCloud, plane_of_clusters: Bed
+) -> None:
     up(accelerators=["cpu", "v6e-8:spot"], namespaces=["default", "team"]).apply()
 
     resources = cloud.resources(PROJECT)
@@ -106,7 +99,7 @@ def test_a_cluster_is_made_used_and_removed_without_a_trace(cloud: GoogleCloud, 
         f"storage/buckets/{JOBS}",
         f"iam/serviceAccounts/kn-demo-nodes@{PROJECT}.iam.gserviceaccount.com",
     } <= {*resources}
-    api = ApiServer(bed.access("team"))
+    api = ApiServer(plane_of_clusters.access("team"))
     assert api.get("ServiceAccount", "kinetic") is not None
     assert api.get("Role", "kinetic-user") is not None
     assert api.get("ComputeClass", "kinetic-v6e-8-spot") is not None
@@ -395,3 +388,24 @@ def test_ctrl_c_says_how_far_it_came_and_the_command_continues(
     output, errors = done.communicate(timeout=120)
     assert done.returncode == 0, errors
     assert "export KINETIC_PROJECT=my-project KINETIC_ZONE=us-central1" in output
+
+
+def test_init_without_a_terminal_asks_nothing_and_keeps_the_cluster_as_a_profile(
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
+) -> None:
+    def init(*arguments: str) -> str:
+        process = kinetic("init", *arguments)
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return output + errors
+
+    assert "--join|--create|--troubleshoot" in init()
+    assert cloud.changes == []
+    assert "it is the current profile" in init("--create", "--yes")
+    changes = len(cloud.changes)
+    assert "it is the current profile" in init("--join")
+    assert "0 failed" in init("--troubleshoot")
+    profile = Settings.from_environment()
+    assert (profile.project.value, profile.zone.value) == (PROJECT, "us-central1")
+    assert (profile.cluster.source, profile.backend.value) == ("profile 'demo'", "gke")
+    assert made(cloud, changes) == []

@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from bed import Bed, control_plane
-from tiers import obstacle
+from bed import Bed
+from locks import locked
 
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.client import ApiServer
@@ -34,13 +34,11 @@ def shared_node() -> None:
     """These tests need no node, so they neither start the one of other tests nor wait for it."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    """A control plane of its own, without the controller of JobSet; its objects are there."""
-    if (why := obstacle()) is not None:
-        pytest.skip(why)
-    with control_plane(tmp_path_factory.mktemp("k")) as bed:
-        yield bed
+@pytest.fixture
+def server(plane_of_jobset: Bed) -> Iterator[Bed]:
+    """A control plane, without the controller of JobSet, which no other test uses meanwhile."""
+    with locked(plane_of_jobset.folder, "jobset"):
+        yield plane_of_jobset
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     verbs=(
         "jobs",
         "batches",
+        "init",
         "up",
         "down",
         "status",

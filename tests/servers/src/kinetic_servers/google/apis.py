@@ -90,7 +90,7 @@ class GoogleApis(RpcServer):
                 self._state.check_alive()
                 self._check_token(context)
                 _refuse_unknown(request)
-                if api:
+                if api and method != "SearchProjects":  # It is for no project.
                     self._admit(api, permission, _place(request))
                 answer = handler(request)
                 if isinstance(answer, Operation):

@@ -13,6 +13,7 @@ GRPC: Final = {
     "google.cloud.resourcemanager.v3.Projects": {
         "GetIamPolicy": "resourcemanager.projects.getIamPolicy",
         "GetProject": "resourcemanager.projects.get",
+        "SearchProjects": "",
         "SetIamPolicy": "resourcemanager.projects.setIamPolicy",
         "TestIamPermissions": "",
     },

@@ -126,24 +126,39 @@ class Projects:
         self.methods: Mapping[str, Callable[[Any], Any]] = {
             "GetIamPolicy": policies.get,
             "GetProject": self._get,
+            "SearchProjects": self._search,
             "SetIamPolicy": policies.set,
             "TestIamPermissions": policies.test,
         }
 
     def _get(self, request: Any) -> Any:
-        found, states = self._state.project(request.name), manager.Project.State
+        found = self._state.project(request.name)
         assert found is not None, "`State.admit` has found it"
-        return manager.Project(
-            name=f"projects/{found.number}",
-            project_id=found.id,
-            display_name=found.id,
-            parent="organizations/1",
-            state=states.DELETE_REQUESTED if found.deleted else states.ACTIVE,
-            etag=f"{found.number}",
-        )
+        return _project(found)
+
+    def _search(self, request: Any) -> Any:
+        """Return the projects that the caller can see: all of them."""
+        found = map(_project, self._state.projects.values())
+        if request.query not in ("", "state:ACTIVE"):
+            raise invalid(f"Invalid query: {request.query}")
+        active = manager.Project.State.ACTIVE
+        wanted = [each for each in found if not request.query or each.state == active]
+        return manager.SearchProjectsResponse(projects=wanted)
 
     def _key(self, resource: str) -> str:
         found = self._state.project(resource)
         if found is None or not resource.startswith("projects/"):
             raise invalid(f"Invalid resource: {resource}")
         return found.id
+
+
+def _project(found: Project) -> Any:
+    states = manager.Project.State
+    return manager.Project(
+        name=f"projects/{found.number}",
+        project_id=found.id,
+        display_name=found.id,
+        parent="organizations/1",
+        state=states.DELETE_REQUESTED if found.deleted else states.ACTIVE,
+        etag=f"{found.number}",
+    )

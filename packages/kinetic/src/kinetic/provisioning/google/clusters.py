@@ -71,18 +71,28 @@ class ClustersEdge(PlainEdge):
 
     def locations(self, name: str) -> list[str]:
         """Return where the project has clusters of this name."""
+        return sorted(location for found, location, _, _ in self.found() if found == name)
+
+    def found(self) -> list[tuple[str, str, str, bool]]:
+        """Return the clusters of the project: name, location, status, and whether Kinetic made it."""
         asked = container_v1.ListClustersRequest(
             parent=f"projects/{self._cloud.project}/locations/-"
         )
-        found = self._cloud.ask(
+        answer = self._cloud.ask(
             "list the clusters",
             lambda: self._client.list_clusters(
                 request=asked, retry=None, timeout=self._cloud.timeout
             ),
         )
-        return (
-            sorted(each.location for each in found.clusters if each.name == name) if found else []
-        )
+        return [
+            (
+                each.name,
+                each.location,
+                _STATUS(each.status).name,
+                each.resource_labels.get(MARK) == each.name,
+            )
+            for each in (answer.clusters if answer else ())
+        ]
 
     def create(self, resource: Resource) -> None:
         """Make the cluster; one that failed, or is being deleted, goes first."""

@@ -32,6 +32,21 @@ def missing_in_project(cloud: Cloud, needed: Sequence[str]) -> list[str]:
     return [each for each in needed if each not in granted]
 
 
+def visible_projects(cloud: Cloud) -> list[str]:
+    """Return the ids of the projects that the user can see, in order."""
+    asked = resourcemanager_v3.SearchProjectsRequest(query="state:ACTIVE")
+    found = cloud.ask(
+        "list your projects",
+        lambda: [
+            each.project_id
+            for each in projects_client(cloud).search_projects(
+                request=asked, retry=None, timeout=cloud.timeout
+            )
+        ],
+    )
+    return sorted(found or ())
+
+
 def projects_client(cloud: Cloud) -> resourcemanager_v3.ProjectsClient:
     """Return Google's client for projects."""
     return cloud.client("cloudresourcemanager", resourcemanager_v3.ProjectsClient)

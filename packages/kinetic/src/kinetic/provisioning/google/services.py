@@ -28,8 +28,11 @@ class ServicesEdge(PlainEdge):
 
     def read(self, resource: Resource) -> Actual:
         """Return which of the APIs are enabled."""
+        return Actual(settings={"enabled": self.read_enabled(*resource.settings["enabled"])})
+
+    def read_enabled(self, *wanted: str) -> tuple[str, ...]:
+        """Return which of the *wanted* APIs are enabled; there are at most 30."""
         parent = f"projects/{self._cloud.project}"
-        wanted = resource.settings["enabled"]
         names = [f"{parent}/services/{each}" for each in wanted]
         asked = service_usage_v1.BatchGetServicesRequest(parent=parent, names=names)
         found = self._cloud.ask(
@@ -45,7 +48,7 @@ class ServicesEdge(PlainEdge):
             if each.state == service_usage_v1.State.ENABLED:
                 enabled.append(name)
         self.enabled = frozenset(enabled)
-        return Actual(settings={"enabled": tuple(enabled)})
+        return tuple(enabled)
 
     def create(self, resource: Resource) -> None:
         """Enable the APIs that are not enabled."""

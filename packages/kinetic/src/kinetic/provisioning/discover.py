@@ -1,0 +1,51 @@
+"""Which projects and clusters there are: `kinetic init`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster of a project."""
+
+    name: str
+    location: str
+    status: str
+    """In a word of GKE, such as RUNNING."""
+    ours: bool
+    """Whether `kinetic up` made it."""
+
+
+def find_projects() -> list[str]:
+    """Return the ids of the projects that the user can see, in order.
+
+    Raises:
+        ProvisioningError: They cannot be listed.
+    """
+    from kinetic.provisioning.google.cloud import Cloud
+    from kinetic.provisioning.google.projects import visible_projects
+    from kinetic.settings.settings import environment
+
+    return visible_projects(Cloud("-", environment()))
+
+
+def find_clusters(project: str) -> list[FoundCluster]:
+    """Return the clusters of *project*, those of Kinetic first; none if the GKE API is not enabled.
+
+    Raises:
+        ConfigurationError: *project* cannot be the id of a project.
+        ProvisioningError: They cannot be listed.
+    """
+    from kinetic.provisioning.google.cloud import Cloud, check_project
+    from kinetic.provisioning.google.clusters import ClustersEdge
+    from kinetic.provisioning.google.services import ServicesEdge
+    from kinetic.settings.settings import environment
+
+    cloud = Cloud(check_project(project), environment())
+    services, clusters = ServicesEdge(cloud), ClustersEdge(cloud)
+    services.read_enabled(clusters.service)
+    found = clusters.found() if clusters.service in services.enabled else []
+    return sorted(
+        (FoundCluster(*each) for each in found), key=lambda each: (not each.ours, each.name)
+    )
