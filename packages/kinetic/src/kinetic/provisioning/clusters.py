@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kinetic.provisioning.apply import Progress, apply
 from kinetic.provisioning.desired import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
 
 POLL: Final = 2.0
-_READS: Final = 16
+_READS: Final = 32
 
 Report = Callable[[Step, str], None]
 Failed = Callable[[Resource, KineticError], None]
@@ -167,8 +168,6 @@ def compare(
     edges, services = _edges(cloud, place.cluster)
     apis = services_of(project)
     enabled = services.read(apis)
-    if COMPUTE in services.enabled:
-        check_place(Compute(cloud), place, priorities)
     edges |= inside_edges(settings, place.location, cloud.wait)
     namespaces = tuple(options.namespaces) or (settings.namespace.value,)
     wanted = resources_of(place, options, services.number, namespaces)
@@ -180,13 +179,23 @@ def compare(
         unread.add(resource.id)
         failed(resource, error)
 
-    actual = {apis.id: enabled, **_read(edges, services, wanted[1:], fail)}
+    def look(what: str) -> Any:
+        if what == "machines":
+            if COMPUTE in services.enabled:
+                check_place(Compute(cloud), place, priorities)
+            return None
+        if what == "elsewhere":
+            return _elsewhere(edges, services, place)
+        return _read(edges, services, wanted[1:], fail)
+
+    looks = parallel_map(look, ("machines", "elsewhere", "resources"), threads=3)
+    actual = {apis.id: enabled, **looks[2]}
     plan = plan_up(
         [each for each in wanted if each.id not in unread],
         actual,
         {kind: edge.fixed for kind, edge in edges.items()},
     )
-    plan = Plan(plan.steps, (*_elsewhere(edges, services, place), *plan.problems))
+    plan = Plan(plan.steps, (*looks[1], *plan.problems))
     lease = _lease(place, "kinetic up")
     return Prepared(place, plan, actual, cloud, edges, lease)
 
@@ -286,13 +295,18 @@ def _read(
             failed(resource, error)
             return resource.id, None
 
-    outside = [each for each in wanted if not each.inside]
-    found = dict(parallel_map(read, outside, threads=_READS))
-    clusters = [found[each.id] for each in outside if each.kind == "cluster"]
-    if all(each is not None and each.state == "ready" for each in clusters):
+    def read_inside(resource: Resource) -> list[tuple[str, Actual | None]]:
+        found = read(resource)
+        if resource.kind != "cluster" or found[1] is None or found[1].state != "ready":
+            return [found]
         inside = [each for each in wanted if each.inside]
-        found.update(parallel_map(read, inside, threads=_READS))
-    return found
+        return [found, *parallel_map(read, inside, threads=_READS)]
+
+    # The cluster first: what is in it waits for it.
+    outside = sorted(
+        (each for each in wanted if not each.inside), key=lambda r: r.kind != "cluster"
+    )
+    return dict(chain.from_iterable(parallel_map(read_inside, outside, threads=_READS)))
 
 
 def _elsewhere(
