@@ -10,12 +10,12 @@ from kinetic_payload.layout import (
     end_marker,
     group_of,
     group_prefix,
-    is_context,
     is_digest,
     is_end_marker,
     is_entry,
     is_job_id,
     is_job_object,
+    kind_of,
 )
 
 
@@ -85,9 +85,9 @@ def test_other_names_in_a_jobs_folder_are_not_its_objects(name: str) -> None:
 
 def test_contexts_and_digests_are_known_by_their_whole_name() -> None:
     assert is_digest(DIGEST)
-    assert is_context(context_object(DIGEST))
+    assert kind_of(context_object(DIGEST)) == ("context", DIGEST)
     assert not is_digest(DIGEST[1:])
-    assert not is_context("contexts/thesis.zip")
-    assert not is_context(f"{context_object(DIGEST)}/x")
+    assert kind_of("contexts/thesis.zip") is None
+    assert kind_of(f"{context_object(DIGEST)}/x") is None
     assert not is_entry("data/2024")
     assert not is_entry("README.md")

@@ -21,7 +21,7 @@ from kinetic.home.liveness import is_alive
 from kinetic.home.paths import Home
 from kinetic.testing import eventually
 from kinetic_payload.files.locks import locked
-from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.layout import JobObjects, context_object, data_marker, data_pack
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
 from kinetic_payload.records.pending_uploads import PendingUploads
@@ -31,7 +31,7 @@ from kinetic_payload.stores.store import Location, ObjectInfo
 from kinetic_payload.testing import MemoryStore
 from kinetic_servers.fakes import FakeStore
 from kinetic_servers.gcs import GcsServer
-from kinetic_servers.launches import a_launch, await_outcome
+from kinetic_servers.launches import a_launch, a_payload, await_outcome
 
 NOW = time.time()
 OLD = NOW - MAX_AGE - 60
@@ -309,3 +309,27 @@ def test_a_collection_that_cannot_be_started_costs_no_job(tmp_path: Path) -> Non
     backend.start(launch)
 
     assert await_outcome(backend, store, launch.record).status == "succeeded"
+
+
+def test_a_folder_store_follows_the_ages_of_a_bucket(tmp_path: Path) -> None:
+    store, day = FolderStore(tmp_path / "store"), 86_400
+    digest, old = a_digest("data"), a_digest("old")
+    ended, running = (JobObjects(a_job(name)) for name in ("ended", "running"))
+    for names, used in ((ended, old), (running, digest)):
+        record = {"job_id": names.job_id, "context_digest": used}
+        store.write(names.handle, json.dumps(record).encode())
+        store.write(names.payload, a_payload(used))
+        store.write(names.log_chunk(1, 0, 0), b"")
+        for name in (context_object(used), data_marker(used), data_pack(used, 0)):
+            store.write(name, b"")
+    store.write(ended.outcome, b"{}")
+    home, kept = Home(str(tmp_path)), {info.name for info in store.list()}
+    own = {ended.payload, ended.log_chunk(1, 0, 0), context_object(old)}
+    data = {data_marker(old), data_pack(old, 0)}
+    for days, gone in ((89, set[str]()), (91, own), (98, own | data)):
+        for info in store.list():
+            age(tmp_path / "store" / info.name, NOW - days * day)
+
+        collect(home, store, NOW)
+
+        assert {info.name for info in store.list()} == kept - gone

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import time
@@ -36,26 +36,41 @@ def collect_daily(home: Path) -> None:
             collect(home, time())
 
 
-def collect(home: Path, now: float, *, downloads_size: int = DOWNLOADS_SIZE) -> None:
+def collect(
+    home: Path,
+    now: float,
+    *,
+    downloads_size: int = DOWNLOADS_SIZE,
+    age: float | None = None,
+    spare: Callable[[Path], bool] = lambda _: False,
+) -> None:
     """Remove from the caches of *home* what was not used for long before *now*.
 
     Any number of processes may use the caches meanwhile.
+
+    Args:
+        home: `KINETIC_HOME`.
+        now: In seconds since the epoch.
+        downloads_size: How many bytes of wheels are kept, apart from those of the last day.
+        age: Seconds that count as long, in place of `FILES_AGE` and `CHOICES_AGE`.
+        spare: Called with each file that is about to be removed; it stays if the result is true.
     """
+    files_age, choices_age = (FILES_AGE, CHOICES_AGE) if age is None else (age, age)
     cache = home / "cache"
     wheels = WheelFiles(cache / "downloads")
     wheels.collect_leftovers()
-    wheels.collect_unused(now - FILES_AGE, size=downloads_size, kept=now - _DAY)
+    wheels.collect_unused(now - files_age, size=downloads_size, kept=now - _DAY, spare=spare)
     with suppress(OSError):
         collect_leftovers(str(cache / "layers" / "partial"))
-    _remove_old(cache.glob("layers/records/*.json"), now - FILES_AGE)
+    _remove_old(cache.glob("layers/records/*.json"), now - files_age, spare)
     images = cache / "images"
-    _remove_old((path for path in images.rglob("*") if path.is_file()), now - CHOICES_AGE)
+    _remove_old((path for path in images.rglob("*") if path.is_file()), now - choices_age, spare)
     folder = home.joinpath(*LOCKS)
     for scratch in folder.glob(".*-*/"):  # Of processes that were killed.
         with suppress(OSError):
             if scratch.stat().st_mtime < now - _DAY:
                 shutil.rmtree(scratch, ignore_errors=True)
-    _remove_old(folder.glob("*.json"), now - CHOICES_AGE)
+    _remove_old(folder.glob("*.json"), now - choices_age, spare)
     for path in folder.glob("*.json.lock"):
         if not path.with_suffix("").exists():
             with suppress(OSError), locked(str(path)) as fd:
@@ -63,9 +78,9 @@ def collect(home: Path, now: float, *, downloads_size: int = DOWNLOADS_SIZE) -> 
                     path.unlink()  # A process that waits for it notices that, and makes another one.
 
 
-def _remove_old(paths: Iterator[Path], oldest: float) -> None:
-    """Remove those of *paths* that were not used since *oldest*."""
+def _remove_old(paths: Iterator[Path], oldest: float, spare: Callable[[Path], bool]) -> None:
+    """Remove those of *paths* that were not used since *oldest*, except those that *spare* spares."""
     for path in paths:
         with suppress(OSError):
-            if path.stat().st_mtime < oldest:
+            if path.stat().st_mtime < oldest and not spare(path):
                 path.unlink()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from time import time
@@ -121,10 +122,18 @@ class WheelFiles:
                 finally:
                     os.close(fd)
 
-    def collect_unused(self, oldest: float, *, size: int, kept: float) -> None:
+    def collect_unused(
+        self,
+        oldest: float,
+        *,
+        size: int,
+        kept: float,
+        spare: Callable[[Path], bool] = lambda _: False,
+    ) -> None:
         """Remove wheels that were not used since *oldest*, then the least recently used ones beyond *size* bytes.
 
-        Those that were used since *kept* stay in any case: a process may be about to read them.
+        Those that were used since *kept* stay in any case: a process may be about to read them. So do those for
+        which *spare* returns True; it is called before a removal.
         """
         found = []
         for path in self._folder.glob("*/*"):
@@ -134,7 +143,9 @@ class WheelFiles:
                     found.append((status.st_mtime, status.st_size, path))
         total = 0
         for used, length, path in sorted(found, reverse=True):
-            if used < oldest or (total + length > size and used < kept):
+            if used < min(oldest, kept) or (total + length > size and used < kept):
+                if spare(path):
+                    continue
                 with suppress(OSError), self._locked():
                     if path.stat().st_mtime <= used:
                         path.unlink()

@@ -230,6 +230,24 @@ _JOB_OBJECT: Final = (
 _GROUP: Final = r"grp-[0-9a-f]{8}"
 _GROUP_OBJECT: Final = rf"(?:(?:manifest|outcome|lease|loaded/d[0-9]+)\.json|payload\.pkl|inputs/[0-9]{{5,}}|jobs/[0-9]{{6,}}/{_JOB_OBJECT})"
 _CONTEXT: Final = rf"contexts/{_DIGEST}\.zip"
+_OWNERS: Final = {
+    "context": rf"contexts/({_DIGEST})\.zip",
+    "data": rf"data-markers/({_DIGEST})(?:\.files)?"
+    rf"|data/({_DIGEST})/(?:packs/[0-9]{{5,}}\.zip|large/[0-9]{{5,}}|files/.+)",
+    "log": rf"logs/({_JOB_ID})/{_NUMBER}/host-{_NUMBER}/[0-9]{{8,}}",
+    "output": rf"outputs/({_JOB_ID})/.+",
+    "payload": rf"({_JOB_ID})/payload\.pkl|groups/({_GROUP})/payload\.pkl",
+    "input": rf"groups/({_GROUP})/inputs/[0-9]{{5,}}",
+    "value": rf"(?:({_JOB_ID})|groups/({_GROUP})/jobs/[0-9]{{6,}})/attempts/{_NUMBER}/host-{_NUMBER}\.pkl",
+    "record": rf"({_JOB_ID})/{_JOB_OBJECT}|groups/({_GROUP})/{_GROUP_OBJECT}",
+    "build_context": rf"builds/contexts/({_DIGEST})\.tar\.gz",
+    "build_log": r"builds/logs/log-([^/]+)\.txt",
+    "build_resolution": rf"builds/resolved/({_DIGEST})\.json",
+    "build": r"builds/(?:claims/([^/]+)\.json|images/([^/]+)/.+)",
+    "scratch": rf"{PATHWAYS_SCRATCH}/([^/]+).*",
+}
+"""By the kind of objects, their names; the group is what they belong to. The first that matches counts."""
+_KIND: Final = "(?s)" + "|".join(f"(?P<{kind}>{names})" for kind, names in _OWNERS.items())
 _ENTRY: Final = "|".join(
     (
         rf"{_JOB_ID}(?:/(?:(?:handle|outcome|lease)\.json|payload\.pkl|attempts))?",
@@ -304,9 +322,17 @@ def is_listed(name: str) -> bool:
     return within.partition("/")[2] in LISTED
 
 
-def is_context(name: str) -> bool:
-    """Tell whether *name* is that of a snapshot."""
-    return re.fullmatch(_CONTEXT, name) is not None
+def kind_of(name: str) -> tuple[str, str] | None:
+    """Return the kind of the object *name*, such as `context`, `data` or `log`, and the id of what it belongs to.
+
+    That is a digest, or a job or batch; data and its markers have one kind. None if Kinetic gives no such name.
+    """
+    found = re.fullmatch(_KIND, name)
+    if found is None:
+        return None
+    # The group of the kind is closed last; those of the other kinds are empty.
+    owner = next(filter(None, found.groups()[found.lastindex or 0 :]))
+    return str(found.lastgroup), owner
 
 
 def is_entry(path: str) -> bool:

@@ -19,6 +19,8 @@ from kinetic.jobs.outcome import outcome_of_vanished
 from kinetic.jobs.records import find_outcome
 from kinetic.submit.capture import SecretValues
 from kinetic.waiting import Deadline
+from kinetic_payload.calls.call import CallHeader
+from kinetic_payload.data.references import DataRef
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
 from kinetic_payload.records.job import JobRecord
@@ -72,6 +74,19 @@ def a_launch(
     request = replace(a_request(memory=memory, debug=debug), captured_env=SecretValues(environment))
     digest = hashlib.sha256(data).hexdigest()
     return Launch(record=record, record_digest=digest, request=request, environment=place, **more)
+
+
+def a_payload(*digests: str) -> bytes:
+    """Return a payload that cannot be called, with references to uploaded data of these *digests*."""
+    refs = tuple(
+        DataRef(key=f"d{n}", kind="local", source="x", is_dir=True, name="x", digest=digest)
+        for n, digest in enumerate(digests)
+    )
+    header = CallHeader(
+        python="3.11.0", cloudpickle="3", kinetic="0", function="f", module="m", context_digest=None,
+        paths=(), cwd="", main=None, main_kind="script", data=refs,
+    )  # fmt: skip
+    return header.encode() + b"\n"
 
 
 def outcome_of(store: Store, job_id: str) -> Outcome | None:

@@ -12,6 +12,9 @@ All other garbage is removed after 14 days without use. A submit that finds an o
 resets its age, or finds it removed and makes it again. For bundles (`keep`) and environments, the submit and
 the collection take a lock. Contexts need no lock: a submit (`ensure_context`) resets the age of a context that
 is older than a week, so each context that it uses is kept for another week.
+
+From a folder store, data, logs and payloads are removed at the ages of a bucket's rules (`kinetic.retention.ages`),
+unless a job that has not ended needs them.
 """
 
 from __future__ import annotations
@@ -34,40 +37,34 @@ from kinetic.home.detached import base_environment, bucket_environment, start_de
 from kinetic.home.liveness import is_alive
 from kinetic.home.paths import Home, JobFolder
 from kinetic.home.removal import remove_tree
-from kinetic_payload.errors import (
-    ObjectNotFoundError,
-    PreconditionFailedError,
-    RecordError,
-    StoreError,
-    StoreUnavailableError,
-)
+from kinetic.retention.ages import DAY, EXPIRY, LEFT_AGE, UNUSED_DAYS, days_of
+from kinetic.retention.needs import Needs, read_needs
+from kinetic.retention.removal import remove, units_of
+from kinetic_payload.errors import PreconditionFailedError, StoreError, StoreUnavailableError
 from kinetic_payload.files.due import is_due as is_mark_due
 from kinetic_payload.files.locks import locked
 from kinetic_payload.files.private import make_folder, write_private
 from kinetic_payload.layout import (
     GROUPS,
     JobObjects,
-    context_object,
-    is_context,
+    data_prefix,
     is_digest,
     is_job_id,
     is_job_object,
     is_run_id,
 )
-from kinetic_payload.limits import read_record
-from kinetic_payload.records.encode import fields_of
 from kinetic_payload.records.pending_uploads import PendingUploads
 from kinetic_payload.stores.store import Store, parse_location
 from kinetic_payload.threads import parallel_map
 
 log = logging.getLogger("kinetic")
 
-MAX_AGE: Final = 14 * 86_400.0
+MAX_AGE: Final = UNUSED_DAYS * DAY
 """Seconds for which unused files are kept."""
-LEFT_AGE: Final = 86_400.0
-"""Seconds after which a submit without a record counts as killed."""
+Spare = Callable[[Path], bool]
+"""Called with a file or folder that is about to be removed; it stays if the result is true."""
 
-_EVERY: Final = 86_400.0
+_EVERY: Final = DAY
 _LEFT_EVERY: Final = 3_600.0
 _LOCK: Final = ".collection.lock"
 
@@ -156,13 +153,26 @@ def collect(home: Home, store: Store, now: float, *, store_now: float | None = N
         _collect_bundles(home, {use.get("bundle") for use in uses}, oldest)
     if store.location.kind == "folder":
         with _ignored_failures():
-            _collect_contexts(store, oldest)
+            _collect_objects(store, now)
     with _ignored_failures():
-        from kinetic_images.caches import collect as collect_caches
+        from kinetic_images.caches import collect as collect_files
 
-        collect_caches(Path(home.path), now)
+        collect_files(Path(home.path), now)
     with _ignored_failures():
         _collect_environments(home, {use.get("environment") for use in uses}, oldest)
+
+
+def collect_caches(home: Home, now: float, age: float, spare: Spare = lambda _: False) -> None:
+    """Remove bundles, environments and caches that were not used for *age* seconds before *now*.
+
+    What a kept job of this machine uses stays, and so do wheels that were used within a day.
+    """
+    from kinetic_images.caches import collect as collect_files
+
+    uses = list(_uses(home))
+    _collect_bundles(home, {use.get("bundle") for use in uses}, now - age, spare)
+    collect_files(Path(home.path), now, age=age, downloads_size=sys.maxsize, spare=spare)
+    _collect_environments(home, {use.get("environment") for use in uses}, now - age, spare)
 
 
 def _ignored_failures() -> AbstractContextManager[None]:
@@ -211,7 +221,9 @@ def _collect_forgotten(home: Home, store: Store, oldest: float) -> None:
                 remove_tree(str(job))
 
 
-def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
+def _collect_bundles(
+    home: Home, kept: set[str | None], oldest: float, spare: Spare = lambda _: False
+) -> None:
     for folder in _children(home.bundles):
         aside = _is_aside(folder.name, is_digest)
         if folder.name in kept or not (aside or is_digest(folder.name)) or not folder.is_dir():
@@ -219,7 +231,7 @@ def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
         gone = folder
         with locked(f"{home.path}/{_LOCK}"):
             try:
-                if folder.stat().st_mtime >= oldest:
+                if folder.stat().st_mtime >= oldest or spare(folder):
                     continue
                 if not aside:
                     gone = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
@@ -229,27 +241,51 @@ def _collect_bundles(home: Home, kept: set[str | None], oldest: float) -> None:
         remove_tree(str(gone))
 
 
-def _collect_environments(home: Home, kept: set[str | None], oldest: float) -> None:
-    from kinetic.home.environments import remove_environment
+def _collect_environments(
+    home: Home, kept: set[str | None], oldest: float, spare: Spare = lambda _: False
+) -> None:
+    from kinetic.home.environments import last_used, remove_environment
 
     for path in _children(home.environments):
         with suppress(OSError):
-            if is_digest(path.name) and path.name not in kept and path.is_dir():
+            if not is_digest(path.name) or path.name in kept or not path.is_dir():
+                continue
+            if last_used(path) < oldest and not spare(path):
                 remove_environment(Path(home.path), path.name, unused_since=oldest)
 
 
-def _collect_contexts(store: Store, oldest: float) -> None:
-    old = [
-        info for info in store.list("contexts/") if is_context(info.name) and info.updated < oldest
-    ]
-    if not old:
+def _collect_objects(store: Store, now: float) -> None:
+    """Remove what is too old from a folder store, unless a job needs it."""
+    contexts, data, logs = (units_of(store, kind) for kind in ("context", "data", "log"))
+    # Read after the lists: a job that was submitted meanwhile has reset the age of what it uses.
+    needs = read_needs(store, named=True)
+    for unit in contexts:
+        named = unit.owner in needs.named
+        oldest = now - (_age_of(unit.last.name) if named else MAX_AGE)
+        if unit.newest < oldest and unit.owner not in needs.contexts:
+            remove(store, unit, oldest)
+    if needs.unclear:
         return
-    # Read after the list: a job that was submitted meanwhile has reset the age of its context.
-    kept = set(_named_contexts(store))
-    for info in old:
-        if info.name not in kept:
+    for unit in (*data, *logs):
+        kept = unit.owner in needs.data if unit.kind == "data" else needs.job(unit.owner)
+        # Data and their markers go together.
+        oldest = now - _age_of(data_prefix(unit.owner) if unit.kind == "data" else unit.last.name)
+        if unit.newest < oldest and not kept:
+            remove(store, unit, oldest)
+    _collect_payloads(store, needs, now)
+
+
+def _collect_payloads(store: Store, needs: Needs, now: float) -> None:
+    for job_id in needs.ended:
+        found = store.stat(JobObjects(job_id).payload)
+        if found is not None and found.updated < now - _age_of(found.name):
             with suppress(PreconditionFailedError):
-                store.delete(info.name, if_generation=info.generation)
+                store.delete(found.name, if_generation=found.generation)
+
+
+def _age_of(name: str) -> float:
+    """Return after how many seconds an object is removed."""
+    return DAY * (days_of(name, EXPIRY) or inf)
 
 
 def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None:
@@ -283,15 +319,6 @@ def collect_unrecorded(store: Store, job_ids: Iterable[str], now: float) -> None
                     store.delete(info.name, if_generation=info.generation)
 
     parallel_map(collect_one, filter(is_run_id, job_ids), threads=store.concurrency)
-
-
-def _named_contexts(store: Store) -> Iterable[str]:
-    for job_id in filter(is_run_id, _ids_in(store)):
-        with suppress(ObjectNotFoundError, RecordError):
-            record = fields_of(read_record(store, JobObjects(job_id).handle))
-            digest = (record.get("job") or record).get("context_digest")
-            if isinstance(digest, str):
-                yield context_object(digest)
 
 
 def _ids_in(store: Store) -> Iterator[str]:

@@ -168,7 +168,7 @@ def remove_environment(home: Path, digest: str, *, unused_since: float | None = 
         # A process that uses it sets the mark first and looks second. So hide it first and look second.
         with suppress(FileNotFoundError):
             complete.replace(aside)
-        if unused_since is not None and _last_used(folder) >= unused_since:
+        if unused_since is not None and last_used(folder) >= unused_since:
             with suppress(FileNotFoundError):
                 aside.replace(complete)
             return False
@@ -176,7 +176,8 @@ def remove_environment(home: Path, digest: str, *, unused_since: float | None = 
     return True
 
 
-def _last_used(folder: Path) -> float:
+def last_used(folder: Path) -> float:
+    """Return when the environment in *folder* was last used, in seconds since the epoch."""
     for path in (folder / LAST_USED, folder):
         with suppress(FileNotFoundError):
             return path.stat().st_mtime

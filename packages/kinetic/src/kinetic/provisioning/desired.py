@@ -10,6 +10,7 @@ from typing import Final
 from kinetic.backends.gke.images.builders import Place
 from kinetic.errors import ConfigurationError
 from kinetic.provisioning.plan import DATA, Resource
+from kinetic.retention.ages import BUILDS_EXPIRY, EXPIRY
 from kinetic_k8s.manifests.jobset_release import JOBSET_VERSION
 
 COMPUTE: Final = "compute.googleapis.com"
@@ -24,16 +25,6 @@ APIS: Final = (
 )
 ACCOUNT: Final = "kinetic"
 """The service account of Kubernetes that jobs run as."""
-EXPIRY: Final = (
-    ("contexts/", 90),
-    # Markers go first: one that outlives its data would let a job find nothing.
-    ("data-markers/", 90),
-    ("data/", 97),
-    ("logs/", 90),
-    ("*/payload.pkl", 90),
-)
-"""After how many days objects of the jobs bucket are deleted, by their names. Use resets the age of the first three."""
-BUILDS_EXPIRY: Final = (("builds/contexts/", 7), ("builds/logs/", 30), ("builds/resolved/", 180))
 _IMAGE_DAYS: Final = 180
 _RANGE: Final = "10.0.0.0/20"
 """The addresses of nodes; GKE adds ranges for pods and services."""
