@@ -48,6 +48,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         "status",
         "doctor",
         "pool",
+        "storage",
         "profile",
         "config",
         "accelerators",
@@ -68,7 +69,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
-    """Run Python functions on accelerators: manage jobs, batches, pools, profiles and settings."""
+    """Run Python functions on accelerators: manage jobs, batches, pools, storage, profiles and settings."""
     if ctx.obj is None:
         ctx.obj = App(Output())
     ctx.obj.target = TargetOptions.of(ctx)
