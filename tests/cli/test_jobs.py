@@ -3,73 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import IO
 
 import pytest
 
-PROJECTS = Path(__file__).parent / "projects"
-KINETIC = (sys.executable, "-m", "kinetic_cli")
-
-
-class Laptop:
-    """A project and a home; each command is a process of its own."""
-
-    def __init__(self, folder: Path, home: Path, environment: dict[str, str]) -> None:
-        self.project = folder / "project"
-        self.project.mkdir()
-        shutil.copyfile(PROJECTS / "jobs.py", self.project / "main.py")
-        self.environment = {
-            **environment,
-            "KINETIC_HOME": str(home),
-            "KINETIC_BACKEND": "local",
-        }
-        self.submitted: list[str] = []
-
-    def submit(self, *args: str) -> str:
-        ran = self._run([sys.executable, "main.py", *args])
-        assert ran.returncode == 0, ran.stderr
-        self.submitted.append(ran.stdout.split()[-1])
-        return self.submitted[-1]
-
-    def kinetic(self, *args: str) -> subprocess.CompletedProcess[str]:
-        return self._run([*KINETIC, *args])
-
-    def start(self, *args: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [*KINETIC, *args],
-            cwd=self.project,
-            env=self.environment,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=self.project,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-
-
-@pytest.fixture
-def laptop(tmp_path: Path, warm: Callable[[Path], Path]) -> Iterator[Laptop]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("KINETIC_")}  # noqa: TID251 - for children
-    laptop = Laptop(tmp_path, warm(tmp_path / "home"), kept)
-    yield laptop
-    for job_id in laptop.submitted:
-        laptop.kinetic("jobs", "cancel", job_id)
+from .conftest import Laptop
 
 
 def test_a_job_is_followed_collected_and_removed(laptop: Laptop) -> None:

@@ -26,6 +26,7 @@ from kinetic_payload.limits import read_record
 from kinetic_payload.project.context import REFRESH_AGE
 from kinetic_payload.records.encode import fields_of
 from kinetic_payload.stores.store import Store
+from kinetic_payload.threads import parallel_map
 
 SAFE_AGE: Final = REFRESH_AGE + LEFT_AGE
 """Seconds after which whatever a submit is about to use has been renewed; what is younger shows no sign of it."""
@@ -58,20 +59,18 @@ def read_needs(store: Store, *, named: bool = False) -> Needs:
 
     Read it after a list of what may be removed: a job that was submitted meanwhile has renewed what it uses.
     """
-    needs = Needs()
+    needs, todo = Needs(), list[tuple[JobObjects, bytes | None]]()
     for folder, listed in groupby(store.records(), key=lambda each: each[0].name.partition("/")[0]):
         names, shown = JobObjects(folder), {info.name: (info, data) for info, data in listed}
         if names.handle in shown and is_run_id(folder):
-            end = shown.get(names.outcome)
-            ended = None if end is None else end[0].updated
+            ended = shown.get(names.outcome)
             if ended is not None:
-                needs.ended[folder] = ended
+                needs.ended[folder] = ended[0].updated
             if ended is None or named:
-                _note(needs, store, names, shown[names.handle][1])
-    for folder in store.folders(GROUPS):
-        group = folder.removeprefix(GROUPS).rstrip("/")
-        if is_group_id(group):
-            _note(needs, store, JobObjects(group), None)
+                todo.append((names, shown[names.handle][1]))
+    groups = (folder.removeprefix(GROUPS).rstrip("/") for folder in store.folders(GROUPS))
+    todo += [(JobObjects(group), None) for group in groups if is_group_id(group)]
+    parallel_map(lambda job: _note(needs, store, *job), todo, threads=store.concurrency)
     return needs
 
 
@@ -87,20 +86,20 @@ def submitting(store: Store, needs: Needs, now: float) -> Iterator[str]:
 
 
 def _note(needs: Needs, store: Store, names: JobObjects, listed: bytes | None) -> None:
-    """Add what a job or a batch needs; *listed* is its record, if a list showed it."""
+    """Add what a job or a batch needs, in any thread; *listed* is its record, if a list showed it."""
     job_id = names.job_id
     try:
         record = fields_of(read_record(store, names.handle, listed=listed))
         job = record.get("job") or record
         digests = (job.get("context_digest"), job.get("environment_digest"))
         contexts = {digest for digest in digests if digest is not None}
-        needs.named |= contexts
+        needs.named.update(contexts)
         if is_group_id(job_id) and (end := _end_of_batch(store, names, record)) is not None:
             needs.ended[job_id] = end
         if job_id not in needs.ended:
             needs.unfinished.add(job_id)
-            needs.contexts |= contexts
-            needs.data |= _data_of(store, names)
+            needs.contexts.update(contexts)
+            needs.data.update(_data_of(store, names))
     except ObjectNotFoundError as error:
         # A clean-up removes the record first.
         if job_id not in needs.ended and store.stat(names.handle) is not None:

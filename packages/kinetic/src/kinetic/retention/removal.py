@@ -1,6 +1,7 @@
 """Removal of stored objects by their age: contexts, data, logs and outputs, each complete or not at all.
 
 An object is removed only in the generation that was listed, so one that was renewed or written meanwhile stays.
+Marks of empty folders in mounted data, which no list shows, are left to the rules of the bucket.
 """
 
 from __future__ import annotations

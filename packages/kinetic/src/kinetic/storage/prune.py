@@ -180,7 +180,7 @@ def prepare_prune(settings: Settings, options: PruneOptions) -> Pruning:
     removals = {kind: Removal(kind) for kind in options.kinds}
     units: list[Unit] = []
     oldest = 0.0
-    if store is not None and (kinds := [kind for kind in options.kinds if kind != "caches"]):
+    if store is not None and (kinds := [kind for kind in removals if kind != "caches"]):
         now = store.now()
         oldest = now - (options.older_than.total_seconds() if options.older_than else 0.0)
         # Listed before the needs are read: a job that is submitted meanwhile renews what it uses.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from kinetic.backends.registry import entry_of
 from kinetic.errors import BucketNotFoundError, ProvisioningError, StorePermissionError
 from kinetic.jobs.discover import of_backends, open_existing
-from kinetic.jobs.services import jobs_location, local_store_location, look_limit
+from kinetic.jobs.services import LOOK, jobs_location, local_store_location, look_limit
 from kinetic.retention.ages import FOLDER_EXPIRY, UNUSED_DAYS, Expiry, days_of
 from kinetic_images.caches import CHOICES_AGE, FILES_AGE
 from kinetic_payload.layout import kind_of
@@ -185,20 +185,23 @@ def _expiry_of(location: Location, settings: Settings) -> Expiry | None:
     """Return the rules of a store: of a bucket its own, which only some users may read, else None."""
     if location.kind != "gs":
         return FOLDER_EXPIRY
-    from kinetic.provisioning.google.buckets import BucketsEdge
-    from kinetic.provisioning.google.cloud import Cloud
     from kinetic.provisioning.plan import Resource
     from kinetic.settings.settings import environment
 
     bucket = location.path.partition("/")[0]
-    cloud = Cloud(settings.project.value or "-", environment(), patience=look_limit().seconds)
-    reason = "you may not read them (storage.buckets.get)"
+    reason = "you may not read its rules (storage.buckets.get)."
     try:
+        from kinetic.provisioning.google.buckets import BucketsEdge
+        from kinetic.provisioning.google.cloud import Cloud
+
+        cloud = Cloud(settings.project.value or "-", environment(), patience=LOOK)
         edge = BucketsEdge(cloud, settings.cluster.value)
         found = edge.read(Resource(kind="bucket", name=bucket))
         if found is not None and "delete_after_days" in found.settings:
             rules: Expiry = found.settings["delete_after_days"]
             return rules
+    except ImportError:
+        reason = "Google's client is missing: pip install 'kinetic[clusters]'."
     except ProvisioningError as error:
         reason = error.message
     log.warning("After how many days gs://%s deletes objects is not known: %s", bucket, reason)
