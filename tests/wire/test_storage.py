@@ -20,7 +20,7 @@ from kinetic_payload.stores.store import parse_location
 from kinetic_servers.fakes import a_record
 from kinetic_servers.gke import GkeServer
 
-from .conftest import ended
+from .conftest import client_of, ended
 
 JOBS = """
     import kinetic, pathlib
@@ -97,17 +97,22 @@ def test_jobs_of_a_cluster_that_is_gone_are_removed_from_its_bucket(desk, tmp_pa
     for job, namespace in ((names, "default"), (other, "team-b")):
         record = a_record(job_id=job.job_id, namespace=namespace, **place)
         store.write(job.handle, encode(record))
+        store.write(job.payload, b"")
         store.write(job.outcome, b"{}")
+    bucket = client_of(desk.server.endpoint).get_bucket("bucket")
+    bucket.add_lifecycle_delete_rule(age=90, matches_suffix=["/payload.pkl"])
+    bucket.add_lifecycle_delete_rule(age=365, matches_prefix=["team/"])
+    bucket.add_lifecycle_delete_rule(age=1, is_live=False)
+    bucket.patch()
     with GkeServer(tmp_path) as gke:
         desk.set(**gke.environment, KINETIC_PROJECT="my-project", KINETIC_BACKEND="gke")
         listed = storage("--cluster", "gone")
         choice = ("prune", "--cluster", "gone", "--jobs", "--all-ages", "--yes")
         one = storage(*choice, "--namespace", "team-b")
-        assert desk.names() == [names.handle, names.outcome]
+        assert desk.names() == [names.handle, names.outcome, names.payload]
         both = storage(*choice)
 
-    assert [(row["what"], row["items"], row["expires"]) for row in listed] == [
-        ("job records", 2, False)
-    ]
+    ages = {row["what"]: (row["items"], row["deleted_after_days"]) for row in listed}
+    assert ages == {"job records": (2, 365), "payloads": (2, 90)}
     assert [found["removed"][0]["items"] for found in (one, both)] == [1, 1]
     assert desk.names() == []

@@ -38,7 +38,7 @@ def days_of(name: str, expiry: Expiry) -> int | None:
         (
             days
             for pattern, days in expiry
-            if (name.endswith(pattern[1:]) if pattern[0] == "*" else name.startswith(pattern))
+            if (name.endswith(pattern[1:]) if pattern[:1] == "*" else name.startswith(pattern))
         ),
         default=None,
     )

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.backends.registry import entry_of
 from kinetic.errors import BucketNotFoundError, ProvisioningError, StorePermissionError
@@ -185,27 +186,38 @@ def _expiry_of(location: Location, settings: Settings) -> Expiry | None:
     """Return the rules of a store: of a bucket its own, which only some users may read, else None."""
     if location.kind != "gs":
         return FOLDER_EXPIRY
-    from kinetic.provisioning.plan import Resource
     from kinetic.settings.settings import environment
 
-    bucket = location.path.partition("/")[0]
-    reason = "you may not read its rules (storage.buckets.get)."
+    name = location.path.partition("/")[0]
+    reason = "there is no such bucket."
     try:
-        from kinetic.provisioning.google.buckets import BucketsEdge
+        from kinetic.provisioning.google.buckets import storage_client
         from kinetic.provisioning.google.cloud import Cloud
 
-        cloud = Cloud(settings.project.value or "-", environment(), patience=LOOK)
-        edge = BucketsEdge(cloud, settings.cluster.value)
-        found = edge.read(Resource(kind="bucket", name=bucket))
-        if found is not None and "delete_after_days" in found.settings:
-            rules: Expiry = found.settings["delete_after_days"]
-            return rules
+        cloud = Cloud(settings.project.value or "-", environment(), patience=LOOK, timeout=LOOK)
+        client = storage_client(cloud)
+        read = partial(client.get_bucket, name, timeout=LOOK, retry=None)
+        bucket = cloud.ask(f"read the rules of gs://{name}", read)
+        if bucket is not None:
+            return [each for rule in bucket.lifecycle_rules for each in _deletions_of(rule)]
     except ImportError:
         reason = "Google's client is missing: pip install 'kinetic[clusters]'."
     except ProvisioningError as error:
         reason = error.message
-    log.warning("After how many days gs://%s deletes objects is not known: %s", bucket, reason)
+    log.warning("After how many days gs://%s deletes objects is not known: %s", name, reason)
     return None
+
+
+def _deletions_of(rule: Mapping[str, Any]) -> Expiry:
+    """Return which names a lifecycle rule deletes after how many days; a rule of another kind deletes none."""
+    condition = dict(rule.get("condition", {}))
+    days = condition.pop("age", None)
+    prefixes, suffixes = (condition.pop(f"matches{end}", []) for end in ("Prefix", "Suffix"))
+    # Other conditions are those of earlier versions, or of dates and storage classes.
+    if rule["action"]["type"] != "Delete" or days is None or condition or (prefixes and suffixes):
+        return ()
+    names = [*prefixes, *(f"*{suffix}" for suffix in suffixes)] or [""]
+    return [(name, int(days)) for name in names]
 
 
 def files_below(path: Path, skipped: Iterable[Path] = ()) -> Iterator[tuple[str, os.stat_result]]:
