@@ -244,7 +244,8 @@ def _plane_in(folder: Path, kube: Path, place: tuple[str, str]) -> Bed:
         with suppress(HTTPError):  # Those who started it were killed.
             bed.ask("GET", "version")
             return bed
-    _output_of(kube / "down", "--purge", *place)  # What a killed run has left; its ports may be taken.
+    # What a killed run has left: its ports may be taken.
+    _output_of(kube / "down", "--purge", *place)
     exports = _output_of(kube / "up", "--no-node", *place)
     bed = _bed_of(kube, exports)
     send(bed.folder, "jobset", signal.SIGTERM)
