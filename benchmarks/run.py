@@ -24,6 +24,7 @@ import listing
 import memory
 import moving
 import packaging_trees
+import provisioning
 import running
 import starting
 import submitting
@@ -45,6 +46,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "moving": moving.figures,
     "listing": listing.figures,
     "images": building_images.figures,
+    "provisioning": provisioning.figures,
     "cluster": cluster.figures,
     "modes": image_modes.figures,
 }
@@ -52,6 +54,7 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
 LEFT_OUT: dict[str, Callable[[], str | None]] = {
     "images": building_images.left_out,
     "cluster": cluster.left_out,
+    "provisioning": provisioning.left_out,
     "modes": cluster.left_out,
 }
 """Groups that cannot be measured everywhere, and what returns why a run that names no group leaves them out."""

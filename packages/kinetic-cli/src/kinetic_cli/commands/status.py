@@ -42,7 +42,6 @@ def command(app: App, as_json: bool) -> None:
                     for each in found.pools
                 ],
                 "idle": idle,
-                "problems": list(found.problems),
             }
         )
         return
@@ -71,5 +70,5 @@ def command(app: App, as_json: bool) -> None:
                 for each in found.pools
             ),
         )
-    for line in (*idle, *found.problems):
+    for line in idle:
         app.output.note(line)

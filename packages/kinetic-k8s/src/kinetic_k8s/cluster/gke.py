@@ -159,7 +159,7 @@ class GkeApi:
         found = cluster_of(
             described, project, credentials, partial(self.look_up, project, location, name)
         )
-        self._found[project, location, name] = found
+        self._found[project, location, name] = self._found[project, found.location, name] = found
         return found
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kinetic.provisioning.edge import Edge, PlainEdge
@@ -20,21 +20,41 @@ if TYPE_CHECKING:
 Wait = Callable[[Callable[[], bool]], None]
 
 
-class InsideEdge(PlainEdge):
-    """What the edges to a cluster have in common; they connect when the cluster exists."""
+class Connection:
+    """The cluster, connected to when it is first needed: it may not exist yet."""
 
-    def __init__(self, settings: Settings, location: str, wait: Wait) -> None:
-        """Take the settings that name the cluster, where it is, and what waits until something is true."""
-        self._wait = wait
+    def __init__(self, settings: Settings, location: str) -> None:
+        """Take the settings that name the cluster, and where it is."""
         self.settings = replace(
             settings, zone=Setting(location, "argument"), kube_context=Setting(None, "default")
         )
+        self._connecting = threading.Lock()
+        self._found: ApiServer | None = None
 
-    @cached_property
-    def _cluster(self) -> ApiServer:
+    @property
+    def cluster(self) -> ApiServer:
+        """The cluster."""
         from kinetic.backends.gke.connect import find_cluster
 
-        return find_cluster(Target.in_settings(self.settings), self.settings, environment())[0]
+        with self._connecting:
+            if self._found is None:
+                target = Target.in_settings(self.settings)
+                self._found, _ = find_cluster(target, self.settings, environment())
+            return self._found
+
+
+class InsideEdge(PlainEdge):
+    """What the edges to a cluster have in common."""
+
+    def __init__(self, connection: Connection, wait: Wait) -> None:
+        """Take the cluster, and what waits until something is true."""
+        self._wait = wait
+        self._connection = connection
+        self.settings = connection.settings
+
+    @property
+    def _cluster(self) -> ApiServer:
+        return self._connection.cluster
 
     def clock_ahead(self) -> float:
         """Return by how many seconds the cluster's clock is ahead of this machine's."""
@@ -158,11 +178,11 @@ class PoolsEdge(InsideEdge):
 
     def read(self, resource: Resource) -> Actual | None:
         """Return whether the accelerator has a pool."""
-        from kinetic.provisioning.pools import list_pools
-        from kinetic_k8s.manifests.compute_class import parse_priority
+        from kinetic.backends.gke.checks import classes_in
+        from kinetic_k8s.manifests.compute_class import parse_priority, pool_of
 
         wanted = parse_priority(resource.name).accelerator
-        pools = [status.pool for status in list_pools(self.settings)]
+        pools = filter(None, map(pool_of, classes_in(self._cluster) or ()))
         return Actual() if any(pool.accelerator == wanted for pool in pools) else None
 
     def create(self, resource: Resource) -> None:
@@ -175,4 +195,5 @@ class PoolsEdge(InsideEdge):
 def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edge]:
     """Return the edges to a cluster, by kind."""
     kinds = {"JobSet": JobSetEdge, "access": AccessEdge, "pool": PoolsEdge}
-    return {kind: edge(settings, location, wait) for kind, edge in kinds.items()}
+    connection = Connection(settings, location)
+    return {kind: edge(connection, wait) for kind, edge in kinds.items()}

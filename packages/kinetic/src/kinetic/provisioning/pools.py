@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InvalidRequestError
@@ -25,6 +26,7 @@ from kinetic_k8s.manifests.compute_class import (
 from kinetic_k8s.manifests.labels import of_jobs
 from kinetic_k8s.reading.pools import PoolStatus, pool_status
 from kinetic_k8s.reading.preflight import needs_policy, pool_command
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
@@ -163,7 +165,17 @@ def list_pools(settings: Settings) -> list[PoolStatus]:
         ClusterError: The cluster cannot be reached, or refuses to list them.
     """
     cluster, classes = _pools_of(settings)
-    workloads = workloads_in(cluster) if classes else []
+    return pools_in(cluster, classes, workloads_in(cluster)) if classes else []
+
+
+def pools_in(
+    cluster: ApiServer, classes: list[Manifest], workloads: list[Manifest]
+) -> list[PoolStatus]:
+    """Return the pools that *classes* are, by name, with the *workloads* of jobs that use them.
+
+    Raises:
+        ClusterError: The cluster cannot be reached.
+    """
     try:
         nodes = cluster.list("Node", labels=COMPUTE_CLASS)
     except NotPermittedError:
@@ -208,17 +220,23 @@ def workloads_in(cluster: ApiServer) -> list[Manifest]:
     """Return the workloads of jobs: of all namespaces, else of the user's own, with a warning."""
     kinds = [kind for kind in ("Job", "JobSet", "LeaderWorkerSet") if cluster.serves(kind)]
     labels = of_jobs(())
-    found: list[Manifest] = []
-    for kind in kinds:
-        try:
-            found += cluster.list(kind, labels=labels, everywhere=True)
-        except NotPermittedError:
-            warn_caller(
-                f"Jobs that use a pool are looked for in the namespace {cluster.identity.namespace!r} only: you may not "
-                "list those of others."
-            )
-            return [each for one in kinds for each in cluster.list(one, labels=labels)]
-    return found
+
+    def listed(*, everywhere: bool) -> list[Manifest]:
+        found = parallel_map(
+            lambda kind: cluster.list(kind, labels=labels, everywhere=everywhere),
+            kinds,
+            threads=len(kinds),
+        )
+        return list(chain.from_iterable(found))
+
+    try:
+        return listed(everywhere=True)
+    except NotPermittedError:
+        warn_caller(
+            f"Jobs that use a pool are looked for in the namespace {cluster.identity.namespace!r} only: you may not "
+            "list those of others."
+        )
+        return listed(everywhere=False)
 
 
 def _pools_of(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kinetic.errors import InvalidRequestError, KineticError
+from kinetic.user_warnings import warn_caller
+from kinetic_k8s.errors import NotPermittedError
+from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_k8s.cluster.gke import GkeCluster
+    from kinetic_k8s.manifests import Manifest
     from kinetic_k8s.reading.pools import PoolStatus
     from kinetic_k8s.reading.workloads import WorkloadView
 
@@ -27,8 +30,6 @@ class ClusterStatus:
     jobs: Mapping[str, int]
     """How many jobs there are, by state: PENDING, RUNNING, SUCCEEDED, FAILED."""
     pools: tuple[PoolStatus, ...]
-    problems: tuple[str, ...]
-    """What could not be read, and why."""
 
     @property
     def idle(self) -> tuple[PoolStatus, ...]:
@@ -43,28 +44,32 @@ def cluster_status(settings: Settings) -> ClusterStatus:
         UnknownClusterError: There is no such cluster; the hint names those that exist.
         ClusterError: It cannot be reached.
     """
+    from kinetic.backends.gke.checks import classes_in
     from kinetic.backends.gke.connect import find_cluster
-    from kinetic.provisioning.pools import list_pools, workloads_in
+    from kinetic.provisioning.pools import pools_in, workloads_in
     from kinetic.settings.settings import environment
     from kinetic.target import Target
     from kinetic_k8s.reading.workloads import WorkloadView
 
     cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
-    problems: list[str] = []
-    jobs = Counter(_state(WorkloadView(each)) for each in workloads_in(cluster))
-    pools: list[PoolStatus] = []
-    try:
-        pools = list_pools(settings)
-    except InvalidRequestError:
-        pass  # The cluster has no ComputeClasses.
-    except KineticError as error:
-        problems.append(error.message)
+
+    def classes_or_none() -> list[Manifest] | None:
+        try:
+            return classes_in(cluster)
+        except NotPermittedError as error:
+            warn_caller(error.message)
+            return None
+
+    looks: list[Callable[[], list[Manifest] | None]] = [
+        lambda: workloads_in(cluster),
+        classes_or_none,
+    ]
+    workloads, classes = parallel_map(lambda look: look(), looks, threads=2)
     return ClusterStatus(
         identity=str(cluster.identity),
         gke=gke,
-        jobs=dict(jobs),
-        pools=tuple(pools),
-        problems=tuple(problems),
+        jobs=dict(Counter(_state(WorkloadView(each)) for each in workloads or ())),
+        pools=tuple(pools_in(cluster, classes, workloads or [])) if classes else (),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
@@ -85,6 +86,7 @@ class GoogleApis(RpcServer):
         context: grpc.ServicerContext,
     ) -> Any:
         description = self.describe(method, request)
+        threading.Event().wait(self._state.delay)
         try:
             with self._state.lock:
                 self._state.check_alive()

@@ -152,6 +152,8 @@ class State:
         """How many calls do not see a new service account, or find a new API disabled."""
         self.polls = 1
         """How many polls an operation needs; 0: it has ended when it is answered."""
+        self.delay = 0.0
+        """Seconds before each answer of a gRPC service."""
         self.hook: Callable[[str], object] | None = None
         """Called with each change that was applied, before it is answered; it may wait."""
         self.leave_firewalls = False

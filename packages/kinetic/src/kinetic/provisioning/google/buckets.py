@@ -31,12 +31,14 @@ class BucketsEdge(PlainEdge):
         "delete": ("storage.buckets.delete", "storage.objects.list", "storage.objects.delete"),
     }
 
-    def __init__(self, cloud: Cloud, cluster: str) -> None:
+    def __init__(self, cloud: Cloud, cluster: str, *, contents: bool = False) -> None:
+        """Take the project and the name of the cluster; with *contents*, `read` says whether a bucket holds objects."""
         self._cloud = cloud
         self._cluster = cluster
+        self._contents = contents
 
     def read(self, resource: Resource) -> Actual | None:
-        """Return the bucket; `detail` says what holds data."""
+        """Return the bucket."""
         what = f"read the {resource.id}"
         try:
             found = self._cloud.ask(
@@ -50,14 +52,16 @@ class BucketsEdge(PlainEdge):
             return Actual(ours=False, detail=str(error).partition("\n")[0])
         if found is None:
             return None
-        objects = self._cloud.ask(
-            what,
-            lambda: list(
-                self.client.list_blobs(
-                    found, max_results=1, timeout=self._cloud.timeout, retry=None
-                )
-            ),
-        )
+        objects = None
+        if self._contents:
+            objects = self._cloud.ask(
+                what,
+                lambda: list(
+                    self.client.list_blobs(
+                        found, max_results=1, timeout=self._cloud.timeout, retry=None
+                    )
+                ),
+            )
         access = found.iam_configuration
         return Actual(
             settings={
