@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -207,7 +207,8 @@ def start() -> Bed:
     """Start the test bed unless it runs; it keeps running afterwards."""
     folder = testcloud()
     assert folder is not None, "ask `obstacle` first"
-    bed = _bed_of(folder / "kube", _output_of(folder / "kube" / "up"))
+    with _starting():
+        bed = _bed_of(folder / "kube", _output_of(folder / "kube" / "up"))
     for shares in PODS.glob("cpu.shares"):
         shares.write_text(str(SHARES_OF_PODS))
     _keep_address(BRIDGE)
@@ -221,20 +222,24 @@ def control_plane(name: str) -> Iterator[Bed]:
 
     It has the objects of JobSet, but not its controller.
     """
-    found, temporary = testcloud(), Path(tempfile.gettempdir())
+    found = testcloud()
     assert found is not None, "ask `obstacle` first"
-    folder = temporary / f"kn-{name}"
+    folder = Path(tempfile.gettempdir()) / f"kn-{name}"
     folder.mkdir(exist_ok=True)
     kube, place = found / "kube", ("--dir", str(folder / "k"))
     with locked(folder, "use", shared=True):
-        # One at a time: they look for free ports.
-        with locked(temporary, "kn-control-planes"):
+        with _starting():
             bed = _plane_in(folder, kube, place)
         yield bed
     with locked(folder, "use", wait=False) as alone:
         if alone:
             (folder / "exports").unlink(missing_ok=True)
             _output_of(kube / "down", "--purge", *place)
+
+
+def _starting() -> AbstractContextManager[bool]:
+    """Let one process at a time start a cluster: they look for free ports."""
+    return locked(Path(tempfile.gettempdir()), "kn-starting")
 
 
 def _plane_in(folder: Path, kube: Path, place: tuple[str, str]) -> Bed:
