@@ -250,6 +250,17 @@ def test_what_is_not_ours_is_never_changed(cloud: GoogleCloud) -> None:
     assert made(cloud, changes) == []
 
 
+def test_what_a_job_writes_while_down_asks_is_not_deleted(cloud: GoogleCloud) -> None:
+    up().apply()
+    prepared = down()
+    open_store(parse_location(f"gs://{JOBS}")).write("outputs/j/model", b"weights")
+    with pytest.raises(ProvisioningError, match="not empty"):
+        prepared.apply()
+    assert cloud.buckets.read(JOBS, "outputs/j/model") == b"weights"
+    down().apply()
+    assert cloud.resources(PROJECT) == sorted([*apis(cloud), f"storage/buckets/{JOBS}"])
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

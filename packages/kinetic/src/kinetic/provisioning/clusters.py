@@ -218,7 +218,7 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     project = check_project(settings.project.value)
     place = place_of(project, settings.zone.value, settings.cluster.value, standard=False)
     cloud = Cloud(project, _environment(), poll=poll)
-    edges, services = _edges(cloud, place.cluster, contents=True)
+    edges, services = _edges(cloud, place.cluster, contents=True, delete_data=delete_data)
     services.read(services_of(project))
     place = _where(edges, services, place)
     edges |= inside_edges(settings, place.location, cloud.wait)
@@ -245,9 +245,7 @@ def running_jobs(prepared: Prepared) -> list[str]:
         return []
 
 
-def _edges(
-    cloud: Cloud, cluster: str, *, contents: bool = False
-) -> tuple[dict[str, Edge], ServicesEdge]:
+def _edges(cloud: Cloud, cluster: str, **buckets: bool) -> tuple[dict[str, Edge], ServicesEdge]:
     """Return the edges to Google's services, by kind, and among them that of the APIs."""
     from kinetic.provisioning.google.accounts import AccountsEdge
     from kinetic.provisioning.google.buckets import BucketsEdge
@@ -261,7 +259,7 @@ def _edges(
     networks = NetworksEdge(cloud, cluster)
     edges: dict[str, Edge] = {
         "APIs": services,
-        "bucket": BucketsEdge(cloud, cluster, contents=contents),
+        "bucket": BucketsEdge(cloud, cluster, **buckets),
         "repository": RepositoriesEdge(cloud, cluster),
         "service account": AccountsEdge(cloud, cluster),
         "network": networks,

@@ -124,6 +124,11 @@ def plan_down(
     Those that somebody else made are left. What holds data is deleted only with *delete_data*.
     """
     steps = []
+    foreign = {
+        each.id
+        for each in wanted
+        if (found := actual.get(each.id)) and not (found.ours or each.adopted)
+    }
     for resource in reversed(wanted):
         found = actual.get(resource.id)
         if found is None:
@@ -131,8 +136,8 @@ def plan_down(
         before = tuple(
             each.id for each in wanted if resource.id in each.after and actual.get(each.id)
         )
-        if not found.ours and not resource.adopted:
-            steps.append(Step("keep", resource, "Kinetic did not make it"))
+        if resource.id in foreign or (resource.adopted and foreign & {*resource.after}):
+            steps.append(Step("keep", resource, "Kinetic did not make it, or what it is for"))
         elif resource.kept and (resource.kept != DATA or (found.detail and not delete_data)):
             steps.append(Step("keep", resource, resource.kept))
         else:

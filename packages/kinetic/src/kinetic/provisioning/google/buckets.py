@@ -31,11 +31,18 @@ class BucketsEdge(PlainEdge):
         "delete": ("storage.buckets.delete", "storage.objects.list", "storage.objects.delete"),
     }
 
-    def __init__(self, cloud: Cloud, cluster: str, *, contents: bool = False) -> None:
-        """Take the project and the name of the cluster; with *contents*, `read` says whether a bucket holds objects."""
+    def __init__(
+        self, cloud: Cloud, cluster: str, *, contents: bool = False, delete_data: bool = False
+    ) -> None:
+        """Take the project and the name of the cluster.
+
+        With *contents*, `read` says whether a bucket holds objects. Without *delete_data*, a bucket that is kept for
+        what jobs wrote is deleted only if it is empty then.
+        """
         self._cloud = cloud
         self._cluster = cluster
         self._contents = contents
+        self._delete_data = delete_data
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the bucket."""
@@ -107,7 +114,7 @@ class BucketsEdge(PlainEdge):
         self._cloud.change(f"change the {resource.id}", change)
 
     def delete(self, resource: Resource) -> None:
-        """Delete the bucket with all its objects."""
+        """Delete the bucket; with all its objects, if those may go."""
         bucket = self.client.bucket(resource.name)
 
         def remove(blob: Any) -> None:
@@ -115,10 +122,11 @@ class BucketsEdge(PlainEdge):
                 blob.delete(timeout=self._cloud.timeout)
 
         def delete() -> None:
-            found = self.client.list_blobs(
-                resource.name, versions=True, timeout=self._cloud.timeout
-            )
-            parallel_map(remove, found, threads=_DELETIONS)
+            if self._delete_data or not resource.kept:
+                found = self.client.list_blobs(
+                    resource.name, versions=True, timeout=self._cloud.timeout
+                )
+                parallel_map(remove, found, threads=_DELETIONS)
             bucket.delete(timeout=self._cloud.timeout, retry=None)
 
         self._cloud.ask(f"delete the {resource.id}", delete)

@@ -32,6 +32,8 @@ _OVERRIDE: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 """The variables with which `gcloud`, too, uses another address of an API."""
 _PATIENCE: Final = 180.0
 """Seconds for which a change is repeated that others, or earlier changes, stand in the way of."""
+_READ: Final = 30.0
+"""Seconds for which a service is asked that does not respond."""
 _TRANSIENT: Final = (
     exceptions.ServiceUnavailable,
     exceptions.DeadlineExceeded,
@@ -143,6 +145,7 @@ class Cloud:
                 return self._repeated(
                     call,
                     lambda error: self.enabling and getattr(error, "reason", "") == _DISABLED,
+                    self._patience if self.enabling else min(self._patience, _READ),
                 )
             except exceptions.NotFound:
                 return None
@@ -157,7 +160,9 @@ class Cloud:
         """
         with self._translated(what):
             return self._repeated(
-                call, lambda error: _NOT_YET.search(f"{error} {_reasons(error)}") is not None
+                call,
+                lambda error: _NOT_YET.search(f"{error} {_reasons(error)}") is not None,
+                self._patience,
             )
 
     def wait(self, is_done: Callable[[], bool]) -> None:
@@ -177,9 +182,10 @@ class Cloud:
         with self._translated(what):
             operation.result()
 
-    def _repeated(self, call: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:
+    def _repeated(
+        self, call: Callable[[], T], is_passing: Callable[[Exception], bool], left: float
+    ) -> T:
         backoff = Backoff(first=min(self._poll, 1.0))
-        left = self._patience
         while True:
             try:
                 return call()
