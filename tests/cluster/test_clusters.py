@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from bed import Bed
+from google.cloud.artifactregistry_v1 import CleanupPolicy, Repository
 
 from kinetic.errors import (
     CloudPermissionError,
@@ -27,12 +28,16 @@ from kinetic.errors import (
 from kinetic.provisioning.clusters import Prepared, prepare_down, prepare_up
 from kinetic.provisioning.desired import ClusterOptions
 from kinetic.provisioning.doctor import diagnose
+from kinetic.provisioning.google.cloud import Cloud
+from kinetic.provisioning.google.networks import NetworksEdge
+from kinetic.provisioning.plan import Resource as Plain
 from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 from kinetic_servers.google import GoogleCloud
+from kinetic_servers.google.compute.resources import Resource
 
 PROJECT = "my-project"
 JOBS = f"{PROJECT}-kn-demo-jobs"
@@ -259,6 +264,96 @@ def test_what_a_job_writes_while_down_asks_is_not_deleted(cloud: GoogleCloud) ->
     assert cloud.buckets.read(JOBS, "outputs/j/model") == b"weights"
     down().apply()
     assert cloud.resources(PROJECT) == sorted([*apis(cloud), f"storage/buckets/{JOBS}"])
+
+
+@pytest.mark.parametrize("kind", ["network", "repository", JOBS, BUILDS])
+def test_what_somebody_made_after_the_plan_is_not_used(cloud: GoogleCloud, kind: str) -> None:
+    cloud.add_project("their-project", number=7)
+    prepared = up()
+    if kind == "network":
+        made = Resource(PROJECT, "global", "networks", {"name": "kn-demo"})
+        cloud.existing[made.key] = made
+    elif kind == "repository":
+        key = f"{PROJECT}/artifactregistry/repositories/us/kn-demo"
+        cloud.existing[key] = Repository(format_="DOCKER")
+    else:
+        cloud.buckets.create_bucket(kind, project="their-project")
+    with pytest.raises(ProvisioningError, match="Kinetic did not make it"):
+        prepared.apply()
+    if kind in (JOBS, BUILDS):
+        assert cloud.buckets.names(kind) == []
+        changes = len(cloud.changes)
+        down().apply()
+        assert not [each for each in cloud.changes[changes:] if kind in each]
+
+
+@pytest.mark.parametrize("name", [JOBS, BUILDS])
+def test_a_bucket_with_our_labels_in_another_project_is_not_used(
+    cloud: GoogleCloud, name: str
+) -> None:
+    up().apply()
+    cloud.add_project("their-project", number=7)
+    cloud.buckets.give(name, "their-project")
+    assert [name in each.message for each in up().plan.problems] == [True]
+    assert name not in {each.resource.name for each in down(delete_data=True).plan.changes}
+    cloud.buckets.give(name, "stranger-project")
+    assert [name in each.message for each in up().plan.problems] == [True]
+    down().apply()
+    assert ("stranger-project", name) in cloud.buckets.resources()
+
+
+def test_a_plan_that_is_out_of_date_deletes_nothing_but_what_it_named(cloud: GoogleCloud) -> None:
+    cloud.fail_operation("CreateCluster", "Quota exceeded: IN_USE_ADDRESSES in us-central1")
+    with pytest.raises(ProvisioningError):
+        up().apply()
+    asked = up()
+    assert "replace" in {step.action for step in asked.plan.changes}
+    up().apply()
+    changes = len(cloud.changes)
+    asked.apply()
+    assert not [each for each in cloud.changes[changes:] if "Cluster" in each]
+
+    asked = down()
+    open_store(parse_location(f"gs://{JOBS}")).write("outputs/j/model", b"weights")
+    with pytest.raises(ProvisioningError, match="not empty"):
+        asked.apply()
+    assert cloud.buckets.names(JOBS) == ["outputs/j/model"]
+
+
+def test_what_the_user_has_set_stays(cloud: GoogleCloud) -> None:
+    up().apply()
+    policies = cloud.existing[f"{PROJECT}/artifactregistry/repositories/us/kn-demo"]
+    keep = CleanupPolicy(id="keep", action="KEEP", most_recent_versions={"keep_count": 5})
+    policies.cleanup_policies = {"keep": keep}
+    router = cloud.existing[f"{PROJECT}/compute/routers/us-central1/kn-demo"]
+    router.data["nats"][0] |= {"natIpAllocateOption": "MANUAL_ONLY", "natIps": ["mine"]}
+    rule = Resource(PROJECT, "global", "firewalls", {"name": "mine", "network": network_link()})
+    cloud.existing[rule.key] = rule
+    binding = cloud.policy(PROJECT).bindings.add(role="roles/logging.logWriter")
+    binding.members.append("user:ada@example.com")
+    binding.condition.expression = "request.time < timestamp('2027-01-01T00:00:00Z')"
+    cloud.policy(PROJECT).version = 3
+
+    again = up(namespaces=["default", "more"])
+    assert {step.resource.kind for step in again.plan.changes} == {"repository", "role", "access"}
+    again.apply()
+    policies = cloud.existing[f"{PROJECT}/artifactregistry/repositories/us/kn-demo"]
+    assert {*policies.cleanup_policies} == {"keep", "old"}
+
+    network = NetworksEdge(Cloud(PROJECT, cloud.environment, patience=0, poll=0.01), "demo")
+    wanted = Plain(kind="network", name="global/networks/kn-demo")
+    with pytest.raises(ProvisioningError, match="firewalls/mine"):
+        network.delete(wanted)
+    del cloud.existing[rule.key]
+    down().apply()
+    assert binding in cloud.policy(PROJECT).bindings
+    assert cloud.resources(PROJECT) == sorted(
+        [*apis(cloud), "resourcemanager/bindings/roles/logging.logWriter/user:ada@example.com"]
+    )
+
+
+def network_link() -> str:
+    return f"https://www.googleapis.com/compute/v1/projects/{PROJECT}/global/networks/kn-demo"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kinetic.errors import ProvisioningError
 from kinetic.provisioning.apply import Progress, apply
 from kinetic.provisioning.desired import (
     COMPUTE,
@@ -31,7 +32,9 @@ from kinetic.provisioning.plan import (
     Plan,
     Problem,
     Resource,
+    State,
     Step,
+    foreign,
     plan_down,
     plan_up,
 )
@@ -79,7 +82,8 @@ class Prepared:
         """
         if self.plan.problems:
             raise ValueError("A plan with problems cannot be applied.")
-        if any(self._is_builds(s.resource) and s.action != "create" for s in self.plan.steps):
+        builds = self.actual.get(f"bucket {self.place.builds_bucket}")
+        if builds is not None and builds.ours:
             self.lease.acquire()
         try:
             return apply(self.plan, self._perform, report=report, tick=self.lease.renew)
@@ -91,22 +95,48 @@ class Prepared:
         match step.action:
             case "create":
                 edge.create(resource)
+                self._found(resource, "failed")
                 if self._is_builds(resource):
                     self.lease.acquire()
             case "replace":
-                edge.delete(resource)
+                found = self._found(resource)
+                if found is not None and found.state in ("failed", "leaving"):
+                    edge.delete(resource)
                 edge.create(resource)
+                self._found(resource, "failed")
             case "change":
                 edge.wait(resource)
+                self._found(resource)
                 edge.change(resource)
             case "wait":
                 edge.wait(resource)
+                self._found(resource, "failed")
             case "delete":
+                self._found(resource)
                 if self._is_builds(resource):
                     self.lease.forget()
                 edge.delete(resource)
             case "keep":
                 pass
+
+    def _found(self, resource: Resource, refused: State | None = None) -> Actual | None:
+        """Return the resource as it is now, which may not be what the plan was made from.
+
+        Raises:
+            ProvisioningError: It is somebody else's, or in the state *refused*.
+        """
+        if resource.adopted:
+            return None
+        found = self.edges[resource.kind].read(resource)
+        if found is not None and not found.ours:
+            problem = foreign(resource, found)
+            raise ProvisioningError(problem.message, hint=problem.hint)
+        if found is not None and found.state == refused:
+            raise ProvisioningError(
+                f"The {resource.id} {refused}: {found.detail}.",
+                hint="Run the command again: its plan says what can be done.",
+            )
+        return found
 
     def _is_builds(self, resource: Resource) -> bool:
         return (resource.kind, resource.name) == ("bucket", self.place.builds_bucket)
@@ -218,7 +248,7 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     project = check_project(settings.project.value)
     place = place_of(project, settings.zone.value, settings.cluster.value, standard=False)
     cloud = Cloud(project, _environment(), poll=poll)
-    edges, services = _edges(cloud, place.cluster, contents=True, delete_data=delete_data)
+    edges, services = _edges(cloud, place.cluster, contents=True)
     services.read(services_of(project))
     place = _where(edges, services, place)
     edges |= inside_edges(settings, place.location, cloud.wait)
@@ -245,7 +275,9 @@ def running_jobs(prepared: Prepared) -> list[str]:
         return []
 
 
-def _edges(cloud: Cloud, cluster: str, **buckets: bool) -> tuple[dict[str, Edge], ServicesEdge]:
+def _edges(
+    cloud: Cloud, cluster: str, *, contents: bool = False
+) -> tuple[dict[str, Edge], ServicesEdge]:
     """Return the edges to Google's services, by kind, and among them that of the APIs."""
     from kinetic.provisioning.google.accounts import AccountsEdge
     from kinetic.provisioning.google.buckets import BucketsEdge
@@ -259,7 +291,7 @@ def _edges(cloud: Cloud, cluster: str, **buckets: bool) -> tuple[dict[str, Edge]
     networks = NetworksEdge(cloud, cluster)
     edges: dict[str, Edge] = {
         "APIs": services,
-        "bucket": BucketsEdge(cloud, cluster, **buckets),
+        "bucket": BucketsEdge(cloud, cluster, contents=contents),
         "repository": RepositoriesEdge(cloud, cluster),
         "service account": AccountsEdge(cloud, cluster),
         "network": networks,
@@ -295,18 +327,23 @@ def _read(
             failed(resource, error)
             return resource.id, None
 
-    def read_inside(resource: Resource) -> list[tuple[str, Actual | None]]:
-        found = read(resource)
-        if resource.kind != "cluster" or found[1] is None or found[1].state != "ready":
-            return [found]
-        inside = [each for each in wanted if each.inside]
-        return [found, *parallel_map(read, inside, threads=_READS)]
+    def read_with(resource: Resource) -> list[tuple[str, Actual | None]]:
+        """Read a resource, and then what can only be read if it is there and ours."""
+        first = read(resource)
+        actual, others = first[1], list[Resource]()
+        if resource.kind == "cluster" and actual is not None and actual.state == "ready":
+            others = [each for each in wanted if each.inside]
+        # Who has roles on what is somebody else's is not told, and not asked.
+        if actual is not None and actual.ours:
+            others += [each for each in wanted if each.settings.get("on") == resource.id]
+        return [first, *parallel_map(read, others, threads=_READS)]
 
     # The cluster first: what is in it waits for it.
     outside = sorted(
-        (each for each in wanted if not each.inside), key=lambda r: r.kind != "cluster"
+        (e for e in wanted if not e.inside and e.settings.get("on") in (None, "project")),
+        key=lambda each: each.kind != "cluster",
     )
-    return dict(chain.from_iterable(parallel_map(read_inside, outside, threads=_READS)))
+    return dict(chain.from_iterable(parallel_map(read_with, outside, threads=_READS)))
 
 
 def _elsewhere(
@@ -352,6 +389,9 @@ def _namespaces(
 ) -> list[str]:
     """Return the namespaces whose jobs may use the bucket of jobs."""
     roles = cast("RolesEdge", edges["role"])
+    jobs = edges["bucket"].read(Resource(kind="bucket", name=place.jobs_bucket))
+    if jobs is None or not jobs.ours:
+        return []
     wanted = resources_of(place, ClusterOptions(), services.number, ["*"])
     bucket = next(each.settings for each in wanted if "*" in each.settings.get("member", ""))
     start, end = bucket["member"].split("*")

@@ -191,7 +191,8 @@ def resources_of(
         _role("roles/storage.objectUser", builders, builds),
         _role("roles/logging.logWriter", builders, None),
     ]
-    cluster = _cluster(place, options, (*networks, nodes, *roles[:2]), first)
+    # Jobs write to their bucket for as long as there is a cluster.
+    cluster = _cluster(place, options, (jobs, *networks, nodes, *roles[:2]), first)
     jobs_roles = [
         _role(
             "roles/storage.objectUser",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 Action = Literal["create", "change", "replace", "wait", "delete", "keep"]
@@ -101,7 +101,7 @@ def plan_up(
                 problems.append(_missing(resource))
             continue
         if found is not None and not found.ours and not resource.adopted:
-            problems.append(_foreign(resource, found))
+            problems.append(foreign(resource, found))
             continue
         step = _step(resource, found)
         if found is not None and step.action == "change":
@@ -124,7 +124,7 @@ def plan_down(
     Those that somebody else made are left. What holds data is deleted only with *delete_data*.
     """
     steps = []
-    foreign = {
+    strangers = {
         each.id
         for each in wanted
         if (found := actual.get(each.id)) and not (found.ours or each.adopted)
@@ -136,11 +136,13 @@ def plan_down(
         before = tuple(
             each.id for each in wanted if resource.id in each.after and actual.get(each.id)
         )
-        if resource.id in foreign or (resource.adopted and foreign & {*resource.after}):
+        if resource.id in strangers or (resource.adopted and strangers & {*resource.after}):
             steps.append(Step("keep", resource, "Kinetic did not make it, or what it is for"))
         elif resource.kept and (resource.kept != DATA or (found.detail and not delete_data)):
             steps.append(Step("keep", resource, resource.kept))
         else:
+            if delete_data:
+                resource = replace(resource, kept="")
             steps.append(Step("delete", resource, found.detail, before))
     return Plan(tuple(steps))
 
@@ -190,7 +192,8 @@ def _covers(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
-def _foreign(resource: Resource, found: Actual) -> Problem:
+def foreign(resource: Resource, found: Actual) -> Problem:
+    """Return the problem that *resource* is somebody else's."""
     return Problem(
         f"The {resource.kind} {resource.name} exists, and Kinetic did not make it for this cluster"
         f"{f': {found.detail}' if found.detail else ''}.",

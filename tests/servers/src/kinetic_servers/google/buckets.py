@@ -13,6 +13,7 @@ from kinetic_servers.gcs import GcsServer
 from kinetic_servers.gcs.access import NEEDS
 from kinetic_servers.gcs.errors import denied
 from kinetic_servers.gcs.service import GcsService
+from kinetic_servers.gcs.state import Bucket
 from kinetic_servers.google.gate import Gate, HttpFault
 from kinetic_servers.google.policies import check_policy
 from kinetic_servers.google.state import CALLER, State
@@ -61,6 +62,14 @@ class Buckets(GcsServer):
         """Return the etag of a bucket's policy; for calls of the server itself."""
         found = self._state.buckets.get(name) if self._state else None
         return found.iam.etag if found else b""
+
+    def give(self, name: str, project: str) -> None:
+        """Let a bucket be one of another project."""
+
+        def change(found: Bucket) -> None:
+            found.project, found.number = project, self._number(project)
+
+        self._do(lambda state: change(state.buckets[name]))
 
     def _number(self, project: str) -> int:
         found = self._cloud.project(project)

@@ -31,18 +31,11 @@ class BucketsEdge(PlainEdge):
         "delete": ("storage.buckets.delete", "storage.objects.list", "storage.objects.delete"),
     }
 
-    def __init__(
-        self, cloud: Cloud, cluster: str, *, contents: bool = False, delete_data: bool = False
-    ) -> None:
-        """Take the project and the name of the cluster.
-
-        With *contents*, `read` says whether a bucket holds objects. Without *delete_data*, a bucket that is kept for
-        what jobs wrote is deleted only if it is empty then.
-        """
+    def __init__(self, cloud: Cloud, cluster: str, *, contents: bool = False) -> None:
+        """Take the project and the name of the cluster; with *contents*, `read` says whether a bucket holds objects."""
         self._cloud = cloud
         self._cluster = cluster
         self._contents = contents
-        self._delete_data = delete_data
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the bucket."""
@@ -56,7 +49,7 @@ class BucketsEdge(PlainEdge):
             )
         except PermissionError as error:
             # A name is taken in all projects at once.
-            return Actual(ours=False, detail=str(error).partition("\n")[0])
+            return Actual(ours=False, detail=str(error).partition("\n")[0].rstrip("."))
         if found is None:
             return None
         objects = None
@@ -65,7 +58,7 @@ class BucketsEdge(PlainEdge):
                 what,
                 lambda: list(
                     self.client.list_blobs(
-                        found, max_results=1, timeout=self._cloud.timeout, retry=None
+                        found, max_results=1, versions=True, timeout=self._cloud.timeout, retry=None
                     )
                 ),
             )
@@ -79,7 +72,9 @@ class BucketsEdge(PlainEdge):
                 // 86400,
                 "delete_after_days": tuple(filter(None, map(_expiry_of, found.lifecycle_rules))),
             },
-            ours=found.labels.get(MARK) == self._cluster,
+            # Who guesses the name of a bucket may make it, with these labels, in another project.
+            ours=found.labels.get(MARK) == self._cluster
+            and str(found.project_number) == self._cloud.number,
             detail="it holds objects" if objects else "",
         )
 
@@ -94,8 +89,9 @@ class BucketsEdge(PlainEdge):
                     location=resource.settings["location"], timeout=self._cloud.timeout, retry=None
                 )
             except exceptions.Conflict:
-                # The request before this one may have succeeded; a bucket of somebody else was found by the plan.
-                self.client.get_bucket(resource.name, timeout=self._cloud.timeout, retry=None)
+                # The request before this one may have succeeded.
+                if self.read(resource) is None:
+                    raise
 
         self._cloud.change(f"create the {resource.id}", create)
 
@@ -114,7 +110,7 @@ class BucketsEdge(PlainEdge):
         self._cloud.change(f"change the {resource.id}", change)
 
     def delete(self, resource: Resource) -> None:
-        """Delete the bucket; with all its objects, if those may go."""
+        """Delete the bucket, with all its objects unless they are a reason to keep it."""
         bucket = self.client.bucket(resource.name)
 
         def remove(blob: Any) -> None:
@@ -122,14 +118,15 @@ class BucketsEdge(PlainEdge):
                 blob.delete(timeout=self._cloud.timeout)
 
         def delete() -> None:
-            if self._delete_data or not resource.kept:
-                found = self.client.list_blobs(
-                    resource.name, versions=True, timeout=self._cloud.timeout
-                )
-                parallel_map(remove, found, threads=_DELETIONS)
-            bucket.delete(timeout=self._cloud.timeout, retry=None)
+            with suppress(exceptions.NotFound):
+                if not resource.kept:
+                    found = self.client.list_blobs(
+                        resource.name, versions=True, timeout=self._cloud.timeout
+                    )
+                    parallel_map(remove, found, threads=_DELETIONS)
+                bucket.delete(timeout=self._cloud.timeout, retry=None)
 
-        self._cloud.ask(f"delete the {resource.id}", delete)
+        self._cloud.change(f"delete the {resource.id}", delete)
 
     def _set(self, bucket: Any, resource: Resource) -> None:
         wanted = resource.settings

@@ -95,6 +95,8 @@ class Cloud:
             poll: Seconds between two looks at an operation.
         """
         self.project = project
+        self.number = ""
+        """The number of the project, once its APIs were read."""
         self.timeout = timeout
         self.variables = variables
         self._patience = patience

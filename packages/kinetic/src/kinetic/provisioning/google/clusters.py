@@ -95,11 +95,8 @@ class ClustersEdge(PlainEdge):
         ]
 
     def create(self, resource: Resource) -> None:
-        """Make the cluster; one that failed, or is being deleted, goes first."""
+        """Make the cluster; one that is being deleted goes first."""
         self.wait(resource)
-        found = self._get(resource)
-        if found is not None and found.status == _STATUS.ERROR:
-            self.delete(resource)
         location, _, _ = resource.name.partition("/")
         asked = container_v1.CreateClusterRequest(
             parent=f"projects/{self._cloud.project}/locations/{location}",

@@ -20,6 +20,8 @@ _NAT: Final = {
     "natIpAllocateOption": "AUTO_ONLY",
     "sourceSubnetworkIpRangesToNat": "ALL_SUBNETWORKS_ALL_IP_RANGES",
 }
+_GKE: Final = ("gke-", "k8s-")
+"""The beginnings of the names of firewall rules that GKE makes."""
 
 
 class Compute:
@@ -152,7 +154,8 @@ class NetworksEdge(PlainEdge):
             "range": found.get("ipCidrRange"),
             "private_google_access": found.get("privateIpGoogleAccess"),
             "network": f"global/networks/{found.get('network', '').rpartition('/')[2]}",
-            "nat": any(_is_nat(each) for each in found.get("nats", [])),
+            # Addresses of one's own, say, are none of our business.
+            "nat": bool(found.get("nats")),
         }
         return Actual(settings=settings, ours=found.get("description") == self._mark)
 
@@ -177,8 +180,8 @@ class NetworksEdge(PlainEdge):
         """Give the router its NAT; nothing else can be changed."""
         what = f"change the {resource.id}"
         found = self._compute.get(what, resource.name) or {}
-        others = [each for each in found.get("nats", []) if each["name"] != _NAT["name"]]
-        self._compute.patch(what, resource.name, {"nats": [*others, _NAT]})
+        if not found.get("nats"):
+            self._compute.patch(what, resource.name, {"nats": [_NAT]})
 
     def delete(self, resource: Resource) -> None:
         """Delete the resource; before a network, the firewall rules that GKE has left there."""
@@ -187,10 +190,6 @@ class NetworksEdge(PlainEdge):
             own = f"/{resource.name}"
             rules = self._compute.items(what, "global/firewalls", filter=f'network eq ".*{own}"')
             for rule in rules:
-                if rule["network"].endswith(own):
+                if rule["network"].endswith(own) and rule["name"].startswith(_GKE):
                     self._compute.delete(what, f"global/firewalls/{rule['name']}")
         self._compute.delete(what, resource.name)
-
-
-def _is_nat(found: Mapping[str, Any]) -> bool:
-    return all(found.get(key) == value for key, value in _NAT.items() if key != "name")

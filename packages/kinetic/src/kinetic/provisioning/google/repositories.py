@@ -28,17 +28,12 @@ class RepositoriesEdge(PlainEdge):
 
     def read(self, resource: Resource) -> Actual | None:
         """Return the repository, with the days after which images are deleted."""
-        asked = artifactregistry_v1.GetRepositoryRequest(name=path_of(self._cloud, resource.name))
-        found = self._cloud.ask(
-            f"read the {resource.id}",
-            lambda: self.client.get_repository(
-                request=asked, retry=None, timeout=self._cloud.timeout
-            ),
-        )
+        found = self._get(resource)
         if found is None:
             return None
         old = found.cleanup_policies.get("old")
-        days = old.condition.older_than.days if old else None
+        age = old.condition.older_than if old else None
+        days = age.days if age else None
         return Actual(
             settings={"delete_after_days": days}, ours=found.labels.get(MARK) == self._cluster
         )
@@ -67,6 +62,9 @@ class RepositoriesEdge(PlainEdge):
         """Change when images are deleted."""
         repository = self._repository(resource)
         repository.name = path_of(self._cloud, resource.name)
+        there = self._get(resource)
+        others = dict(there.cleanup_policies) if there else {}
+        repository.cleanup_policies = {**others, **repository.cleanup_policies}
         asked = artifactregistry_v1.UpdateRepositoryRequest(
             repository=repository, update_mask={"paths": ["cleanup_policies"]}
         )
@@ -89,6 +87,15 @@ class RepositoriesEdge(PlainEdge):
             ),
         )
         self._cloud.finish(f"delete the {resource.id}", operation)
+
+    def _get(self, resource: Resource) -> Any:
+        asked = artifactregistry_v1.GetRepositoryRequest(name=path_of(self._cloud, resource.name))
+        return self._cloud.ask(
+            f"read the {resource.id}",
+            lambda: self.client.get_repository(
+                request=asked, retry=None, timeout=self._cloud.timeout
+            ),
+        )
 
     def _repository(self, resource: Resource) -> artifactregistry_v1.Repository:
         old = artifactregistry_v1.CleanupPolicy(

@@ -45,6 +45,7 @@ class ServicesEdge(PlainEdge):
         for each in found.services if found else ():
             # The answer names the project by its number: projects/NUMBER/services/NAME.
             _, self.number, _, name = each.name.split("/")
+            self._cloud.number = self.number
             if each.state == service_usage_v1.State.ENABLED:
                 enabled.append(name)
         self.enabled = frozenset(enabled)
