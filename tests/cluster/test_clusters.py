@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -33,7 +34,9 @@ from kinetic.provisioning.google.networks import NetworksEdge
 from kinetic.provisioning.plan import Resource as Plain
 from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
+from kinetic.waiting import sleep
 from kinetic_k8s.cluster.client import ApiServer
+from kinetic_k8s.manifests.jobset_release import jobset_manifests
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 from kinetic_servers.google import GoogleCloud
@@ -219,6 +222,9 @@ def test_what_google_has_not_heard_of_yet_is_waited_for(cloud: GoogleCloud) -> N
         grpc.StatusCode.FAILED_PRECONDITION,
         "Operation operation-1 is currently upgrading cluster demo. Please wait and try again once it is done.",
     )
+    busy = "Cluster is running incompatible operation operation-1."
+    cloud.fail("CreateCluster", grpc.StatusCode.FAILED_PRECONDITION, busy)
+    cloud.fail("routers.insert", 403, reason="rateLimitExceeded")
     cloud.fail("CreateRepository", grpc.StatusCode.UNAVAILABLE)
     cloud.fail("networks.insert", 503, after=True)
     cloud.fail("buckets.insert", 503, after=True)
@@ -230,6 +236,7 @@ def test_a_quota_or_a_failed_cluster_is_reported_and_replaced(cloud: GoogleCloud
     cloud.fail_operation("CreateCluster", "Quota exceeded: IN_USE_ADDRESSES in us-central1")
     with pytest.raises(ProvisioningError, match="IN_USE_ADDRESSES") as caught:
         up().apply()
+    assert "quotas?project=my-project" in str(caught.value)
     notes = "\n".join(caught.value.__notes__)
     assert "Begun, and not seen to end: create cluster us-central1/demo" in notes
     assert "Not done: " in notes
@@ -239,6 +246,33 @@ def test_a_quota_or_a_failed_cluster_is_reported_and_replaced(cloud: GoogleCloud
     assert step.action == "replace"
     assert "IN_USE_ADDRESSES" in step.detail
     again.apply()
+    assert up().plan.changes == ()
+
+
+def test_up_completes_jobset_and_is_not_ready_before_its_controller(
+    cloud: GoogleCloud, bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up().apply()
+    api = ApiServer(bed.access("default"))
+    system = api.in_namespace("jobset-system")
+    for each in reversed(jobset_manifests()[1:]):
+        kind, name = each["kind"], each["metadata"]["name"]
+        system.delete(kind, name)
+        while system.get(kind, name, brief=True) is not None:
+            sleep(0.05)
+    # An installation that was killed: the definition is there, and nothing else.
+    system.apply(next(e for e in jobset_manifests() if e["kind"] == "CustomResourceDefinition"))
+    with monkeypatch.context() as soon:
+        soon.setattr("kinetic.provisioning.inside._START", 0.1)
+        with pytest.raises(ProvisioningError, match="The controller of JobSet does not run"):
+            up().apply()
+    (pod,) = system.list("Pod")
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    bed.kubectl(
+        *("patch", "pod", pod["metadata"]["name"], "-n", "jobset-system"),
+        *("--subresource=status", "--type=merge", "-p", json.dumps({"status": ready})),
+    )
+    up().apply()
     assert up().plan.changes == ()
 
 

@@ -49,6 +49,11 @@ class InstalledJobSet:
     """Why its controller does not run; empty: it does, or cannot be seen."""
 
     @property
+    def outdated(self) -> bool:
+        """Whether `install_jobset` would install another version."""
+        return self.ours and self.version != JOBSET_VERSION and not _is_newer(self.version)
+
+    @property
     def ready(self) -> bool:
         """Whether it runs JobSets, as far as the cluster shows."""
         return not self.problem

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kinetic.provisioning.edge import Edge, PlainEdge
 from kinetic.provisioning.plan import Actual, Resource, State
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
     from kinetic_k8s.reading.causes import Diagnosis
 
-Wait = Callable[[Callable[[], bool]], None]
+Wait = Callable[[Callable[[], bool], Callable[[], str], float], None]
+_START: Final = 900.0
+"""Seconds in which the controller of JobSet starts; Autopilot may have to make a machine for it."""
 
 
 class Connection:
@@ -123,8 +125,9 @@ class JobSetEdge(InsideEdge):
         found = installed_jobset(self._cluster)
         if found is None:
             return None
-        version = found.version if found.ours else resource.settings["version"]
-        state: State = "changing" if found.ours and found.problem else "ready"
+        # Another one is not changed, and neither is a later one.
+        version = found.version if found.outdated else resource.settings["version"]
+        state: State = "changing" if found.problem else "ready"
         return Actual(
             settings={"version": version}, ours=found.ours, state=state, detail=found.problem
         )
@@ -134,16 +137,23 @@ class JobSetEdge(InsideEdge):
         from kinetic_k8s.cluster.jobset_addon import install_jobset
 
         install_jobset(self._cluster)
-        self.wait(resource)
-
-    def wait(self, resource: Resource) -> None:
-        """Return once the controller runs."""
+        found: Actual | None = None
 
         def is_ready() -> bool:
+            nonlocal found
             found = self.read(resource)
             return found is not None and found.state == "ready"
 
-        self._wait(is_ready)
+        def why() -> str:
+            return (
+                f"The controller of JobSet does not run ({found.detail if found else 'it is gone'})"
+            )
+
+        self._wait(is_ready, why, _START)
+
+    def wait(self, resource: Resource) -> None:
+        """Complete an installation that was interrupted, and wait until the controller runs."""
+        self.create(resource)
 
 
 class AccessEdge(InsideEdge):
@@ -187,9 +197,9 @@ class PoolsEdge(InsideEdge):
 
     def create(self, resource: Resource) -> None:
         """Add the pool."""
-        from kinetic.provisioning.pools import add_pool
 
-        add_pool(self.settings, resource.name)
+
+from typing import TYPE_CHECKING
 
 
 def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edge]:

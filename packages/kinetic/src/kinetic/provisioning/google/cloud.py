@@ -7,11 +7,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from time import monotonic
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+import requests
 from google.api_core import exceptions
 from google.api_core.client_options import ClientOptions
+from google.oauth2.credentials import Credentials as UserCredentials
 
 from kinetic.errors import (
     CloudPermissionError,
@@ -34,7 +37,17 @@ _PATIENCE: Final = 180.0
 """Seconds for which a change is repeated that others, or earlier changes, stand in the way of."""
 _READ: Final = 30.0
 """Seconds for which a service is asked that does not respond."""
+_LONGEST: Final = 3600.0
+"""Seconds for which a cluster, say, may be changed by Google."""
+_LOST: Final = (
+    ConnectionError,
+    requests.ConnectionError,
+    requests.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+)
+"""What the clients of the JSON APIs raise if there is no answer."""
 _TRANSIENT: Final = (
+    *_LOST,
     exceptions.ServiceUnavailable,
     exceptions.DeadlineExceeded,
     exceptions.InternalServerError,
@@ -42,12 +55,12 @@ _TRANSIENT: Final = (
     exceptions.GatewayTimeout,
     exceptions.Aborted,
     exceptions.PreconditionFailed,
-    ConnectionError,
 )
 _NOT_YET: Final = re.compile(
     r"service account \S+ does not exist|identity pool does not exist|please wait and try again"
-    r"|too many operations|concurrent operations quota|concurrent policy changes|is not ready"
-    r"|has not been used in project|resourceInUse|already being used by|rateLimitExceeded|try again later",
+    r"|running incompatible operation|too many operations|concurrent operations quota|concurrent policy changes|is not ready"
+    r"|has not been used in project|resourceInUse|already being used by|try again later"
+    r"|rateLimitExceeded|RATE_LIMIT_EXCEEDED",
     re.IGNORECASE,
 )
 """What services say while they have not heard of, or still work on, an earlier change.
@@ -58,6 +71,7 @@ _DISABLED: Final = "SERVICE_DISABLED"
 _PERMISSION: Final = re.compile(r"\b[a-z]+\.[a-zA-Z]+\.[a-zA-Z]+\b")
 _ROLES: Final = {
     "artifactregistry": "roles/artifactregistry.admin",
+    "compute.firewalls": "roles/compute.securityAdmin",
     "compute": "roles/compute.networkAdmin",
     "container": "roles/container.admin",
     "iam.serviceAccounts.actAs": "roles/iam.serviceAccountUser",
@@ -114,7 +128,12 @@ class Cloud:
             ProvisioningLoginError: There are none.
         """
         with google_errors(ProvisioningLoginError, CloudUnavailableError):
-            return find_credentials(SCOPES)
+            found = find_credentials(SCOPES)
+        if isinstance(found, UserCredentials) and not found.quota_project_id:
+            # Some APIs refuse a person's credentials if they do not say whose quota is used.
+            # https://cloud.google.com/docs/quotas/quota-project
+            found = found.with_quota_project(self.project)
+        return found
 
     @property
     def member(self) -> str:
@@ -146,7 +165,10 @@ class Cloud:
             try:
                 return self._repeated(
                     call,
-                    lambda error: self.enabling and getattr(error, "reason", "") == _DISABLED,
+                    lambda error: (
+                        isinstance(error, exceptions.TooManyRequests)
+                        or (self.enabling and getattr(error, "reason", "") == _DISABLED)
+                    ),
                     self._patience if self.enabling else min(self._patience, _READ),
                 )
             except exceptions.NotFound:
@@ -167,9 +189,24 @@ class Cloud:
                 self._patience,
             )
 
-    def wait(self, is_done: Callable[[], bool]) -> None:
-        """Return once *is_done* returns True; stop when this thread's work is not needed any more."""
+    def wait(
+        self,
+        is_done: Callable[[], bool],
+        why: Callable[[], str] = lambda: "An operation of Google Cloud has not ended",
+        seconds: float = _LONGEST,
+    ) -> None:
+        """Return once *is_done* returns True; stop when this thread's work is not needed any more.
+
+        Raises:
+            CloudUnavailableError: That did not happen in time; *why* says what was seen last.
+        """
+        until = monotonic() + seconds
         while not is_done():
+            if monotonic() > until:
+                raise CloudUnavailableError(
+                    f"{why()} after {seconds / 60:.0f} minutes.",
+                    hint="Run the command again: it continues.",
+                )
             pause(self._poll)
 
     def finish(self, what: str, operation: Any) -> None:
@@ -205,35 +242,44 @@ class Cloud:
                 yield
         except exceptions.GoogleAPICallError as error:
             raise self._error(f"Could not {what}", error) from error
-        except (exceptions.RetryError, ConnectionError) as error:
+        except (exceptions.RetryError, *_LOST) as error:
             raise CloudUnavailableError(
                 f"Could not {what}: the service did not respond: {error}.",
                 hint="Check the network, a VPN or proxy, and run the command again: it continues.",
             ) from error
 
     def _error(self, what: str, error: exceptions.GoogleAPICallError) -> ProvisioningError:
-        text = " ".join(str(error.message).split())[:600].rstrip(".")
+        # Some clients begin with the request.
+        text = re.sub(r"^[A-Z]+ https?://\S+: ", "", " ".join(str(error.message).split()))
+        text = text[:600].rstrip(".")
         message = f"{what}: {text}."
         if error.code == 401:
             return ProvisioningLoginError(message, hint=f"Log in with: {LOGIN}")
         if error.code == 403 and (error.reason == _DISABLED or "has not been used" in text):
             named = re.search(r"\b[a-z]+\.googleapis\.com\b", text)
             service = (error.metadata or {}).get("service") or (named[0] if named else "SERVICE")
-            enable = f"gcloud services enable {service} --project={self.project}"
+            # Of a person's credentials it may be the project of their quota.
+            owner = (error.metadata or {}).get("consumer", "").removeprefix("projects/")
+            owner = self.project if owner in ("", self.number) else owner
+            enable = f"gcloud services enable {service} --project={owner}"
             return ProvisioningError(message, hint=f"Enable the API: {enable}")
         if error.code == 403:
             named = _PERMISSION.search(text)
             lacking = (error.metadata or {}).get("permission") or (named[0] if named else "")
             return permission_error(message, [lacking] if lacking else [], self)
-        if error.code == 429 or "quota" in text.lower():
-            return ProvisioningError(
-                message,
-                hint=f"Ask for a higher quota: https://console.cloud.google.com/iam-admin/quotas?project={self.project}"
-                "\nThen run the command again: it continues.",
-            )
+        if error.code == 429:
+            return self.failed(message, "quota")
         if (error.code or 0) >= 500:
             return CloudUnavailableError(message, hint="Run the command again later: it continues.")
-        return ProvisioningError(message)
+        return self.failed(message, text)
+
+    def failed(self, message: str, text: str) -> ProvisioningError:
+        """Return the error for a change that failed with *text*, which may name a quota."""
+        hint = (
+            f"Ask for a higher quota: https://console.cloud.google.com/iam-admin/quotas?project={self.project}"
+            "\nThen run the command again: it continues."
+        )
+        return ProvisioningError(message, hint=hint if "quota" in text.lower() else None)
 
 
 class ProvisioningLoginError(ProvisioningError, LoginRequiredError):
@@ -262,9 +308,10 @@ def role_with(permission: str) -> str | None:
 
 
 def _reasons(error: Exception) -> str:
-    """Return the short reasons that Google's JSON APIs add to an error."""
+    """Return the short reasons that Google's APIs add to an error."""
     found = getattr(error, "errors", None) or ()
-    return " ".join(str(each.get("reason", "")) for each in found if isinstance(each, Mapping))
+    reasons = [str(each.get("reason", "")) for each in found if isinstance(each, Mapping)]
+    return " ".join([getattr(error, "reason", "") or "", *reasons])
 
 
 def check_project(project: str | None) -> str:

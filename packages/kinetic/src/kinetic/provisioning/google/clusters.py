@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Final
 from google.api_core import exceptions
 from google.cloud import container_v1
 
-from kinetic.errors import ProvisioningError
 from kinetic.provisioning.desired import region_of
 from kinetic.provisioning.edge import MARK, Needs, PlainEdge
 from kinetic.provisioning.google.cloud import Cloud
@@ -144,11 +143,16 @@ class ClustersEdge(PlainEdge):
     def wait(self, resource: Resource) -> None:
         """Return once the cluster is neither being created, changed nor deleted."""
 
+        found: Any = None
+
         def is_settled() -> bool:
+            nonlocal found
             found = self._get(resource)
             return found is None or _STATES.get(found.status) not in ("changing", "leaving")
 
-        self._cloud.wait(is_settled)
+        self._cloud.wait(
+            is_settled, lambda: f"The {resource.id} is still {_STATUS(found.status).name}"
+        )
 
     def delete(self, resource: Resource) -> None:
         """Delete the cluster, once nothing else is being done with it."""
@@ -236,7 +240,8 @@ class ClustersEdge(PlainEdge):
 
         self._cloud.wait(is_done)
         if latest is not None and (latest.error.code or latest.error.message):
-            raise ProvisioningError(f"Could not {what}: {latest.error.message.rstrip('.')}.")
+            text = latest.error.message.rstrip(".")
+            raise self._cloud.failed(f"Could not {what}: {text}.", text)
 
     def _get(self, resource: Resource) -> Any:
         asked = container_v1.GetClusterRequest(name=self._path(resource))

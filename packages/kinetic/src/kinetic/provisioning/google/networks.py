@@ -9,7 +9,6 @@ from typing import Any, Final
 from google.api_core import exceptions
 from google.auth.transport.requests import AuthorizedSession
 
-from kinetic.errors import ProvisioningError
 from kinetic.provisioning.edge import PlainEdge, description_of
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Action, Actual, Resource
@@ -91,7 +90,8 @@ class Compute:
 
         self._cloud.wait(is_done)
         for error in latest.get("error", {}).get("errors", []):
-            raise ProvisioningError(f"Could not {what}: {error.get('message', error)}")
+            text = str(error.get("message", error)).rstrip(".")
+            raise self._cloud.failed(f"Could not {what}: {text}.", f"{error.get('code')} {text}")
 
     def _send(
         self, method: str, path: str, query: Mapping[str, str], body: Any = None
