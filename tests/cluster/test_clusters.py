@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import grpc
 import pytest
 from bed import Bed
 from google.cloud.artifactregistry_v1 import CleanupPolicy, Repository
+from locks import locked
 
 from kinetic.errors import (
     CloudPermissionError,
@@ -31,12 +33,13 @@ from kinetic.provisioning.desired import ClusterOptions
 from kinetic.provisioning.doctor import diagnose
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.networks import NetworksEdge
+from kinetic.provisioning.inside import Connection, JobSetEdge
 from kinetic.provisioning.plan import Resource as Plain
 from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.manifests.jobset_release import jobset_manifests
+from kinetic_k8s.manifests.jobset_release import JOBSET_VERSION, jobset_manifests
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 from kinetic_servers.google import GoogleCloud
@@ -53,21 +56,27 @@ def shared_node() -> None:
     """These tests need no node, so they neither start the one of other tests nor wait for it."""
 
 
-@pytest.fixture
-def cloud(
-    plane_of_clusters: Bed, authority: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[GoogleCloud]:
-    """Google Cloud with an empty project."""
-    bed = plane_of_clusters
+@contextmanager
+def google(bed: Bed, folder: Path, authority: Any) -> Iterator[GoogleCloud]:
+    """Serve Google Cloud with an empty project, whose clusters are *bed*; clients of this process use it."""
     server = bed.environment["KUBE_BED_SERVER"]
     ca = Path(bed.environment["KUBE_BED_CA"]).read_text()
-    with GoogleCloud(
-        tmp_path / "google", authority=authority, api_server=lambda _: (server, ca), token=TOKEN
-    ) as found:
+    with (
+        GoogleCloud(
+            folder / "google", authority=authority, api_server=lambda _: (server, ca), token=TOKEN
+        ) as found,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         found.add_project(PROJECT, number=123456789012)
         for name, value in found.environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("KINETIC_HOME", str(tmp_path / "home"))
+            patch.setenv(name, value)
+        patch.setenv("KINETIC_HOME", str(folder / "home"))
+        yield found
+
+
+@pytest.fixture
+def cloud(plane_of_clusters: Bed, authority: Any, tmp_path: Path) -> Iterator[GoogleCloud]:
+    with google(plane_of_clusters, tmp_path, authority) as found:
         yield found
 
 
@@ -249,31 +258,37 @@ def test_a_quota_or_a_failed_cluster_is_reported_and_replaced(cloud: GoogleCloud
     assert up().plan.changes == ()
 
 
-def test_up_completes_jobset_and_is_not_ready_before_its_controller(
-    cloud: GoogleCloud, bed: Bed, monkeypatch: pytest.MonkeyPatch
+def test_up_completes_jobset_and_waits_for_its_controller(
+    plane_of_jobset: Bed, authority: Any, tmp_path: Path
 ) -> None:
-    up().apply()
-    api = ApiServer(bed.access("default"))
-    system = api.in_namespace("jobset-system")
-    for each in reversed(jobset_manifests()[1:]):
-        kind, name = each["kind"], each["metadata"]["name"]
-        system.delete(kind, name)
-        while system.get(kind, name, brief=True) is not None:
-            sleep(0.05)
-    # An installation that was killed: the definition is there, and nothing else.
-    system.apply(next(e for e in jobset_manifests() if e["kind"] == "CustomResourceDefinition"))
-    with monkeypatch.context() as soon:
-        soon.setattr("kinetic.provisioning.inside._START", 0.1)
+    bed = plane_of_jobset
+    with locked(bed.folder, "jobset"), google(bed, tmp_path, authority):
+        system = ApiServer(bed.access("jobset-system"))
+        for each in reversed(jobset_manifests()[1:]):
+            kind, name = each["kind"], each["metadata"]["name"]
+            system.delete(kind, name)
+            while system.get(kind, name, brief=True) is not None:
+                sleep(0.05)
+        # An installation that was killed: the definition is there, and nothing else.
+        system.apply(next(e for e in jobset_manifests() if e["kind"] == "CustomResourceDefinition"))
+
+        def give_up(is_done: Callable[[], bool], why: Callable[[], str], _: float) -> None:
+            assert not is_done()
+            raise ProvisioningError(why())
+
+        edge = JobSetEdge(Connection(settings(), "us-central1"), give_up)
+        up(jobset=False).apply()
         with pytest.raises(ProvisioningError, match="The controller of JobSet does not run"):
-            up().apply()
-    (pod,) = system.list("Pod")
-    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-    bed.kubectl(
-        *("patch", "pod", pod["metadata"]["name"], "-n", "jobset-system"),
-        *("--subresource=status", "--type=merge", "-p", json.dumps({"status": ready})),
-    )
-    up().apply()
-    assert up().plan.changes == ()
+            edge.create(Plain(kind="JobSet", name=JOBSET_VERSION, settings={"version": ""}))
+        while not (pods := system.list("Pod")):
+            sleep(0.1)
+        ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+        bed.kubectl(
+            *("patch", "pod", pods[0]["metadata"]["name"], "-n", "jobset-system"),
+            *("--subresource=status", "--type=merge", "-p", json.dumps({"status": ready})),
+        )
+        up().apply()
+        assert up().plan.changes == ()
 
 
 def test_what_is_not_ours_is_never_changed(cloud: GoogleCloud) -> None:

@@ -197,9 +197,10 @@ class PoolsEdge(InsideEdge):
 
     def create(self, resource: Resource) -> None:
         """Add the pool."""
+        from kinetic.provisioning.pools import add_pool
 
-
-from typing import TYPE_CHECKING
+        if self.read(resource) is None:
+            add_pool(self.settings, resource.name)
 
 
 def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edge]:
