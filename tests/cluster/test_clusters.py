@@ -106,7 +106,8 @@ def apis(cloud: GoogleCloud) -> list[str]:
 def test_a_cluster_is_made_used_and_removed_without_a_trace(
     cloud: GoogleCloud, plane_of_clusters: Bed
 ) -> None:
-    up(accelerators=["cpu", "v6e-8:spot"], namespaces=["default", "team"]).apply()
+    pools = ["cpu", "v6e-8:spot", "cpu", "l4", "l4x1"]
+    up(accelerators=pools, namespaces=["default", "team", "team"]).apply()
 
     resources = cloud.resources(PROJECT)
     assert {
@@ -122,7 +123,7 @@ def test_a_cluster_is_made_used_and_removed_without_a_trace(
     assert api.get("ComputeClass", "kinetic-v6e-8-spot") is not None
 
     changes = len(cloud.changes)
-    again = up(accelerators=["cpu", "v6e-8:spot"], namespaces=["default", "team"])
+    again = up(accelerators=pools, namespaces=["default", "team"])
     assert again.plan.changes == ()
     again.apply()
     assert made(cloud, changes) == []
@@ -411,6 +412,7 @@ def network_link() -> str:
         ({"project": "123456789012"}, "is the number of a project"),
         ({"project": "gone-project"}, "has been deleted"),
         ({"zone": "us-central7"}, "no region or zone 'us-central7'"),
+        ({"zone": "us-central1-z"}, "no region or zone 'us-central1-z'"),
     ],
 )
 def test_a_place_that_does_not_exist_is_refused(
@@ -425,11 +427,31 @@ def test_a_place_that_does_not_exist_is_refused(
     assert cloud.changes == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"accelerators": ["v6e-8:flex-start"]}, "how its machines are bought"),
+        ({"accelerators": ["tpu7x-16"]}, "workload policy"),
+        ({"accelerators": ["v7z-8"]}, "v7z"),
+        ({"namespaces": ["default", "Team_A"]}, "'Team_A' cannot be the name of a namespace"),
+    ],
+)
+def test_what_could_not_be_made_at_the_end_is_refused_at_the_start(
+    cloud: GoogleCloud, options: dict[str, list[str]], message: str
+) -> None:
+    with pytest.raises(KineticError, match=message):
+        up(**options)
+    assert cloud.requests == []
+
+
 def test_a_region_without_the_machines_names_one_that_has_them(cloud: GoogleCloud) -> None:
     cloud.add_project("here-project", number=9, apis=["compute.googleapis.com"])
     asked = settings(project="here-project", zone="us-west4")
     with pytest.raises(ConfigurationError, match=r"No zone of us-west4 (?s:.*) us-central1"):
         prepare_up(asked, ClusterOptions(accelerators=["v6e-8"]), poll=0.01)
+    asked = settings(project="here-project", zone="us-central1-a")
+    with pytest.raises(ConfigurationError, match=r"us-central1-a has no (?s:.*) us-central1-b"):
+        prepare_up(asked, ClusterOptions(accelerators=["v6e-8"], standard=True), poll=0.01)
 
 
 def test_of_two_at_once_the_second_names_the_first(cloud: GoogleCloud) -> None:

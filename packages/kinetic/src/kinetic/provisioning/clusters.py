@@ -21,6 +21,7 @@ from kinetic.provisioning.desired import (
     COMPUTE,
     ClusterOptions,
     ClusterPlace,
+    namespaces_of,
     place_of,
     resources_of,
     services_of,
@@ -186,9 +187,12 @@ def compare(
     from kinetic.provisioning.google.cloud import Cloud, check_project
     from kinetic.provisioning.google.networks import Compute
     from kinetic.provisioning.google.places import check_place
-    from kinetic_k8s.manifests.compute_class import parse_priority
+    from kinetic.provisioning.pools import new_pool
 
-    priorities = [parse_priority(each) for each in options.accelerators]
+    # Names of one accelerator are one pool.
+    accelerators = {new_pool(each).priorities[0]: each for each in reversed(options.accelerators)}
+    options = replace(options, accelerators=tuple(reversed(accelerators.values())))
+    namespaces = namespaces_of(options.namespaces or [settings.namespace.value])
     project = check_project(settings.project.value)
     place = place_of(
         project, settings.zone.value, settings.cluster.value, standard=options.standard
@@ -199,7 +203,6 @@ def compare(
     apis = services_of(project)
     enabled = services.read(apis)
     edges |= inside_edges(settings, place.location, cloud.wait)
-    namespaces = tuple(options.namespaces) or (settings.namespace.value,)
     wanted = resources_of(place, options, services.number, namespaces)
     unread: set[str] = set()
 
@@ -212,7 +215,7 @@ def compare(
     def look(what: str) -> Any:
         if what == "machines":
             if COMPUTE in services.enabled:
-                check_place(Compute(cloud), place, priorities)
+                check_place(Compute(cloud), place, accelerators, settings.zone.value)
             return None
         if what == "elsewhere":
             return _elsewhere(edges, services, place)

@@ -29,6 +29,7 @@ _IMAGE_DAYS: Final = 180
 _RANGE: Final = "10.0.0.0/20"
 """The addresses of nodes; GKE adds ranges for pods and services."""
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _LOCATION: Final = re.compile(r"([a-z]+-[a-z]+[0-9]+)(-[a-z])?")
 _MOST_CLUSTER: Final = 40
 
@@ -151,6 +152,21 @@ def place_of(project: str, location: str, cluster: str, *, standard: bool) -> Cl
                 hint=f"In this project the name of a cluster has at most {len(cluster) + room} characters.",
             )
     return place
+
+
+def namespaces_of(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the *names*, each once.
+
+    Raises:
+        ConfigurationError: One of them cannot be the name of a namespace.
+    """
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            raise ConfigurationError(
+                f"{name!r} cannot be the name of a namespace.",
+                hint="It has at most 63 lower-case letters, digits and dashes, and no dash at an end.",
+            )
+    return tuple(dict.fromkeys(names))
 
 
 def services_of(project: str) -> Resource:

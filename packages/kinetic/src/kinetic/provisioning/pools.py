@@ -84,13 +84,8 @@ def add_pool(
             serves no ComputeClasses.
         ClusterError: The cluster cannot be reached, or refuses it.
     """
-    first = parse_priority(accelerator)
-    if first != Priority(accelerator=first.accelerator):
-        raise InvalidRequestError(
-            f"accelerator={accelerator!r} says how its machines are bought.",
-            hint="Say that with the options flex_start and reservation.",
-        )
-    draft = Pool(name=name or pool_name(first.accelerator), priorities=(first,))
+    draft = new_pool(accelerator, name=name)
+    first = draft.priorities[0]
     _check(_changed(draft, options))  # Before anything is asked of the cluster.
     cluster, classes = _pools_of(settings, first)
     found = cluster.get(KIND, draft.name)
@@ -133,6 +128,23 @@ def add_pool(
             f"The pool {pool.name!r} was removed at this moment.", hint="Add it again."
         )
     return AddedPool(pool, before, written)
+
+
+def new_pool(accelerator: str, *, name: str | None = None) -> Pool:
+    """Return the pool that `add_pool` makes without options.
+
+    Raises:
+        InvalidRequestError: It is not valid.
+    """
+    first = parse_priority(accelerator)
+    if first != Priority(accelerator=first.accelerator):
+        raise InvalidRequestError(
+            f"accelerator={accelerator!r} says how its machines are bought.",
+            hint="Say that with the options flex_start and reservation of a pool.",
+        )
+    pool = Pool(name=name or pool_name(first.accelerator), priorities=(first,))
+    _check(pool)
+    return pool
 
 
 def _check(pool: Pool) -> None:

@@ -329,7 +329,7 @@ def check_project(project: str | None) -> str:
             f"{project} is the number of a project; its id is needed, a part of names.",
             hint=f"Find it with: gcloud projects describe {project} --format='value(projectId)'",
         )
-    if not re.fullmatch(r"(?:[a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]", project):
+    if not re.fullmatch(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", project):
         raise ConfigurationError(
             f"{project!r} is not the id of a project.",
             hint="An id has 6 to 30 lower-case letters, digits and dashes, and begins with a letter.",

@@ -12,8 +12,10 @@ from kinetic_k8s.accelerators.types import Cpu, Gpu, Tpu
 from kinetic_k8s.manifests.compute_class import Priority
 
 
-def check_place(compute: Compute, place: ClusterPlace, priorities: Iterable[Priority]) -> None:
-    """Make sure that the place of a cluster exists, and that its region has the machines of *priorities*.
+def check_place(
+    compute: Compute, place: ClusterPlace, priorities: Iterable[Priority], asked: str
+) -> None:
+    """Make sure that *asked* exists, and that the place of the cluster has the machines of *priorities*.
 
     Raises:
         ConfigurationError: It does not.
@@ -21,21 +23,25 @@ def check_place(compute: Compute, place: ClusterPlace, priorities: Iterable[Prio
     """
     zones = [each["name"] for each in compute.items("list the zones", "zones")]
     known = sorted({*zones, *map(region_of, zones)})
-    if place.location not in known:
-        near = get_close_matches(place.location, known, n=3) or known[:3]
+    if asked not in known:
+        near = get_close_matches(asked, known, n=3) or known[:3]
         raise ConfigurationError(
-            f"Google Cloud has no region or zone {place.location!r} for the project {place.project!r}.",
+            f"Google Cloud has no region or zone {asked!r} for the project {place.project!r}.",
             hint=f"Did you mean {', '.join(near)}? Name one with --zone.",
         )
     for accelerator in dict.fromkeys(priority.accelerator for priority in priorities):
         if isinstance(accelerator, Cpu):
             continue
         where = _zones_with(compute, accelerator)
-        if place.region in map(region_of, where):
+        # GKE makes machines in the zones of the cluster: all of its region, or one.
+        if place.location in {*where, *map(region_of, where)}:
             continue
+        zonal = place.location != place.region
+        have = [each for each in where if region_of(each) == place.region] if zonal else []
+        have = have or _nearest(where, place.region)
         raise ConfigurationError(
-            f"No zone of {place.region} has machines with {accelerator}.",
-            hint=f"These have: {', '.join(_nearest(where, place.region))}. Name one with --zone."
+            f"{place.location if zonal else f'No zone of {place.region}'} has {'no ' * zonal}machines with {accelerator}.",
+            hint=f"These have: {', '.join(have)}. Name one with --zone."
             if where
             else f"The project {place.project!r} can use it nowhere. Ask Google for access, or choose another one.",
         )
