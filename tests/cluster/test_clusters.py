@@ -586,3 +586,31 @@ def test_init_without_a_terminal_asks_nothing_and_keeps_the_cluster_as_a_profile
     assert (profile.project.value, profile.zone.value) == (PROJECT, "us-central1")
     assert (profile.cluster.source, profile.backend.value) == ("profile 'demo'", "gke")
     assert made(cloud, changes) == []
+
+
+def test_a_plan_with_problems_fails_as_json_too(
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
+) -> None:
+    cloud.buckets.create_bucket(JOBS, project="stranger-project")
+    asked = kinetic("up", "--yes", "--json")
+    output, errors = asked.communicate(timeout=120)
+    assert asked.returncode == 1
+    assert [JOBS in each["message"] for each in json.loads(output)["problems"]] == [True]
+    assert "exists, and Kinetic did not make it" in errors
+    assert cloud.changes == []
+
+
+def test_down_without_the_permission_to_read_removes_nothing(
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
+) -> None:
+    up().apply()
+    changes = len(cloud.changes)
+    cloud.deny("storage.buckets.get")
+    with pytest.raises(CloudPermissionError, match=r"storage\.buckets\.get"):
+        down()
+    cloud.allow_all()
+    cloud.deny("storage.objects.delete")
+    removed = kinetic("down", "--yes")
+    _, errors = removed.communicate(timeout=120)
+    assert (removed.returncode, "roles/storage.admin" in errors) == (1, True)
+    assert made(cloud, changes) == []

@@ -28,16 +28,11 @@ _TIMES: Final = {
     ("create", "APIs"): "1 min",
     ("create", "JobSet"): "2 min",
 }
+_CONTINUES: Final = "Run the command again: it continues."
 
 
 def show_plan(output: Output, prepared: Prepared) -> None:
-    """Print what will be done, what stays, and the problems.
-
-    Raises:
-        ProvisioningError: There are problems.
-    """
-    from kinetic.errors import ProvisioningError
-
+    """Print what will be done, and what stays."""
     plan, place = prepared.plan, prepared.place
     output.note(f"Cluster {place.cluster} in {place.location}, project {place.project}")
     rows = [
@@ -52,13 +47,23 @@ def show_plan(output: Output, prepared: Prepared) -> None:
     ]
     if rows:
         output.table(["action", "takes", "cost per month", "what", "why"], rows)
-    first, *others = plan.problems or (None,)
+    if not plan.changes and not plan.problems:
+        output.note("Nothing to do.")
+
+
+def check_problems(output: Output, prepared: Prepared) -> None:
+    """Print the problems of the plan.
+
+    Raises:
+        ProvisioningError: There are some.
+    """
+    from kinetic.errors import ProvisioningError
+
+    first, *others = prepared.plan.problems or (None,)
     for problem in others:
         output.note(f"Error: {problem.message}\n{problem.hint}")
     if first is not None:
         raise ProvisioningError(first.message, hint=first.hint)
-    if not plan.changes:
-        output.note("Nothing to do.")
 
 
 def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) -> None:
@@ -67,7 +72,7 @@ def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) 
     Raises:
         InvalidRequestError: There is nobody to ask.
     """
-    from kinetic.errors import InvalidRequestError
+    from kinetic.errors import InvalidRequestError, KineticError
 
     if not yes:
         if not sys.stdin.isatty():
@@ -85,7 +90,11 @@ def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) 
     except KeyboardInterrupt as error:
         for line in getattr(error, "__notes__", ()):
             output.note(line)
-        output.note("Run the command again: it continues.")
+        output.note(_CONTINUES)
+        raise
+    except KineticError as error:
+        if "continues" not in (error.hint or ""):
+            error.add_note(_CONTINUES)
         raise
 
 

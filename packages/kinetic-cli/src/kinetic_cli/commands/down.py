@@ -26,6 +26,7 @@ def command(app: App, delete_data: bool, dry_run: bool, yes: bool, as_json: bool
     It shows first what goes and what stays. The bucket of jobs stays unless --delete-data is given, and so do
     enabled APIs and what Kinetic did not make.
     """
+    from kinetic.errors import KineticError
     from kinetic.provisioning.clusters import prepare_down, running_jobs
 
     app.print_warnings()
@@ -36,14 +37,18 @@ def command(app: App, delete_data: bool, dry_run: bool, yes: bool, as_json: bool
         return
     place, changes = prepared.place, prepared.plan.changes
     if not changes:
-        app.output.line(f"Nothing of the cluster {place.cluster} is left in {place.project}.")
+        app.output.line(f"Nothing is left to remove of {place.cluster} in {place.project}.")
     if not as_json:
         show_plan(app.output, prepared)
+    try:
+        jobs = running_jobs(prepared)
+    except KineticError as error:
+        app.output.note(f"Whether jobs run there cannot be seen: {error.message}")
+    else:
+        if jobs:
+            app.output.note(f"Jobs that run or wait there end: {', '.join(jobs)}.")
     if dry_run or not changes:
         return
-    jobs = running_jobs(prepared)
-    if jobs:
-        app.output.note(f"Jobs that run or wait there end: {', '.join(jobs)}.")
     loses = any(step.resource.name == place.jobs_bucket and step.detail for step in changes)
     if loses and not yes and sys.stdin.isatty():
         named = click.prompt(
@@ -57,4 +62,6 @@ def command(app: App, delete_data: bool, dry_run: bool, yes: bool, as_json: bool
     if as_json:
         app.output.json(plan_document(prepared))
     else:
-        app.output.line(f"The cluster {place.cluster} is gone.")
+        kept = [step.resource.id for step in prepared.plan.steps if step.action == "keep"]
+        left = f" Left: {', '.join(kept)}." if kept else ""
+        app.output.line(f"What Kinetic made for the cluster {place.cluster} is gone.{left}")

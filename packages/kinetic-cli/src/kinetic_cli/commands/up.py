@@ -6,7 +6,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.options import json_option, target_options
-from kinetic_cli.plans import apply_plan, plan_document, show_plan
+from kinetic_cli.plans import apply_plan, check_problems, plan_document, show_plan
 
 
 @click.command("up")
@@ -68,16 +68,19 @@ def command(
     )
     app.print_warnings()
     prepared = prepare_up(app.settings(), options)
-    if as_json and (dry_run or not prepared.plan.changes):
-        app.output.json(plan_document(prepared))
-        return
+    plan = prepared.plan
     if not as_json:
         show_plan(app.output, prepared)
-    if not dry_run and prepared.plan.changes:
+    elif plan.problems or dry_run:
+        app.output.json(plan_document(prepared))
+    check_problems(app.output, prepared)
+    if dry_run:
+        return
+    if plan.changes:
         apply_plan(app.output, prepared, "Make it?", yes=yes)
     if as_json:
         app.output.json(plan_document(prepared))
-    elif not dry_run:
+    else:
         place = prepared.place
         app.output.line(
             f"The cluster {place.cluster} is ready. Jobs use it with:\n"

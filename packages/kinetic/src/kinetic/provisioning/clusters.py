@@ -266,16 +266,16 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
 
 
 def running_jobs(prepared: Prepared) -> list[str]:
-    """Return the ids of jobs in the cluster that have not ended; nothing if it cannot be asked."""
+    """Return the ids of jobs that have not ended in the cluster that the plan deletes.
+
+    Raises:
+        KineticError: The cluster cannot be asked.
+    """
     from kinetic.provisioning.inside import InsideEdge
 
-    cluster = next((s for s in prepared.plan.steps if s.resource.kind == "cluster"), None)
-    if cluster is None:
+    if not any(step.resource.kind == "cluster" for step in prepared.plan.changes):
         return []
-    try:
-        return cast("InsideEdge", prepared.edges["access"]).running_jobs()
-    except KineticError:
-        return []
+    return cast("InsideEdge", prepared.edges["access"]).running_jobs()
 
 
 def _edges(

@@ -10,8 +10,10 @@ from google.api_core import exceptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage  # type: ignore[attr-defined]
 
+from kinetic.errors import ProvisioningError
 from kinetic.provisioning.edge import MARK, Needs, PlainEdge
 from kinetic.provisioning.google.cloud import Cloud
+from kinetic.provisioning.google.projects import missing_in_project
 from kinetic.provisioning.plan import Actual, Resource
 from kinetic_payload.layout import Env
 from kinetic_payload.threads import parallel_map
@@ -48,6 +50,8 @@ class BucketsEdge(PlainEdge):
                 ),
             )
         except PermissionError as error:
+            if not self._may_read():
+                raise
             # A name is taken in all projects at once.
             return Actual(ours=False, detail=str(error).partition("\n")[0].rstrip("."))
         if found is None:
@@ -77,6 +81,13 @@ class BucketsEdge(PlainEdge):
             and str(found.project_number) == self._cloud.number,
             detail="it holds objects" if objects else "",
         )
+
+    def _may_read(self) -> bool:
+        """Return whether the user may read the buckets of the project, as far as that is known."""
+        try:
+            return not missing_in_project(self._cloud, ["storage.buckets.get"])
+        except ProvisioningError:  # The API that tells is not enabled.
+            return True
 
     def create(self, resource: Resource) -> None:
         """Make the bucket."""
