@@ -46,6 +46,17 @@ def test_a_batch_has_ended_when_none_of_its_inputs_can_run(
     assert needs.contexts == (set() if ended else {"c" * 64})
 
 
+def test_a_batch_whose_values_were_collected_has_ended() -> None:
+    store = MemoryStore()
+    store.write(BATCH.handle, json.dumps(MANIFEST).encode())
+
+    needs = read_needs(store)
+
+    assert (set(needs.ended), needs.unclear) == ({BATCH.job_id}, [])
+    store.write(member(0).claim(1, 0), b"")
+    assert read_needs(store).unfinished == {BATCH.job_id}
+
+
 def test_a_payload_without_a_record_is_a_submit_for_a_day() -> None:
     store = MemoryStore()
     job = JobObjects("cpu-f-20260101-000000-abcdef0")

@@ -1,7 +1,7 @@
 """What the jobs in a store need that have not ended, and when the others ended.
 
-A job has ended when it has an outcome, and a batch when it was cancelled or all of its inputs that were started have
-one. What other jobs need is kept, whether or not they still run.
+A job has ended when it has an outcome, and a batch when it was cancelled, when all of its inputs that were started have
+one, or when its values were collected. What other jobs need is kept, whether or not they still run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Final
 
 from kinetic.retention.ages import LEFT_AGE
@@ -120,7 +120,12 @@ def _end_of_batch(store: Store, names: JobObjects, manifest: Mapping[str, Any]) 
             for info, _ in store.records(names.members)
             if info.name.endswith("/outcome.json") and is_job_object(info.name, names.job_id)
         ]
-        return max(ends, default=0.0) if len(ends) >= total else None
+        if len(ends) >= total:
+            return max(ends, default=0.0)
+        # Once all values are collected, only the manifest is left.
+        left = (each for each in store.list(names.prefix) if is_job_object(each.name, names.job_id))
+        first = [*islice(left, 2)]
+        return first[0].updated if [each.name for each in first] == [names.handle] else None
     if fields_of(read_record(store, names.outcome)).get("status") == "cancelled":
         return stopped.updated
     # It was stopped after failures: what had begun may go on.
