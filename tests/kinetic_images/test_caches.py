@@ -107,6 +107,9 @@ def test_choices_are_kept_for_half_a_year_and_remains_of_killed_processes_for_a_
         path.write_bytes(b"")
         age(path, days)
     age(cache / "locks" / ".c-scratch", 2)
+    found = sorted(cache.rglob("*"))
+    collect(tmp_path, NOW, age=0.0, spare=lambda _: True)
+    assert sorted(cache.rglob("*")) == [*found, *cache.glob("downloads/.lock")]
     collect(tmp_path, NOW)
     left = {str(path.relative_to(cache)) for path in cache.rglob("*") if path.is_file()}
     assert left - {"downloads/.lock"} == {

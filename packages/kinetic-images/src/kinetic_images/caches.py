@@ -52,25 +52,27 @@ def collect(
         home: `KINETIC_HOME`.
         now: In seconds since the epoch.
         downloads_size: How many bytes of wheels are kept, apart from those of the last day.
-        age: Seconds that count as long, in place of `FILES_AGE` and `CHOICES_AGE`.
+        age: Seconds that count as long, in place of `FILES_AGE` and `CHOICES_AGE`. Leftovers then stay.
         spare: Called with each file that is about to be removed; it stays if the result is true.
     """
     files_age, choices_age = (FILES_AGE, CHOICES_AGE) if age is None else (age, age)
     cache = home / "cache"
     wheels = WheelFiles(cache / "downloads")
-    wheels.collect_leftovers()
     wheels.collect_unused(now - files_age, size=downloads_size, kept=now - _DAY, spare=spare)
-    with suppress(OSError):
-        collect_leftovers(str(cache / "layers" / "partial"))
     _remove_old(cache.glob("layers/records/*.json"), now - files_age, spare)
     images = cache / "images"
     _remove_old((path for path in images.rglob("*") if path.is_file()), now - choices_age, spare)
     folder = home.joinpath(*LOCKS)
+    _remove_old(folder.glob("*.json"), now - choices_age, spare)
+    if age is not None:
+        return  # Leftovers of killed processes go once a day.
+    wheels.collect_leftovers()
+    with suppress(OSError):
+        collect_leftovers(str(cache / "layers" / "partial"))
     for scratch in folder.glob(".*-*/"):  # Of processes that were killed.
         with suppress(OSError):
             if scratch.stat().st_mtime < now - _DAY:
                 shutil.rmtree(scratch, ignore_errors=True)
-    _remove_old(folder.glob("*.json"), now - choices_age, spare)
     for path in folder.glob("*.json.lock"):
         if not path.with_suffix("").exists():
             with suppress(OSError), locked(str(path)) as fd:
