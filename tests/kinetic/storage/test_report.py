@@ -89,7 +89,7 @@ def test_each_object_counts_once_as_what_it_is(store: Store) -> None:
     days = {what: row.days for what, row in rows.items() if row.days is not None}
     assert days == {
         "contexts": 14,
-        "data": 90,
+        "data": 97,
         "payloads": 90,
         "logs": 90,
         "build contexts": 7,

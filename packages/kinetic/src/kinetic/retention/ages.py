@@ -26,7 +26,9 @@ UNUSED_DAYS: Final = 14
 
 Here, unlike in a bucket, they cost the disk of one user, and are made again at once: the project is here.
 """
-FOLDER_EXPIRY: Final = (("contexts/", UNUSED_DAYS), *EXPIRY)
+FOLDER_EXPIRY: Final = (
+    *{**dict(EXPIRY), "contexts/": UNUSED_DAYS, "data-markers/": dict(EXPIRY)["data/"]}.items(),
+)
 """The ages in a folder store. A snapshot that a kept job names has the age of the bucket's rule."""
 LEFT_AGE: Final = DAY
 """Seconds after which a submit without a record counts as killed."""
