@@ -78,7 +78,7 @@ def test_outputs_have_a_question_of_their_own(laptop: Laptop, answers: str, stay
         (["prune", "--logs", "--older-than", "30"], 2, "'30' is not an age"),
         (["prune", "--logs", "--all-ages", "--local", "--cluster"], 2, "exclude each other"),
         (["--json", "prune", "--logs", "--all-ages"], 2, "Write the options after `prune`"),
-        (["prune", "--data", "--older-than", "7d"], 1, "less than 8 days"),
+        (["prune", "--data", "--older-than", "7d"], 1, "less than 14 days"),
         (["prune", "--caches", "--all-ages", "--cluster"], 1, "caches are on this machine"),
         (["prume"], 2, "Did you mean prune?"),
     ],

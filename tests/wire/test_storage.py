@@ -99,6 +99,7 @@ def test_jobs_of_a_cluster_that_is_gone_are_removed_from_its_bucket(desk, tmp_pa
         store.write(job.handle, encode(record))
         store.write(job.payload, b"")
         store.write(job.outcome, b"{}")
+        store.write(job.log_chunk(1, 0, 0), b"")
     bucket = client_of(desk.server.endpoint).get_bucket("bucket")
     bucket.add_lifecycle_delete_rule(age=90, matches_suffix=["/payload.pkl"])
     bucket.add_lifecycle_delete_rule(age=365, matches_prefix=["team/"])
@@ -107,12 +108,22 @@ def test_jobs_of_a_cluster_that_is_gone_are_removed_from_its_bucket(desk, tmp_pa
     with GkeServer(tmp_path) as gke:
         desk.set(**gke.environment, KINETIC_PROJECT="my-project", KINETIC_BACKEND="gke")
         listed = storage("--cluster", "gone")
-        choice = ("prune", "--cluster", "gone", "--jobs", "--all-ages", "--yes")
+        choice = ("prune", "--cluster", "gone", "--jobs", "--logs", "--all-ages", "--yes")
         one = storage(*choice, "--namespace", "team-b")
-        assert desk.names() == [names.handle, names.outcome, names.payload]
+        first = [names.handle, names.outcome, names.payload, names.log_chunk(1, 0, 0)]
+        assert desk.names() == first
         both = storage(*choice)
 
     ages = {row["what"]: (row["items"], row["deleted_after_days"]) for row in listed}
-    assert ages == {"job records": (2, 365), "payloads": (2, 90)}
-    assert [found["removed"][0]["items"] for found in (one, both)] == [1, 1]
+    assert ages == {"job records": (2, 365), "payloads": (2, 90), "logs": (2, 365)}
+    items = [[row["items"] for row in found["removed"]] for found in (one, both)]
+    assert items == [[1, 1], [1, 1]]
     assert desk.names() == []
+
+
+def test_this_machine_does_not_mean_its_bucket(desk) -> None:
+    command = [sys.executable, "-m", "kinetic_cli", "storage", "prune", "--local", "--all-ages"]
+    ran = subprocess.run([*command, "--yes", "--jobs"], capture_output=True, text=True)
+
+    assert (ran.returncode, "others may use it" in ran.stderr) == (1, True)
+    assert subprocess.run([*command, "--yes", "--caches"], capture_output=True).returncode == 0

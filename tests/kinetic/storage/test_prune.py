@@ -12,6 +12,7 @@ import pytest
 from kinetic.errors import InvalidRequestError, JobError
 from kinetic.retention.removal import remove, units_of
 from kinetic.settings.settings import Settings, resolve
+from kinetic.storage import prune
 from kinetic.storage.prune import PruneOptions, prepare_prune
 from kinetic_payload.data.marker import Sizes, parse_marker
 from kinetic_payload.data.upload import ensure_data
@@ -24,6 +25,7 @@ from kinetic_payload.layout import (
 )
 from kinetic_payload.project.context import ensure_context
 from kinetic_payload.project.snapshot import take_snapshot
+from kinetic_payload.records.batch import GroupManifest
 from kinetic_payload.records.encode import encode
 from kinetic_payload.stores.folder.store import FolderStore
 from kinetic_servers.fakes import a_record
@@ -180,6 +182,42 @@ def test_the_needs_of_a_job_that_cannot_be_read_are_not_guessed(shelf: Shelf) ->
     assert shelf.prune("jobs") == {"jobs": 0}
 
 
+def test_a_batch_whose_inputs_run_again_meanwhile_stays(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.put_job(ENDED, B, ended=True)
+    names, member = JobObjects("grp-0123abcd"), JobObjects("cpu-f-20260101-000000-0123abcd-0")
+    manifest = GroupManifest(
+        group_id=names.job_id,
+        tags={},
+        created_at="2026-01-01T00:00:00+00:00",
+        total_expected=1,
+        accelerator="cpu",
+        func_name="f",
+        job=a_record(job_id=names.job_id, backend="local"),
+        members="cpu-f-20260101-000000-0123abcd",
+    )
+    for name, data in {
+        names.handle: encode(manifest),
+        names.payload: a_payload(),
+        member.outcome: b"{}",
+    }.items():
+        shelf.store.write(name, data)
+    shelf.age()
+    options = PruneOptions(kinds=["jobs"], older_than=MONTH)
+    pruning = prepare_prune(shelf.settings, options)
+    assert pruning.plan[0].items == 2
+
+    def retry(*_: object, **__: object) -> None:
+        shelf.store.delete(member.outcome)
+
+    monkeypatch.setattr(prune, "clean_up", retry)
+
+    assert pruning.apply()[0].items == 1
+    assert {names.handle, names.payload} <= shelf.names()
+    assert pruning.problems == []
+
+
 def test_all_ages_wait_for_a_submit_that_is_under_way(shelf: Shelf) -> None:
     shelf.store.write(context_object(A), b"zip")
     shelf.store.write(JobObjects(RUNNING).payload, a_payload())
@@ -195,7 +233,7 @@ def test_all_ages_wait_for_a_submit_that_is_under_way(shelf: Shelf) -> None:
     [
         ({}, {"kinds": ["everything"]}, "'everything' is not a kind"),
         ({}, {"kinds": []}, "no kind is named"),
-        ({}, {"kinds": ["data"], "older_than": timedelta(days=7)}, "less than 8 days"),
+        ({}, {"kinds": ["data"], "older_than": timedelta(days=7)}, "less than 14 days"),
         ({}, {"kinds": ["logs"], "older_than": timedelta(days=-1)}, "negative"),
         ({"backend": "gke", "project": "p"}, {"kinds": ["caches"]}, "caches are on this machine"),
         ({"project": "p"}, {"kinds": ["logs"]}, "this machine and a cluster"),

@@ -114,6 +114,7 @@ def prune(
 
     On a bucket, removed objects can be restored for as long as its soft delete policy says.
     """
+    from kinetic.errors import InvalidRequestError
     from kinetic.storage.prune import KINDS, PruneOptions, prepare_prune
 
     kinds = [kind for kind in KINDS if chosen[kind]]
@@ -125,6 +126,11 @@ def prune(
     app.print_warnings()
     options = PruneOptions(kinds=kinds, older_than=older_than)
     pruning = prepare_prune(_settings(app, local, cluster), options)
+    if local and pruning.location.kind == "gs" and kinds != ["caches"]:
+        raise InvalidRequestError(
+            f"Nothing was removed: jobs of this machine are in {pruning.location}, and others may use it.",
+            hint="Remove objects from the bucket with --cluster, and --caches by a command of their own.",
+        )
     found = any(removal.items for removal in pruning.plan)
     if not as_json:
         rows = ((each.what, each.items, each.objects, _size(each.size)) for each in pruning.plan)

@@ -28,8 +28,9 @@ from kinetic_payload.records.encode import fields_of
 from kinetic_payload.stores.store import Store
 from kinetic_payload.threads import parallel_map
 
-SAFE_AGE: Final = REFRESH_AGE + LEFT_AGE
-"""Seconds after which whatever a submit is about to use has been renewed; what is younger shows no sign of it."""
+SAFE_AGE: Final = 2 * REFRESH_AGE
+"""Seconds after which whatever a submit is about to use has been renewed, even if it takes a week; what is younger shows
+no sign of it."""
 _HEAD: Final = 1 << 16
 """Bytes that most headers of payloads fit in."""
 _LONGEST_HEAD: Final = 16 << 20
@@ -94,7 +95,7 @@ def _note(needs: Needs, store: Store, names: JobObjects, listed: bytes | None) -
         digests = (job.get("context_digest"), job.get("environment_digest"))
         contexts = {digest for digest in digests if digest is not None}
         needs.named.update(contexts)
-        if is_group_id(job_id) and (end := _end_of_batch(store, names, record)) is not None:
+        if is_group_id(job_id) and (end := end_of_batch(store, names, record)) is not None:
             needs.ended[job_id] = end
         if job_id not in needs.ended:
             needs.unfinished.add(job_id)
@@ -110,7 +111,7 @@ def _note(needs: Needs, store: Store, names: JobObjects, listed: bytes | None) -
             needs.unclear.append(f"{job_id} has not ended, and cannot be read: {error}")
 
 
-def _end_of_batch(store: Store, names: JobObjects, manifest: Mapping[str, Any]) -> float | None:
+def end_of_batch(store: Store, names: JobObjects, manifest: Mapping[str, Any]) -> float | None:
     """Return when a batch ended; None if it has not."""
     stopped = store.stat(names.outcome)
     if stopped is None:

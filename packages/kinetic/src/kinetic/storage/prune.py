@@ -35,11 +35,12 @@ from kinetic.jobs.records import find_manifest, find_record
 from kinetic.jobs.services import connect, jobs_location, look_limit
 from kinetic.jobs.stop import clean_up, remove_objects
 from kinetic.retention.ages import DAY
-from kinetic.retention.needs import SAFE_AGE, Needs, read_needs, submitting
+from kinetic.retention.needs import SAFE_AGE, Needs, end_of_batch, read_needs, submitting
 from kinetic.retention.removal import Unit, remove, units_of
 from kinetic.storage.report import files_below
 from kinetic.target import Target
-from kinetic_payload.layout import is_group_id
+from kinetic_payload.layout import JobObjects, group_of, is_digest, is_group_id
+from kinetic_payload.records.encode import fields_of
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
@@ -121,36 +122,40 @@ class Pruning:
         return [*removed.values()]
 
     def _remove(self, store: Store, unit: Unit) -> tuple[int, int] | None:
-        """Return how many objects and bytes of *unit* went; None if that failed."""
+        """Return how many objects and bytes of *unit* went; None if that failed, or others removed it."""
         try:
             if unit.kind != "job":
                 return remove(store, unit, self.oldest)
-            self._clean_up(unit.owner, store)
-            return unit.objects, unit.size
+            return (unit.objects, unit.size) if self._clean_up(unit.owner, store) else None
         except UnavailableError:
             raise  # All others would wait as long.
         except KineticError as error:
             self.problems.append(f"{_NAMES[unit.kind]} {unit.owner}: {error.message}")
             return None
 
-    def _clean_up(self, job_id: str, store: Store) -> None:
-        """Remove an ended job as `kinetic jobs cleanup` does; of a cluster that is gone, only the objects."""
+    def _clean_up(self, job_id: str, store: Store) -> bool:
+        """Remove an ended job as `kinetic jobs cleanup` does; of a cluster that is gone, only the objects.
+
+        Return whether it was there, and had not begun again.
+        """
         from kinetic_k8s.errors import UnknownClusterError
 
         manifest = find_manifest(store, job_id) if is_group_id(job_id) else None
         found = find_record(store, job_id)
         if found is None:
-            return
+            return False
+        if manifest and end_of_batch(store, JobObjects(job_id), fields_of(manifest.data)) is None:
+            return False  # `retry_failed` runs inputs again.
         try:
             services = self._connected(found.record.backend, Target.of(found.record))
         except UnknownClusterError:
             remove_objects(job_id, store)
-            return
+            return True
         if manifest is not None:
             from kinetic.batches.handle import BatchHandle
 
             BatchHandle(manifest.record, services, stored=manifest.data).cleanup()
-            return
+            return True
         clean_up(
             found.record,
             services,
@@ -160,6 +165,7 @@ class Pruning:
             poll_interval=0.5,
             status=JobStatus.SUCCEEDED,
         )
+        return True
 
     @cached_property
     def _connected(self) -> Callable[[str, Target], Services]:
@@ -189,8 +195,8 @@ def prepare_prune(settings: Settings, options: PruneOptions) -> Pruning:
         units = [
             unit for unit in listed if not _is_needed(unit, needs) and _end_of(unit, needs) < oldest
         ]
-        if "jobs" in kinds and not settings.namespace.is_default:
-            units = [unit for unit in units if _is_in_namespace(unit, store, settings)]
+        if location.kind == "gs" and not settings.namespace.is_default:
+            units = _of_namespace(units, store, settings)
     for unit in units:
         removals[_NAMES[unit.kind]].add(unit.objects, unit.size)
     if "caches" in removals:
@@ -267,18 +273,24 @@ def _end_of(unit: Unit, needs: Needs) -> float:
     return needs.ended[unit.owner] if unit.kind == "job" else unit.newest
 
 
-def _is_in_namespace(unit: Unit, store: Store, settings: Settings) -> bool:
-    """Return whether a job is one that a list of jobs shows with these settings."""
-    if unit.kind != "job":
-        return True
-    try:
-        found = find_record(store, unit.owner)
-    except RecordError:
-        return False
-    return found is not None and (
-        found.record.namespace == settings.namespace.value
-        or entry_of(found.record.backend).on_this_machine
-    )
+def _of_namespace(units: Sequence[Unit], store: Store, settings: Settings) -> list[Unit]:
+    """Return what jobs share, and what belongs to jobs that a list of jobs shows with these settings."""
+
+    def is_listed(job_id: str) -> bool:
+        try:
+            found = find_record(store, job_id)
+        except RecordError:
+            return False
+        return found is not None and (
+            found.record.namespace == settings.namespace.value
+            or entry_of(found.record.backend).on_this_machine
+        )
+
+    jobs = {unit.owner: group_of(unit.owner)[0] or unit.owner for unit in units}
+    found = sorted({job for owner, job in jobs.items() if not is_digest(owner)})
+    listed = parallel_map(is_listed, found, threads=store.concurrency)
+    known = dict(zip(found, listed, strict=True))
+    return [unit for unit in units if known.get(jobs[unit.owner], True)]
 
 
 def _visit_caches(
