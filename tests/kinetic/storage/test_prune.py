@@ -50,10 +50,10 @@ class Shelf:
         for info in self.store.list(prefix):
             os.utime(self.folder / "store" / info.name, (when, when))
 
-    def put_job(self, job_id: str, digest: str, *, ended: bool) -> JobObjects:
+    def put_job(self, job_id: str, digest: str, *, ended: bool, **fields: str) -> JobObjects:
         """Write the objects of a job with a context and data of *digest*, 40 days old."""
         names = JobObjects(job_id)
-        record = a_record(job_id=job_id, backend="local", context_digest=digest)
+        record = a_record(job_id=job_id, backend="local", context_digest=digest, **fields)
         written = {
             names.handle: encode(record),
             names.payload: a_payload(digest),
@@ -103,6 +103,14 @@ def test_what_is_named_goes_except_what_a_running_job_needs(shelf: Shelf) -> Non
 
     assert went == {"contexts": 1, "data": 1, "logs": 1, "jobs": 1, "outputs": 1}
     assert shelf.names() == kept | foreign | {context_object(C)}
+
+
+def test_outputs_with_which_a_running_job_goes_on_stay(shelf: Shelf) -> None:
+    names = shelf.put_job(ENDED, B, ended=True)
+    folder = f"{shelf.store.location}/{names.outputs}"
+    shelf.put_job(RUNNING, A, ended=False, output_dir=folder)
+
+    assert shelf.prune("outputs", older_than=None) == {"outputs": 0}
 
 
 @pytest.mark.parametrize("kind", ["contexts", "data", "logs", "jobs", "outputs"])

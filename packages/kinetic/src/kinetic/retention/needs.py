@@ -45,6 +45,8 @@ class Needs:
     """When each job ended, by the store's clock."""
     contexts: set[str] = field(default_factory=set)
     data: set[str] = field(default_factory=set)
+    outputs: set[str] = field(default_factory=set)
+    """The parts of their `output_dir`: a job may go on with the outputs of an earlier one."""
     named: set[str] = field(default_factory=set)
     """The contexts of all jobs, of those that have ended, too."""
     unclear: list[str] = field(default_factory=list)
@@ -100,6 +102,7 @@ def _note(needs: Needs, store: Store, names: JobObjects, listed: bytes | None) -
         if job_id not in needs.ended:
             needs.unfinished.add(job_id)
             needs.contexts.update(contexts)
+            needs.outputs.update(str(job.get("output_dir")).split("/"))
             needs.data.update(_data_of(store, names))
     except ObjectNotFoundError as error:
         # A clean-up removes the record first.

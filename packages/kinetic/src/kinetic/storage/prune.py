@@ -266,6 +266,8 @@ def _checked_needs(store: Store, options: PruneOptions) -> Needs:
 def _is_needed(unit: Unit, needs: Needs) -> bool:
     if unit.kind in ("context", "data"):
         return unit.owner in (needs.contexts if unit.kind == "context" else needs.data)
+    if unit.kind == "output" and unit.owner in needs.outputs:
+        return True
     return needs.job(unit.owner) or (unit.kind == "job" and unit.owner not in needs.ended)
 
 
