@@ -264,9 +264,7 @@ def _collect_objects(store: Store, now: float) -> None:
         oldest = now - (_age_of(unit.last.name) if named else MAX_AGE)
         if unit.newest < oldest and unit.owner not in needs.contexts:
             remove(store, unit, oldest)
-    if needs.unclear:
-        return
-    for unit in (*data, *logs):
+    for unit in (*(() if needs.unclear else data), *logs):
         kept = unit.owner in needs.data if unit.kind == "data" else needs.job(unit.owner)
         # Data and their markers go together.
         oldest = now - _age_of(data_prefix(unit.owner) if unit.kind == "data" else unit.last.name)

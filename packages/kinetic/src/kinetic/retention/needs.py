@@ -50,7 +50,7 @@ class Needs:
     named: set[str] = field(default_factory=set)
     """The contexts of all jobs, of those that have ended, too."""
     unclear: list[str] = field(default_factory=list)
-    """A sentence for each job that has not ended, and whose needs cannot be read."""
+    """A sentence for each job that has not ended, and whose contexts or data cannot be read."""
 
     def job(self, job_id: str) -> bool:
         """Return whether a job, or the batch of a member, has not ended."""
@@ -107,6 +107,7 @@ def _note(needs: Needs, store: Store, names: JobObjects, listed: bytes | None) -
     except ObjectNotFoundError as error:
         # A clean-up removes the record first.
         if job_id not in needs.ended and store.stat(names.handle) is not None:
+            needs.unfinished.add(job_id)
             needs.unclear.append(f"{job_id} has not ended, and lacks an object: {error.message}")
     except (RecordError, TypeError, ValueError, AttributeError, KeyError) as error:
         if job_id not in needs.ended:

@@ -246,11 +246,12 @@ def _checked_needs(store: Store, options: PruneOptions) -> Needs:
         JobError: It is not clear, or a submit is under way whose contexts and data are not known.
     """
     needs = read_needs(store)
-    if needs.unclear and {*options.kinds} != {"jobs"}:
+    if needs.unclear and {"contexts", "data"} & {*options.kinds}:
         more = f", and {len(needs.unclear) - 1} more" if len(needs.unclear) > 1 else ""
         raise JobError(
             f"Nothing was removed: what a job needs is not known. {needs.unclear[0]}{more}",
-            hint="Remove that job first: kinetic jobs cleanup JOB_ID, or kinetic batches cleanup GROUP_ID.",
+            hint="Remove that job first: kinetic jobs cleanup JOB_ID, or kinetic batches cleanup GROUP_ID. If its cluster "
+            f"is gone, delete its folder in {store.location}.",
         )
     if options.older_than is None and {"contexts", "data"} & {*options.kinds}:
         under_way = next(submitting(store, needs, store.now()), None)
