@@ -15,6 +15,7 @@ from kinetic.storage.prune import PruneOptions, prepare_prune
 from kinetic.testing import eventually
 from kinetic_payload.layout import JobObjects
 from kinetic_payload.records.encode import encode
+from kinetic_payload.records.outcome import Outcome
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 from kinetic_servers.fakes import a_record
@@ -73,6 +74,28 @@ def test_old_objects_go_and_a_running_job_keeps_what_it_needs(desk) -> None:
     go_on.touch()
     assert running.result() == ["used.txt"]
     assert second.result() == ["new.txt"]
+
+
+def test_a_running_job_with_the_outcome_of_somebody_else_goes_on(desk) -> None:
+    jobs = desk.module("jobs", JOBS)
+    data, go_on = desk.write("../data/a.txt", "a").parent, desk.folder / "go on"
+    job = jobs.read.run_async(kinetic.Data(str(data)), str(go_on))
+    eventually(lambda: job.status() is JobStatus.RUNNING)
+    outcome = Outcome(
+        job_id=job.job_id, status="cancelled", message="", written_by="client", written_at=1.0
+    )
+    store = open_store(parse_location(desk.store))
+    name = JobObjects(job.job_id).outcome
+    store.write(name, encode(outcome))
+    options = PruneOptions(kinds=["jobs"], older_than=None)
+
+    pruning = prepare_prune(Settings.from_environment(), options)
+
+    assert [removal.items for removal in pruning.apply()] == [0]
+    assert "still runs" in pruning.problems[0]
+    store.delete(name)
+    go_on.touch()
+    assert job.result() == ["a.txt"]
 
 
 def test_a_context_that_a_submit_renews_meanwhile_stays_in_the_bucket(desk) -> None:

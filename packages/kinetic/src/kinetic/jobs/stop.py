@@ -154,7 +154,7 @@ def clean_up(
         JobError: The job still runs, and only its artifacts were to be removed; or the only copy of its
             result is on the machine where it ran.
     """
-    status = status or _status_to_clean(record, services)
+    status = status or status_to_clean(record, services)
     if artifacts and not resource:
         if not status.terminal:
             raise _still_needed(record, status)
@@ -216,7 +216,12 @@ def _not_stored_yet(record: JobRecord, view: View, services: Services) -> JobErr
     )
 
 
-def _status_to_clean(record: JobRecord, services: Services) -> JobStatus:
+def status_to_clean(record: JobRecord, services: Services) -> JobStatus:
+    """Return the status of a job by its outcome if that is its own, else by its resource.
+
+    Raises:
+        JobError: The only copy of its result is on the machine where it ran.
+    """
     try:
         view = look(record, services)
         if view.ending is Ending.KEPT and view.status.terminal:

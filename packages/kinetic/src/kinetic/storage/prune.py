@@ -33,7 +33,7 @@ from kinetic.job_status import JobStatus
 from kinetic.jobs.discover import open_existing
 from kinetic.jobs.records import find_manifest, find_record
 from kinetic.jobs.services import connect, jobs_location, look_limit
-from kinetic.jobs.stop import clean_up, remove_objects
+from kinetic.jobs.stop import clean_up, remove_objects, status_to_clean
 from kinetic.retention.ages import DAY
 from kinetic.retention.needs import SAFE_AGE, Needs, end_of_batch, read_needs, submitting
 from kinetic.retention.removal import Unit, remove, units_of
@@ -154,8 +154,12 @@ class Pruning:
         if manifest is not None:
             from kinetic.batches.handle import BatchHandle
 
-            BatchHandle(manifest.record, services, stored=manifest.data).cleanup()
+            batch = BatchHandle(manifest.record, services, stored=manifest.data)
+            _refuse_running(*(status for _, status in batch.statuses()))
+            batch.cleanup()
             return True
+        status = status_to_clean(found.record, services)
+        _refuse_running(status)
         clean_up(
             found.record,
             services,
@@ -163,7 +167,7 @@ class Pruning:
             artifacts=True,
             timeout=_CLEAN_UP_SECONDS,
             poll_interval=0.5,
-            status=JobStatus.SUCCEEDED,
+            status=status,
         )
         return True
 
@@ -171,6 +175,12 @@ class Pruning:
     def _connected(self) -> Callable[[str, Target], Services]:
         """Connects to each place of jobs once."""
         return cache(partial(connect, location=self.location, settings=self.settings))
+
+
+def _refuse_running(*statuses: JobStatus) -> None:
+    """Raise an error if one says that a job still runs: an outcome in a bucket may be somebody else's."""
+    if not all(status.terminal for status in statuses):
+        raise JobError("it still runs, and somebody else may have written its outcome.")
 
 
 def prepare_prune(settings: Settings, options: PruneOptions) -> Pruning:
