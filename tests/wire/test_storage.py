@@ -87,6 +87,7 @@ def test_a_running_job_with_the_outcome_of_somebody_else_goes_on(desk) -> None:
     store = open_store(parse_location(desk.store))
     name = JobObjects(job.job_id).outcome
     store.write(name, encode(outcome))
+    desk.server.age("bucket", "team/", timedelta(days=1))  # The store's clock is known to a second.
     options = PruneOptions(kinds=["jobs"], older_than=None)
 
     pruning = prepare_prune(Settings.from_environment(), options)
