@@ -19,6 +19,7 @@ import grpc
 import pytest
 from bed import Bed
 from google.cloud.artifactregistry_v1 import CleanupPolicy, Repository
+from google.cloud.container_v1 import Cluster
 from locks import locked
 
 from kinetic.errors import (
@@ -314,6 +315,18 @@ def test_what_a_job_writes_while_down_asks_is_not_deleted(cloud: GoogleCloud) ->
     assert cloud.buckets.read(JOBS, "outputs/j/model") == b"weights"
     down().apply()
     assert cloud.resources(PROJECT) == sorted([*apis(cloud), f"storage/buckets/{JOBS}"])
+
+
+def test_down_finds_its_own_region_if_others_have_a_cluster_of_this_name(
+    cloud: GoogleCloud,
+) -> None:
+    cloud.fail("CreateCluster", grpc.StatusCode.INVALID_ARGUMENT)
+    with pytest.raises(ProvisioningError):
+        up().apply()
+    theirs = "container/clusters/europe-west4/demo"
+    cloud.existing[f"{PROJECT}/{theirs}"] = Cluster(name="demo", location="europe-west4")
+    down().apply()
+    assert cloud.resources(PROJECT) == sorted([*apis(cloud), theirs])
 
 
 @pytest.mark.parametrize("kind", ["network", "repository", JOBS, BUILDS])

@@ -368,7 +368,7 @@ def _elsewhere(
 
 def _where(edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace) -> ClusterPlace:
     """Return the place in which the cluster, or else its builds bucket, really is."""
-    found = _locations(edges, services, place)
+    found = _locations(edges, services, place, ours=True)
     if place.location in found:
         return place
     if found:
@@ -381,11 +381,13 @@ def _where(edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlac
     return replace(place, location=builds.settings["location"].lower())
 
 
-def _locations(edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace) -> list[str]:
+def _locations(
+    edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace, *, ours: bool = False
+) -> list[str]:
     clusters = cast("ClustersEdge", edges["cluster"])
     if clusters.service not in services.enabled:
         return []
-    return clusters.locations(place.cluster)
+    return clusters.locations(place.cluster, ours=ours)
 
 
 def _namespaces(

@@ -68,9 +68,13 @@ class ClustersEdge(PlainEdge):
             detail=f"{_STATUS(found.status).name} {found.status_message}".strip(),
         )
 
-    def locations(self, name: str) -> list[str]:
-        """Return where the project has clusters of this name."""
-        return sorted(location for found, location, _, _ in self.found() if found == name)
+    def locations(self, name: str, *, ours: bool = False) -> list[str]:
+        """Return where the project has clusters of this name; *ours*: only those that Kinetic made."""
+        return sorted(
+            location
+            for found, location, _, made in self.found()
+            if found == name and (made or not ours)
+        )
 
     def found(self) -> list[tuple[str, str, str, bool]]:
         """Return the clusters of the project: name, location, status, and whether Kinetic made it."""
@@ -175,7 +179,7 @@ class ClustersEdge(PlainEdge):
     def _cluster(self, resource: Resource) -> container_v1.Cluster:
         wanted, project = resource.settings, self._cloud.project
         region = region_of(resource.name.partition("/")[0])
-        defaults = {
+        defaults: dict[str, Any] = {
             "service_account": wanted["account"],
             "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"],
         }
@@ -196,6 +200,9 @@ class ClustersEdge(PlainEdge):
             fields["autopilot"] = {"enabled": True}
             return container_v1.Cluster(fields)
         fields["addons_config"] = {"gcs_fuse_csi_driver_config": {"enabled": True}}
+        # A release channel takes no other value, and not always the lack of one.
+        management = {"auto_upgrade": True, "auto_repair": True}
+        defaults["management"] = management
         fields["autoscaling"] |= {
             "enable_node_autoprovisioning": True,
             "resource_limits": [
@@ -204,11 +211,17 @@ class ClustersEdge(PlainEdge):
         }
         config = {
             "machine_type": _SYSTEM_MACHINE,
-            **defaults,
+            "service_account": defaults["service_account"],
+            "oauth_scopes": defaults["oauth_scopes"],
             "workload_metadata_config": {"mode": "GKE_METADATA"},
         }
         fields["node_pools"] = [
-            {"name": "system", "initial_node_count": 1, "config": config},
+            {
+                "name": "system",
+                "initial_node_count": 1,
+                "config": config,
+                "management": management,
+            },
         ]
         return container_v1.Cluster(fields)
 
