@@ -30,8 +30,9 @@ from kinetic.errors import (
     ProvisioningError,
 )
 from kinetic.provisioning.clusters import Prepared, prepare_down, prepare_up
-from kinetic.provisioning.desired import ClusterOptions
+from kinetic.provisioning.desired import EXPIRY, ClusterOptions
 from kinetic.provisioning.doctor import diagnose
+from kinetic.provisioning.google.buckets import storage_client
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.networks import NetworksEdge
 from kinetic.provisioning.inside import Connection, JobSetEdge
@@ -392,16 +393,28 @@ def test_what_the_user_has_set_stays(cloud: GoogleCloud) -> None:
     router.data["nats"][0] |= {"natIpAllocateOption": "MANUAL_ONLY", "natIps": ["mine"]}
     rule = Resource(PROJECT, "global", "firewalls", {"name": "mine", "network": network_link()})
     cloud.existing[rule.key] = rule
+    bucket = storage_client(Cloud(PROJECT, cloud.environment)).get_bucket(JOBS)
+    theirs = [("logs/", 365), ("data/", 500), ("mine/", 1)]
+    bucket.lifecycle_rules = [
+        {"action": {"type": "Delete"}, "condition": {"age": age, "matchesPrefix": [prefix]}}
+        for prefix, age in theirs
+    ]
+    bucket.patch()
     binding = cloud.policy(PROJECT).bindings.add(role="roles/logging.logWriter")
     binding.members.append("user:ada@example.com")
     binding.condition.expression = "request.time < timestamp('2027-01-01T00:00:00Z')"
     cloud.policy(PROJECT).version = 3
 
     again = up(namespaces=["default", "more"])
-    assert {step.resource.kind for step in again.plan.changes} == {"repository", "role", "access"}
+    kinds = {"bucket", "repository", "role", "access"}
+    assert {step.resource.kind for step in again.plan.changes} == kinds
     again.apply()
     policies = cloud.existing[f"{PROJECT}/artifactregistry/repositories/us/kn-demo"]
     assert {*policies.cleanup_policies} == {"keep", "old"}
+    bucket.reload()
+    conditions = [rule["condition"] for rule in bucket.lifecycle_rules]
+    assert [(each["matchesPrefix"][0], each["age"]) for each in conditions[:3]] == theirs
+    assert len(conditions) == len(EXPIRY) + 1
 
     network = NetworksEdge(Cloud(PROJECT, cloud.environment, patience=0, poll=0.01), "demo")
     wanted = Plain(kind="network", name="global/networks/kn-demo")

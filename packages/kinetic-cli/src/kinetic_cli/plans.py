@@ -93,7 +93,8 @@ def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) 
         output.note(_CONTINUES)
         raise
     except KineticError as error:
-        if "continues" not in (error.hint or ""):
+        begun = hasattr(error, "__notes__")
+        if begun and "continues" not in (error.hint or ""):
             error.add_note(_CONTINUES)
         raise
 

@@ -67,6 +67,7 @@ class BucketsEdge(PlainEdge):
                 ),
             )
         access = found.iam_configuration
+        known = _patterns(found)
         return Actual(
             settings={
                 "location": found.location,
@@ -74,7 +75,12 @@ class BucketsEdge(PlainEdge):
                 "public_access": access.public_access_prevention,
                 "soft_delete_days": (found.soft_delete_policy.retention_duration_seconds or 0)
                 // 86400,
-                "delete_after_days": tuple(filter(None, map(_expiry_of, found.lifecycle_rules))),
+                # A rule with other days is the user's choice.
+                "delete_after_days": tuple(
+                    each
+                    for each in resource.settings.get("delete_after_days", ())
+                    if each[0] in known
+                ),
             },
             # Who guesses the name of a bucket may make it, with these labels, in another project.
             ours=found.labels.get(MARK) == self._cluster
@@ -107,7 +113,7 @@ class BucketsEdge(PlainEdge):
         self._cloud.change(f"create the {resource.id}", create)
 
     def change(self, resource: Resource) -> None:
-        """Give the bucket the settings that are wanted; other lifecycle rules stay."""
+        """Give the bucket the settings that are wanted; its lifecycle rules stay."""
 
         def change() -> None:
             bucket = self.client.get_bucket(resource.name, timeout=self._cloud.timeout, retry=None)
@@ -145,13 +151,9 @@ class BucketsEdge(PlainEdge):
         bucket.iam_configuration.uniform_bucket_level_access_enabled = wanted["uniform_access"]
         bucket.iam_configuration.public_access_prevention = wanted["public_access"]
         bucket.soft_delete_policy.retention_duration_seconds = wanted["soft_delete_days"] * 86400
-        own = {pattern for pattern, _ in wanted["delete_after_days"]}
-        others = [
-            dict(rule)
-            for rule in bucket.lifecycle_rules
-            if (known := _expiry_of(rule)) is None or known[0] not in own
-        ]
-        bucket.lifecycle_rules = [*others, *map(_rule, wanted["delete_after_days"])]
+        known = _patterns(bucket)
+        missing = [each for each in wanted["delete_after_days"] if each[0] not in known]
+        bucket.lifecycle_rules = [*map(dict, bucket.lifecycle_rules), *map(_rule, missing)]
 
     @property
     def client(self) -> storage.Client:
@@ -193,8 +195,13 @@ def _rule(expiry: tuple[str, int]) -> dict[str, Any]:
     return {"action": {"type": "Delete"}, "condition": {"age": days, **matches}}
 
 
-def _expiry_of(rule: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Return the pattern of names and the days of a rule; None if Kinetic would not write it."""
+def _patterns(bucket: Any) -> set[str]:
+    """Return the patterns of names whose objects are deleted by their age."""
+    return {found for found in map(_pattern_of, bucket.lifecycle_rules) if found is not None}
+
+
+def _pattern_of(rule: Mapping[str, Any]) -> str | None:
+    """Return the pattern of names of a rule; None if Kinetic would not write it."""
     condition = dict(rule.get("condition", {}))
     names = [
         *condition.get("matchesPrefix", ()),
@@ -202,6 +209,5 @@ def _expiry_of(rule: Mapping[str, Any]) -> tuple[str, int] | None:
     ]
     if len(names) != 1 or "age" not in condition:
         return None
-    found = (names[0], int(condition["age"]))
-    wanted = _rule(found)
-    return found if {key: rule.get(key) for key in wanted} == wanted else None
+    wanted = _rule((names[0], int(condition["age"])))
+    return names[0] if {key: rule.get(key) for key in wanted} == wanted else None
