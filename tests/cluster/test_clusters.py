@@ -614,7 +614,7 @@ def test_init_without_a_terminal_asks_nothing_and_keeps_the_cluster_as_a_profile
     assert made(cloud, changes) == []
 
 
-def test_a_plan_with_problems_fails_as_json_too(
+def test_a_plan_with_problems_fails_as_json_and_by_init_too(
     cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
 ) -> None:
     cloud.buckets.create_bucket(JOBS, project="stranger-project")
@@ -623,6 +623,10 @@ def test_a_plan_with_problems_fails_as_json_too(
     assert asked.returncode == 1
     assert [JOBS in each["message"] for each in json.loads(output)["problems"]] == [True]
     assert "exists, and Kinetic did not make it" in errors
+    chosen = kinetic("init", "--create", "--yes")
+    _, errors = chosen.communicate(timeout=120)
+    assert chosen.returncode == 1
+    assert f"Error: The bucket {JOBS} exists, and Kinetic did not make it" in errors
     assert cloud.changes == []
 
 
