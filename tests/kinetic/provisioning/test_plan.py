@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from kinetic.errors import ConfigurationError
 from kinetic.provisioning.apply import apply
 from kinetic.provisioning.desired import ClusterOptions, place_of, resources_of
-from kinetic.provisioning.plan import Actual, Plan, Resource, Step, in_order, plan_down, plan_up
+from kinetic.provisioning.plan import Actual, Plan, Resource, Step, plan_down, plan_up
 
 FIXED = {"cluster": frozenset({"network"}), "bucket": frozenset({"location"})}
 
@@ -24,6 +25,20 @@ def wanted(**options: Any) -> list[Resource]:
 def found(resources: list[Resource]) -> dict[str, Actual | None]:
     """Everything, as it is wanted."""
     return {each.id: Actual(settings=each.settings) for each in resources}
+
+
+def in_order(steps: Iterable[Step]) -> list[Step]:
+    """Return *steps* so that each follows those that it needs."""
+    left, done, ordered = list(steps), set[str](), list[Step]()
+    ids = {step.resource.id for step in left}
+    while left:
+        ready = [step for step in left if not (set(step.after) & ids) - done]
+        if not ready:
+            raise ValueError(f"A circle: {', '.join(step.resource.id for step in left)}")
+        ordered += ready
+        done |= {step.resource.id for step in ready}
+        left = [step for step in left if step not in ready]
+    return ordered
 
 
 def test_nothing_exists_so_everything_is_created_after_what_it_needs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -184,3 +185,24 @@ def _complete_profiles(_ctx: click.Context, _param: click.Parameter, incomplete:
     except Exception:  # noqa: BLE001 - as above
         return []
     return [name for name in profiles if name.startswith(incomplete)]
+
+
+def ask(question: str, *, undone: str, preview: str) -> None:
+    """Ask whether to go on; an answer of no ends the command.
+
+    Args:
+        question: What is asked.
+        undone: What was not done if there is nobody to ask: `changed`, `removed`.
+        preview: What `--dry-run` does, after "to".
+
+    Raises:
+        InvalidRequestError: There is no terminal.
+    """
+    from kinetic.errors import InvalidRequestError
+
+    if not sys.stdin.isatty():
+        raise InvalidRequestError(
+            f"Nothing was {undone}: there is no terminal to ask on.",
+            hint=f"Run the command with --yes, or with --dry-run to {preview}.",
+        )
+    click.confirm(question, abort=True, err=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
+from kinetic_cli.options import ask
 from kinetic_cli.output import Output
 
 if TYPE_CHECKING:
@@ -72,15 +70,10 @@ def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) 
     Raises:
         InvalidRequestError: There is nobody to ask.
     """
-    from kinetic.errors import InvalidRequestError, KineticError
+    from kinetic.errors import KineticError
 
     if not yes:
-        if not sys.stdin.isatty():
-            raise InvalidRequestError(
-                "Nothing was changed: there is no terminal to ask on.",
-                hint="Run the command with --yes, or with --dry-run to see the plan only.",
-            )
-        click.confirm(question, abort=True, err=True)
+        ask(question, undone="changed", preview="see the plan only")
 
     def report(step: Step, what: str) -> None:
         output.note(f"{'…' if what == 'begun' else '✓'} {step.action} {step.resource.id}")
@@ -100,7 +93,7 @@ def apply_plan(output: Output, prepared: Prepared, question: str, *, yes: bool) 
 
 
 def plan_document(prepared: Prepared) -> dict[str, Any]:
-    """Return the plan as JSON; see docs/clusters.md."""
+    """Return the plan as JSON; docs/cli.md describes it."""
     place, plan = prepared.place, prepared.plan
     return {
         "project": place.project,

@@ -12,7 +12,7 @@ from kinetic_cli.options import target_options
 from kinetic_cli.plans import apply_plan, check_problems, show_plan
 
 if TYPE_CHECKING:
-    from kinetic.provisioning.discover import FoundCluster
+    from kinetic.provisioning.google.clusters import FoundCluster
 
 Way = Literal["join", "create", "troubleshoot"]
 

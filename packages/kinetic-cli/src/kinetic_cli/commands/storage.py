@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +11,7 @@ import click
 
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
-from kinetic_cli.options import F, json_option, target_options
+from kinetic_cli.options import F, ask, json_option, target_options
 from kinetic_cli.output import age_text
 
 if TYPE_CHECKING:
@@ -180,16 +179,10 @@ def _confirm(pruning: Pruning, yes: bool) -> None:
     Raises:
         InvalidRequestError: There is nobody to ask.
     """
-    from kinetic.errors import InvalidRequestError
-
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise InvalidRequestError(
-            "Nothing was removed: there is no terminal to ask on.",
-            hint="Run the command with --yes, or with --dry-run to see only what would go.",
-        )
-    click.confirm(f"Remove it from {pruning.location}?", abort=True, err=True)
+    question = f"Remove it from {pruning.location}?"
+    ask(question, undone="removed", preview="see only what would go")
     for each in pruning.plan:
         if each.what == "outputs" and each.items:
             jobs = "1 job" if each.items == 1 else f"{each.items} jobs"

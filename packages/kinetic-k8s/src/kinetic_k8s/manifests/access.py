@@ -12,7 +12,7 @@ from kinetic_k8s.errors import InvalidRequestError
 from kinetic_k8s.manifests import Manifest
 
 SERVICE_ACCOUNT: Final = "kinetic"
-"""What jobs run as."""
+"""What jobs run as, if it exists."""
 USER_ROLE: Final = "kinetic-user"
 """The Role and the ClusterRole of people who submit jobs."""
 BINDING: Final = "kinetic-users"

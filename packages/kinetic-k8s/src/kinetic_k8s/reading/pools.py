@@ -92,7 +92,7 @@ def pool_status(
     jobs = (
         each.labels.get(JOB_ID, "")
         for each in map(WorkloadView, workloads)
-        if not (each.succeeded or each.failure) and pool.name in _selected(each.manifest["spec"])
+        if not each.has_ended and pool.name in _selected(each.manifest["spec"])
     )
     return PoolStatus(
         pool=pool,

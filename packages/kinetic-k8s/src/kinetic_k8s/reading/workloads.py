@@ -141,6 +141,11 @@ class WorkloadView:
         return {"reason": "Failed"} if failed else {}
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it has certainly succeeded or failed."""
+        return self.succeeded or bool(self.failure)
+
+    @property
     def has_begun(self) -> bool:
         """Whether a pod of a Job or a JobSet is known to have started."""
         counts = ("ready", "succeeded", "failed")

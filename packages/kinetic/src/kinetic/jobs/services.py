@@ -92,7 +92,12 @@ def cluster_location(settings: Settings) -> Location:
             "The bucket for the objects of jobs is not known: neither a store nor a project is set.",
             hint="Set KINETIC_STORE=gs://BUCKET, or KINETIC_PROJECT for its default bucket.",
         )
-    return parse_location(f"gs://{settings.project.value}-kn-{settings.cluster.value}-jobs")
+    return parse_location(f"gs://{jobs_bucket(settings.project.value, settings.cluster.value)}")
+
+
+def jobs_bucket(project: str, cluster: str) -> str:
+    """Return the name of the bucket of the jobs of a cluster."""
+    return f"{project}-kn-{cluster}-jobs"
 
 
 def local_store_location(home: Path) -> Location:

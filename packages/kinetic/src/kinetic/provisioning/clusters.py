@@ -39,6 +39,7 @@ from kinetic.provisioning.plan import (
     plan_down,
     plan_up,
 )
+from kinetic.settings.settings import environment
 from kinetic_payload.errors import KineticError
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
     from kinetic.provisioning.google.cloud import Cloud
     from kinetic.provisioning.google.clusters import ClustersEdge
     from kinetic.provisioning.google.roles import RolesEdge
-    from kinetic.provisioning.google.services import ServicesEdge
     from kinetic.settings.settings import Settings
+    from kinetic_k8s.manifests.compute_class import Priority
 
 POLL: Final = 2.0
 _READS: Final = 32
@@ -190,20 +191,22 @@ def compare(
     from kinetic.provisioning.pools import new_pool
 
     # Names of one accelerator are one pool.
-    accelerators = {new_pool(each).priorities[0]: each for each in reversed(options.accelerators)}
-    options = replace(options, accelerators=tuple(reversed(accelerators.values())))
+    accelerators: dict[Priority, str] = {}
+    for name in options.accelerators:
+        accelerators.setdefault(new_pool(name).priorities[0], name)
+    options = replace(options, accelerators=tuple(accelerators.values()))
     namespaces = namespaces_of(options.namespaces or [settings.namespace.value])
     project = check_project(settings.project.value)
     place = place_of(
         project, settings.zone.value, settings.cluster.value, standard=options.standard
     )
     limits = {} if timeout is None else {"timeout": timeout, "patience": timeout}
-    cloud = Cloud(project, _environment(), poll=poll, **limits)
-    edges, services = _edges(cloud, place.cluster)
+    cloud = Cloud(project, environment(), poll=poll, **limits)
+    edges = _edges(cloud, place.cluster)
     apis = services_of(project)
-    enabled = services.read(apis)
+    enabled = edges["APIs"].read(apis)
     edges |= inside_edges(settings, place.location, cloud.wait)
-    wanted = resources_of(place, options, services.number, namespaces)
+    wanted = resources_of(place, options, cloud.number, namespaces)
     unread: set[str] = set()
 
     def fail(resource: Resource, error: KineticError) -> None:
@@ -214,12 +217,12 @@ def compare(
 
     def look(what: str) -> Any:
         if what == "machines":
-            if COMPUTE in services.enabled:
+            if COMPUTE in cloud.enabled:
                 check_place(Compute(cloud), place, accelerators, settings.zone.value)
             return None
         if what == "elsewhere":
-            return _elsewhere(edges, services, place)
-        return _read(edges, services, wanted[1:], fail)
+            return _elsewhere(cloud, edges, place)
+        return _read(cloud, edges, wanted[1:], fail)
 
     looks = parallel_map(look, ("machines", "elsewhere", "resources"), threads=3)
     actual = {apis.id: enabled, **looks[2]}
@@ -251,15 +254,15 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
 
     project = check_project(settings.project.value)
     place = place_of(project, settings.zone.value, settings.cluster.value, standard=False)
-    cloud = Cloud(project, _environment(), poll=poll)
-    edges, services = _edges(cloud, place.cluster, contents=True)
-    services.read(services_of(project))
-    place = _where(edges, services, place)
+    cloud = Cloud(project, environment(), poll=poll)
+    edges = _edges(cloud, place.cluster, contents=True)
+    edges["APIs"].read(services_of(project))
+    place = _where(cloud, edges, place)
     edges |= inside_edges(settings, place.location, cloud.wait)
     options = ClusterOptions(standard=place.location != place.region)
-    everything = resources_of(place, options, services.number, _namespaces(edges, services, place))
+    everything = resources_of(place, options, cloud.number, _namespaces(cloud, edges, place))
     wanted = [each for each in everything if not each.inside]
-    actual = _read(edges, services, wanted[1:])
+    actual = _read(cloud, edges, wanted[1:])
     plan = plan_down(wanted, actual, delete_data=delete_data)
     prepared = Prepared(place, plan, actual, cloud, edges, _lease(place, "kinetic down"))
     _check_permissions(prepared)
@@ -279,10 +282,8 @@ def running_jobs(prepared: Prepared) -> list[str]:
     return cast("InsideEdge", prepared.edges["access"]).running_jobs()
 
 
-def _edges(
-    cloud: Cloud, cluster: str, *, contents: bool = False
-) -> tuple[dict[str, Edge], ServicesEdge]:
-    """Return the edges to Google's services, by kind, and among them that of the APIs."""
+def _edges(cloud: Cloud, cluster: str, *, contents: bool = False) -> dict[str, Edge]:
+    """Return the edges to Google's services, by kind."""
     from kinetic.provisioning.google.accounts import AccountsEdge
     from kinetic.provisioning.google.buckets import BucketsEdge
     from kinetic.provisioning.google.clusters import ClustersEdge
@@ -291,10 +292,9 @@ def _edges(
     from kinetic.provisioning.google.roles import RolesEdge
     from kinetic.provisioning.google.services import ServicesEdge
 
-    services = ServicesEdge(cloud)
     networks = NetworksEdge(cloud, cluster)
-    edges: dict[str, Edge] = {
-        "APIs": services,
+    return {
+        "APIs": ServicesEdge(cloud),
         "bucket": BucketsEdge(cloud, cluster, contents=contents),
         "repository": RepositoriesEdge(cloud, cluster),
         "service account": AccountsEdge(cloud, cluster),
@@ -304,12 +304,11 @@ def _edges(
         "role": RolesEdge(cloud),
         "cluster": ClustersEdge(cloud),
     }
-    return edges, services
 
 
 def _read(
-    edges: Mapping[str, Edge],
-    services: ServicesEdge,
+    cloud: Cloud,
+    edges: Edges,
     wanted: Sequence[Resource],
     failed: Failed | None = None,
 ) -> dict[str, Actual | None]:
@@ -321,7 +320,7 @@ def _read(
     def read(resource: Resource) -> tuple[str, Actual | None]:
         edge = edges[resource.kind]
         needed = edge.service_of(resource)
-        if needed and needed not in services.enabled:
+        if needed and needed not in cloud.enabled:
             return resource.id, None
         try:
             return resource.id, edge.read(resource)
@@ -350,11 +349,9 @@ def _read(
     return dict(chain.from_iterable(parallel_map(read_with, outside, threads=_READS)))
 
 
-def _elsewhere(
-    edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace
-) -> list[Problem]:
+def _elsewhere(cloud: Cloud, edges: Edges, place: ClusterPlace) -> list[Problem]:
     """Return the problem that a cluster of this name is somewhere else: it would share all names with this one."""
-    others = [each for each in _locations(edges, services, place) if each != place.location]
+    others = [each for each in _locations(cloud, edges, place) if each != place.location]
     if not others:
         return []
     return [
@@ -366,9 +363,9 @@ def _elsewhere(
     ]
 
 
-def _where(edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace) -> ClusterPlace:
+def _where(cloud: Cloud, edges: Edges, place: ClusterPlace) -> ClusterPlace:
     """Return the place in which the cluster, or else its builds bucket, really is."""
-    found = _locations(edges, services, place, ours=True)
+    found = _locations(cloud, edges, place, ours=True)
     if place.location in found:
         return place
     if found:
@@ -381,24 +378,20 @@ def _where(edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlac
     return replace(place, location=builds.settings["location"].lower())
 
 
-def _locations(
-    edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace, *, ours: bool = False
-) -> list[str]:
+def _locations(cloud: Cloud, edges: Edges, place: ClusterPlace, *, ours: bool = False) -> list[str]:
     clusters = cast("ClustersEdge", edges["cluster"])
-    if clusters.service not in services.enabled:
+    if clusters.service not in cloud.enabled:
         return []
     return clusters.locations(place.cluster, ours=ours)
 
 
-def _namespaces(
-    edges: Mapping[str, Edge], services: ServicesEdge, place: ClusterPlace
-) -> list[str]:
+def _namespaces(cloud: Cloud, edges: Edges, place: ClusterPlace) -> list[str]:
     """Return the namespaces whose jobs may use the bucket of jobs."""
     roles = cast("RolesEdge", edges["role"])
     jobs = edges["bucket"].read(Resource(kind="bucket", name=place.jobs_bucket))
     if jobs is None or not jobs.ours:
         return []
-    wanted = resources_of(place, ClusterOptions(), services.number, ["*"])
+    wanted = resources_of(place, ClusterOptions(), cloud.number, ["*"])
     bucket = next(each.settings for each in wanted if "*" in each.settings.get("member", ""))
     start, end = bucket["member"].split("*")
     return [
@@ -411,46 +404,31 @@ def _namespaces(
 def _check_permissions(prepared: Prepared) -> None:
     """Make sure that the user has the permissions for the plan, as far as the project can tell.
 
+    Nothing is known while the API that tells is not enabled.
+
     Raises:
         CloudPermissionError: Some are missing.
     """
     from kinetic.provisioning.google.cloud import permission_error
-
-    missing = missing_permissions(prepared)
-    if missing:
-        project = prepared.place.project
-        raise permission_error(
-            f"You lack permissions in the project {project!r}: {', '.join(missing)}.",
-            missing,
-            prepared.cloud,
-        )
-
-
-def missing_permissions(prepared: Prepared) -> list[str]:
-    """Return the permissions in the project that the plan needs and the user does not have.
-
-    Nothing is known, and nothing returned, while the API that tells is not enabled.
-    """
     from kinetic.provisioning.google.projects import PROJECT_SERVICE, missing_in_project
 
-    edges, services = prepared.edges, cast("ServicesEdge", prepared.edges["APIs"])
+    cloud, edges = prepared.cloud, prepared.edges
     needed = {
         permission
         for step in prepared.plan.changes
         for permission in edges[step.resource.kind].permissions(step.action, step.resource)
     }
-    if not needed or PROJECT_SERVICE not in services.enabled:
-        return []
-    return missing_in_project(prepared.cloud, sorted(needed))
+    if not needed or PROJECT_SERVICE not in cloud.enabled:
+        return
+    if missing := missing_in_project(cloud, sorted(needed)):
+        raise permission_error(
+            f"You lack permissions in the project {cloud.project!r}: {', '.join(missing)}.",
+            missing,
+            cloud,
+        )
 
 
 def _lease(place: ClusterPlace, what: str) -> ProvisioningLease:
     return ProvisioningLease(
         lambda: open_store(parse_location(f"gs://{place.builds_bucket}")), what
     )
-
-
-def _environment() -> dict[str, str]:
-    from kinetic.settings.settings import environment
-
-    return environment()

@@ -9,9 +9,12 @@ from typing import Final
 
 from kinetic.backends.gke.images.builders import Place
 from kinetic.errors import ConfigurationError
+from kinetic.jobs.services import jobs_bucket
 from kinetic.provisioning.plan import DATA, Resource
 from kinetic.retention.ages import BUILDS_EXPIRY, EXPIRY
+from kinetic_k8s.manifests.access import SERVICE_ACCOUNT
 from kinetic_k8s.manifests.jobset_release import JOBSET_VERSION
+from kinetic_k8s.manifests.names import is_namespace_name
 
 COMPUTE: Final = "compute.googleapis.com"
 APIS: Final = (
@@ -23,13 +26,12 @@ APIS: Final = (
     "iam.googleapis.com",
     "storage.googleapis.com",
 )
-ACCOUNT: Final = "kinetic"
-"""The service account of Kubernetes that jobs run as."""
+RULES: Final = "those of this version"
+"""What the roles of a namespace's users permit."""
 _IMAGE_DAYS: Final = 180
 _RANGE: Final = "10.0.0.0/20"
 """The addresses of nodes; GKE adds ranges for pods and services."""
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?")
-_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _LOCATION: Final = re.compile(r"([a-z]+-[a-z]+[0-9]+)(-[a-z])?")
 _MOST_CLUSTER: Final = 40
 
@@ -69,7 +71,7 @@ class ClusterPlace:
     @property
     def jobs_bucket(self) -> str:
         """The bucket of the objects of jobs."""
-        return f"{self.project}-kn-{self.cluster}-jobs"
+        return jobs_bucket(self.project, self.cluster)
 
     @property
     def builds_bucket(self) -> str:
@@ -161,7 +163,7 @@ def namespaces_of(names: Sequence[str]) -> tuple[str, ...]:
         ConfigurationError: One of them cannot be the name of a namespace.
     """
     for name in names:
-        if not _NAMESPACE.fullmatch(name):
+        if not is_namespace_name(name):
             raise ConfigurationError(
                 f"{name!r} cannot be the name of a namespace.",
                 hint="It has at most 63 lower-case letters, digits and dashes, and no dash at an end.",
@@ -213,7 +215,7 @@ def resources_of(
         _role(
             "roles/storage.objectUser",
             f"principal://iam.googleapis.com/projects/{number}/locations/global/workloadIdentityPools/"
-            f"{place.project}.svc.id.goog/subject/ns/{namespace}/sa/{ACCOUNT}",
+            f"{place.project}.svc.id.goog/subject/ns/{namespace}/sa/{SERVICE_ACCOUNT}",
             jobs,
             # The pool of identities exists once the project has a cluster.
             after=(cluster.id,),
@@ -314,7 +316,8 @@ def _inside(
 ) -> list[Resource]:
     jobset = [("JobSet", JOBSET_VERSION, {"version": JOBSET_VERSION})] if options.jobset else []
     access = [
-        ("access", f"for jobs in the namespace {each}", {"namespace": each}) for each in namespaces
+        ("access", f"for jobs in the namespace {each}", {"namespace": each, "rules": RULES})
+        for each in namespaces
     ]
     pools = [("pool", each, dict[str, str]()) for each in options.accelerators]
     return [

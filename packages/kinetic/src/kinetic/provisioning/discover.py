@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-
-@dataclass(frozen=True)
-class FoundCluster:
-    """A cluster of a project."""
-
-    name: str
-    location: str
-    status: str
-    """In a word of GKE, such as RUNNING."""
-    ours: bool
-    """Whether `kinetic up` made it."""
+if TYPE_CHECKING:
+    from kinetic.provisioning.google.clusters import FoundCluster
 
 
 def find_projects() -> list[str]:
@@ -43,9 +34,6 @@ def find_clusters(project: str) -> list[FoundCluster]:
     from kinetic.settings.settings import environment
 
     cloud = Cloud(check_project(project), environment())
-    services, clusters = ServicesEdge(cloud), ClustersEdge(cloud)
-    services.read_enabled(clusters.service)
-    found = clusters.found() if clusters.service in services.enabled else []
-    return sorted(
-        (FoundCluster(*each) for each in found), key=lambda each: (not each.ours, each.name)
-    )
+    clusters = ClustersEdge(cloud)
+    found = clusters.found() if ServicesEdge(cloud).read_enabled(clusters.service) else []
+    return sorted(found, key=lambda each: (not each.ours, each.name))

@@ -14,7 +14,6 @@ from kinetic_payload.errors import LoginRequiredError
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
-    from kinetic.provisioning.google.services import ServicesEdge
     from kinetic.provisioning.inside import InsideEdge
     from kinetic.settings.settings import Settings
 
@@ -61,7 +60,7 @@ def diagnose(settings: Settings) -> list[Check]:
     found = [Check("credentials", "pass"), *unread]
     found += [Check("plan", "fail", each.message, each.hint) for each in prepared.plan.problems]
     found += map(_of_step, prepared.plan.steps)
-    looks = [_Look(settings, prepared, name) for name in ("bucket", "disks", *_INSIDE)]
+    looks = [_Look(prepared, name) for name in ("bucket", "disks", *_INSIDE)]
     for checks in parallel_map(_Look.run, looks, threads=len(looks)):
         found += checks
     return found
@@ -75,7 +74,7 @@ def _options(settings: Settings) -> ClusterOptions:
 
     target = replace(Target.in_settings(settings), kube_context=None)
     try:
-        _, gke = find_cluster(target, replace(settings), environment())
+        _, gke = find_cluster(target, settings, environment())
     except KineticError:
         return ClusterOptions()
     return ClusterOptions(standard=gke is not None and gke.location.count("-") > 1)
@@ -99,7 +98,6 @@ _INSIDE: Final = ("clock", "submit", "pools", "pods")
 class _Look:
     """A look at something beside the plan."""
 
-    settings: Settings
     prepared: Prepared
     name: str
 
@@ -142,7 +140,7 @@ class _Look:
     def _disks(self) -> Iterator[Check]:
         from kinetic.provisioning.google.networks import disks_of
 
-        if COMPUTE not in cast("ServicesEdge", self.prepared.edges["APIs"]).enabled:
+        if COMPUTE not in self.prepared.cloud.enabled:
             return
         for name, zone, size in disks_of(self.prepared.cloud, self.prepared.place.cluster):
             yield Check(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from kinetic.provisioning.plan import Action, Actual, Resource
 
@@ -16,57 +16,19 @@ def description_of(cluster: str) -> str:
     return f"Made by Kinetic for the cluster {cluster}."
 
 
-class Edge(Protocol):
+Needs = Mapping[str, tuple[str, ...]]
+"""By action, the permissions in the project."""
+
+
+class Edge:
     """The only place that knows how the resources of one kind are read and changed.
 
     Everything may be called again: what is there already, or gone already, is no error. A call returns once its
     effect is there. All of them raise `ProvisioningError`.
     """
 
-    fixed: frozenset[str]
-    """The settings that cannot be changed."""
-
-    def service_of(self, resource: Resource) -> str:
-        """Return the API without which nothing of the kind exists; empty: that is always enabled."""
-        ...
-
-    def permissions(self, action: Action, resource: Resource) -> tuple[str, ...]:
-        """Return the permissions in the project that *action* needs."""
-        ...
-
-    def read(self, resource: Resource) -> Actual | None:
-        """Return the resource as it is; None: it does not exist."""
-        ...
-
-    def create(self, resource: Resource) -> None:
-        """Make the resource."""
-        ...
-
-    def change(self, resource: Resource) -> None:
-        """Give the resource the settings that are wanted."""
-        ...
-
-    def wait(self, resource: Resource) -> None:
-        """Return once nothing is being changed."""
-        ...
-
-    def delete(self, resource: Resource) -> None:
-        """Delete the resource, with what it contains."""
-        ...
-
-
-Edges = Mapping[str, Edge]
-"""By the kind of resources."""
-
-
-Needs = Mapping[str, tuple[str, ...]]
-"""By action, the permissions in the project."""
-
-
-class PlainEdge:
-    """What edges have in common whose resources are changed at once, and never."""
-
     fixed: frozenset[str] = frozenset()
+    """The settings that cannot be changed."""
     service: ClassVar[str] = ""
     needs: ClassVar[Needs] = {}
 
@@ -80,5 +42,23 @@ class PlainEdge:
             return self.needs.get("delete", ()) + self.needs.get("create", ())
         return self.needs.get(action, ())
 
+    def read(self, resource: Resource) -> Actual | None:
+        """Return the resource as it is; None: it does not exist."""
+        raise NotImplementedError
+
+    def create(self, resource: Resource) -> None:
+        """Make the resource."""
+        raise NotImplementedError
+
+    def change(self, resource: Resource) -> None:
+        """Give the resource the settings that are wanted; by default there is nothing to change."""
+
     def wait(self, resource: Resource) -> None:
-        """Return once nothing is being changed."""
+        """Return once nothing is being changed; by default all changes are made at once."""
+
+    def delete(self, resource: Resource) -> None:
+        """Delete the resource, with what it contains; by default it stays."""
+
+
+Edges = Mapping[str, Edge]
+"""By the kind of resources."""

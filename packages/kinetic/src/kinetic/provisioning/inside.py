@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from kinetic.provisioning.edge import Edge, PlainEdge
+from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.plan import Actual, Resource, State
 from kinetic.settings.settings import Setting, Settings, environment
 from kinetic.target import Target
@@ -45,8 +45,8 @@ class Connection:
             return self._found
 
 
-class InsideEdge(PlainEdge):
-    """What the edges to a cluster have in common."""
+class InsideEdge(Edge):
+    """What the edges to a cluster have in common. What is there goes with the cluster."""
 
     def __init__(self, connection: Connection, wait: Wait) -> None:
         """Take the cluster, and what waits until something is true."""
@@ -94,25 +94,11 @@ class InsideEdge(PlainEdge):
         from kinetic_k8s.reading.workloads import WorkloadView
 
         found = map(WorkloadView, workloads_in(self._cluster))
-        return sorted(
-            {each.labels.get(JOB_ID, "") for each in found if not (each.succeeded or each.failure)}
-            - {""}
-        )
+        return sorted({each.labels.get(JOB_ID, "") for each in found if not each.has_ended} - {""})
 
     def change(self, resource: Resource) -> None:
         """Give it what is wanted: the same as making it."""
         self.create(resource)
-
-    def read(self, resource: Resource) -> Actual | None:
-        """Return it as it is."""
-        raise NotImplementedError
-
-    def create(self, resource: Resource) -> None:
-        """Make it."""
-        raise NotImplementedError
-
-    def delete(self, resource: Resource) -> None:
-        """Leave it: it goes with the cluster."""
 
 
 class JobSetEdge(InsideEdge):
@@ -160,7 +146,7 @@ class AccessEdge(InsideEdge):
     """Makes a namespace, the service account of its jobs and the role of their submitters."""
 
     def read(self, resource: Resource) -> Actual | None:
-        """Return the namespace of the objects if all of them are as they should be."""
+        """Return whether the rules of the roles are those of this version; None if an object is missing."""
         namespace = resource.settings["namespace"]
         cluster = self._cluster.in_namespace(namespace)
         for wanted in self._objects(namespace):
@@ -168,8 +154,8 @@ class AccessEdge(InsideEdge):
             if found is None:
                 return None
             if found.get("rules") != wanted.get("rules"):
-                return Actual(settings={"namespace": "with other rules"})
-        return Actual(settings={"namespace": namespace})
+                return Actual(settings={"namespace": namespace, "rules": "other ones"})
+        return Actual(settings=resource.settings)
 
     def create(self, resource: Resource) -> None:
         """Apply the objects."""

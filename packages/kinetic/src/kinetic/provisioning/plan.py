@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -214,17 +214,3 @@ def _unchangeable(resource: Resource, found: Actual, setting: str) -> Problem:
         f"{resource.settings[setting]!r} is wanted. That cannot be changed.",
         "Ask for what it has, choose another name with --cluster, or remove it first with: kinetic down",
     )
-
-
-def in_order(steps: Iterable[Step]) -> list[Step]:
-    """Return *steps* so that each follows those that it needs."""
-    left, done, ordered = list(steps), set[str](), list[Step]()
-    ids = {step.resource.id for step in left}
-    while left:
-        ready = [step for step in left if not (set(step.after) & ids) - done]
-        if not ready:
-            raise ValueError(f"A circle: {', '.join(step.resource.id for step in left)}")
-        ordered += ready
-        done |= {step.resource.id for step in ready}
-        left = [step for step in left if step not in ready]
-    return ordered

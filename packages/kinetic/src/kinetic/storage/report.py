@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
+from kinetic.backends.gke.images.builders import builds_store
 from kinetic.backends.registry import entry_of
 from kinetic.errors import BucketNotFoundError, ProvisioningError, StorePermissionError
 from kinetic.jobs.discover import of_backends, open_existing
@@ -169,7 +170,7 @@ def _stored_builds(jobs: Location, settings: Settings) -> list[Stored]:
     """Return what the builds bucket of the cluster has."""
     address = settings.builds_store.value
     if address is None and settings.project.value is not None:
-        address = f"gs://{settings.project.value}-kn-{settings.cluster.value}-builds"
+        address = builds_store(settings.project.value, settings.cluster.value)
     if address is None or (location := parse_location(address)) == jobs:
         return []
     try:
@@ -191,7 +192,7 @@ def _expiry_of(location: Location, settings: Settings) -> Expiry | None:
     name = location.path.partition("/")[0]
     reason = "there is no such bucket."
     try:
-        from kinetic.provisioning.google.buckets import storage_client
+        from kinetic.provisioning.google.buckets import deletions_of, storage_client
         from kinetic.provisioning.google.cloud import Cloud
 
         cloud = Cloud(settings.project.value or "-", environment(), patience=LOOK, timeout=LOOK)
@@ -199,25 +200,13 @@ def _expiry_of(location: Location, settings: Settings) -> Expiry | None:
         read = partial(client.get_bucket, name, timeout=LOOK, retry=None)
         bucket = cloud.ask(f"read the rules of gs://{name}", read)
         if bucket is not None:
-            return [each for rule in bucket.lifecycle_rules for each in _deletions_of(rule)]
+            return [each for rule in bucket.lifecycle_rules for each in deletions_of(rule)]
     except ImportError:
         reason = "Google's client is missing: pip install 'kinetic[clusters]'."
     except ProvisioningError as error:
         reason = error.message
     log.warning("After how many days gs://%s deletes objects is not known: %s", name, reason)
     return None
-
-
-def _deletions_of(rule: Mapping[str, Any]) -> Expiry:
-    """Return which names a lifecycle rule deletes after how many days; a rule of another kind deletes none."""
-    condition = dict(rule.get("condition", {}))
-    days = condition.pop("age", None)
-    prefixes, suffixes = (condition.pop(f"matches{end}", []) for end in ("Prefix", "Suffix"))
-    # Other conditions are those of earlier versions, or of dates and storage classes.
-    if rule["action"]["type"] != "Delete" or days is None or condition or (prefixes and suffixes):
-        return ()
-    names = [*prefixes, *(f"*{suffix}" for suffix in suffixes)] or [""]
-    return [(name, int(days)) for name in names]
 
 
 def files_below(path: Path, skipped: Iterable[Path] = ()) -> Iterator[tuple[str, os.stat_result]]:

@@ -489,7 +489,7 @@ class ClusterBackend:
     def _end_if_idle(self, workload: Manifest, job_id: str, *, ended: bool = False) -> None:
         """Delete a workload if its job has an outcome and it would go on; *ended*: whether it certainly has one."""
         view = WorkloadView(workload)
-        if view.kind == IDLE_KIND or (ended and not (view.succeeded or view.failure)):
+        if view.kind == IDLE_KIND or (ended and not view.has_ended):
             self._idle.end(self._store, job_id, view.name, view.kind)
 
     def tidy(

@@ -15,6 +15,7 @@ from kinetic.errors import ConfigurationError, InvalidRequestError, KineticError
 from kinetic.jobs.services import LOOK
 from kinetic_k8s.accelerators.types import Accelerator, describe
 from kinetic_k8s.errors import KindNotServedError, NotPermittedError
+from kinetic_k8s.manifests.access import SERVICE_ACCOUNT
 from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, KIND, POOLS, Pool, pool_for
 from kinetic_k8s.manifests.labels import NODE_POOL
 from kinetic_k8s.manifests.volumes import DRIVER, fuse_volumes
@@ -214,8 +215,6 @@ def _locations_of(name: str, limit: OutageLimit | None) -> tuple[str, ...]:
         return ()
 
 
-PREFERRED_ACCOUNT: Final = "kinetic"
-"""The service account that pods use if it exists."""
 DEFAULT_ACCOUNT: Final = "default"
 """The service account that every namespace has."""
 
@@ -253,14 +252,14 @@ def service_account_of(cluster: ApiServer, named: str | None) -> ServiceAccount:
 def _find_account(cluster: ApiServer, named: str | None) -> ServiceAccount:
     namespace = cluster.identity.namespace
     try:
-        found = cluster.within(LOOK).get("ServiceAccount", named or PREFERRED_ACCOUNT, brief=True)
+        found = cluster.within(LOOK).get("ServiceAccount", named or SERVICE_ACCOUNT, brief=True)
     except NotPermittedError:
         # A named one is used anyway: if it does not exist, the status of the job reports that.
         return ServiceAccount(
             named, None if named else _account_warning(namespace, "may not be looked up")
         )
     if found is not None:
-        return ServiceAccount(named or PREFERRED_ACCOUNT)
+        return ServiceAccount(named or SERVICE_ACCOUNT)
     if named is not None:
         raise ConfigurationError(
             f"There is no service account {named!r} in {cluster.identity}.",
@@ -273,7 +272,7 @@ def _find_account(cluster: ApiServer, named: str | None) -> ServiceAccount:
 
 def _account_warning(namespace: str, why: str) -> str:
     return (
-        f"pods run as the service account {DEFAULT_ACCOUNT!r}, because {PREFERRED_ACCOUNT!r} {why} in the namespace "
+        f"pods run as the service account {DEFAULT_ACCOUNT!r}, because {SERVICE_ACCOUNT!r} {why} in the namespace "
         f"{namespace!r}; KINETIC_SERVICE_ACCOUNT names the one to use"
     )
 

@@ -142,7 +142,7 @@ class Workloads:
         for each in workloads:
             view = WorkloadView(each)
             key = view.name if view.kind == "JobSet" else job_of(each)
-            if key not in started and not (view.succeeded or view.failure):
+            if key not in started and not view.has_ended:
                 found.append(each)
         return found
 

@@ -93,7 +93,7 @@ def batch_observation(workloads: Sequence[Manifest]) -> JobObservation:
     if not workloads:
         return JobObservation(JobStatus.NOT_FOUND)
     views = [WorkloadView(each) for each in workloads]
-    left = [each for each in views if not (each.succeeded or each.failure)]
+    left = [each for each in views if not each.has_ended]
     if not left:
         failed = [each for each in views if each.failure]
         status = JobStatus.FAILED if failed else JobStatus.SUCCEEDED

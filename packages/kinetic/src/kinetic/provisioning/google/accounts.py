@@ -7,12 +7,12 @@ from typing import ClassVar
 from google.api_core import exceptions
 from google.cloud import iam_admin_v1
 
-from kinetic.provisioning.edge import Needs, PlainEdge, description_of
+from kinetic.provisioning.edge import Edge, Needs, description_of
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Actual, Resource
 
 
-class AccountsEdge(PlainEdge):
+class AccountsEdge(Edge):
     """Makes service accounts; none of them gets a key."""
 
     service = "iam.googleapis.com"
@@ -58,9 +58,6 @@ class AccountsEdge(PlainEdge):
 
         self._cloud.change(f"create the {resource.id}", create)
         self._cloud.wait(lambda: self.read(resource) is not None)
-
-    def change(self, resource: Resource) -> None:
-        """There is nothing to change."""
 
     def delete(self, resource: Resource) -> None:
         """Delete the account."""

@@ -11,10 +11,11 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage  # type: ignore[attr-defined]
 
 from kinetic.errors import ProvisioningError
-from kinetic.provisioning.edge import MARK, Needs, PlainEdge
+from kinetic.provisioning.edge import MARK, Edge, Needs
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.projects import missing_in_project
 from kinetic.provisioning.plan import Actual, Resource
+from kinetic.retention.ages import Expiry
 from kinetic_payload.layout import Env
 from kinetic_payload.threads import parallel_map
 
@@ -23,7 +24,7 @@ _DELETIONS: Final = 32
 """Objects that are deleted at once."""
 
 
-class BucketsEdge(PlainEdge):
+class BucketsEdge(Edge):
     """Makes buckets with uniform access that nobody can open to the public."""
 
     fixed = frozenset({"location"})
@@ -196,18 +197,18 @@ def _rule(expiry: tuple[str, int]) -> dict[str, Any]:
 
 
 def _patterns(bucket: Any) -> set[str]:
-    """Return the patterns of names whose objects are deleted by their age."""
-    return {found for found in map(_pattern_of, bucket.lifecycle_rules) if found is not None}
+    """Return the patterns of names that a rule of their own deletes by their age, as Kinetic writes rules."""
+    rules = map(deletions_of, bucket.lifecycle_rules)
+    return {found[0][0] for found in rules if len(found) == 1 and found[0][0]}
 
 
-def _pattern_of(rule: Mapping[str, Any]) -> str | None:
-    """Return the pattern of names of a rule; None if Kinetic would not write it."""
+def deletions_of(rule: Mapping[str, Any]) -> Expiry:
+    """Return which names a lifecycle rule deletes after how many days; a rule of another kind deletes none."""
     condition = dict(rule.get("condition", {}))
-    names = [
-        *condition.get("matchesPrefix", ()),
-        *(f"*{each}" for each in condition.get("matchesSuffix", ())),
-    ]
-    if len(names) != 1 or "age" not in condition:
-        return None
-    wanted = _rule((names[0], int(condition["age"])))
-    return names[0] if {key: rule.get(key) for key in wanted} == wanted else None
+    days = condition.pop("age", None)
+    prefixes, suffixes = (condition.pop(f"matches{end}", []) for end in ("Prefix", "Suffix"))
+    # Other conditions are those of earlier versions, or of dates and storage classes.
+    if rule["action"]["type"] != "Delete" or days is None or condition or (prefixes and suffixes):
+        return ()
+    names = [*prefixes, *(f"*{suffix}" for suffix in suffixes)] or [""]
+    return [(name, int(days)) for name in names]

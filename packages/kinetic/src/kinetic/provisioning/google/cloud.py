@@ -24,13 +24,12 @@ from kinetic.errors import (
 )
 from kinetic_payload.backoff import Backoff
 from kinetic_payload.errors import LoginRequiredError
-from kinetic_payload.http.google import LOGIN, find_credentials, google_errors
+from kinetic_payload.http.google import CLOUD_PLATFORM, LOGIN, find_credentials, google_errors
 from kinetic_payload.threads import pause
 
 T = TypeVar("T")
 
 _CALL: Final = 60.0
-SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 _OVERRIDE: Final = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
 """The variables with which `gcloud`, too, uses another address of an API."""
 _PATIENCE: Final = 180.0
@@ -111,6 +110,8 @@ class Cloud:
         self.project = project
         self.number = ""
         """The number of the project, once its APIs were read."""
+        self.enabled: frozenset[str] = frozenset()
+        """The APIs that were found enabled."""
         self.timeout = timeout
         self.variables = variables
         self._patience = patience
@@ -128,7 +129,7 @@ class Cloud:
             ProvisioningLoginError: There are none.
         """
         with google_errors(ProvisioningLoginError, CloudUnavailableError):
-            found = find_credentials(SCOPES)
+            found = find_credentials((CLOUD_PLATFORM,))
         if isinstance(found, UserCredentials) and not found.quota_project_id:
             # Some APIs refuse a person's credentials if they do not say whose quota is used.
             # https://cloud.google.com/docs/quotas/quota-project

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from google.api_core import exceptions
 from google.cloud import container_v1
 
 from kinetic.provisioning.desired import region_of
-from kinetic.provisioning.edge import MARK, Needs, PlainEdge
+from kinetic.provisioning.edge import MARK, Edge, Needs
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Actual, Resource, State
 from kinetic_k8s.accelerators.gpus import GPU_TYPES
 from kinetic_k8s.accelerators.tpus import TPU_GENERATIONS
+from kinetic_payload.http.google import CLOUD_PLATFORM
 
 _STATUS: Final = container_v1.Cluster.Status
 _STATES: Final[dict[Any, State]] = {
@@ -27,7 +29,19 @@ _SYSTEM_MACHINE: Final = "e2-standard-4"
 """The machine of a Standard cluster on which Kubernetes' own pods, and JobSet, run."""
 
 
-class ClustersEdge(PlainEdge):
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster of a project."""
+
+    name: str
+    location: str
+    status: str
+    """In a word of GKE, such as RUNNING."""
+    ours: bool
+    """Whether `kinetic up` made it."""
+
+
+class ClustersEdge(Edge):
     """Makes clusters. A resource is named `LOCATION/NAME`."""
 
     service = "container.googleapis.com"
@@ -71,13 +85,13 @@ class ClustersEdge(PlainEdge):
     def locations(self, name: str, *, ours: bool = False) -> list[str]:
         """Return where the project has clusters of this name; *ours*: only those that Kinetic made."""
         return sorted(
-            location
-            for found, location, _, made in self.found()
-            if found == name and (made or not ours)
+            found.location
+            for found in self.found()
+            if found.name == name and (found.ours or not ours)
         )
 
-    def found(self) -> list[tuple[str, str, str, bool]]:
-        """Return the clusters of the project: name, location, status, and whether Kinetic made it."""
+    def found(self) -> list[FoundCluster]:
+        """Return the clusters of the project."""
         asked = container_v1.ListClustersRequest(
             parent=f"projects/{self._cloud.project}/locations/-"
         )
@@ -88,7 +102,7 @@ class ClustersEdge(PlainEdge):
             ),
         )
         return [
-            (
+            FoundCluster(
                 each.name,
                 each.location,
                 _STATUS(each.status).name,
@@ -114,18 +128,14 @@ class ClustersEdge(PlainEdge):
             except exceptions.AlreadyExists:
                 return None
 
-        self._finish(
-            f"create the {resource.id}",
-            self._cloud.change(f"create the {resource.id}", create),
-            location,
-        )
+        what = f"create the {resource.id}"
+        self._finish(what, self._cloud.change(what, create), resource)
         self.wait(resource)
 
     def change(self, resource: Resource) -> None:
         """Give the cluster the settings that are wanted, one update each: GKE accepts one at a time."""
         actual = self.read(resource)
         wanted, found = resource.settings, actual.settings if actual else {}
-        location, _, _ = resource.name.partition("/")
         for name, update in (
             ("release_channel", {"desired_release_channel": _channel(wanted)}),
             ("dns_endpoint", {"desired_control_plane_endpoints_config": _endpoints(wanted)}),
@@ -142,7 +152,7 @@ class ClustersEdge(PlainEdge):
                     request=asked, retry=None, timeout=self._cloud.timeout
                 ),
             )
-            self._finish(what, operation, location)
+            self._finish(what, operation, resource)
 
     def wait(self, resource: Resource) -> None:
         """Return once the cluster is neither being created, changed nor deleted."""
@@ -172,8 +182,7 @@ class ClustersEdge(PlainEdge):
                 return None
 
         self.wait(resource)
-        location, _, _ = resource.name.partition("/")
-        self._finish(what, self._cloud.change(what, delete), location)
+        self._finish(what, self._cloud.change(what, delete), resource)
         self.wait(resource)
 
     def _cluster(self, resource: Resource) -> container_v1.Cluster:
@@ -181,7 +190,7 @@ class ClustersEdge(PlainEdge):
         region = region_of(resource.name.partition("/")[0])
         defaults: dict[str, Any] = {
             "service_account": wanted["account"],
-            "oauth_scopes": ["https://www.googleapis.com/auth/cloud-platform"],
+            "oauth_scopes": [CLOUD_PLATFORM],
         }
         fields: dict[str, Any] = {
             "name": resource.name.partition("/")[2],
@@ -228,14 +237,15 @@ class ClustersEdge(PlainEdge):
     def _identity(self) -> dict[str, str]:
         return {"workload_pool": f"{self._cloud.project}.svc.id.goog"}
 
-    def _finish(self, what: str, operation: Any, location: str) -> None:
-        """Return once *operation* has ended.
+    def _finish(self, what: str, operation: Any, resource: Resource) -> None:
+        """Return once *operation*, on the cluster, has ended.
 
         Raises:
             ProvisioningError: It failed.
         """
         if operation is None:
             return
+        location, _, _ = resource.name.partition("/")
         name = f"projects/{self._cloud.project}/locations/{location}/operations/{operation.name}"
         asked = container_v1.GetOperationRequest(name=name)
         latest = operation

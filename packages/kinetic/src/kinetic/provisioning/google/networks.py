@@ -9,7 +9,7 @@ from typing import Any, Final
 from google.api_core import exceptions
 from google.auth.transport.requests import AuthorizedSession
 
-from kinetic.provisioning.edge import PlainEdge, description_of
+from kinetic.provisioning.edge import Edge, description_of
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Action, Actual, Resource
 
@@ -99,9 +99,12 @@ class Compute:
         session = getattr(self._local, "session", None)
         if session is None:
             session = self._local.session = AuthorizedSession(self._cloud.credentials)  # type: ignore[no-untyped-call]
-        url = path if path.startswith("https:") else f"{self._base}{path}"
         answer = session.request(
-            method, url, params=dict(query), json=body, timeout=self._cloud.timeout
+            method,
+            f"{self._base}{path}",
+            params=dict(query),
+            json=body,
+            timeout=self._cloud.timeout,
         )
         if answer.status_code >= 400:
             raise exceptions.from_http_response(answer)  # type: ignore[no-untyped-call]
@@ -120,7 +123,7 @@ def disks_of(cloud: Cloud, cluster: str) -> Iterator[tuple[str, str, int]]:
             yield disk["name"], disk["zone"].rpartition("/")[2], int(disk.get("sizeGb", 0))
 
 
-class NetworksEdge(PlainEdge):
+class NetworksEdge(Edge):
     """Makes a network, its subnetwork in a region and its router with Cloud NAT.
 
     A resource is named by its path: `global/networks/N`, `regions/R/subnetworks/N`, `regions/R/routers/N`.

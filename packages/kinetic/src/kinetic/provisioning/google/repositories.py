@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from google.api_core import exceptions
 from google.cloud import artifactregistry_v1
 
-from kinetic.provisioning.edge import MARK, Needs, PlainEdge
+from kinetic.provisioning.edge import MARK, Edge, Needs
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Actual, Resource
 
 
-class RepositoriesEdge(PlainEdge):
+class RepositoriesEdge(Edge):
     """Makes repositories for images. A resource is named `LOCATION/REPOSITORY`."""
 
     service = "artifactregistry.googleapis.com"

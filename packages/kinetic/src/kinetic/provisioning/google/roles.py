@@ -9,7 +9,7 @@ from typing import Any
 
 from google.iam.v1 import iam_policy_pb2
 
-from kinetic.provisioning.edge import PlainEdge
+from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.google.buckets import storage_client
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.projects import PROJECT_SERVICE, projects_client
@@ -17,7 +17,7 @@ from kinetic.provisioning.google.repositories import path_of, repositories_clien
 from kinetic.provisioning.plan import Action, Actual, Resource
 
 
-class RolesEdge(PlainEdge):
+class RolesEdge(Edge):
     """Gives roles, each to one member. The settings of a resource are `role`, `member` and `on`.
 
     *on* is `project`, `bucket NAME` or `repository LOCATION/NAME`.
@@ -70,9 +70,6 @@ class RolesEdge(PlainEdge):
         with self._writing[resource.settings["on"]]:
             self._cloud.change(f"give the {resource.id}", create)
 
-    def change(self, resource: Resource) -> None:
-        """There is nothing to change."""
-
     def delete(self, resource: Resource) -> None:
         """Take the role from the member."""
 
@@ -99,7 +96,7 @@ class RolesEdge(PlainEdge):
             )
 
             def write_to_bucket(members: set[str]) -> object:
-                _set_members(policy.bindings, role, members, dict)
+                _set_members(policy.bindings, role, members)
                 return bucket.set_iam_policy(policy, timeout=self._cloud.timeout, retry=None)
 
             return policy, write_to_bucket
@@ -138,7 +135,7 @@ def _members(policy: Any, role: str) -> list[str]:
     return found
 
 
-def _set_members(bindings: list[dict[str, Any]], role: str, members: set[str], new: type) -> None:
+def _set_members(bindings: list[dict[str, Any]], role: str, members: set[str]) -> None:
     bindings[:] = [b for b in bindings if b["role"] != role or b.get("condition")]
     if members:
-        bindings.append(new(role=role, members=sorted(members)))
+        bindings.append({"role": role, "members": sorted(members)})

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from google.cloud import service_usage_v1
 
-from kinetic.provisioning.edge import Needs, PlainEdge
+from kinetic.provisioning.edge import Edge, Needs
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.plan import Actual, Resource
 
@@ -14,17 +14,13 @@ _MOST: Final = 20
 """https://cloud.google.com/service-usage/docs/reference/rest/v1/services/batchEnable"""
 
 
-class ServicesEdge(PlainEdge):
+class ServicesEdge(Edge):
     """Enables APIs; never disables one, because others may use it."""
 
     needs: ClassVar[Needs] = dict.fromkeys(("create", "change"), ("serviceusage.services.enable",))
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
-        self.enabled: frozenset[str] = frozenset()
-        """Those that were found enabled."""
-        self.number = ""
-        """The number of the project, once its APIs were read."""
 
     def read(self, resource: Resource) -> Actual:
         """Return which of the APIs are enabled."""
@@ -44,17 +40,16 @@ class ServicesEdge(PlainEdge):
         enabled = []
         for each in found.services if found else ():
             # The answer names the project by its number: projects/NUMBER/services/NAME.
-            _, self.number, _, name = each.name.split("/")
-            self._cloud.number = self.number
+            _, self._cloud.number, _, name = each.name.split("/")
             if each.state == service_usage_v1.State.ENABLED:
                 enabled.append(name)
-        self.enabled = frozenset(enabled)
+        self._cloud.enabled = frozenset(enabled)
         return tuple(enabled)
 
     def create(self, resource: Resource) -> None:
         """Enable the APIs that are not enabled."""
         self._cloud.enabling = True
-        missing = [each for each in resource.settings["enabled"] if each not in self.enabled]
+        missing = [each for each in resource.settings["enabled"] if each not in self._cloud.enabled]
         for start in range(0, len(missing), _MOST):
             asked = service_usage_v1.BatchEnableServicesRequest(
                 parent=f"projects/{self._cloud.project}", service_ids=missing[start:][:_MOST]
@@ -68,9 +63,6 @@ class ServicesEdge(PlainEdge):
             self._cloud.finish("enable APIs", operation)
 
     change = create
-
-    def delete(self, resource: Resource) -> None:
-        """Leave the APIs enabled."""
 
     @property
     def _client(self) -> service_usage_v1.ServiceUsageClient:

@@ -304,9 +304,14 @@ class Place:
     @property
     def builds_store(self) -> str:
         """The address of the builds bucket."""
-        return f"gs://{self.project}-kn-{self.cluster}-builds"
+        return builds_store(self.project, self.cluster)
 
     @property
     def builds_account(self) -> str:
         """The service account of builds."""
         return f"kn-{self.cluster}-builds@{self.project}.iam.gserviceaccount.com"
+
+
+def builds_store(project: str, cluster: str) -> str:
+    """Return the address of the builds bucket of a cluster."""
+    return f"gs://{project}-kn-{cluster}-builds"
