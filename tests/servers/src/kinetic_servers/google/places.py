@@ -47,6 +47,7 @@ MACHINES: Final = {
 ACCELERATORS: Final = {
     "nvidia-l4": ("us-central1-a", "us-central1-b", "us-east1-b", "europe-west4-a"),
     "nvidia-tesla-t4": ("us-central1-a", "us-central1-b", "us-west1-a", "europe-west4-a"),
+    "nvidia-tesla-p4": ("us-central1-a", "us-central1-c"),
     "nvidia-tesla-a100": ("us-central1-a", "us-central1-f", "europe-west4-a"),
     "nvidia-h100-80gb": ("us-central1-a", "us-east5-a", "europe-west4-b"),
 }
