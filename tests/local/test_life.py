@@ -48,3 +48,49 @@ def test_calls_of_a_script_return_values_print_logs_and_raise_its_own_exceptions
     assert len(list(folder.rglob("trace"))) == 1
     assert len(list(folder.rglob("one.txt"))) == 1
     assert (folder / "attempt-1" / "host-0.log").exists()
+
+
+FAILING = """
+    import sys
+    import kinetic
+
+    @kinetic.run(accelerator="cpu", backend="local")
+    def fails(x):
+        print("begun")
+        raise ValueError(f"bad {x}")
+
+    @kinetic.run(accelerator="cpu", backend="local")
+    def leaves():
+        sys.exit("no more")
+
+    if sys.argv[1] == "refused":
+        kinetic.run(accelerator="cpu", timeout=-1)
+    fails(3) if sys.argv[1] == "fails" else leaves()
+"""
+
+
+def test_an_uncaught_error_shows_one_traceback_with_the_users_own_files_and_lines(
+    project: Any,
+) -> None:
+    script = project.write("main.py", FAILING)
+    call = f'File "{script}", line 16, in <module>'
+    line = f'File "{script}", line 8, in fails'
+
+    failed = project.run("main.py", "fails")
+    assert failed.stdout == "begun\n"
+    assert [failed.stderr.count(each) for each in ("ValueError: bad 3\n", call, line)] == [2, 1, 1]
+    assert failed.stderr.count("File ") == 2
+
+    whole = project.run("main.py", "fails", KINETIC_TRACEBACK="full", KINETIC_PROGRESS="off")
+    assert "ValueError: bad 3" in whole.stdout
+    assert "kinetic/decorator.py" in whole.stderr
+    assert "kinetic: " not in whole.stderr
+
+    left = project.run("main.py", "leaves")
+    assert left.stdout == "no more\n"
+    assert "NoValueError: Job cpu-leaves-" in left.stderr
+    assert left.stderr.count("File ") == 1
+
+    refused = project.run("main.py", "refused")
+    assert refused.stderr.count("File ") == 1
+    assert "timeout=-1 is not a duration." in refused.stderr

@@ -24,15 +24,20 @@ from kinetic.errors import (
     IntegrityError,
     JobCancelledError,
     JobFailedError,
+    JobKilledError,
     JobNotFoundError,
     KineticError,
     LoginRequiredError,
+    NoValueError,
+    OutOfMemoryError,
+    PreparationError,
     RecordError,
     RemoteError,
     ResultTimeoutError,
     ResultUnreadableError,
     SignatureError,
     StoreUnavailableError,
+    TimeLimitError,
     UnavailableError,
 )
 from kinetic.job_status import JobStatus
@@ -141,6 +146,13 @@ def ended_without_report(status: Any) -> End:
     )
 
 
+def ended_by(reason: str, **more: Any) -> End:
+    return lambda services, job_id: report(
+        services.store,
+        failed_report(job_id, reason=reason, message=f"It was ended by {reason}.", **more),
+    )
+
+
 def report_removed(services: FakeServices, job_id: str) -> None:
     services.backend.raises(job_id, ValueError("no"))
     services.store.delete(JobObjects(job_id).host_outcome(1, 0))
@@ -175,7 +187,11 @@ GROUP = ExceptionGroup("several", [ValueError(1), KeyError(2)])
         (reported(b"not a pickle"), RemoteError, r"^lib.Sad: no luck[\s\S]*UnpicklingError"),
         (reported(pickle.dumps("a text")), RemoteError, r"^lib.Sad: no luck[\s\S]*str"),
         (reported(own_error(), OTHER_PYTHON), RemoteError, rf"^lib.Sad: no luck[\s\S]*{VERSIONS}"),
-        (not_prepared, JobFailedError, "No lib"),
+        (not_prepared, PreparationError, "No lib"),
+        (ended_by("timeout"), TimeLimitError, "ended by timeout"),
+        (ended_by("killed", signal=11), JobKilledError, "ended by killed"),
+        (ended_by("killed", out_of_memory=True), OutOfMemoryError, "ended by killed"),
+        (ended_by("exited"), NoValueError, "ended by exited"),
         (ended_without_report("failed"), JobFailedError, "Killed by signal 9"),
         (ended_without_report("cancelled"), JobCancelledError, "was cancelled"),
         (report_removed, JobFailedError, "ValueError: no"),
@@ -190,6 +206,11 @@ def test_each_failure_is_raised_as_an_error_that_explains_it(
         result(job, services)
 
     assert type(caught.value) is kind
+    assert getattr(caught.value, "job_id", None) == job.job_id
+    if isinstance(caught.value, JobKilledError):
+        assert caught.value.signal == 11
+    if isinstance(caught.value, PreparationError):
+        assert caught.value.phase == "unpickle"
     if isinstance(caught.value, RemoteError):
         assert caught.value.remote_type in str(caught.value)
         assert caught.value.remote_traceback in "\n".join(caught.value.__notes__)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import io
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,8 @@ from kinetic.console import Console
 from kinetic.errors import InvalidRequestError
 from kinetic.job_status import JobStatus
 from kinetic.submit.blocking_call import call
+from kinetic_payload.layout import RAISED
+from kinetic_payload.testing import MemoryStore
 
 JOB_ID = "cpu-f-20260101-000000-abcdef0"
 REQUEST: Any = SimpleNamespace(debug=False)
@@ -22,17 +25,33 @@ class Handle:
     """A job that prints a line, perhaps ends, and then calls *end*."""
 
     job_id = JOB_ID
+    func_name = "f"
     debug = False
 
-    def __init__(self, end: Callable[[], Any], *, ended: JobStatus | None = None) -> None:
+    def __init__(
+        self,
+        end: Callable[[], Any],
+        *,
+        ended: JobStatus | None = None,
+        outputs: Sequence[str] = (),
+        log: Sequence[LogLine] = (LogLine("working"),),
+        traceback: str = "",
+    ) -> None:
         self._end = end
         self._ended = ended
+        self._log = log
         self.cancelled = False
+        self._session = SimpleNamespace(collected=SimpleNamespace(traceback=traceback))
+        store = MemoryStore()
+        for name in outputs:
+            store.write(f"outputs/{JOB_ID}/{name}", b"")
+        self._services = SimpleNamespace(store=store)
 
     def _collect(self, *, on_line: Any, on_status_change: Any, track: Any, warn: Any) -> Any:
         on_status_change(JobStatus.PENDING)
         on_status_change(JobStatus.RUNNING)
-        on_line(LogLine("working"))
+        for line in self._log:
+            on_line(line)
         warn("a note")
         if self._ended is not None:
             on_status_change(self._ended)
@@ -68,12 +87,56 @@ def blocking(
     return value, out.getvalue(), err.getvalue()
 
 
-def test_a_blocking_call_shows_status_and_log_and_returns_the_value() -> None:
-    value, out, err = blocking(Handle(lambda: 42))
+@pytest.mark.parametrize(("outputs", "shown"), [([], False), (["a/b"], True)])
+def test_a_call_that_goes_well_shows_its_log_and_two_lines_and_returns_the_value(
+    outputs: list[str], shown: bool
+) -> None:
+    value, out, err = blocking(Handle(lambda: 42, outputs=outputs))
 
     assert value == 42
     assert out == "working\n"
-    assert err == "kinetic: waiting to start\nkinetic: running\nkinetic: a note\n"
+    first, note, done = err.splitlines()
+    assert (first, note) == (f"kinetic: submitted {JOB_ID}", "kinetic: a note")
+    assert done.startswith("kinetic: done in ")
+    assert done.endswith(f"/outputs/{JOB_ID}/") is shown
+
+
+LOG = [LogLine("before"), LogLine(RAISED), LogLine("Traceback …"), LogLine("ValueError: no")]
+LATER = [LogLine("[kinetic] Attempt 2 begins.", 0, 2), LogLine("after", 0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("log", "whole_log", "shown"),
+    [
+        (LOG, False, LOG[:1]),
+        (LOG, True, LOG),
+        ([*LOG, LogLine("printed later")], False, [*LOG, LogLine("printed later")]),
+        ([*LOG, *LATER], False, [*LOG, *LATER]),  # Another attempt: its exception is not raised.
+        ([*LOG, *LATER, *(replace(x, attempt=2) for x in LOG[1:])], False, [*LOG, *LATER]),
+    ],
+)
+def test_the_traceback_of_the_exception_that_is_raised_is_not_shown_in_the_log_as_well(
+    log: list[LogLine], whole_log: bool, shown: list[LogLine]
+) -> None:
+    out = io.StringIO()
+    handle = Handle(raising(ValueError("no")), log=log, traceback="Traceback …\nValueError: no\n")
+    console = Console(out, io.StringIO(), interactive=False, whole_log=whole_log)
+
+    with pytest.raises(ValueError, match="no"):
+        call(REQUEST, len, (), {}, submit=lambda *_, **__: handle, console=console)
+
+    assert out.getvalue() == "".join(f"{line.text}\n" for line in shown)
+
+
+def test_calls_at_the_same_time_name_themselves_in_each_line() -> None:
+    inner: list[str] = []
+
+    def end() -> None:
+        inner.append(blocking(Handle(lambda: 1))[1])
+
+    _, out, _ = blocking(Handle(end))
+
+    assert (out, inner) == ("working\n", ["[f abcdef0] working\n"])
 
 
 def test_the_exception_of_the_function_is_raised() -> None:

@@ -154,7 +154,16 @@ def test_a_name_that_kubernetes_cannot_accept_is_refused_for_a_cluster(
     with pytest.raises(InvalidRequestError) as caught:
         request(tmp_path, environ=environ)
     assert message in str(caught.value)
-    request(tmp_path, environ=environ, backend="local")  # A local job has neither.
+    if variable == "KINETIC_SERVICE_ACCOUNT":
+        request(tmp_path, environ=environ, backend="local")  # A local job has none.
+
+
+@pytest.mark.parametrize("backend", ["local", "gke"])
+def test_outputs_in_a_service_that_kinetic_does_not_know_are_refused(
+    tmp_path: Path, backend: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match="s3://bucket/x"):
+        request(tmp_path, backend=backend, project="p", output_dir="s3://bucket/x")
 
 
 def a_profile(home: Path, **values: object) -> None:

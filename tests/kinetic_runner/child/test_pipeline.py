@@ -19,7 +19,7 @@ from kinetic_payload.calls import rebuild
 from kinetic_payload.calls.call import CallHeader
 from kinetic_payload.data.references import DataRef, data_path
 from kinetic_payload.data.upload import ensure_data
-from kinetic_payload.layout import JobObjects, context_object
+from kinetic_payload.layout import RAISED, JobObjects, context_object
 from kinetic_payload.project.context import ensure_context
 from kinetic_payload.project.snapshot import tree_of
 from kinetic_payload.records.job import JobRecord
@@ -210,7 +210,7 @@ def test_an_exception_of_the_function_is_reported_as_text_and_object(job: Job) -
 
     assert (outcome["reason"], outcome["phase"], outcome["exit_code"]) == ("exception", "call", 1)
     assert outcome["message"] == "ValueError: bad learning rate"
-    assert run.output == outcome["error"]["traceback"]
+    assert run.output == f"{RAISED}\n{outcome['error']['traceback']}"
     assert UNDISTURBED in run.reports
     lines = outcome["error"]["traceback"].splitlines()
     assert lines[1].endswith('project/train.py", line 2, in train')

@@ -430,6 +430,9 @@ def is_end_marker(line: str, job_id: str) -> bool:
     return line.startswith(start) and line.isascii() and numbers
 
 
+RAISED: Final = "[kinetic] The function raised an exception:"
+"""The line of a host's log after which the traceback of the function's exception follows."""
+
 RUNNER_PATH: Final = "/app/remote_runner.py"
 """The path of the bundle in a container."""
 

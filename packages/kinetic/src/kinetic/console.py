@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, cast
 
+from kinetic_payload.layout import RAISED
 from kinetic_payload.printable import printable
 from kinetic_payload.progress import Progress, duration_text, size_text
 
@@ -17,10 +19,17 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from kinetic.backends.backend import LogLine
+    from kinetic.settings.settings import Settings
     from kinetic_payload.progress import Advance, TrackProgress
 
 _WORTH_SHOWING: Final = 1.0
 """Seconds after which the progress of a piece of work is shown."""
+_CONNECTED: Final = re.compile(r"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\..*")
+"""What JAX's library for several hosts on CPUs prints for each of them, always."""
+
+
+_open: Final[set[Console]] = set()
+"""The consoles of the calls that this process waits for."""
 
 
 class Console:
@@ -30,8 +39,11 @@ class Console:
     `line` only.
 
     On a terminal, the current phase is shown with its elapsed time until the log begins. During a long
-    transfer, its progress is shown instead. Elsewhere, each phase and each kind of long transfer is
-    printed as a line; *report* prints that of a transfer. Text is never interpreted as markup.
+    transfer, its progress is shown instead. Elsewhere, each kind of long transfer is printed as a line, by
+    *report*. Without *progress*, only warnings and the log are printed. Text is never interpreted as markup.
+
+    The traceback of the function's exception at the end of the log is held back, because the exception that is
+    raised has it, unless the *whole_log* is wanted.
     """
 
     def __init__(
@@ -41,6 +53,8 @@ class Console:
         *,
         interactive: bool,
         color: bool = True,
+        progress: bool = True,
+        whole_log: bool = False,
         clock: Callable[[], float] = time.monotonic,
         report: Callable[[str], None] | None = None,
     ) -> None:
@@ -49,8 +63,14 @@ class Console:
         self._stdout = stdout
         self._stderr = _Harmless(stderr)
         self._color = color
+        self._progress_wanted = progress
+        self._whole_log = whole_log
+        self._held: dict[int, list[LogLine]] = {}
+        """By host, the lines of the log from its exception on."""
         self._clock = clock
         self._lock = threading.RLock()
+        self.label = ""
+        """What the lines begin with while other calls print as well."""
         self._phase = ""
         self._began = 0.0
         self._live: Any = None
@@ -60,9 +80,19 @@ class Console:
         """Whether the display is there only for a transfer, because the log has ended that of the phase."""
 
     @classmethod
-    def of_this_process(cls, *, color: bool = True) -> Console:
-        """Return a console on this process's streams; interactive if stderr is a terminal."""
-        return cls(sys.stdout, sys.stderr, interactive=is_terminal(sys.stderr), color=color)
+    def of_this_process(cls, settings: Settings | None = None) -> Console:
+        """Return a console on this process's streams; interactive if stderr is a terminal, and *settings* permit."""
+        interactive = is_terminal(sys.stderr)
+        if settings is None:
+            return cls(sys.stdout, sys.stderr, interactive=interactive)
+        return cls(
+            sys.stdout,
+            sys.stderr,
+            interactive=interactive and settings.progress.value == "auto",
+            color=not settings.no_color.value,
+            progress=settings.progress.value != "off",
+            whole_log=settings.traceback.value == "full",
+        )
 
     def phase(self, text: str) -> None:
         """Show that the phase *text* begins."""
@@ -71,10 +101,13 @@ class Console:
                 return
             self._phase, self._began = text, self._clock()
             self._transfer_only = False
-            if self.interactive:
+            if self.interactive and self._progress_wanted:
                 self._show()
-            else:
-                self._print(f"kinetic: {text}")
+
+    def say(self, text: str) -> None:
+        """Print a line about a call that goes well."""
+        if self._progress_wanted:
+            self.note(text)
 
     def note(self, text: str) -> None:
         """Print a line that stays visible; control characters are escaped."""
@@ -82,7 +115,7 @@ class Console:
             shown, transfer_only = self._live is not None, self._transfer_only
             self._hide()
             for line in printable(text).splitlines() or [""]:
-                self._print(f"kinetic: {line}")
+                self._print(f"kinetic: {self._prefix}{line}")
             if shown:
                 self._show()
                 self._transfer_only = transfer_only
@@ -96,7 +129,7 @@ class Console:
         def advance(size: int) -> None:
             nonlocal shown
             work.advance(size)
-            if not shown and work.seconds >= _WORTH_SHOWING:
+            if not shown and work.seconds >= _WORTH_SHOWING and self._progress_wanted:
                 shown = True
                 self._show_work(work)
 
@@ -122,8 +155,29 @@ class Console:
             OSError: stdout is closed, or its disk is full.
         """
         with self._lock:
+            if _CONNECTED.fullmatch(line.text):
+                return
+            if any(line.attempt > held[0].attempt for held in self._held.values()):
+                self.print_held()  # The job goes on: the exception of this attempt is not raised.
+            if line.host in self._held or (line.text == RAISED and not self._whole_log):
+                self._held.setdefault(line.host, []).append(line)
+                return
             self._hide()
-            write_line(self._stdout, line.shown)
+            write_line(self._stdout, f"{self._prefix}{line.shown}")
+
+    def print_held(self, *, but: str = "") -> None:
+        """Print the lines of the log that were held back, except for those of the traceback *but*.
+
+        Raises:
+            OSError: stdout is closed, or its disk is full.
+        """
+        with self._lock:
+            held, self._held = self._held, {}
+            for lines in held.values():
+                if "\n".join(line.text for line in lines[1:]).strip() != but.strip():
+                    self._hide()
+                    for line in lines:
+                        write_line(self._stdout, f"{self._prefix}{line.shown}")
 
     def done(self) -> None:
         """Remove the display of the phase."""
@@ -132,6 +186,7 @@ class Console:
             self._phase = ""
 
     def __enter__(self) -> Self:
+        _open.add(self)
         return self
 
     def __exit__(
@@ -141,6 +196,11 @@ class Console:
         traceback: TracebackType | None,
     ) -> None:
         self.done()
+        _open.discard(self)
+
+    @property
+    def _prefix(self) -> str:
+        return f"[{self.label}] " if self.label and len(_open) > 1 else ""
 
     def _print(self, line: str) -> None:
         self._stderr.write(f"{line}\n")

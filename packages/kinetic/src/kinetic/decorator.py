@@ -112,7 +112,9 @@ def run(
     if inside_job():
         return lambda function: RemoteCallable(function, None)
     from kinetic.submit.options import check_options
+    from kinetic.tracebacks import hide_own_frames
 
+    hide_own_frames()
     options = check_options(**given)
 
     def decorate(function: Callable[P, R]) -> RemoteCallable[P, R]:

@@ -76,6 +76,32 @@ class JobFailedError(JobError):
     """The job ended without a value and without an exception of the user's function."""
 
 
+class TimeLimitError(JobFailedError):
+    """The function ran longer than its `timeout`."""
+
+
+class OutOfMemoryError(JobFailedError):
+    """A process of the job was killed because the container or the node had no memory left."""
+
+
+class JobKilledError(JobFailedError):
+    """The function's process was ended by a signal, for another reason than memory."""
+
+    signal: int | None = None
+    """Its number, such as 11 for SIGSEGV."""
+
+
+class NoValueError(JobFailedError):
+    """The function ended without a value: it left its process, or its value cannot be pickled."""
+
+
+class PreparationError(JobFailedError):
+    """Kinetic could not prepare the call on the job's machine."""
+
+    phase: str = ""
+    """What failed: `fetch`, `verify`, `extract`, `environment`, `unpickle` or `data`."""
+
+
 class JobCancelledError(JobFailedError):
     """The job was cancelled."""
 

@@ -127,6 +127,20 @@ def parse_wait(amount: object) -> float | None:
     return None if seconds > sys.float_info.max else max(0.0, float(seconds))
 
 
+def check_pauses(**seconds: object) -> None:
+    """Refuse *seconds*, arguments by name, that are not numbers of at least 0.
+
+    Raises:
+        InvalidRequestError: One is not.
+    """
+    for name, amount in seconds.items():
+        found = _seconds(amount)
+        if found is None or found < 0:
+            raise InvalidRequestError(
+                f"{name}={amount!r} is not a number of seconds.", hint="Give 0 or more."
+            )
+
+
 def _seconds(amount: object) -> float | None:
     """Return *amount*, a number or a timedelta, in seconds; None if it is neither."""
     seconds = amount.total_seconds() if isinstance(amount, timedelta) else amount

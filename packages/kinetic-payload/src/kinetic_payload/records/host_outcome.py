@@ -97,4 +97,6 @@ class HostOutcome:
     peak_memory: int | None = None
     """The most bytes that the host used at once: on a cluster its container, with the file cache, else its
     largest process. None if the system does not count them."""
+    out_of_memory: bool | None = None
+    """Whether the kernel killed it for lack of memory; None: no, or that is not known."""
     version: int = WIRE_VERSION

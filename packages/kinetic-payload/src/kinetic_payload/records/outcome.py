@@ -25,6 +25,8 @@ class Outcome:
     """SHA-256 of that host's outcome object."""
     other_failed_hosts: tuple[int, ...] = ()
     message: str = ""
+    cause: str | None = None
+    """`out-of-memory` if that is why a host could not report; None: its report says why, or nothing is known."""
     written_by: Literal["runner", "supervisor", "client"] = "runner"
     written_at: float = 0.0
     report: HostOutcome | None = None

@@ -472,7 +472,12 @@ class _Host:
         if error is not None:
             # A stop is not an error of the function, so its traceback is not logged.
             is_users = self.phase == "call" and error.type != type_name(Terminated())
-            print_error(error.traceback if is_users else f"[kinetic] {message}\n")
+            if not is_users:
+                print_error(f"[kinetic] {message}\n")
+            elif reason == "exception":
+                print_error(f"{layout.RAISED}\n{error.traceback}")
+            elif error.message and not error.message.lstrip("-").isdigit():
+                print_error(f"{error.message}\n")  # As Python does for sys.exit("text").
         return HostOutcome(
             job_id=task.record.job_id,
             attempt=task.attempt,

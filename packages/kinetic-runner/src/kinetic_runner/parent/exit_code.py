@@ -171,7 +171,8 @@ def _ended_by_itself(end: ChildEnd, peak: int | None) -> dict[str, Any]:
         message += f" {_out_of_memory(end.memory_limit, peak)}"
     # The exit code of SIGTERM is the runner's own for a stop from outside, which is no failure.
     code = EXIT_FUNCTION_FAILED if number == signal.SIGTERM else 128 + number
-    return {**_fields("killed", code, message), "signal": number}
+    found = {"signal": number, "out_of_memory": bool(end.oom_killed) or None}
+    return {**_fields("killed", code, message), **found}
 
 
 def _memory_notes(end: ChildEnd, peak: int | None) -> tuple[str, ...]:

@@ -126,6 +126,8 @@ class Explanation:
     """What the user can do about it; empty if nothing is needed or known."""
     trouble: bool = False
     """Whether to show it to a user who waits: something keeps the job from running or from being stored."""
+    out_of_memory: bool = False
+    """Whether that is why it ended."""
 
     @property
     def text(self) -> str:

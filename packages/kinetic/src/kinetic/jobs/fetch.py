@@ -6,7 +6,7 @@ import base64
 import hashlib
 import io
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
 
@@ -14,8 +14,13 @@ from kinetic.errors import (
     JobCancelledError,
     JobError,
     JobFailedError,
+    JobKilledError,
+    NoValueError,
+    OutOfMemoryError,
+    PreparationError,
     RemoteError,
     ResultUnreadableError,
+    TimeLimitError,
 )
 from kinetic.jobs.services import Services
 from kinetic.jobs.status import View
@@ -39,6 +44,8 @@ class Collected:
 
     value: Any = None
     error: BaseException | None = None
+    traceback: str = ""
+    """The traceback of the function's exception, as the job's log shows it."""
 
     @property
     def succeeded(self) -> bool:
@@ -77,7 +84,8 @@ def fetch(
         return Collected(value=value)
     if host is None or host.error is None or host.reason != "exception" or host.phase != "call":
         return Collected(error=failure_without_exception(outcome, host))
-    return Collected(error=_users_exception(outcome, host, store, track))
+    error = _users_exception(outcome, host, store, track)
+    return Collected(error=error, traceback=host.error.traceback)
 
 
 def _verified_report(job_id: str, outcome: Outcome, store: Store) -> HostOutcome | None:
@@ -193,14 +201,33 @@ def failure_without_exception(outcome: Outcome, host: HostOutcome | None) -> Job
         )
     reason = outcome.message or (host.message if host else "") or "No reason was reported."
     attempt = f" in attempt {outcome.attempt}" if (outcome.attempt or 1) > 1 else ""
-    error = JobFailedError(
+    kind, attribute, value = _kind_of(outcome, host)
+    error = kind(
         f"Job {outcome.job_id} failed{attempt}: {reason}",
         hint=f"Its log: kinetic jobs logs {outcome.job_id}",
         job_id=outcome.job_id,
     )
+    if attribute:
+        setattr(error, attribute, value)
     for note in notes_of(outcome, host):
         error.add_note(note)
     return error
+
+
+def _kind_of(outcome: Outcome, host: HostOutcome | None) -> tuple[type[JobFailedError], str, Any]:
+    """Return the class of the error of a job, and the name and value of its own attribute, if it has one."""
+    if outcome.cause == "out-of-memory" or (host is not None and host.out_of_memory):
+        return OutOfMemoryError, "", None
+    if host is None:
+        return JobFailedError, "", None
+    if host.reason == "timeout":
+        return TimeLimitError, "", None
+    if host.reason == "killed":
+        return JobKilledError, "signal", host.signal
+    if host.reason in ("exception", "exited"):
+        called = host.phase in ("call", "report")
+        return (NoValueError, "", None) if called else (PreparationError, "phase", host.phase)
+    return JobFailedError, "", None
 
 
 def remote_error(outcome: Outcome, host: HostOutcome, why: str) -> RemoteError:
@@ -241,8 +268,14 @@ def why_unreadable(host: HostOutcome, problem: Exception) -> str:
 
 
 def annotated(error: E, outcome: Outcome, host: HostOutcome) -> E:
-    """Add the place where *error* happened and its remote traceback as notes, once."""
+    """Add the place where *error* happened and its remote traceback as notes, once, and the id of its job.
+
+    An attribute `job_id` of the user's own stays.
+    """
     known = set(getattr(error, "__notes__", ()))
+    with suppress(Exception):  # A class of the user's may refuse attributes.
+        if not hasattr(error, "job_id"):
+            error.job_id = outcome.job_id  # type: ignore[attr-defined]
     for note in notes_of(outcome, host):
         if note not in known:
             error.add_note(note)
@@ -254,7 +287,8 @@ def notes_of(outcome: Outcome, host: HostOutcome | None) -> list[str]:
     if host is None:
         return []
     notes = []
-    if host.error is not None and host.error.traceback:
+    # That of sys.exit says no more than its text.
+    if host.error is not None and host.error.traceback and host.error.type != "SystemExit":
         notes.append("Remote traceback:\n" + host.error.traceback.rstrip())
     notes.append(
         f"In phase {host.phase!r} of attempt {host.attempt} on host {host.host} "

@@ -184,7 +184,14 @@ class JobHandle:
         return None
 
     def tail(self, n: int = 100) -> str:
-        """Return the last *n* lines of the log of the latest attempt."""
+        """Return the last *n* lines of the log of the latest attempt.
+
+        Raises:
+            InvalidRequestError: *n* is not a whole number of at least 0.
+        """
+        from kinetic.quantities import parse_count
+
+        n = parse_count("n", n)
         return "\n".join(line.shown for line in self.log_lines(tail=n))
 
     def result(
@@ -241,7 +248,9 @@ class JobHandle:
             SignatureError: The job was submitted with another key than yours.
         """
         from kinetic.jobs.stop import cancel
+        from kinetic.quantities import check_pauses
 
+        check_pauses(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
         cancel(
             self._record,
             self._services,
@@ -267,7 +276,9 @@ class JobHandle:
                 and only its artifacts were to be removed.
         """
         from kinetic.jobs.stop import clean_up
+        from kinetic.quantities import check_pauses
 
+        check_pauses(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
         clean_up(
             self._record,
             self._services,
@@ -324,11 +335,13 @@ class JobHandle:
     ) -> Any:
         from kinetic.console import progress_beside
         from kinetic.jobs.collect import collect
-        from kinetic.jobs.missing_files import note_on
+        from kinetic.jobs.missing_files import note_on, with_own_paths
         from kinetic.jobs.outages import WaitStopped
+        from kinetic.quantities import check_pauses
         from kinetic.user_warnings import warn_caller
         from kinetic_payload.errors import KineticError
 
+        check_pauses(cleanup_timeout=cleanup_timeout, cleanup_poll_interval=cleanup_poll_interval)
         warn = warn or warn_caller
         session = self._session
         # The pickle of a value that was collected before was not kept, so fetch it again.
@@ -354,8 +367,11 @@ class JobHandle:
                 if collected is None:
                     raise
             else:
-                if fetched.error and (note := note_on(fetched.error, session.project)):
-                    fetched.error.add_note(note)
+                if error := fetched.error:
+                    if note := note_on(error, session.project):
+                        error.add_note(note)
+                    notes = getattr(error, "__notes__", [])
+                    notes[:] = [with_own_paths(note, session.project) for note in notes]
                 with session.lock:
                     collected = session.collected = session.collected or fetched
         if stop is not None and stop.is_set():

@@ -23,6 +23,10 @@ _LINE: Final = re.compile(r"(?:default|.+:[0-9]+): (?!a virtual environment)")
 """The rule of a path that was left out, if it is one that `.kineticignore` can revoke."""
 
 
+_FRAME: Final = re.compile(r'^( +(?:\| +)*File ")(/[^"]+)(", line )', re.MULTILINE)
+"""The beginning of a frame in a traceback, also inside of a group."""
+
+
 class Project(NamedTuple):
     """The project that a submit shipped."""
 
@@ -46,6 +50,18 @@ class Project(NamedTuple):
                 line = f"!{ignore_line(left_out, is_folder=False)}"
                 return f"{text} To ship it, write the line {line} into {self.root / OWN_FILE}."
         return None
+
+
+def with_own_paths(text: str, project: Project | None) -> str:
+    """Return *text*, a traceback of a job, with the paths of the files that *project* shipped."""
+    root = project.root if project else None
+
+    def own(frame: re.Match[str]) -> str:
+        found = _IN_PROJECT.fullmatch(frame[2])
+        path = root / found[1] if root and found else None
+        return f"{frame[1]}{path}{frame[3]}" if path and path.is_file() else frame[0]
+
+    return text if root is None else _FRAME.sub(own, text)
 
 
 def note_on(error: BaseException, project: Project | None) -> str | None:

@@ -93,7 +93,8 @@ def _look(record: JobRecord, services: Services) -> View:
     if isinstance(found, StoredRecord):
         return _view_of(found.record)
     with asking(record):
-        seen = replace(seen, reason=services.backend.explain(record, seen).text)
+        why = services.backend.explain(record, seen)
+        seen = replace(seen, reason=why.text)
     # Clean-up removes the record: without a record there is nothing to write an outcome for. With a
     # record, but without a resource, the job vanished.
     stored = record_bytes(services.store, record.job_id)
@@ -105,6 +106,8 @@ def _look(record: JobRecord, services: Services) -> View:
     services.backend.tidy([record])
     now, verify = time.time(), services.verify
     outcome = outcome_of_vanished(services.store, record, seen, now=now, verify=verify)
+    if why.out_of_memory and outcome.digest is None:  # No report says it.
+        outcome = replace(outcome, cause="out-of-memory")
     if seen.ending is Ending.LOST:
         # It may come back, so no failure is written. A success that all hosts have reported counts
         # even if the supervisor does not come back.

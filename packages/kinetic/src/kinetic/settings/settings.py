@@ -42,6 +42,8 @@ _NUMBERS = {
     "store_timeout": (60.0, 1.0, 86_400.0, "a number of seconds from 1 to 86400"),
 }
 """The default of a setting that is a number, its limits, and what it is."""
+_CHOICES = {"progress": ("auto", "plain", "off"), "traceback": ("short", "full")}
+"""The values of a setting; the first one is the default."""
 _TRUTHS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
@@ -132,6 +134,10 @@ class Settings:
     assume_yes: Setting[bool]
     """Whether to start very many inputs on accelerators without asking."""
     no_color: Setting[bool]
+    progress: Setting[str]
+    """What a blocking call shows besides warnings and the log: `auto`, `plain` lines as in a file, or `off`."""
+    traceback: Setting[str]
+    """`full` shows Kinetic's own frames, and the traceback of a job in its log as well; else `short`."""
 
     @classmethod
     def from_environment(cls, *, profile: str | None = None, **arguments: str | None) -> Settings:
@@ -235,6 +241,7 @@ def resolve(
             found[name] = Setting(default, "default")
     found |= {name: sources.flag(name) for name in _FLAGS}
     found |= {name: sources.number(name) for name in _NUMBERS}
+    found |= {name: sources.choice(name) for name in _CHOICES}
     found |= {"home": home, "profiles_file": profiles_file}
     found["project"] = sources.text("project", also="GOOGLE_CLOUD_PROJECT")
     found["pod_overrides"] = found["profile"] = Setting(None, "default")
@@ -291,6 +298,17 @@ class _Sources:
                 hint=f"Set KINETIC_{name.upper()}=1, or unset it.",
             )
         return Setting(truth, found.source)
+
+    def choice(self, name: str) -> Setting[str]:
+        known = _CHOICES[name]
+        found = self.text(name)
+        value = (found.value or known[0]).strip().lower()
+        if value not in known:
+            raise ConfigurationError(
+                f"{name} is {found.value!r} ({found.source}), which is none of: {', '.join(known)}.",
+                hint=f"Set KINETIC_{name.upper()}={known[0]}, or unset it.",
+            )
+        return Setting(value, found.source)
 
     def number(self, name: str) -> Setting[float]:
         default, least, most, what = _NUMBERS[name]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from kinetic.console import Console, is_terminal
-from kinetic.errors import InvalidRequestError
+from kinetic.errors import InvalidRequestError, KineticError
 from kinetic.job_status import JobStatus
+from kinetic_payload.layout import JobObjects
+from kinetic_payload.progress import duration_text
 
 if TYPE_CHECKING:
     from kinetic.backends.backend import LogLine
@@ -42,11 +45,12 @@ def call(
 
         submit = start_job
     if console is None:
-        console = Console.of_this_process(color=not request.settings.no_color.value)
+        console = Console.of_this_process(request.settings)
         if console.interactive and is_terminal(sys.stdin):
             ask = ask or input
     if request.debug:
         _require_terminal(request, console)
+    began = time.monotonic()
     started: list[JobHandle] = []
     seen: JobStatus | None = None
 
@@ -60,15 +64,21 @@ def call(
         try:
             handle = submit(request, function, args, kwargs, console=console, started=started)
             started[:] = [handle]
-            if console.interactive:
-                # Phases vanish from a terminal, and a user who closes it needs the id to come back.
-                console.note(handle.job_id)
-            return handle._collect(
-                on_line=_line_printer(handle, console, stack),
-                on_status_change=show_status,
-                track=console.progress,
-                warn=console.note,
-            )
+            console.label = f"{handle.func_name} {handle.job_id[-7:]}"
+            # Whoever closes the terminal needs the id to come back.
+            console.say(f"submitted {handle.job_id}")
+            try:
+                value = handle._collect(
+                    on_line=_line_printer(handle, console, stack),
+                    on_status_change=show_status,
+                    track=console.progress,
+                    warn=console.note,
+                )
+            finally:
+                collected = handle._session.collected
+                console.print_held(but=collected.traceback if collected else "")
+            console.say(f"done in {duration_text(time.monotonic() - began)}{_outputs_of(handle)}")
+            return value
         except KeyboardInterrupt as stop:
             console.done()
             if not started:
@@ -112,6 +122,15 @@ def _line_printer(
     attached = AttachedCall(handle, console.text)
     stack.callback(attached.close)
     return attached.look_at
+
+
+def _outputs_of(handle: JobHandle) -> str:
+    """Return where the job's outputs are, as the end of a sentence; empty if it wrote none to its own folder."""
+    store, folder = handle._services.store, JobObjects(handle.job_id).outputs
+    with suppress(KineticError):  # The value must not be lost.
+        for _ in store.list(folder):
+            return f"; outputs: {store.location}/{folder}"
+    return ""
 
 
 _PHASES = {

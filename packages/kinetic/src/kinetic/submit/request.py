@@ -71,13 +71,17 @@ def request_of(
         check_size(options)
     target = Target.in_settings(settings)
     _refuse_without_target(entry, target, environ)
-    if not entry.on_this_machine:
-        _check_names(settings)
+    _check_names(settings, entry)
     captured = capture(options.capture, environ)
     output_dir = settings.output_dir.value
     notes = [*captured.notes()]
     if output_dir is not None and output_dir.startswith("gs://"):
         parse_location(output_dir)  # It raises the error if that names no bucket.
+    elif output_dir is not None and "://" in output_dir:
+        raise InvalidRequestError(
+            f"output_dir={output_dir!r} is neither a folder nor a URI in a bucket of Google Cloud.",
+            hint="Write gs://BUCKET/FOLDER or leave it out. Pass an address elsewhere to the function as an argument.",
+        )
     if entry.on_this_machine:
         output_dir = _output_dir(output_dir, cwd)
     elif output_dir is not None and "://" not in output_dir:
@@ -114,8 +118,8 @@ def _refuse_without_target(entry: Entry, target: Target, environ: Mapping[str, s
         return
     raise ConfigurationError(
         f"The backend {entry.name!r} needs a project, and none is set.",
-        hint="Give project=..., set KINETIC_PROJECT or GOOGLE_CLOUD_PROJECT, or choose a profile; "
-        f"to run on this machine instead: backend={LOCAL!r} or KINETIC_BACKEND={LOCAL}.",
+        hint=f"To run on this machine: backend={LOCAL!r} or KINETIC_BACKEND={LOCAL}. "
+        "Else give project=..., set KINETIC_PROJECT or GOOGLE_CLOUD_PROJECT, or choose a profile.",
     )
 
 
@@ -128,7 +132,7 @@ def _pod_overrides(options: RunOptions, settings: Settings, entry: Entry) -> Map
     return check_pod_overrides(settings.pod_overrides.value)
 
 
-def _check_names(settings: Settings) -> None:
+def _check_names(settings: Settings, entry: Entry) -> None:
     """Refuse names that Kubernetes cannot accept."""
     from kinetic_k8s.manifests.names import is_namespace_name, is_object_name
 
@@ -138,7 +142,9 @@ def _check_names(settings: Settings) -> None:
             f"{namespace.value!r} cannot be the name of a namespace (from: {namespace.source}).",
             hint="Use at most 63 lower-case letters, digits and '-'; begin and end with a letter or digit.",
         )
-    if account.value is not None and not is_object_name(account.value):
+    if entry.on_this_machine or account.value is None:
+        return
+    if not is_object_name(account.value):
         raise InvalidRequestError(
             f"{account.value!r} cannot be the name of a service account (from: {account.source}).",
             hint="Write the name of a ServiceAccount of Kubernetes: lower-case letters, digits, '-' and '.'. "

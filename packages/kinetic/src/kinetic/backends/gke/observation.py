@@ -141,7 +141,12 @@ def explanation_of(
     reason = found.reason
     if not seen.status.terminal and seen.reason and seen.reason not in reason:
         reason = f"{seen.reason} {reason}"
-    return Explanation(reason, found.remedy, trouble=not seen.status.terminal)
+    return Explanation(
+        reason,
+        found.remedy,
+        trouble=not seen.status.terminal,
+        out_of_memory=found.cause == "out-of-memory",
+    )
 
 
 def has_first_pod(job: Manifest, pods: Sequence[Manifest]) -> bool:
