@@ -147,12 +147,12 @@ def test_progress_and_the_log_are_the_output_of_the_cell(notebook, shared_projec
 
         talk({str(go)!r})
         """,
-        when=lambda text: "kinetic: running\n" in text,
+        when=lambda text: "kinetic: submitted " in text,
         act=go.touch,
     )
 
     assert "from the job [bold]\nto stderr\n" in output_of(cell, "stdout")
-    assert "kinetic: running\n" in output_of(cell, "stderr")
+    assert "kinetic: done in " in output_of(cell, "stderr")
     assert "\x1b" not in output_of(cell)
     assert cell.outputs[-1].data["text/plain"] == "1"
 
