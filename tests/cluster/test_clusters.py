@@ -25,6 +25,7 @@ from locks import locked
 from kinetic.errors import (
     CloudPermissionError,
     ConfigurationError,
+    InvalidRequestError,
     KineticError,
     ProvisioningBusyError,
     ProvisioningError,
@@ -36,7 +37,9 @@ from kinetic.provisioning.google.buckets import storage_client
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.networks import NetworksEdge
 from kinetic.provisioning.inside import Connection, JobSetEdge
+from kinetic.provisioning.node_pools import prepare_node_pools
 from kinetic.provisioning.plan import Resource as Plain
+from kinetic.provisioning.pools import PoolOptions, list_pools, remove_pool
 from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
 from kinetic.waiting import sleep
@@ -273,7 +276,9 @@ def test_up_completes_jobset_and_waits_for_its_controller(
             while system.get(kind, name, brief=True) is not None:
                 sleep(0.05)
         # An installation that was killed: the definition is there, and nothing else.
-        system.apply(next(e for e in jobset_manifests() if e["kind"] == "CustomResourceDefinition"))
+        system.apply(
+            next(e for e in jobset_manifests() if e["kind"] == "CustomResourceDefinition")
+        )
 
         def give_up(is_done: Callable[[], bool], why: Callable[[], str], _: float) -> None:
             assert not is_done()
@@ -552,6 +557,130 @@ def test_a_second_cluster_has_everything_of_its_own(cloud: GoogleCloud) -> None:
     assert up().plan.changes == ()
 
 
+def node_pools(accelerator: str = "v6e-16", **options: Any) -> Prepared:
+    return prepare_node_pools(settings(), accelerator, PoolOptions(**options), poll=0.01)
+
+
+def listed() -> dict[str, tuple[str, int, int | None]]:
+    """Return machines, least and most of each node pool."""
+    found = [each for each in list_pools(settings()) if not each.is_class]
+    return {p.pool.name: (str(p.priorities[0]), p.pool.min_nodes, p.max_nodes) for p in found}
+
+
+def test_node_pools_that_are_killed_after_any_change_continue(cloud: GoogleCloud) -> None:
+    cloud.quotas["TPUS-PER-TPU-FAMILY-per-project-region"] = 32
+    up(standard=True).apply()
+    there = cloud.resources(PROJECT)
+    for count in range(1, 20):
+        before = len(cloud.changes)
+        cloud.dies_after(count)
+        try:
+            node_pools().apply()
+            node_pools(slices=2, min_nodes=4).apply()
+            complete = True
+        except KineticError:
+            complete = False
+        cloud.revive()
+        node_pools(slices=2, min_nodes=4).apply()
+        assert node_pools().plan.changes == ()
+        assert sum("CreateNodePool" in each for each in cloud.changes[before:]) == 2
+        assert listed() == {
+            "kinetic-np-v6e-16-0": ("v6e-16", 4, 4),
+            "kinetic-np-v6e-16-1": ("v6e-16", 0, 4),
+        }
+        for name in listed():
+            remove_pool(settings(), name, poll=0.01)
+        assert cloud.resources(PROJECT) == there
+        if complete:
+            break
+    assert count > 2
+
+
+def test_a_node_pool_is_what_was_asked_for_and_only_its_limits_change(cloud: GoogleCloud) -> None:
+    up(standard=True).apply()
+    for way in ({}, {"flex_start": True}, {"reservation": "shared-project/mine"}):
+        options = {"max_nodes": 3, **way}
+        prepared = prepare_node_pools(
+            settings(), "l4", PoolOptions(**options), name="gpus", poll=0.01
+        )
+        prepared.apply()
+        (pool,) = (each for each in cluster_of(cloud).node_pools if each.name == "gpus")
+        named = {"flex_start": "l4:flex-start", "reservation": "l4:reservation=shared-project/mine"}
+        assert listed() == {"gpus": (named.get(next(iter(way), ""), "l4"), 0, 3)}
+        assert pool.config.service_account == f"kn-demo-nodes@{PROJECT}.iam.gserviceaccount.com"
+        assert pool.config.accelerators[0].accelerator_type == "nvidia-l4"
+        assert list(pool.locations) == ["us-central1-a"]
+        remove_pool(settings(), "gpus", poll=0.01)
+    node_pools("l4:spot", max_nodes=2).apply()
+    assert [each.detail for each in node_pools("l4:spot", slices=3).plan.changes] == [
+        "max_nodes: 2 → 3"
+    ]
+    (spot,) = (each for each in cluster_of(cloud).node_pools if "spot" in each.name)
+    assert [each.key for each in spot.config.taints] == ["cloud.google.com/gke-spot"]
+    taken = prepare_node_pools(settings(), "t4", name=spot.name, poll=0.01).plan
+    assert "has machines='l4:spot', and 't4' is wanted" in taken.problems[0].message
+    theirs = prepare_node_pools(settings(), "t4", name="system", poll=0.01).plan
+    assert "Kinetic did not make it" in theirs.problems[0].message
+    with pytest.raises(InvalidRequestError, match="no pool 'system' of Kinetic"):
+        remove_pool(settings(), "system")
+
+
+def cluster_of(cloud: GoogleCloud) -> Cluster:
+    found = cloud.existing[f"{PROJECT}/container/clusters/us-central1-a/demo"]
+    assert isinstance(found, Cluster)
+    return found
+
+
+def test_a_node_pool_waits_for_others_and_names_a_failure_and_a_permission(
+    cloud: GoogleCloud,
+) -> None:
+    up(standard=True).apply()
+    cloud.deny("container.clusters.update")
+    with pytest.raises(CloudPermissionError, match=r"roles/container\.admin"):
+        node_pools("l4").apply()
+    cloud.allow_all()
+    cloud.polls = 3
+    busy = "Operation operation-1 is currently upgrading cluster demo. Please wait and try again once it is done."
+    cloud.fail("CreateNodePool", grpc.StatusCode.FAILED_PRECONDITION, busy)
+    cloud.fail_operation("CreateNodePool", "Quota exceeded: NVIDIA_L4_GPUS in us-central1")
+    with pytest.raises(ProvisioningError, match="NVIDIA_L4_GPUS"):
+        node_pools("l4").apply()
+    (problem,) = node_pools("l4").plan.problems
+    assert "it failed: ERROR Quota exceeded: NVIDIA_L4_GPUS" in problem.message
+    assert "kinetic pool remove" in problem.hint
+    (status,) = (each for each in list_pools(settings()) if not each.is_class)
+    assert "NVIDIA_L4_GPUS" in status.problem
+    with pytest.raises(ConfigurationError, match=r"No zone of us-central1 (?s:.*) us-central2"):
+        node_pools("v4-8")
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "options", "message"),
+    [
+        ("v6e-16", {"min_nodes": 8, "max_nodes": 4}, "At least 8 machines are to be kept"),
+        ("v6e-16", {"min_nodes": 2}, "2 machines are no whole number of slices"),
+        ("v6e-16", {"max_nodes": 6}, "6 machines are no whole number of slices"),
+        ("v6e-16", {"max_nodes": 4, "slices": 2}, "2 slices have 8 machines, and --max-nodes is 4"),
+        (
+            "v6e-16:spot",
+            {"reservation": "mine"},
+            "either spot machines, or flex-start, or reserved",
+        ),
+        ("l4", {"flex_start": True, "min_nodes": 1}, "lent for a job"),
+        ("l4", {"fallback": ["t4"]}, "Leave --fallback out"),
+        ("tpu7x-16", {}, "gcloud compute resource-policies create workload-policy"),
+        ("cpu", {}, "gcloud container node-pools create"),
+    ],
+)
+def test_a_node_pool_that_makes_no_sense_is_refused_before_anything_is_asked(
+    cloud: GoogleCloud, accelerator: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        node_pools(accelerator, **options)
+    assert message in str(caught.value)
+    assert cloud.requests == []
+
+
 @pytest.fixture
 def kinetic(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """The command, as a process of its own."""
@@ -644,3 +773,30 @@ def test_down_without_the_permission_to_read_removes_nothing(
     _, errors = removed.communicate(timeout=120)
     assert (removed.returncode, "roles/storage.admin" in errors) == (1, True)
     assert made(cloud, changes) == []
+
+
+def test_a_quota_that_is_too_low_is_a_warning_with_its_id(
+    cloud: GoogleCloud, kinetic: Callable[..., subprocess.Popen[str]]
+) -> None:
+    def run(*arguments: str) -> str:
+        process = kinetic(*arguments)
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return output + errors
+
+    family, spot = (
+        "TPUS-PER-TPU-FAMILY-per-project-region",
+        "PREEMPTIBLE-TPU-V6E-per-project-region",
+    )
+    up().apply()
+    cloud.quotas |= {family: 4, spot: 4}
+    assert f"{family} of the project 'my-project' is 4 in us-central1" in run(
+        "up", "--accelerator", "v6e-8", "--yes"
+    )
+    assert f"{spot} of" in run("pool", "add", "--accelerator", "v6e-8", "--spot")
+    found = {check.name: check for check in diagnose(settings()) if check.state != "pass"}
+    assert {*found} >= {"quota of pool kinetic-v6e-8", "quota of pool kinetic-v6e-8-spot"}
+    cloud.deny("cloudquotas.quotas.get")
+    assert "quota" not in run("pool", "add", "--accelerator", "v6e-8", "--min-nodes", "1")
+    refused = kinetic("pool", "add", "--accelerator", "v6e-8", "--max-nodes", "2")
+    assert "--node-pool" in refused.communicate(timeout=120)[1]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from kinetic_cli.app import App
 from kinetic_cli.lazy_group import Group
 from kinetic_cli.options import json_option, target_options
+from kinetic_cli.plans import apply_plan, check_problems, plan_document, show_plan
+
+if TYPE_CHECKING:
+    from kinetic.provisioning.pools import PoolOptions
 
 _SHOWN: Final = 10
 """Jobs that a question names."""
@@ -48,8 +52,27 @@ def command() -> None:
     metavar="N",
     help="Keep so many machines, which are billed, even if no job needs them.",
 )
+@click.option(
+    "--node-pool",
+    is_flag=True,
+    help="Make a plain node pool, for a cluster that makes none by itself; for each slice of several machines one.",
+)
+@click.option(
+    "--max-nodes",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --node-pool: the most machines, in whole slices.",
+)
+@click.option(
+    "--slices",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --node-pool: the most slices.  [default: 1]",
+)
 @click.option("--name", metavar="NAME", help="Of the pool.  [default: kinetic-ACCELERATOR]")
-@click.option("--dry-run", is_flag=True, help="Show the ComputeClass, and change nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show the ComputeClass, or the plan, and change nothing."
+)
 @target_options(hidden=True)
 @json_option
 @click.pass_obj
@@ -63,6 +86,9 @@ def add(
     fallback: tuple[str, ...],
     no_fallback: bool,
     min_nodes: int | None,
+    node_pool: bool,
+    max_nodes: int | None,
+    slices: int | None,
     name: str | None,
     dry_run: bool,
     as_json: bool,
@@ -84,15 +110,15 @@ def add(
         reservation=reservation,
         fallback=fallback if fallback or no_fallback else None,
         min_nodes=min_nodes,
+        max_nodes=max_nodes,
+        slices=slices,
     )
     app.print_warnings()
-    done = add_pool(
-        app.settings(),
-        f"{accelerator}{':spot' * spot}",
-        options,
-        name=name,
-        dry_run=dry_run,
-    )
+    wanted = f"{accelerator}{':spot' * spot}"
+    if node_pool:
+        _add_node_pools(app, wanted, options, name, dry_run=dry_run, as_json=as_json)
+        return
+    done = add_pool(app.settings(), wanted, options, name=name, dry_run=dry_run)
     if as_json or dry_run:
         app.output.json(done.manifest)
         return
@@ -101,6 +127,36 @@ def add(
     app.output.line(f"{verb} pool {pool.name}: {', else '.join(map(str, pool.priorities))}.")
     if pool.min_nodes:
         app.output.note(f"{pool.min_nodes} machines are kept, and billed, from now on.")
+
+
+def _add_node_pools(
+    app: App,
+    accelerator: str,
+    options: PoolOptions,
+    name: str | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    from kinetic.provisioning.node_pools import prepare_node_pools
+
+    prepared = prepare_node_pools(app.settings(), accelerator, options, name=name)
+    if as_json:
+        app.output.json(plan_document(prepared))
+    elif dry_run:
+        show_plan(app.output, prepared)
+    check_problems(app.output, prepared)
+    if dry_run:
+        return
+    apply_plan(app.output, prepared, "", yes=True)
+    if as_json:
+        return
+    for step in prepared.plan.steps:
+        wanted = step.resource.settings
+        limits = f"{wanted['min_nodes']} to {wanted['max_nodes']} machines"
+        verb = {"create": "Added", "change": "Changed"}.get(step.action, "Unchanged:")
+        pool = step.resource.name.rpartition("/")[2]
+        app.output.line(f"{verb} node pool {pool}: {wanted['machines']}, {limits}.")
 
 
 @command.command("list")
@@ -119,8 +175,10 @@ def list_(app: App, as_json: bool) -> None:
                 {
                     "name": status.pool.name,
                     "accelerator": str(status.pool.accelerator),
+                    "kind": "class" if status.is_class else "node pool",
                     "priorities": [asdict(priority) for priority in status.priorities],
                     "min_nodes": status.pool.min_nodes,
+                    "max_nodes": status.max_nodes,
                     "nodes": status.nodes,
                     "jobs": status.used_by,
                     "problem": status.problem or None,
@@ -133,12 +191,13 @@ def list_(app: App, as_json: bool) -> None:
         app.output.note("No pools. Add one with: kinetic pool add --accelerator NAME")
         return
     app.output.table(
-        ["pool", "nodes", "min", "jobs", "machines"],
+        ["pool", "nodes", "min", "max", "jobs", "machines"],
         (
             (
                 status.pool.name,
                 status.nodes,
                 status.pool.min_nodes,
+                status.max_nodes,
                 len(status.used_by),
                 ", else ".join(map(str, status.priorities)),
             )
@@ -156,22 +215,24 @@ def list_(app: App, as_json: bool) -> None:
 @target_options(hidden=True)
 @click.pass_obj
 def remove(app: App, name: str, yes: bool) -> None:
-    """Remove a pool. Its machines go once nothing runs on them."""
+    """Remove a pool. Its machines go once nothing runs on them; those of a node pool go at once."""
     from kinetic.errors import InvalidRequestError
     from kinetic.provisioning.pools import find_pool, remove_pool
 
     app.print_warnings()
     settings = app.settings()
-    jobs = find_pool(settings, name).used_by
+    pool = find_pool(settings, name)
+    jobs = pool.used_by
     if jobs and not yes:
         more = f" and {len(jobs) - _SHOWN} more" if len(jobs) > _SHOWN else ""
         used = f"Jobs run or wait in the pool {name}: {', '.join(jobs[:_SHOWN])}{more}."
+        go_on = "go on" if pool.is_class else "on its machines are stopped"
         if not sys.stdin.isatty():
             raise InvalidRequestError(
                 used, hint=f"Remove it all the same with: kinetic pool remove {name} --yes"
             )
         click.confirm(
-            f"{used} Those that run go on, and those that wait get no machine. Remove it?",
+            f"{used} Those that run {go_on}, and those that wait get no machine. Remove it?",
             abort=True,
             err=True,
         )

@@ -50,6 +50,9 @@ _TIMEOUT: Final = 20.0
 """The longest time of one call, in seconds."""
 _LIMIT: Final = 60.0
 _MOST_NAMED: Final = 10
+MADE_FOR: Final = "kinetic-accelerator"
+"""The label, for bills, of the machines of a node pool that Kinetic made; its value is the name of the accelerator."""
+_FAILED: Final = ("ERROR", "RUNNING_WITH_ERROR")
 _TAINT_EFFECTS: Final = {
     "NO_SCHEDULE": "NoSchedule",
     "PREFER_NO_SCHEDULE": "PreferNoSchedule",
@@ -192,7 +195,7 @@ def cluster_of(
         status=container_v1.Cluster.Status(described.status).name,
         version=described.current_master_version,
         autopilot=described.autopilot.enabled,
-        pools=tuple(_pool_of(pool, described) for pool in described.node_pools),
+        pools=tuple(node_pool_of(each, len(described.locations)) for each in described.node_pools),
         autoprovisioning=described.autopilot.enabled
         or described.autoscaling.enable_node_autoprovisioning,
         compute_classes=described.autoscaling.default_compute_class_config.enabled,
@@ -232,13 +235,21 @@ def _address(described: Any) -> tuple[str, str | None]:
     return f"https://{address}", b64decode(ca).decode("ascii")
 
 
-def _pool_of(pool: Any, described: Any) -> NodePool:
+def node_pool_of(pool: Any, zones: int = 1) -> NodePool:
+    """Return what Kinetic uses of a `container_v1.NodePool` of a cluster in so many *zones*."""
     config, scaling = pool.config, pool.autoscaling
-    most = None
+    most, least, status = None, 0, pool.status.name
     if scaling.enabled:
         # Numbers are of each zone, except the total.
-        zones = len(pool.locations) or len(described.locations) or 1
+        zones = len(pool.locations) or zones or 1
         most = scaling.total_max_node_count or scaling.max_node_count * zones
+        least = scaling.total_min_node_count or scaling.min_node_count * zones
+    made_for = config.resource_labels.get(MADE_FOR, "")
+    if made_for:
+        made_for += ":spot" * config.spot + ":flex-start" * config.flex_start
+        for name in config.reservation_affinity.values:
+            named = name.removeprefix("projects/").replace("/reservations/", "/")
+            made_for += f":reservation={named}"
     return NodePool(
         name=pool.name,
         machine_type=config.machine_type,
@@ -253,6 +264,9 @@ def _pool_of(pool: Any, described: Any) -> NodePool:
             (taint.key, taint.value, _TAINT_EFFECTS.get(taint.effect.name, taint.effect.name))
             for taint in config.taints
         ),
+        made_for=made_for,
+        min_nodes=least,
+        problem=f"{status} {pool.status_message}".strip() if status in _FAILED else "",
     )
 
 

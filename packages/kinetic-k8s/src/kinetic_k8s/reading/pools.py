@@ -6,16 +6,16 @@ The conditions are those of GKE's autoscaler, as its source of 2026 writes them.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kinetic_k8s.manifests import Manifest
-from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, Pool, pool_of
-from kinetic_k8s.manifests.labels import JOB_ID
+from kinetic_k8s.manifests.compute_class import COMPUTE_CLASS, Pool, parse_priority, pool_of
+from kinetic_k8s.manifests.labels import JOB_ID, NODE_POOL
+from kinetic_k8s.manifests.placement import ACCELERATOR_SELECTORS, SPOT, placement_of
 from kinetic_k8s.reading.attempts import PodView
-from kinetic_k8s.reading.preflight import class_command
+from kinetic_k8s.reading.preflight import NodePool, class_command
 from kinetic_k8s.reading.workloads import WorkloadView
 
 State = Literal["ready", "provisioning", "constrained", "suspended", "misconfigured"]
@@ -70,7 +70,11 @@ class PoolStatus:
     nodes: int | None = None
     """The machines that it has; None: the user may not look."""
     used_by: tuple[str, ...] = ()
-    """The ids of the jobs that run or wait there."""
+    """The ids of the jobs that run or wait there; of a node pool, those that select its machines."""
+    is_class: bool = True
+    """Whether it is a ComputeClass; otherwise it is a node pool that Kinetic made."""
+    max_nodes: int | None = None
+    """The most machines of a node pool; a class has no limit."""
 
 
 def pool_status(
@@ -88,12 +92,6 @@ def pool_status(
         str(each.get("identifier")): _true(each.get("conditions"))
         for each in status.get("priorityStatuses") or ()
     }
-    counts = Counter(_class_of_node(node) for node in nodes or ())
-    jobs = (
-        each.labels.get(JOB_ID, "")
-        for each in map(WorkloadView, workloads)
-        if not each.has_ended and pool.name in _selected(each.manifest["spec"])
-    )
     return PoolStatus(
         pool=pool,
         priorities=tuple(
@@ -101,9 +99,52 @@ def pool_status(
             for number, priority in enumerate(pool.priorities)
         ),
         problem=_problem(status),
-        nodes=None if nodes is None else counts[pool.name],
-        used_by=tuple(sorted({*jobs} - {""})),
+        nodes=_count(nodes, COMPUTE_CLASS, pool.name),
+        used_by=_used_by(workloads, lambda selector: selector.get(COMPUTE_CLASS) == pool.name),
     )
+
+
+def node_pool_status(
+    found: NodePool, nodes: Sequence[Manifest] | None = None, workloads: Iterable[Manifest] = ()
+) -> PoolStatus:
+    """Return the status of a node pool that Kinetic made; *nodes* are those of all node pools."""
+    priority = parse_priority(found.made_for)
+    labels = {*ACCELERATOR_SELECTORS, SPOT}
+    own = placement_of(priority.accelerator).selector
+
+    def selects(selector: Mapping[str, str]) -> bool:
+        if COMPUTE_CLASS in selector or selector.get(NODE_POOL, found.name) != found.name:
+            return False
+        return all(selector.get(key) == own.get(key) for key in labels)
+
+    return PoolStatus(
+        pool=Pool(name=found.name, priorities=(priority,), min_nodes=found.min_nodes),
+        priorities=(PriorityStatus(text=str(priority)),),
+        problem=found.problem,
+        nodes=_count(nodes, NODE_POOL, found.name),
+        used_by=_used_by(workloads, selects),
+        is_class=False,
+        max_nodes=found.max_nodes,
+    )
+
+
+def _count(nodes: Sequence[Manifest] | None, label: str, name: str) -> int | None:
+    if nodes is None:
+        return None
+    labels = [each["metadata"].get("labels") or {} for each in nodes]
+    return [each.get(label) for each in labels].count(name)
+
+
+def _used_by(
+    workloads: Iterable[Manifest], selects: Callable[[Mapping[str, str]], bool]
+) -> tuple[str, ...]:
+    """Return the ids of the jobs of which a pod has a node selector that *selects* the pool."""
+    jobs = {
+        each.labels.get(JOB_ID, "")
+        for each in map(WorkloadView, workloads)
+        if not each.has_ended and any(map(selects, _selectors(each.manifest["spec"])))
+    }
+    return tuple(sorted(jobs - {""}))
 
 
 def _true(conditions: Iterable[Mapping[str, Any]] | None) -> dict[str, Mapping[str, Any]]:
@@ -131,17 +172,13 @@ def _problem(status: Mapping[str, Any]) -> str:
     return ". ".join(filter(None, (found.get("reason"), found.get("message"))))
 
 
-def _selected(part: Any) -> Iterator[str]:
-    """Iterate over the classes that the pods of a workload select."""
+def _selectors(part: Any) -> Iterator[Mapping[str, str]]:
+    """Iterate over the node selectors of the pods of a workload."""
     if isinstance(part, Mapping):
-        yield from filter(None, [(part.get("nodeSelector") or {}).get(COMPUTE_CLASS)])
+        yield from filter(None, [part.get("nodeSelector")])
     for each in part.values() if isinstance(part, Mapping) else part:
         if isinstance(each, Mapping | list):
-            yield from _selected(each)
-
-
-def _class_of_node(node: Manifest) -> str:
-    return str((node["metadata"].get("labels") or {}).get(COMPUTE_CLASS, ""))
+            yield from _selectors(each)
 
 
 def class_of_pod(pod: PodView) -> str:

@@ -33,6 +33,11 @@ class NodePool:
     """None: unknown. The GKE API gives no present number of a pool that is not scaled automatically."""
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value and effect (`NoSchedule`) of each."""
+    made_for: str = ""
+    """What Kinetic made it for, as a priority of a pool: `v6e-8:spot`; empty: others made it."""
+    min_nodes: int = 0
+    problem: str = ""
+    """What GKE says of a pool that it could not complete; empty: it could."""
 
     def __str__(self) -> str:
         gpus = [f"{count} × {kind}" for kind, count in self.accelerators.items()]

@@ -39,7 +39,9 @@ from kinetic.provisioning.plan import (
     plan_down,
     plan_up,
 )
+from kinetic.provisioning.quotas import warn_of_quotas
 from kinetic.settings.settings import environment
+from kinetic_k8s.manifests.compute_class import parse_priority
 from kinetic_payload.errors import KineticError
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
@@ -162,6 +164,8 @@ def prepare_up(
     """
     prepared = compare(settings, options or ClusterOptions(), poll=poll)
     _check_permissions(prepared)
+    new = [s.resource.name for s in prepared.plan.changes if s.resource.kind == "pool"]
+    warn_of_quotas(prepared.place, map(parse_priority, new))
     return prepared
 
 
@@ -233,7 +237,7 @@ def compare(
         {kind: edge.fixed for kind, edge in edges.items()},
     )
     plan = Plan(plan.steps, (*looks[1], *plan.problems))
-    lease = _lease(place, "kinetic up")
+    lease = lease_of(place, "kinetic up")
     return Prepared(place, plan, actual, cloud, edges, lease)
 
 
@@ -264,7 +268,7 @@ def prepare_down(settings: Settings, *, delete_data: bool = False, poll: float =
     wanted = [each for each in everything if not each.inside]
     actual = _read(cloud, edges, wanted[1:])
     plan = plan_down(wanted, actual, delete_data=delete_data)
-    prepared = Prepared(place, plan, actual, cloud, edges, _lease(place, "kinetic down"))
+    prepared = Prepared(place, plan, actual, cloud, edges, lease_of(place, "kinetic down"))
     _check_permissions(prepared)
     return prepared
 
@@ -428,7 +432,8 @@ def _check_permissions(prepared: Prepared) -> None:
         )
 
 
-def _lease(place: ClusterPlace, what: str) -> ProvisioningLease:
+def lease_of(place: ClusterPlace, what: str) -> ProvisioningLease:
+    """Return the lease of a cluster for the command *what*."""
     return ProvisioningLease(
         lambda: open_store(parse_location(f"gs://{place.builds_bucket}")), what
     )

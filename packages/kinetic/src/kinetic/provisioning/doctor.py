@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from kinetic.errors import KineticError
+from kinetic.errors import KineticError, ProvisioningError
 from kinetic.provisioning.clusters import Prepared, compare
 from kinetic.provisioning.desired import COMPUTE, ClusterOptions
 from kinetic.provisioning.plan import Resource, Step
@@ -162,9 +162,19 @@ class _Look:
 
     def _pools(self) -> Iterator[Check]:
         from kinetic.provisioning.pools import list_pools
+        from kinetic.provisioning.quotas import low_quotas
 
+        prepared = self.prepared
         for status in list_pools(self._inside.settings):
             name = f"pool {status.pool.name}"
+            try:
+                low = low_quotas(prepared.cloud, prepared.place, status.pool.priorities)
+            except ProvisioningError as error:
+                yield Check(f"quota of {name}", "skip", error.message)
+                low = []
+            for each in low:
+                message, _, fix = each.partition("; ")
+                yield Check(f"quota of {name}", "warn", message, fix)
             if status.problem:
                 yield Check(name, "fail", status.problem, f"kinetic pool remove {status.pool.name}")
             waiting = [str(each) for each in status.priorities if each.state != "ready"]

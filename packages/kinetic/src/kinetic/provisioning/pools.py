@@ -1,4 +1,7 @@
-"""Pools of a cluster: add one, list them, remove one. A pool is a ComputeClass, from which GKE makes machines."""
+"""Pools of a cluster: add one, list them, remove one. A pool is a ComputeClass, from which GKE makes machines.
+
+Node pools that Kinetic made are listed and removed here, too; `node_pools` adds them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kinetic.errors import InvalidRequestError
+from kinetic.provisioning.desired import ClusterPlace
+from kinetic.provisioning.quotas import warn_of_quotas
 from kinetic.user_warnings import warn_caller
 from kinetic_k8s.accelerators.types import describe
 from kinetic_k8s.errors import ConflictError, NotPermittedError
@@ -23,14 +28,15 @@ from kinetic_k8s.manifests.compute_class import (
     pool_name,
     pool_of,
 )
-from kinetic_k8s.manifests.labels import of_jobs
-from kinetic_k8s.reading.pools import PoolStatus, pool_status
+from kinetic_k8s.manifests.labels import NODE_POOL, of_jobs
+from kinetic_k8s.reading.pools import PoolStatus, node_pool_status, pool_status
 from kinetic_k8s.reading.preflight import needs_policy, pool_command
 from kinetic_payload.threads import parallel_map
 
 if TYPE_CHECKING:
     from kinetic.settings.settings import Settings
     from kinetic_k8s.cluster.client import ApiServer
+    from kinetic_k8s.cluster.gke import GkeCluster
     from kinetic_k8s.manifests import Manifest
 
 
@@ -47,6 +53,10 @@ class PoolOptions:
     `v6e-8:flex-start`, `v6e-8:reservation=NAME`."""
     min_nodes: int | None = None
     """How many machines are kept, and billed, even if no job needs them."""
+    max_nodes: int | None = None
+    """The most machines of a node pool. A ComputeClass has no such limit."""
+    slices: int | None = None
+    """The most slices of node pools; for a ComputeClass, GKE makes as many as jobs ask for."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def add_pool(
 ) -> AddedPool:
     """Let the cluster of *settings* make machines for jobs on *accelerator*, or change the pool that does.
 
-    Nothing is billed until a job asks for machines, except for `min_nodes`.
+    Nothing is billed until a job asks for machines, except for `min_nodes`. A quota that is too low is a warning.
 
     Args:
         settings: They name the cluster.
@@ -85,29 +95,59 @@ def add_pool(
         ClusterError: The cluster cannot be reached, or refuses it.
     """
     draft = new_pool(accelerator, name=name)
-    first = draft.priorities[0]
-    _check(_changed(draft, options))  # Before anything is asked of the cluster.
-    cluster, classes = _pools_of(settings, first)
+    if options.max_nodes is not None or options.slices is not None:
+        raise InvalidRequestError(
+            "A ComputeClass has no limit of machines: GKE makes as many slices as jobs ask for, and the quota allows.",
+            hint="Leave --max-nodes and --slices out, or add a node pool, which has one: --node-pool",
+        )
+    check(changed(draft, options))  # Before anything is asked of the cluster.
+    cluster, gke, classes = _pools_of(settings)
+    if classes is None:
+        raise InvalidRequestError(
+            f"{cluster.identity} serves no ComputeClasses, which pools are.",
+            hint="They exist on GKE from 1.30.3, and there make node pools by themselves from 1.33.3. Elsewhere, add "
+            f"a node pool: kinetic pool add --node-pool --accelerator {draft.accelerator}",
+        )
     found = cluster.get(KIND, draft.name)
     before = None if found is None else pool_of(found)
-    if found is not None and (before is None or before.accelerator != first.accelerator):
+    _check_free(draft, cluster, found, pool_for(draft.accelerator, classes))
+    pool = changed(before or draft, options)
+    check(pool)
+    if gke is not None:
+        place = ClusterPlace(project=gke.project, location=gke.location, cluster=gke.name)
+        warn_of_quotas(place, pool.priorities)
+    if found is None or before is None:
+        return AddedPool(pool, None, cluster.create(class_of(pool), dry_run=dry_run))
+    manifest = _edited(found, before, pool)
+    written = cluster.patch(KIND, pool.name, manifest, merge="plain", dry_run=dry_run)
+    if written is None:
+        raise ConflictError(
+            f"The pool {pool.name!r} was removed at this moment.", hint="Add it again."
+        )
+    return AddedPool(pool, before, written)
+
+
+def _check_free(
+    draft: Pool, cluster: ApiServer, found: Manifest | None, other: Pool | None
+) -> None:
+    """Refuse the name of another class, *found*, and a second pool besides *other* for the same accelerator."""
+    before = None if found is None else pool_of(found)
+    if found is not None and (before is None or before.accelerator != draft.accelerator):
         raise InvalidRequestError(
             f"{cluster.identity} has a ComputeClass {draft.name!r} "
             f"{'that Kinetic did not make' if before is None else f'for {before.accelerator}'}.",
             hint="Choose another name with --name.",
         )
-    other = pool_for(first.accelerator, classes)
-    if other is not None and other.accelerator == first.accelerator and other.name != draft.name:
+    if other is not None and other.accelerator == draft.accelerator and other.name != draft.name:
         raise InvalidRequestError(
-            f"Jobs on {first.accelerator} run in the pool {other.name!r} of {cluster.identity}.",
+            f"Jobs on {draft.accelerator} run in the pool {other.name!r} of {cluster.identity}.",
             hint=f"Change that one with --name {other.name}, or remove it first.",
         )
-    pool = _changed(before or draft, options)
-    _check(pool)
+
+
+def _edited(found: Manifest, before: Pool, pool: Pool) -> Manifest:
+    """Return the class *found*, which is *before*, as *pool*: what others have set stays."""
     manifest = class_of(pool)
-    if found is None or before is None:
-        return AddedPool(pool, None, cluster.create(manifest, dry_run=dry_run))
-    # What others have set stays.
     rules = found["spec"].get("priorities") or []
     if len(rules) != len(before.priorities):
         raise InvalidRequestError(
@@ -122,12 +162,7 @@ def add_pool(
     ]
     spec.setdefault("minimumCapacity", None)
     manifest["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
-    written = cluster.patch(KIND, pool.name, manifest, merge="plain", dry_run=dry_run)
-    if written is None:
-        raise ConflictError(
-            f"The pool {pool.name!r} was removed at this moment.", hint="Add it again."
-        )
-    return AddedPool(pool, before, written)
+    return manifest
 
 
 def new_pool(accelerator: str, *, name: str | None = None) -> Pool:
@@ -143,11 +178,16 @@ def new_pool(accelerator: str, *, name: str | None = None) -> Pool:
             hint="Say that with the options flex_start and reservation of a pool.",
         )
     pool = Pool(name=name or pool_name(first.accelerator), priorities=(first,))
-    _check(pool)
+    check(pool)
     return pool
 
 
-def _check(pool: Pool) -> None:
+def check(pool: Pool) -> None:
+    """Refuse a pool, or node pool, that Kinetic cannot make.
+
+    Raises:
+        InvalidRequestError: The hint says what to write instead.
+    """
     check_pool(pool)
     for priority in pool.priorities:
         if needs_policy(priority.accelerator):
@@ -157,7 +197,7 @@ def _check(pool: Pool) -> None:
             )
 
 
-def _changed(pool: Pool, options: PoolOptions) -> Pool:
+def changed(pool: Pool, options: PoolOptions) -> Pool:
     """Return *pool* with what *options* name."""
     first, others = pool.priorities[0], pool.priorities[1:]
     if options.flex_start is not None or options.reservation is not None:
@@ -170,30 +210,43 @@ def _changed(pool: Pool, options: PoolOptions) -> Pool:
 
 
 def list_pools(settings: Settings) -> list[PoolStatus]:
-    """Return the pools of the cluster that *settings* name, by name.
+    """Return the pools of the cluster that *settings* name, by name: ComputeClasses, then node pools.
 
     Raises:
-        InvalidRequestError: The cluster serves no ComputeClasses.
         ClusterError: The cluster cannot be reached, or refuses to list them.
     """
-    cluster, classes = _pools_of(settings)
-    return pools_in(cluster, classes, workloads_in(cluster)) if classes else []
+    cluster, gke, classes = _pools_of(settings)
+    if not classes and not (gke and any(each.made_for for each in gke.pools)):
+        return []
+    return pools_in(cluster, gke, classes or [], workloads_in(cluster))
 
 
 def pools_in(
-    cluster: ApiServer, classes: list[Manifest], workloads: list[Manifest]
+    cluster: ApiServer,
+    gke: GkeCluster | None,
+    classes: list[Manifest],
+    workloads: list[Manifest],
 ) -> list[PoolStatus]:
-    """Return the pools that *classes* are, by name, with the *workloads* of jobs that use them.
+    """Return the pools that *classes* are, and the node pools that Kinetic made, with the *workloads* that use them.
 
     Raises:
         ClusterError: The cluster cannot be reached.
     """
-    try:
-        nodes = cluster.list("Node", labels=COMPUTE_CLASS)
-    except NotPermittedError:
-        nodes = None
-    statuses = (pool_status(each, nodes, workloads) for each in classes)
-    return sorted(filter(None, statuses), key=lambda status: status.pool.name)
+
+    def nodes_with(label: str) -> list[Manifest] | None:
+        try:
+            return cluster.list("Node", labels=label)
+        except NotPermittedError:
+            return None
+
+    found: list[PoolStatus | None] = []
+    if classes:
+        nodes = nodes_with(COMPUTE_CLASS)
+        found += (pool_status(each, nodes, workloads) for each in classes)
+    if ours := [each for each in (gke.pools if gke else ()) if each.made_for]:
+        nodes = nodes_with(f"{NODE_POOL} in ({','.join(each.name for each in ours)})")
+        found += (node_pool_status(each, nodes, workloads) for each in ours)
+    return sorted(filter(None, found), key=lambda each: (not each.is_class, each.pool.name))
 
 
 def find_pool(settings: Settings, name: str) -> PoolStatus:
@@ -203,7 +256,7 @@ def find_pool(settings: Settings, name: str) -> PoolStatus:
         InvalidRequestError: There is none, or Kinetic did not make it; the hint names those that exist.
         ClusterError: The cluster cannot be reached, or refuses to read it.
     """
-    pools = {status.pool.name: status for status in list_pools(settings)}
+    pools = {status.pool.name: status for status in reversed(list_pools(settings))}
     if name not in pools:
         raise InvalidRequestError(
             f"There is no pool {name!r} of Kinetic in the cluster.",
@@ -212,20 +265,30 @@ def find_pool(settings: Settings, name: str) -> PoolStatus:
     return pools[name]
 
 
-def remove_pool(settings: Settings, name: str) -> None:
-    """Remove the pool *name*; GKE removes its machines once nothing runs on them.
+def remove_pool(settings: Settings, name: str, *, poll: float = 2.0) -> None:
+    """Remove the pool *name*; GKE removes its machines once nothing runs on them, those of a node pool at once.
 
     Jobs that wait for its machines are not scheduled any more; `find_pool` names them.
 
     Raises:
         InvalidRequestError: There is none, or Kinetic did not make it.
         ClusterError: The cluster cannot be reached, or refuses it.
+        ProvisioningError: GKE refuses it, or it fails.
     """
-    cluster, _ = _pools_of(settings)
-    found = cluster.get(KIND, name)
-    if found is None or pool_of(found) is None:
+    cluster, gke, classes = _pools_of(settings)
+    for found in classes or ():
+        if found["metadata"]["name"] == name and pool_of(found) is not None:
+            cluster.delete(KIND, name, uid=found["metadata"]["uid"])
+            return
+    if gke is None or not any(each.made_for and each.name == name for each in gke.pools):
         raise InvalidRequestError(f"There is no pool {name!r} of Kinetic in {cluster.identity}.")
-    cluster.delete(KIND, name, uid=found["metadata"]["uid"])
+    from kinetic.provisioning.google.cloud import Cloud
+    from kinetic.provisioning.google.node_pools import NodePoolsEdge
+    from kinetic.provisioning.plan import Resource
+    from kinetic.settings.settings import environment
+
+    edge = NodePoolsEdge(Cloud(gke.project, environment(), poll=poll))
+    edge.delete(Resource(kind="node pool", name=f"{gke.location}/{gke.name}/{name}"))
 
 
 def workloads_in(cluster: ApiServer) -> list[Manifest]:
@@ -251,23 +314,12 @@ def workloads_in(cluster: ApiServer) -> list[Manifest]:
         return listed(everywhere=False)
 
 
-def _pools_of(
-    settings: Settings, priority: Priority | None = None
-) -> tuple[ApiServer, list[Manifest]]:
-    """Return the cluster that *settings* name, and its ComputeClasses that are Kinetic's."""
+def _pools_of(settings: Settings) -> tuple[ApiServer, GkeCluster | None, list[Manifest] | None]:
+    """Return the cluster that *settings* name, what GKE knows of it, and its ComputeClasses that are Kinetic's."""
     from kinetic.backends.gke.checks import classes_in
     from kinetic.backends.gke.connect import find_cluster
     from kinetic.settings.settings import environment
     from kinetic.target import Target
 
     cluster, gke = find_cluster(Target.in_settings(settings), settings, environment())
-    classes = classes_in(cluster)
-    if classes is not None:
-        return cluster, classes
-    hint = "They exist on GKE from 1.30.3, and there make node pools by themselves from 1.33.3."
-    if priority is not None:
-        where = (gke.name, gke.location) if gke else ()
-        hint += f" Elsewhere, add a node pool: {pool_command(priority.accelerator, *where)}"
-    raise InvalidRequestError(
-        f"{cluster.identity} serves no ComputeClasses, which pools are.", hint=hint
-    )
+    return cluster, gke, classes_in(cluster)

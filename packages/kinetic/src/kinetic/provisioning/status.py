@@ -69,7 +69,7 @@ def cluster_status(settings: Settings) -> ClusterStatus:
         identity=str(cluster.identity),
         gke=gke,
         jobs=dict(Counter(_state(WorkloadView(each)) for each in workloads or ())),
-        pools=tuple(pools_in(cluster, classes, workloads or [])) if classes else (),
+        pools=tuple(pools_in(cluster, gke, classes or [], workloads or [])),
     )
 
 

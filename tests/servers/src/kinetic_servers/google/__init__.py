@@ -12,7 +12,7 @@ with GoogleCloud(folder, api_server=lambda cluster: (url, ca)) as cloud:
 
 | module | API |
 |---|---|
-| `projects` | Service Usage, Resource Manager |
+| `projects` | Service Usage, Resource Manager, Cloud Quotas |
 | `accounts` | IAM: service accounts |
 | `repositories` | Artifact Registry |
 | `clusters` | GKE |

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import grpc
-from google.cloud import artifactregistry_v1, container_v1, iam_admin_v1
+from google.cloud import artifactregistry_v1, cloudquotas_v1, container_v1, iam_admin_v1
 from google.cloud import resourcemanager_v3 as manager
 from google.cloud import service_usage_v1 as usage
 from google.iam.v1 import iam_policy_pb2, policy_pb2
@@ -29,6 +29,7 @@ _LIBRARIES: Final = {
     "google.iam.admin.v1.IAM": iam_admin_v1,
     "google.devtools.artifactregistry.v1.ArtifactRegistry": artifactregistry_v1,
     "google.container.v1.ClusterManager": container_v1,
+    "google.api.cloudquotas.v1.CloudQuotas": cloudquotas_v1,
     "google.longrunning.Operations": operations_pb2,
 }
 _POLICY: Final = {
@@ -152,7 +153,9 @@ def _types(service: str, method: str) -> tuple[Any, Any]:
     if method in _LRO:
         return asked, operations_pb2.Operation
     if service == "google.container.v1.ClusterManager":
-        changes = method.startswith(("Create", "Update", "Delete")) or method == "GetOperation"
+        changes = (
+            method.startswith(("Create", "Update", "Delete", "Set")) or method == "GetOperation"
+        )
         if changes:
             return asked, container_v1.Operation
     if method == "DeleteServiceAccount":

@@ -13,7 +13,14 @@ from google.cloud import container_v1 as gke
 from google.rpc import status_pb2
 
 from kinetic_servers.google.compute.resources import firewalls_of_cluster
-from kinetic_servers.google.places import LABEL_KEY, LABEL_VALUE, REGIONS, ZONES, parts_of
+from kinetic_servers.google.places import (
+    LABEL_KEY,
+    LABEL_VALUE,
+    MACHINES,
+    REGIONS,
+    ZONES,
+    parts_of,
+)
 from kinetic_servers.google.state import (
     ApiError,
     Operation,
@@ -32,6 +39,7 @@ _VERBS: Final = {
     "UpdateCluster": ("UPDATE_CLUSTER", "updating cluster {}"),
     "DeleteCluster": ("DELETE_CLUSTER", "deleting cluster {}"),
     "CreateNodePool": ("CREATE_NODE_POOL", "creating a node pool of cluster {}"),
+    "SetNodePoolAutoscaling": ("UPDATE_CLUSTER", "updating a node pool of cluster {}"),
     "DeleteNodePool": ("DELETE_NODE_POOL", "deleting a node pool of cluster {}"),
 }
 _STATUS: Final[Any] = gke.Cluster.Status
@@ -52,7 +60,7 @@ class Clusters:
             "DeleteCluster": self._delete,
             "DeleteNodePool": self._delete_pool,
             "GetCluster": self._get,
-            "GetNodePool": lambda request: self._pool(request)[1],
+            "GetNodePool": self._get_pool,
             "GetOperation": self._operation,
             "GetServerConfig": self._server_config,
             "ListClusters": self._list,
@@ -60,6 +68,7 @@ class Clusters:
                 node_pools=self._cluster(request.parent)[1].node_pools
             ),
             "ListOperations": self._operations,
+            "SetNodePoolAutoscaling": self._scale_pool,
             "UpdateCluster": self._update,
         }
 
@@ -308,13 +317,16 @@ class Clusters:
         if any(each.name == pool.name for each in found.node_pools):
             raise taken(f"Already exists: {request.parent}/nodePools/{pool.name}.")
         self._check_account(pool.config.service_account or "default")
+        self._check_pool(pool, found)
         pool.status, pool.version = _POOL_STATUS.PROVISIONING, _VERSION
         found.node_pools.append(pool)
+        _set(found, _STATUS.RECONCILING)
 
         def end(status: Any, text: str = "") -> None:
             for each in found.node_pools:
                 if each.name == pool.name:
                     each.status, each.status_message = status, text
+            _set(found, _STATUS.RUNNING)
 
         return self._start(
             "CreateNodePool",
@@ -323,6 +335,41 @@ class Clusters:
             lambda error: end(_POOL_STATUS.ERROR, error),
             pool.name,
         )
+
+    def _check_pool(self, pool: Any, cluster: Any) -> None:
+        config, scaling = pool.config, pool.autoscaling
+        for key, value in config.resource_labels.items():
+            if not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(value):
+                raise invalid(f"Invalid resource label: {key}={value}")
+        region = ZONES.get(cluster.location, cluster.location)
+        for zone in pool.locations or cluster.locations:
+            if ZONES.get(zone) != region:
+                raise invalid(f'Location "{zone}" is not in region "{region}".')
+            machine = config.machine_type or "e2-medium"
+            if machine in MACHINES and zone not in MACHINES[machine][2]:
+                raise invalid(f'Machine type "{machine}" does not exist in zone "{zone}".')
+        _check_scaling(scaling)
+        if scaling.enabled and scaling.max_node_count < pool.initial_node_count:
+            raise invalid("initial_node_count must be between the limits of autoscaling.")
+        reserved = config.reservation_affinity.consume_reservation_type.name
+        if reserved == "SPECIFIC_RESERVATION" and (config.spot or config.flex_start):
+            raise invalid("Spot and flex-start nodes cannot use a reservation.")
+        if config.flex_start and (pool.management.auto_repair or reserved != "NO_RESERVATION"):
+            raise invalid("Flex-start needs auto_repair=false and reservation affinity none.")
+        placement = pool.placement_policy
+        multi_host = placement.tpu_topology.count("x") and placement.type_.name == "COMPACT"
+        if placement.tpu_topology and (not multi_host or len(pool.locations) != 1):
+            raise invalid("A TPU topology needs compact placement in exactly one zone.")
+
+    def _scale_pool(self, request: Any) -> Operation:
+        key, _ = self._idle(request.name.partition("/nodePools/")[0])
+        _, pool = self._pool(request)
+        _check_scaling(request.autoscaling)
+
+        def finish() -> None:
+            pool.autoscaling = request.autoscaling
+
+        return self._start("SetNodePoolAutoscaling", key, finish, lambda _: None, pool.name)
 
     def _delete_pool(self, request: Any) -> Operation:
         key, cluster = self._idle(request.name.partition("/nodePools/")[0])
@@ -333,6 +380,11 @@ class Clusters:
             cluster.node_pools = [each for each in cluster.node_pools if each.name != pool.name]
 
         return self._start("DeleteNodePool", key, finish, lambda _: None, pool.name)
+
+    def _get_pool(self, request: Any) -> Any:
+        answer = gke.NodePool(self._pool(request)[1])
+        self._state.look(self._cluster(request.name.partition("/nodePools/")[0])[0])
+        return answer
 
     def _pool(self, request: Any) -> tuple[Any, Any]:
         place, _, name = request.name.partition("/nodePools/")
@@ -392,6 +444,11 @@ class Clusters:
 
     def _project_of(self, key: str) -> Project:
         return self._state.projects[key.partition("/")[0]]
+
+
+def _check_scaling(scaling: Any) -> None:
+    if scaling.enabled and not 0 <= scaling.min_node_count <= scaling.max_node_count != 0:
+        raise invalid("min_node_count must be at most max_node_count, which is at least 1.")
 
 
 def _set(cluster: Any, status: Any, text: str = "") -> None:

@@ -48,8 +48,10 @@ GRPC: Final = {
         "ListClusters": "container.clusters.list",
         "ListNodePools": "container.clusters.get",
         "ListOperations": "container.operations.list",
+        "SetNodePoolAutoscaling": "container.clusters.update",
         "UpdateCluster": "container.clusters.update",
     },
+    "google.api.cloudquotas.v1.CloudQuotas": {"GetQuotaInfo": "cloudquotas.quotas.get"},
     "google.longrunning.Operations": {"GetOperation": ""},
 }
 """Service → method → its permission. `CreateCluster` needs `iam.serviceAccounts.actAs` on node accounts too."""

@@ -1,4 +1,4 @@
-"""Service Usage and Resource Manager: a project's APIs, and its policy."""
+"""Service Usage, Resource Manager and Cloud Quotas: a project's APIs, its policy, and its limits."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
+from google.cloud import cloudquotas_v1
 from google.cloud import resourcemanager_v3 as manager
 from google.cloud import service_usage_v1 as usage
 
+from kinetic_servers.google.places import REGIONS
 from kinetic_servers.google.policies import PolicyCalls
-from kinetic_servers.google.state import ALWAYS, TITLES, ApiError, Project, State, invalid, new_name
+from kinetic_servers.google.state import (
+    ALWAYS,
+    TITLES,
+    ApiError,
+    Project,
+    State,
+    invalid,
+    new_name,
+    not_found,
+)
 
 _MOST_READ = 30
 _MOST_ENABLED = 20
@@ -162,3 +173,22 @@ def _project(found: Project) -> Any:
         state=states.DELETE_REQUESTED if found.deleted else states.ACTIVE,
         etag=f"{found.number}",
     )
+
+
+class Quotas:
+    """`google.api.cloudquotas.v1.CloudQuotas`: limits of Compute Engine, the same in every region."""
+
+    api = "cloudquotas"
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.methods: Mapping[str, Callable[[Any], Any]] = {"GetQuotaInfo": self._get}
+
+    def _get(self, request: Any) -> Any:
+        place, _, quota = request.name.rpartition("/quotaInfos/")
+        if not place.endswith("/locations/global/services/compute.googleapis.com"):
+            raise invalid(f"Invalid name: {request.name}")
+        if quota not in self._state.quotas:
+            raise not_found(f"Quota {quota} was not found.")
+        row = {"details": {"value": self._state.quotas[quota]}, "applicable_locations": [*REGIONS]}
+        return cloudquotas_v1.QuotaInfo(name=request.name, quota_id=quota, dimensions_infos=[row])

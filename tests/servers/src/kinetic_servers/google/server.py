@@ -17,7 +17,7 @@ from kinetic_servers.google.clusters import Clusters
 from kinetic_servers.google.compute.resources import Resource, automatic_subnetworks
 from kinetic_servers.google.compute.service import ComputeService
 from kinetic_servers.google.gate import STATUS, HttpFault
-from kinetic_servers.google.projects import Projects, ServiceUsage
+from kinetic_servers.google.projects import Projects, Quotas, ServiceUsage
 from kinetic_servers.google.repositories import Repositories
 from kinetic_servers.google.state import TITLES, Project, State
 from kinetic_servers.http.messages import RefusedError
@@ -64,6 +64,7 @@ class GoogleCloud(State):
             Accounts(self),
             Repositories(self),
             self._clusters,
+            Quotas(self),
         ]
         self.grpc = GoogleApis(self, self.authority, self.identity, apis)
         self.compute = _Compute(self._compute)
@@ -87,7 +88,14 @@ class GoogleCloud(State):
 
         They must be set before a process uses gRPC for the first time.
         """
-        apis = ("ARTIFACTREGISTRY", "CLOUDRESOURCEMANAGER", "CONTAINER", "IAM", "SERVICEUSAGE")
+        apis = (
+            "ARTIFACTREGISTRY",
+            "CLOUDQUOTAS",
+            "CLOUDRESOURCEMANAGER",
+            "CONTAINER",
+            "IAM",
+            "SERVICEUSAGE",
+        )
         prefix = "CLOUDSDK_API_ENDPOINT_OVERRIDES_"
         return {
             "GOOGLE_APPLICATION_CREDENTIALS": str(self.identity.file),

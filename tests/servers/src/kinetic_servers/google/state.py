@@ -158,6 +158,8 @@ class State:
         """Called with each change that was applied, before it is answered; it may wait."""
         self.leave_firewalls = False
         """Whether the firewall rules of a deleted cluster are left."""
+        self.quotas: dict[str, int] = {}
+        """Limits of Compute Engine in every region, by the id of the quota; others do not exist."""
         self.late_refusals = False
         """Whether only the operation fails that deletes a network in use, as Google does it at times."""
         self.failing: list[tuple[str, str, grpc.StatusCode]] = []

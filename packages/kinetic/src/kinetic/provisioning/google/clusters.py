@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -16,13 +17,13 @@ from kinetic_k8s.accelerators.gpus import GPU_TYPES
 from kinetic_k8s.accelerators.tpus import TPU_GENERATIONS
 from kinetic_payload.http.google import CLOUD_PLATFORM
 
-_STATUS: Final = container_v1.Cluster.Status
-_STATES: Final[dict[Any, State]] = {
-    _STATUS.PROVISIONING: "changing",
-    _STATUS.RECONCILING: "changing",
-    _STATUS.STOPPING: "leaving",
-    _STATUS.ERROR: "failed",
+STATES: Final[dict[str, State]] = {
+    "PROVISIONING": "changing",
+    "RECONCILING": "changing",
+    "STOPPING": "leaving",
+    "ERROR": "failed",
 }
+"""Of clusters, and of node pools; every other status is `ready`."""
 _CHANNEL: Final = container_v1.ReleaseChannel.Channel
 _DONE: Final = container_v1.Operation.Status.DONE
 _SYSTEM_MACHINE: Final = "e2-standard-4"
@@ -78,8 +79,8 @@ class ClustersEdge(Edge):
         return Actual(
             settings=settings,
             ours=found.resource_labels.get(MARK) == found.name,
-            state=_STATES.get(found.status, "ready"),
-            detail=f"{_STATUS(found.status).name} {found.status_message}".strip(),
+            state=STATES.get(found.status.name, "ready"),
+            detail=f"{found.status.name} {found.status_message}".strip(),
         )
 
     def locations(self, name: str, *, ours: bool = False) -> list[str]:
@@ -105,7 +106,7 @@ class ClustersEdge(Edge):
             FoundCluster(
                 each.name,
                 each.location,
-                _STATUS(each.status).name,
+                each.status.name,
                 each.resource_labels.get(MARK) == each.name,
             )
             for each in (answer.clusters if answer else ())
@@ -119,17 +120,7 @@ class ClustersEdge(Edge):
             parent=f"projects/{self._cloud.project}/locations/{location}",
             cluster=self._cluster(resource),
         )
-
-        def create() -> Any:
-            try:
-                return self._client.create_cluster(
-                    request=asked, retry=None, timeout=self._cloud.timeout
-                )
-            except exceptions.AlreadyExists:
-                return None
-
-        what = f"create the {resource.id}"
-        self._finish(what, self._cloud.change(what, create), resource)
+        self._run("create", resource, self._client.create_cluster, asked)
         self.wait(resource)
 
     def change(self, resource: Resource) -> None:
@@ -145,14 +136,7 @@ class ClustersEdge(Edge):
             if wanted[name] == found.get(name):
                 continue
             asked = container_v1.UpdateClusterRequest(name=self._path(resource), update=update)
-            what = f"change {name} of the {resource.id}"
-            operation = self._cloud.change(
-                what,
-                lambda asked=asked: self._client.update_cluster(  # type: ignore[misc]
-                    request=asked, retry=None, timeout=self._cloud.timeout
-                ),
-            )
-            self._finish(what, operation, resource)
+            self._run(f"change {name} of", resource, self._client.update_cluster, asked)
 
     def wait(self, resource: Resource) -> None:
         """Return once the cluster is neither being created, changed nor deleted."""
@@ -162,27 +146,15 @@ class ClustersEdge(Edge):
         def is_settled() -> bool:
             nonlocal found
             found = self._get(resource)
-            return found is None or _STATES.get(found.status) not in ("changing", "leaving")
+            return found is None or STATES.get(found.status.name) not in ("changing", "leaving")
 
-        self._cloud.wait(
-            is_settled, lambda: f"The {resource.id} is still {_STATUS(found.status).name}"
-        )
+        self._cloud.wait(is_settled, lambda: f"The {resource.id} is still {found.status.name}")
 
     def delete(self, resource: Resource) -> None:
         """Delete the cluster, once nothing else is being done with it."""
-        what = f"delete the {resource.id}"
         asked = container_v1.DeleteClusterRequest(name=self._path(resource))
-
-        def delete() -> Any:
-            try:
-                return self._client.delete_cluster(
-                    request=asked, retry=None, timeout=self._cloud.timeout
-                )
-            except exceptions.NotFound:
-                return None
-
         self.wait(resource)
-        self._finish(what, self._cloud.change(what, delete), resource)
+        self._run("delete", resource, self._client.delete_cluster, asked)
         self.wait(resource)
 
     def _cluster(self, resource: Resource) -> container_v1.Cluster:
@@ -237,12 +209,25 @@ class ClustersEdge(Edge):
     def _identity(self) -> dict[str, str]:
         return {"workload_pool": f"{self._cloud.project}.svc.id.goog"}
 
-    def _finish(self, what: str, operation: Any, resource: Resource) -> None:
-        """Return once *operation*, on the cluster, has ended.
+    def _run(self, verb: str, resource: Resource, call: Callable[..., Any], asked: Any) -> None:
+        """Begin the change that is *asked* for, unless it has been made, and return once it has ended.
 
         Raises:
             ProvisioningError: It failed.
         """
+        what = f"{verb} the {resource.id}"
+
+        def begin() -> Any:
+            try:
+                return call(request=asked, retry=None, timeout=self._cloud.timeout)
+            except exceptions.AlreadyExists:
+                return None
+            except exceptions.NotFound:
+                if verb != "delete":
+                    raise
+                return None
+
+        operation = self._cloud.change(what, begin)
         if operation is None:
             return
         location, _, _ = resource.name.partition("/")

@@ -14,8 +14,10 @@ from kinetic_k8s.manifests.compute_class import Priority
 
 def check_place(
     compute: Compute, place: ClusterPlace, priorities: Iterable[Priority], asked: str
-) -> None:
+) -> list[str]:
     """Make sure that *asked* exists, and that the place of the cluster has the machines of *priorities*.
+
+    Return the zones of its region that have those of the last one.
 
     Raises:
         ConfigurationError: It does not.
@@ -29,22 +31,24 @@ def check_place(
             f"Google Cloud has no region or zone {asked!r} for the project {place.project!r}.",
             hint=f"Did you mean {', '.join(near)}? Name one with --zone.",
         )
+    here: list[str] = []
     for accelerator in dict.fromkeys(priority.accelerator for priority in priorities):
         if isinstance(accelerator, Cpu):
             continue
         where = _zones_with(compute, accelerator)
+        here = [each for each in where if region_of(each) == place.region]
         # GKE makes machines in the zones of the cluster: all of its region, or one.
         if place.location in {*where, *map(region_of, where)}:
             continue
         zonal = place.location != place.region
-        have = [each for each in where if region_of(each) == place.region] if zonal else []
-        have = have or _nearest(where, place.region)
+        have = (zonal and here) or _nearest(where, place.region)
         raise ConfigurationError(
             f"{place.location if zonal else f'No zone of {place.region}'} has {'no ' * zonal}machines with {accelerator}.",
             hint=f"These have: {', '.join(have)}. Name one with --zone."
             if where
             else f"The project {place.project!r} can use it nowhere. Ask Google for access, or choose another one.",
         )
+    return here
 
 
 def _zones_with(compute: Compute, accelerator: Gpu | Tpu) -> list[str]:
