@@ -36,7 +36,7 @@ from kinetic.provisioning.doctor import diagnose
 from kinetic.provisioning.google.buckets import storage_client
 from kinetic.provisioning.google.cloud import Cloud
 from kinetic.provisioning.google.networks import NetworksEdge
-from kinetic.provisioning.inside import Connection, JobSetEdge
+from kinetic.provisioning.inside import AddonEdge, Connection
 from kinetic.provisioning.node_pools import prepare_node_pools
 from kinetic.provisioning.plan import Resource as Plain
 from kinetic.provisioning.pools import PoolOptions, list_pools, remove_pool
@@ -44,7 +44,7 @@ from kinetic.provisioning.status import cluster_status
 from kinetic.settings.settings import Settings
 from kinetic.waiting import sleep
 from kinetic_k8s.cluster.client import ApiServer
-from kinetic_k8s.manifests.jobset_release import JOBSET_VERSION, jobset_manifests
+from kinetic_k8s.manifests.releases import JOBSET, release_manifests
 from kinetic_payload.stores import open_store
 from kinetic_payload.stores.store import parse_location
 from kinetic_servers.google import GoogleCloud
@@ -270,24 +270,24 @@ def test_up_completes_jobset_and_waits_for_its_controller(
     bed = plane_of_jobset
     with locked(bed.folder, "jobset"), google(bed, tmp_path, authority):
         system = ApiServer(bed.access("jobset-system"))
-        for each in reversed(jobset_manifests()[1:]):
+        for each in reversed(release_manifests(JOBSET)[1:]):
             kind, name = each["kind"], each["metadata"]["name"]
             system.delete(kind, name)
             while system.get(kind, name, brief=True) is not None:
                 sleep(0.05)
         # An installation that was killed: the definition is there, and nothing else.
         system.apply(
-            next(e for e in jobset_manifests() if e["kind"] == "CustomResourceDefinition")
+            next(e for e in release_manifests(JOBSET) if e["kind"] == "CustomResourceDefinition")
         )
 
         def give_up(is_done: Callable[[], bool], why: Callable[[], str], _: float) -> None:
             assert not is_done()
             raise ProvisioningError(why())
 
-        edge = JobSetEdge(Connection(settings(), "us-central1"), give_up)
+        edge = AddonEdge(Connection(settings(), "us-central1"), give_up, JOBSET)
         up(jobset=False).apply()
         with pytest.raises(ProvisioningError, match="The controller of JobSet does not run"):
-            edge.create(Plain(kind="JobSet", name=JOBSET_VERSION, settings={"version": ""}))
+            edge.create(Plain(kind="JobSet", name=JOBSET.version, settings={"version": ""}))
         while not (pods := system.list("Pod")):
             sleep(0.1)
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -297,6 +297,9 @@ def test_up_completes_jobset_and_waits_for_its_controller(
         )
         up().apply()
         assert up().plan.changes == ()
+        more = up(addons=["kueue", "lws"]).plan.changes
+        assert [step.resource.kind for step in more] == ["LeaderWorkerSet", "Kueue"]
+        assert more[0].resource.id in more[1].after
 
 
 def test_what_is_not_ours_is_never_changed(cloud: GoogleCloud) -> None:
@@ -464,6 +467,7 @@ def test_a_place_that_does_not_exist_is_refused(
         ({"accelerators": ["v6e-8:flex-start"]}, "how its machines are bought"),
         ({"accelerators": ["tpu7x-16"]}, "workload policy"),
         ({"accelerators": ["v7z-8"]}, "v7z"),
+        ({"addons": ["argo"]}, "There is no add-on 'argo'"),
         ({"namespaces": ["default", "Team_A"]}, "'Team_A' cannot be the name of a namespace"),
     ],
 )

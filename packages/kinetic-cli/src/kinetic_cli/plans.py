@@ -25,6 +25,9 @@ _TIMES: Final = {
     ("delete", "cluster"): "5-10 min",
     ("create", "APIs"): "1 min",
     ("create", "JobSet"): "2 min",
+    ("create", "LeaderWorkerSet"): "2 min",
+    ("create", "Kueue"): "2 min",
+    ("create", "node pool"): "2-5 min",
 }
 _CONTINUES: Final = "Run the command again: it continues."
 

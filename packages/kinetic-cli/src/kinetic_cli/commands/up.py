@@ -32,6 +32,13 @@ from kinetic_cli.plans import apply_plan, check_problems, plan_document, show_pl
     "--subnetwork", metavar="NAME", help="Of --network.  [default: the name of the network]"
 )
 @click.option("--no-jobset", is_flag=True, help="Do not install JobSet.")
+@click.option(
+    "--addon",
+    "addons",
+    multiple=True,
+    type=click.Choice(["lws", "kueue"]),
+    help="Install LeaderWorkerSet, or Kueue, unless the cluster has it; may be repeated.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @target_options(hidden=True)
@@ -45,6 +52,7 @@ def command(
     network: str | None,
     subnetwork: str | None,
     no_jobset: bool,
+    addons: tuple[str, ...],
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -63,6 +71,7 @@ def command(
         namespaces=namespaces,
         standard=standard,
         jobset=not no_jobset,
+        addons=addons,
         network=network,
         subnetwork=subnetwork,
     )

@@ -13,13 +13,14 @@ from kinetic.jobs.services import jobs_bucket
 from kinetic.provisioning.plan import DATA, Resource
 from kinetic.retention.ages import BUILDS_EXPIRY, EXPIRY
 from kinetic_k8s.manifests.access import SERVICE_ACCOUNT
-from kinetic_k8s.manifests.jobset_release import JOBSET_VERSION
 from kinetic_k8s.manifests.names import is_namespace_name
+from kinetic_k8s.manifests.releases import ADDONS, JOBSET
 
 COMPUTE: Final = "compute.googleapis.com"
 APIS: Final = (
     "artifactregistry.googleapis.com",
     "cloudbuild.googleapis.com",
+    "cloudquotas.googleapis.com",
     "cloudresourcemanager.googleapis.com",
     COMPUTE,
     "container.googleapis.com",
@@ -48,6 +49,8 @@ class ClusterOptions:
     """A Standard cluster in a zone, instead of Autopilot in a region."""
     jobset: bool = True
     """Whether JobSet is installed, unless the cluster has it."""
+    addons: Sequence[str] = ()
+    """Add-ons that are installed besides, unless the cluster has them: `lws`, `kueue`."""
     network: str | None = None
     """A network of yours; None: one is made, with Cloud NAT for nodes without addresses of their own."""
     subnetwork: str | None = None
@@ -314,18 +317,36 @@ def _cluster(
 def _inside(
     options: ClusterOptions, namespaces: Sequence[str], cluster: Resource
 ) -> list[Resource]:
-    jobset = [("JobSet", JOBSET_VERSION, {"version": JOBSET_VERSION})] if options.jobset else []
+    if unknown := {*options.addons} - {*ADDONS}:
+        raise ConfigurationError(
+            f"There is no add-on {min(unknown)!r}.", hint=f"These exist: {', '.join(ADDONS)}."
+        )
+    asked = [release for name, release in ADDONS.items() if name in options.addons]
+    addons: list[Resource] = []
+    # Kueue is the last one: until it runs, it lets no other controller start.
+    for each in [JOBSET] * options.jobset + asked:
+        addons.append(
+            Resource(
+                kind=each.name,
+                name=each.version,
+                settings={"version": each.version},
+                after=(cluster.id, *(one.id for one in addons[-1:])),
+                inside=True,
+                adopted=True,
+            )
+        )
     access = [
         ("access", f"for jobs in the namespace {each}", {"namespace": each, "rules": RULES})
         for each in namespaces
     ]
     pools = [("pool", each, dict[str, str]()) for each in options.accelerators]
-    return [
+    others = [
         Resource(
             kind=kind, name=name, settings=settings, after=(cluster.id,), inside=True, adopted=True
         )
-        for kind, name, settings in (*jobset, *access, *pools)
+        for kind, name, settings in (*access, *pools)
     ]
+    return [*addons, *others]
 
 
 def _role(

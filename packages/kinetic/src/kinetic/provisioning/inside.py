@@ -1,4 +1,4 @@
-"""What is made in the cluster: JobSet, what jobs and their submitters may do, and pools."""
+"""What is made in the cluster: add-ons, what jobs and their submitters may do, and pools."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kinetic.provisioning.edge import Edge
 from kinetic.provisioning.plan import Actual, Resource, State
 from kinetic.settings.settings import Setting, Settings, environment
 from kinetic.target import Target
+from kinetic_k8s.manifests.releases import ADDONS, JOBSET, Release
 
 if TYPE_CHECKING:
     from kinetic_k8s.cluster.client import ApiServer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 Wait = Callable[[Callable[[], bool], Callable[[], str], float], None]
 _START: Final = 900.0
-"""Seconds in which the controller of JobSet starts; Autopilot may have to make a machine for it."""
+"""Seconds in which the controller of an add-on starts; Autopilot may have to make a machine for it."""
 
 
 class Connection:
@@ -101,14 +102,19 @@ class InsideEdge(Edge):
         self.create(resource)
 
 
-class JobSetEdge(InsideEdge):
-    """Installs JobSet, unless the cluster has it from somebody else."""
+class AddonEdge(InsideEdge):
+    """Installs an add-on such as JobSet, unless the cluster has it from somebody else."""
+
+    def __init__(self, connection: Connection, wait: Wait, release: Release) -> None:
+        """Take the cluster, what waits until something is true, and the add-on."""
+        super().__init__(connection, wait)
+        self._release = release
 
     def read(self, resource: Resource) -> Actual | None:
-        """Return the version of JobSet; that of somebody else counts as the wanted one."""
-        from kinetic_k8s.cluster.jobset_addon import installed_jobset
+        """Return the version of the add-on; that of somebody else counts as the wanted one."""
+        from kinetic_k8s.cluster.addons import installed_addon
 
-        found = installed_jobset(self._cluster)
+        found = installed_addon(self._cluster, self._release)
         if found is None:
             return None
         # Another one is not changed, and neither is a later one.
@@ -119,10 +125,10 @@ class JobSetEdge(InsideEdge):
         )
 
     def create(self, resource: Resource) -> None:
-        """Install JobSet, and wait until its controller runs: without it no JobSet is accepted."""
-        from kinetic_k8s.cluster.jobset_addon import install_jobset
+        """Install it, and wait until its controller runs: without it none of its objects is accepted."""
+        from kinetic_k8s.cluster.addons import install_addon
 
-        install_jobset(self._cluster)
+        install_addon(self._cluster, self._release)
         found: Actual | None = None
 
         def is_ready() -> bool:
@@ -131,9 +137,8 @@ class JobSetEdge(InsideEdge):
             return found is not None and found.state == "ready"
 
         def why() -> str:
-            return (
-                f"The controller of JobSet does not run ({found.detail if found else 'it is gone'})"
-            )
+            seen = found.detail if found else "it is gone"
+            return f"The controller of {self._release.name} does not run ({seen})"
 
         self._wait(is_ready, why, _START)
 
@@ -191,6 +196,10 @@ class PoolsEdge(InsideEdge):
 
 def inside_edges(settings: Settings, location: str, wait: Wait) -> dict[str, Edge]:
     """Return the edges to a cluster, by kind."""
-    kinds = {"JobSet": JobSetEdge, "access": AccessEdge, "pool": PoolsEdge}
     connection = Connection(settings, location)
-    return {kind: edge(connection, wait) for kind, edge in kinds.items()}
+    addons = (JOBSET, *ADDONS.values())
+    return {
+        "access": AccessEdge(connection, wait),
+        "pool": PoolsEdge(connection, wait),
+        **{each.name: AddonEdge(connection, wait, each) for each in addons},
+    }

@@ -1,4 +1,4 @@
-"""JobSet is installed, killed in between and removed on a control plane that has no node and no other add-on."""
+"""Add-ons are installed, killed in between and removed on a control plane that has no node and no other add-on."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from bed import Bed
 from locks import locked
 
 from kinetic.waiting import sleep
+from kinetic_k8s.cluster.addons import (
+    InstalledAddon,
+    install_addon,
+    installed_addon,
+    remove_addon,
+)
 from kinetic_k8s.cluster.client import ApiServer
 from kinetic_k8s.cluster.connection import Access, Connection, Opened
-from kinetic_k8s.cluster.jobset_addon import (
-    InstalledJobSet,
-    install_jobset,
-    installed_jobset,
-    remove_jobset,
-)
 from kinetic_k8s.errors import ConflictError, NamespaceNotFoundError
 from kinetic_k8s.manifests import Manifest
 from kinetic_k8s.manifests.access import access_manifests, user_bindings
-from kinetic_k8s.manifests.jobset_release import INSTALLED, JOBSET_VERSION, jobset_manifests
+from kinetic_k8s.manifests.releases import JOBSET, KUEUE, LWS, Release, release_manifests
 
-SYSTEM = "jobset-system"
-CONTROLLER = "jobset-controller-manager"
+SYSTEM = JOBSET.namespace
+CONTROLLER = JOBSET.controller
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,16 +42,24 @@ def server(plane_of_jobset: Bed) -> Iterator[Bed]:
 
 
 @pytest.fixture
-def cluster(server: Bed) -> ApiServer:
-    """That control plane without JobSet, whoever installed it; the namespace may be left."""
+def release(request: pytest.FixtureRequest) -> Release:
+    """The add-on of this test: JobSet, unless its parameter is another one."""
+    return getattr(request, "param", JOBSET)
+
+
+@pytest.fixture
+def cluster(server: Bed, release: Release) -> Iterator[ApiServer]:
+    """That control plane without the add-on, whoever installed it; the namespace may be left."""
     found = ApiServer(server.access("default"))
-    system = found.in_namespace(SYSTEM)
-    for manifest in reversed(jobset_manifests()[1:]):
+    system = found.in_namespace(release.namespace)
+    for manifest in reversed(release_manifests(release)[1:]):
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         system.delete(kind, name)
         while system.get(kind, name, brief=True) is not None:
             sleep(0.05)
-    return found
+    yield found
+    if release != JOBSET:
+        remove_addon(found, release)  # Without its controller, Kueue lets no pod start.
 
 
 class Killed(BaseException):
@@ -72,64 +80,72 @@ class Dying(Connection):
         return super().opened()
 
 
-def present(cluster: ApiServer) -> InstalledJobSet:
+def present(cluster: ApiServer) -> InstalledAddon:
     """Return JobSet as the cluster has it; it must have it."""
-    found = installed_jobset(cluster)
+    found = installed_addon(cluster, JOBSET)
     assert found is not None
     return found
 
 
-def versions(cluster: ApiServer) -> list[str]:
-    """Return the versions of all objects of JobSet, which a change would increase; all must be there."""
-    system = cluster.in_namespace(SYSTEM)
-    found = [system.get(one["kind"], one["metadata"]["name"]) for one in jobset_manifests()]
+def versions(cluster: ApiServer, release: Release = JOBSET) -> list[str]:
+    """Return the versions of all objects of an add-on, which a change would increase; all must be there."""
+    system = cluster.in_namespace(release.namespace)
+    manifests = release_manifests(release)
+    found = [system.get(one["kind"], one["metadata"]["name"]) for one in manifests]
     return [each["metadata"]["resourceVersion"] for each in found if each is not None]
 
 
 def marked(manifest: Manifest, version: str | None) -> Manifest:
     """Return the object as another version, or as others (None), installed it."""
     annotations = {**manifest["metadata"]["annotations"]}
-    del annotations[INSTALLED]
+    del annotations[JOBSET.installed]
     if version is not None:
-        annotations[INSTALLED] = version
+        annotations[JOBSET.installed] = version
     return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
 
 
-def release(kind: str) -> Manifest:
+def object_of(kind: str) -> Manifest:
     """Return the object of that kind of JobSet's release."""
-    (found,) = [each for each in jobset_manifests() if each["kind"] == kind]
+    (found,) = [each for each in release_manifests(JOBSET) if each["kind"] == kind]
     return found
 
 
+@pytest.mark.parametrize(
+    ("release", "step"), [(JOBSET, 1), (LWS, 3), (KUEUE, 40)], indirect=["release"]
+)
 def test_an_installation_that_is_killed_at_any_request_goes_on_and_then_changes_nothing(
-    server: Bed, cluster: ApiServer
+    server: Bed, cluster: ApiServer, release: Release, step: int
 ) -> None:
-    for requests in count():
+    for requests in count(step=step):
         access = server.access("default")
         dying = ApiServer(access, connection=Dying(access, requests))
         try:
-            installed = install_jobset(dying)
+            installed = install_addon(dying, release)
             break
         except Killed:
-            found = installed_jobset(cluster)
+            found = installed_addon(cluster, release)
             assert found is None or (found.ours and not found.ready)
 
-    assert (installed.ours, installed.version) == (True, JOBSET_VERSION)
-    assert requests > len(jobset_manifests())
-    before = versions(cluster)
-    assert len(before) == len(jobset_manifests())
-    server.kubectl("-n", SYSTEM, "set", "env", f"deployment/{CONTROLLER}", "GOGC=200")
-    install_jobset(cluster)
-    after = versions(cluster)
+    assert (installed.ours, installed.version) == (True, release.version)
+    manifests = release_manifests(release)
+    assert requests > len(manifests)
+    before = versions(cluster, release)
+    assert len(before) == len(manifests)
+    of_controller = ("-n", release.namespace)
+    server.kubectl(*of_controller, "set", "env", f"deployment/{release.controller}", "GOGC=200")
+    install_addon(cluster, release)
+    after = versions(cluster, release)
     assert sum(one != other for one, other in zip(before, after, strict=True)) == 1
-    names = server.kubectl("-n", SYSTEM, "get", "deploy,svc,secret,cm,sa,role", "-o", "name")
-    assert {"deployment.apps/jobset-controller-manager", "service/jobset-webhook-service"} <= {
-        *names.split()
-    }
+    names = server.kubectl(*of_controller, "get", "deploy,svc,secret,cm,sa,role", "-o", "name")
+    project = release.project
+    assert {
+        f"deployment.apps/{project}-controller-manager",
+        f"service/{project}-webhook-service",
+    } <= {*names.split()}
 
 
 def test_the_controller_is_reported_until_its_pod_is_ready(server: Bed, cluster: ApiServer) -> None:
-    install_jobset(cluster)
+    install_addon(cluster, JOBSET)
     pods = f"api/v1/namespaces/{SYSTEM}/pods"
     while not (found := server.ask("GET", pods)["items"]):
         sleep(0.1)
@@ -149,8 +165,8 @@ def test_the_controller_is_reported_until_its_pod_is_ready(server: Bed, cluster:
 def test_another_version_is_replaced_except_for_what_others_have_changed(
     server: Bed, cluster: ApiServer
 ) -> None:
-    install_jobset(cluster)
-    hooks, deployment = release("MutatingWebhookConfiguration"), release("Deployment")
+    install_addon(cluster, JOBSET)
+    hooks, deployment = object_of("MutatingWebhookConfiguration"), object_of("Deployment")
     (hook, _) = hooks["webhooks"]
     name = hooks["metadata"]["name"]
     authority = {"webhooks": [{"name": hook["name"], "clientConfig": {"caBundle": "Q0E="}}]}
@@ -158,56 +174,56 @@ def test_another_version_is_replaced_except_for_what_others_have_changed(
     for each in (hooks, deployment):
         cluster.apply(marked(each, "v0.11.0"))
 
-    install_jobset(cluster)
+    install_addon(cluster, JOBSET)
 
     system = cluster.in_namespace(SYSTEM)
     found = system.get("MutatingWebhookConfiguration", name)
     assert found is not None
-    assert found["metadata"]["annotations"][INSTALLED] == JOBSET_VERSION
+    assert found["metadata"]["annotations"][JOBSET.installed] == JOBSET.version
     assert found["webhooks"][0]["clientConfig"]["caBundle"] == "Q0E="
 
     cluster.apply(marked(deployment, "v0.11.0"))
     server.kubectl("-n", SYSTEM, "set", "image", f"deployment/{CONTROLLER}", "manager=mine:v1")
     with pytest.raises(ConflictError, match=r'"kubectl-set" .*containers.*\.image'):
-        install_jobset(cluster)
+        install_addon(cluster, JOBSET)
     assert "mine:v1" in json.dumps(system.get("Deployment", CONTROLLER))
 
     newer = "manager=registry.example/jobset:v0.100.0"
     server.kubectl("-n", SYSTEM, "set", "image", f"deployment/{CONTROLLER}", newer)
-    assert install_jobset(cluster).version == "v0.100.0"
+    assert install_addon(cluster, JOBSET).version == "v0.100.0"
 
 
 def test_jobset_of_others_is_named_and_left(server: Bed, cluster: ApiServer) -> None:
-    definition = marked(release("CustomResourceDefinition"), None)
-    deployment = marked(release("Deployment"), None)
-    text = json.dumps(deployment).replace(JOBSET_VERSION, "v0.11.1")
-    cluster.apply(release("Namespace"))
+    definition = marked(object_of("CustomResourceDefinition"), None)
+    deployment = marked(object_of("Deployment"), None)
+    text = json.dumps(deployment).replace(JOBSET.version, "v0.11.1")
+    cluster.apply(object_of("Namespace"))
     for given in (json.dumps(definition), text):
         server.kubectl("apply", "--server-side", "--field-manager=helm", "-f", "-", given=given)
 
-    found = install_jobset(cluster)
+    found = install_addon(cluster, JOBSET)
 
     assert (found.ours, found.version, found.installed_by) == (False, "v0.11.1", "helm")
     assert cluster.get("ClusterRole", "jobset-manager-role") is None
-    assert not remove_jobset(cluster)
+    assert not remove_addon(cluster, JOBSET)
     assert present(cluster).installed_by == "helm"
 
     cluster.delete("CustomResourceDefinition", definition["metadata"]["name"])
     with pytest.raises(ConflictError, match=f"Deployment {CONTROLLER} .* did not install it"):
-        install_jobset(cluster)
+        install_addon(cluster, JOBSET)
     server.kubectl("-n", SYSTEM, "get", "deployment", CONTROLLER)
 
 
 def test_jobset_is_removed_and_can_be_installed_again_at_once(cluster: ApiServer) -> None:
-    install_jobset(cluster)
+    install_addon(cluster, JOBSET)
 
-    assert remove_jobset(cluster)
+    assert remove_addon(cluster, JOBSET)
 
-    assert installed_jobset(cluster) is None
+    assert installed_addon(cluster, JOBSET) is None
     assert cluster.get("ClusterRole", "jobset-manager-role") is None
-    found = install_jobset(cluster)
+    found = install_addon(cluster, JOBSET)
     assert found.ours
-    assert len(versions(cluster)) == len(jobset_manifests())
+    assert len(versions(cluster)) == len(release_manifests(JOBSET))
 
 
 def test_an_applied_object_keeps_the_fields_of_others_and_names_who_set_them(
